@@ -1,0 +1,78 @@
+# Everything from a clean clone: `make run` characterises this machine, `make test` tests the project.
+# Variables: PYTHON=python3.12, JOBS=2 (compile jobs), ARGS='…' (more words for `make run`).
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+BIN := .venv/bin
+export PYTHON JOBS
+own_cpp = $(shell git ls-files 'native/*.cpp' 'native/*.hpp' 'tests/native/*.cpp' 'tests/native/*.hpp')
+python_code = src tests bench docs/generate.py
+
+.PHONY: help setup setup-tests run test test-native test-python check check-all format lint types layers \
+        sanitize tidy tsan bench-peers docs clean distclean
+.DEFAULT_GOAL := help
+
+help: ## say what can be made
+	@grep -E '^[a-z-]+:.*##' Makefile | sed -E 's/:[^#]*## /\t/' | expand -t 16
+
+setup: ## install what is missing, make .venv, build the native half
+	@tools/setup.sh
+
+setup-tests:
+	@tools/setup.sh --tests
+
+run: setup ## characterise this machine (meshmark survey --quick)
+	$(BIN)/meshmark survey --quick $(ARGS)
+
+test: setup-tests test-native test-python ## every test: C++, Python, guests, browser
+
+test-native:
+	ctest --test-dir build/release --output-on-failure --no-tests=error
+
+test-python:
+	$(BIN)/python -m pytest -q -m "not slow" $(PYTEST_ARGS)
+
+check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
+	$(MAKE) --no-print-directory format lint types layers
+	tools/build.sh check
+	$(MAKE) --no-print-directory test-native test-python sanitize
+
+format:
+	$(if $(own_cpp),$(BIN)/clang-format --dry-run --Werror $(own_cpp))
+	$(BIN)/ruff format --check $(python_code)
+
+lint:
+	$(BIN)/ruff check $(python_code)
+
+types:
+	$(BIN)/mypy --strict
+
+layers:
+	$(BIN)/lint-imports
+
+sanitize:
+	tools/build.sh asan
+	ctest --test-dir build/asan --output-on-failure --no-tests=error
+
+check-all: check tidy tsan ## also clang-tidy, the thread sanitizer, slow tests
+	$(BIN)/python -m pytest -q -m slow
+
+tidy:
+	$(BIN)/clang-tidy --quiet -p build/release $(filter %.cpp,$(own_cpp))
+
+tsan:
+	tools/build.sh tsan
+	ctest --test-dir build/tsan --output-on-failure --no-tests=error
+
+bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, see bench/README.md
+	$(BIN)/python bench/peers.py $(ARGS)
+
+docs: setup ## build/docs/index.html
+	$(BIN)/python docs/generate.py
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+clean: ## remove what was built
+	rm -rf build
+
+distclean: clean ## and the virtual environment
+	rm -rf .venv

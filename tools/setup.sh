@@ -1,0 +1,130 @@
+#!/usr/bin/env bash
+# setup.sh [--tests]: makes a clean clone ready. Installs what the system lacks (Debian and Ubuntu,
+# as root or with sudo that asks nothing; elsewhere it says what to install and stops), makes .venv,
+# builds the native half. Quick when nothing changed: each step leaves a stamp of what it depends on.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+tests=no
+[ "${1:-}" = "--tests" ] && tests=yes
+jobs=${JOBS:-$(nproc)}
+python=${PYTHON:-python3}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+have() { command -v "$1" >/dev/null 2>&1; }
+header() { printf '#include <%s>\n' "$1" | c++ -std=c++17 -E -x c++ - >/dev/null 2>&1; }
+fail() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf 'hint: %s\n' "$2" >&2; exit 1; }
+
+have "$python" || fail "no $python" "install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+  || fail "$("$python" --version) is too old, 3.11 is needed" "name a newer one: make setup PYTHON=python3.12"
+have c++ || fail "no C++ compiler (c++)" "Debian: g++; Fedora: gcc-c++; Spack: gcc"
+
+# --- What the system must offer ------------------------------------------------------------------
+# level | probe | Debian | Fedora | Spack; level: need (cannot build without), use (measures less
+# without), test (some tests skip without).
+kernel=linux-image-amd64 browser=chromium
+if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
+  kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
+fi
+blas() { /sbin/ldconfig -p 2>/dev/null | grep -qE 'lib(openblas|blis|mkl_rt|flexiblas|lapack)\.?'; }
+kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
+any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
+parts() {
+  cat <<TABLE
+need|$python -c 'import ensurepip, venv'|python3-venv|python3|python
+need|have cmake|cmake|cmake|cmake
+need|have pkg-config|pkg-config|pkgconf-pkg-config|pkgconf
+need|pkg-config --exists hwloc|libhwloc-dev|hwloc-devel|hwloc
+need|header CLI/CLI.hpp|libcli11-dev|cli11-devel|cli11
+need|header fmt/format.h|libfmt-dev|fmt-devel|fmt
+need|header nlohmann/json.hpp|nlohmann-json3-dev|json-devel|nlohmann-json
+need|header gtest/gtest.h|libgtest-dev|gtest-devel|googletest
+use|have ninja|ninja-build|ninja-build|ninja
+use|blas|libopenblas0-pthread|openblas-threads|openblas threads=pthreads
+use|have fio|fio|fio|fio
+use|have lstopo-no-graphics|hwloc|hwloc|hwloc
+use|have numactl|numactl|numactl|numactl
+TABLE
+  [ "$tests" = no ] || [ "$(uname -m)" != x86_64 ] || cat <<TABLE
+test|have qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|qemu
+test|have busybox|busybox-static|busybox|busybox
+test|kernel_with_modules|$kernel|kernel-core kernel-modules|-
+test|any_browser|$browser|chromium|-
+TABLE
+}
+
+missing() { # $1: levels, as need|use; $2: column
+  local level probe debian fedora spack
+  while IFS='|' read -r level probe debian fedora spack; do
+    [[ "|$1|" == *"|$level|"* ]] || continue
+    eval "$probe" </dev/null >/dev/null 2>&1 || case $2 in
+      debian) echo "$debian" ;; fedora) echo "$fedora" ;; spack) echo "$spack" ;;
+    esac
+  done < <(parts) | { grep -vx -- - || true; } | sort -u | tr '\n' ' '
+}
+
+as_root=()
+may_install() {
+  have apt-get || return 1
+  [ "$(id -u)" = 0 ] && return 0
+  have sudo && sudo -n true 2>/dev/null && as_root=(sudo -n)
+}
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >&2; }
+updated=no
+install() {
+  local packages=$1
+  if [ "$updated" = no ]; then
+    updated=yes
+    apt update || say "apt-get update failed; trying with the lists at hand"
+  fi
+  # shellcheck disable=SC2086
+  apt install -y --no-install-recommends $packages
+}
+
+lacking=$(missing 'need|use' debian)
+if [ -n "$lacking" ] && may_install; then
+  say "installing $lacking"
+  # One by one if they do not go together: what is only useful must not stop what is needed.
+  install "$lacking" || for package in $lacking; do install "$package" || say "could not install $package"; done
+fi
+if [ "$tests" = yes ] && lacking=$(missing test debian) && [ -n "$lacking" ] && may_install; then
+  say "installing for the tests $lacking"
+  for package in $lacking; do install "$package" || say "could not install $package: some tests will be skipped"; done
+fi
+if [ -n "$(missing need debian)" ]; then
+  {
+    echo "setup: error: the system lacks packages, and this script may not install them"
+    echo "  Debian, Ubuntu:  apt-get install $(missing 'need|use' debian)"
+    echo "  Fedora:          dnf install $(missing 'need|use' fedora)"
+    echo "  Spack:           spack install $(missing 'need|use' spack)"
+    echo "hint: install them, then repeat this command"
+  } >&2
+  exit 1
+fi
+lacking=$(missing 'use|test' debian)
+[ -z "$lacking" ] || say "not here, so something will be reported absent or skipped: $lacking"
+
+# --- Python --------------------------------------------------------------------------------------
+mkdir -p build
+stamp=build/python.stamp
+wanted=$({ cat pyproject.toml requirements/constraints.txt; pwd; "$python" -VV; } | sha256sum)
+if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
+  say "making .venv"
+  rm -f $stamp
+  [ -x .venv/bin/python ] || "$python" -m venv --clear .venv
+  if .venv/bin/python -m pip install -q uv >&2; then
+    install=(.venv/bin/uv pip install -q --python .venv/bin/python)
+  else
+    say "no uv; pip will do"
+    install=(.venv/bin/python -m pip install -q)
+  fi
+  "${install[@]}" -c requirements/constraints.txt -e '.[dev,docs]' >&2
+  # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
+  .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
+  echo "$wanted" >$stamp
+fi
+.venv/bin/python -m compileall -q src >/dev/null || true
+
+# --- Native --------------------------------------------------------------------------------------
+tools/build.sh release
