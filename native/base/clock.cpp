@@ -1,0 +1,76 @@
+#include "clock.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <vector>
+
+namespace mm {
+namespace {
+
+bool declared_invariant() {
+#if defined(__x86_64__)
+  std::ifstream in("/proc/cpuinfo");
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("flags", 0) == 0)
+      return line.find(" constant_tsc") != std::string::npos && line.find(" nonstop_tsc") != std::string::npos;
+  return false;
+#else
+  return true;
+#endif
+}
+
+// Both clocks are read as a pair; the pair with the shortest bracket has the least noise in it.
+std::pair<Ticks, Ticks> paired_read() {
+  Ticks best = ~Ticks{0}, at_ns = 0, at_ticks = 0;
+  for (int i = 0; i < 50; ++i) {
+    const Ticks before = ticks(), ns = kernel_ns(), after = ticks();
+    if (after - before < best) best = after - before, at_ns = ns, at_ticks = before + (after - before) / 2;
+  }
+  return {at_ticks, at_ns};
+}
+
+ClockInfo calibrate() {
+  ClockInfo info{};
+#if defined(__x86_64__)
+  info.name = "tsc";
+#elif defined(__aarch64__)
+  info.name = "cntvct";
+#else
+  info.name = "monotonic_raw";
+#endif
+  info.invariant = declared_invariant();
+  const auto [t0, n0] = paired_read();
+  Ticks now = n0;
+  while (now - n0 < 20'000'000) now = kernel_ns();
+  const auto [t1, n1] = paired_read();
+  info.seconds_per_tick = static_cast<double>(n1 - n0) * 1e-9 / static_cast<double>(t1 - t0);
+  std::vector<Ticks> gaps;
+  for (int i = 0; i < 1001; ++i) {
+    const Ticks a = ticks(), b = ticks();
+    gaps.push_back(b - a);
+  }
+  std::nth_element(gaps.begin(), gaps.begin() + 500, gaps.end());
+  info.overhead_s = static_cast<double>(gaps[500]) * info.seconds_per_tick;
+  return info;
+}
+
+}  // namespace
+
+const ClockInfo& clock_info() {
+  static const ClockInfo info = calibrate();
+  return info;
+}
+
+std::string utc_now() {
+  timespec t{};
+  clock_gettime(CLOCK_REALTIME, &t);
+  std::tm utc{};
+  gmtime_r(&t.tv_sec, &utc);
+  std::array<char, 40> text{};
+  const auto n = std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%S", &utc);
+  std::snprintf(text.data() + n, text.size() - n, ".%03ldZ", t.tv_nsec / 1'000'000);
+  return text.data();
+}
+
+}  // namespace mm

@@ -1,0 +1,80 @@
+#pragma once
+/// The cheapest invariant clock there is: the time-stamp counter where it is invariant, the kernel's raw
+/// monotonic clock elsewhere. Ticks are turned into seconds with a rate calibrated once at start.
+#include <cstdint>
+#include <ctime>
+#include <string>
+
+#if defined(__x86_64__)
+#include <x86intrin.h>
+#endif
+
+namespace mm {
+
+using Ticks = std::uint64_t;
+
+inline Ticks kernel_ns(clockid_t id = CLOCK_MONOTONIC_RAW) noexcept {
+  timespec t{};
+  clock_gettime(id, &t);
+  return static_cast<Ticks>(t.tv_sec) * 1'000'000'000u + static_cast<Ticks>(t.tv_nsec);
+}
+
+/// Reads the counter after all earlier loads are done and before any later one starts.
+inline Ticks ticks() noexcept {
+#if defined(__x86_64__)
+  unsigned aux;
+  const Ticks t = __rdtscp(&aux);
+  _mm_lfence();
+  return t;
+#elif defined(__aarch64__)
+  Ticks t;
+  asm volatile("isb; mrs %0, cntvct_el0; isb" : "=r"(t)::"memory");
+  return t;
+#else
+  return kernel_ns();
+#endif
+}
+
+struct ClockInfo {
+  std::string name;        ///< "tsc", "cntvct" or "monotonic_raw"
+  double seconds_per_tick;  ///< s, calibrated against CLOCK_MONOTONIC_RAW
+  double overhead_s;       ///< s, median of back-to-back reads
+  bool invariant;          ///< what the processor declares (constant_tsc and nonstop_tsc)
+};
+
+/// Calibrated on first use (about 20 ms).
+const ClockInfo& clock_info();
+
+inline double seconds(Ticks ticks) { return static_cast<double>(ticks) * clock_info().seconds_per_tick; }
+
+/// Wall time in seconds since an arbitrary start; for budgets, never for samples.
+inline double wall_s() { return static_cast<double>(kernel_ns(CLOCK_MONOTONIC)) * 1e-9; }
+
+/// ISO 8601 UTC with milliseconds.
+std::string utc_now();
+
+/// A chain of `adds` dependent additions: one clock each on every processor we know of. Returns a value to keep.
+inline std::uint64_t dependent_adds(std::uint64_t adds) noexcept {
+  std::uint64_t x = adds;
+#if defined(__x86_64__)
+  // One addition a clock: the register is both source and target, and nothing else touches it.
+  for (std::uint64_t i = adds / 16; i != 0; --i)
+    asm volatile(
+        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
+        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
+        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"
+        "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0"
+        : "+r"(x)::"cc");
+#elif defined(__aarch64__)
+  for (std::uint64_t i = adds / 8; i != 0; --i)
+    asm volatile(
+        "add %0, %0, #1\n\tadd %0, %0, #3\n\tadd %0, %0, #1\n\tadd %0, %0, #3\n\t"
+        "add %0, %0, #1\n\tadd %0, %0, #3\n\tadd %0, %0, #1\n\tadd %0, %0, #3"
+        : "+r"(x)::"cc");
+#else
+  for (std::uint64_t i = adds; i != 0; --i) asm volatile("" : "+r"(++x));
+#endif
+  return x;
+}
+
+}  // namespace mm

@@ -1,0 +1,321 @@
+#include "instrument.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include "build_info.hpp"
+#include "options.hpp"
+#include "output.hpp"
+#include "run_state.hpp"
+#include "topology.hpp"
+
+namespace mm {
+namespace {
+
+std::vector<const Instrument*>& registry() {
+  static std::vector<const Instrument*> all;
+  return all;
+}
+
+const char* kind_name(Kind kind) {
+  constexpr const char* names[] = {"integer", "real",   "size",    "sizes", "time",    "text",
+                                   "choice",  "choices", "cpus", "integers", "flag"};
+  return names[static_cast<int>(kind)];
+}
+
+std::string number(double n) {
+  json j = n == static_cast<double>(static_cast<long long>(n)) ? json(static_cast<long long>(n)) : json(n);
+  return j.dump();
+}
+
+}  // namespace
+
+Instrument::Instrument(const Description& d, void (*m)(Run&)) : description(d), measure(m) {
+  auto& all = registry();
+  all.insert(std::upper_bound(all.begin(), all.end(), this,
+                              [](auto* a, auto* b) { return a->description.name < b->description.name; }),
+             this);
+}
+
+const std::vector<const Instrument*>& instruments() { return registry(); }
+
+std::vector<Parameter> common_parameters() {
+  return {
+      {"cpus", "CPUs it may use", "", Kind::cpus, "allowed"},
+      {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text, ""},
+      {"policy", "where pages go without --memory-node", "", Kind::choice, "local", {}, {}, {"local", "interleave"}},
+      {"pages", "page sizes, a list: 4KiB, thp (transparent huge), 2MiB, 1GiB (explicit huge)", "", Kind::choices, "thp",
+       {}, {}, {"4KiB", "thp", "2MiB", "1GiB"}},
+      {"budget_s", "time in which it must end, whatever the intervals are", "s", Kind::time, "10s", 0.01, 86400},
+      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real, "2",
+       0.01, 100},
+      {"shield", "short bursts at real-time priority where permitted; hold: keep the other CPUs of --cpus idle meanwhile",
+       "", Kind::choice, "on", {}, {}, {"on", "hold", "off"}},
+      {"seed", "of every random order", "", Kind::integer, "1", 0},
+      {"resume", "earlier output of the same command: what it holds is not measured again", "", Kind::text, ""},
+      {"machine", "name in the records", "", Kind::text, ""},
+  };
+}
+
+std::string option_of(const Parameter& p) {
+  if (!p.option.empty()) return p.option;
+  std::string word = p.name;
+  for (const char* unit : {"_bytes", "_percent", "_s"}) {
+    const std::string_view u = unit;
+    if (word.size() > u.size() && word.ends_with(u)) {
+      word.resize(word.size() - u.size());
+      break;
+    }
+  }
+  std::replace(word.begin(), word.end(), '_', '-');
+  return "--" + word;
+}
+
+json describe(const Description& d) {
+  json j;
+  j["schema"] = 1;
+  j["name"] = d.name;
+  j["summary"] = d.summary;
+  j["detail"] = d.detail;
+  j["source"] = d.source;
+  j["spoils"] = d.spoils;
+  j["needs"] = d.needs;
+  j["parameters"] = json::array();
+  std::vector<Parameter> all = d.parameters;
+  for (const Parameter& c : common_parameters())
+    if (std::none_of(all.begin(), all.end(), [&](const Parameter& p) { return p.name == c.name; })) all.push_back(c);
+  for (const Parameter& p : all) {
+    json q;
+    q["name"] = p.name;
+    q["option"] = option_of(p);
+    q["help"] = p.help;
+    q["unit"] = p.unit;
+    q["kind"] = kind_name(p.kind);
+    q["default"] = p.fallback;
+    q["minimum"] = p.minimum ? json(*p.minimum) : json(nullptr);
+    q["maximum"] = p.maximum ? json(*p.maximum) : json(nullptr);
+    q["choices"] = p.choices;
+    j["parameters"].push_back(std::move(q));
+  }
+  j["metrics"] = json::array();
+  for (const Metric& m : d.metrics)
+    j["metrics"].push_back(json{{"name", m.name},
+                                {"help", m.help},
+                                {"unit", m.unit},
+                                {"better", m.better == Better::lower ? "lower" : "higher"}});
+  j["identity"] = d.identity;
+  j["work"] = json{{"bytes_per_iteration", d.bytes_per_iteration}, {"flops_per_iteration", d.flops_per_iteration}};
+  return j;
+}
+
+// ---------------------------------------------------------------- parameters
+
+const Parameter& Run::State::parameter(std::string_view name) const {
+  for (const Parameter& p : parameters)
+    if (p.name == name) return p;
+  throw std::logic_error("instrument asks for a parameter that it does not describe: " + std::string(name));
+}
+
+const std::string& Run::State::value(std::string_view name) const { return values.at(parameter(name).name); }
+
+namespace {
+
+void check_limits(const Parameter& p, double value, const std::string& text) {
+  if ((p.minimum && value < *p.minimum) || (p.maximum && value > *p.maximum)) {
+    std::string allowed = p.minimum ? number(*p.minimum) : "";
+    allowed += p.maximum ? (p.minimum ? " to " : "at most ") + number(*p.maximum) : " or more";
+    throw UsageError(p.name, "found '" + text + "'", allowed + (p.unit.empty() ? "" : " " + p.unit));
+  }
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
+  return text;
+}
+
+}  // namespace
+
+long long Run::integer(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  const long long n = parse_integer(p.name, text);
+  check_limits(p, static_cast<double>(n), text);
+  return n;
+}
+
+double Run::real(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  const double n = parse_real(p.name, text);
+  check_limits(p, n, text);
+  return n;
+}
+
+std::size_t Run::bytes(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  const std::size_t n = parse_size(p.name, text);
+  check_limits(p, static_cast<double>(n), text);
+  return n;
+}
+
+double Run::time_s(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  const double n = parse_time(p.name, text);
+  check_limits(p, n, text);
+  return n;
+}
+
+std::string Run::text(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  if (p.kind == Kind::choice && std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end())
+    throw UsageError(p.name, "found '" + text + "'", joined(p.choices));
+  return text;
+}
+
+bool Run::flag(std::string_view name) const {
+  const std::string& text = state_.value(name);
+  if (text == "true") return true;
+  if (text == "false" || text.empty()) return false;
+  throw UsageError(state_.parameter(name).name, "found '" + text + "'", "true, false");
+}
+
+std::vector<std::size_t> Run::sizes(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  auto all = parse_sizes(p.name, text);
+  for (std::size_t n : all) check_limits(p, static_cast<double>(n), text);
+  return all;
+}
+
+std::vector<std::string> Run::choices(std::string_view name) const {
+  const Parameter& p = state_.parameter(name);
+  std::vector<std::string> all = split(state_.value(name), ',');
+  for (const std::string& word : all)
+    if (!p.choices.empty() && std::find(p.choices.begin(), p.choices.end(), word) == p.choices.end())
+      throw UsageError(p.name, "found '" + word + "'", joined(p.choices));
+  return all;
+}
+
+std::vector<int> Run::integers(std::string_view name, int all) const {
+  const Parameter& p = state_.parameter(name);
+  const std::string& text = state_.value(name);
+  auto numbers = parse_integers(p.name, text, all);
+  for (int n : numbers) check_limits(p, n, text);
+  return numbers;
+}
+
+bool Run::given(std::string_view name) const { return state_.was_given.contains(state_.parameter(name).name); }
+
+std::vector<int> Run::cpus() const {
+  const std::string& text = state_.value("cpus");
+  const std::vector<int> allowed = allowed_cpus();
+  if (text == "allowed" || text == "all") return allowed;
+  std::vector<int> asked = parse_cpu_list("cpus", text);
+  for (int cpu : asked)
+    if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
+      throw UsageError("cpus", "found cpu " + std::to_string(cpu) + ", which this process may not use",
+                       cpu_list(allowed));
+  return asked;
+}
+
+std::vector<Pages> Run::pages() const {
+  std::vector<Pages> all;
+  for (const std::string& word : choices("pages")) all.push_back(parse_pages(word));
+  return all;
+}
+
+std::vector<int> Run::memory_nodes() const {
+  const std::string& text = state_.value("memory_node");
+  if (text.empty()) return {};
+  const std::vector<int>& nodes = topology().memory_nodes;
+  if (text == "all") return nodes;
+  std::vector<int> asked = parse_cpu_list("memory_node", text);
+  for (int node : asked)
+    if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
+      throw UsageError("memory_node", "found node " + std::to_string(node) + ", which has no memory for this process",
+                       cpu_list(nodes));
+  return asked;
+}
+
+Policy Run::policy() const {
+  if (!state_.value("memory_node").empty()) return Policy::node;
+  return text("policy") == "interleave" ? Policy::interleave : Policy::local;
+}
+
+double Run::budget_s() const { return time_s("budget_s"); }
+std::uint64_t Run::seed() const { return static_cast<std::uint64_t>(integer("seed")); }
+
+void Run::refuse(const std::string& field, const std::string& message, const std::string& allowed) const {
+  throw UsageError(field, message, allowed);
+}
+
+json Run::State::parameters_json() const {
+  json j;
+  for (const Parameter& p : parameters)
+    if (p.name != "resume" && p.name != "machine") j[p.name] = values.at(p.name);
+  return j;
+}
+
+json Run::State::provenance(const std::string& start, double duration_s) const {
+  json j;
+  j["build"] = MM_VERSION;
+  j["compiler"] = std::string(MM_COMPILER) + " " + MM_FLAGS;
+  j["command"] = command;
+  j["kernel"] = kernel_release();
+  j["start"] = start;
+  j["duration_s"] = duration_s;
+  j["clock"] = clock_info().name;
+  return j;
+}
+
+void Run::State::write_header(std::size_t count) {
+  if (header_written) return;
+  header_written = true;
+  json j;
+  j["type"] = "header";
+  j["schema"] = 1;
+  j["instrument"] = description->name;
+  j["machine"] = machine;
+  j["provenance"] = provenance(utc_now(), 0);
+  j["conditions"] = host_conditions();
+  j["conditions"]["clock"] = clock_info().name;
+  j["conditions"]["clock_invariant"] = clock_info().invariant;
+  j["parameters"] = parameters_json();
+  j["points"] = count;
+  emit(j);
+}
+
+void Run::State::load_earlier(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw UsageError("resume", "cannot read '" + path + "'", "a file with an earlier output of this command");
+  for (std::string line; std::getline(in, line);) {
+    const json j = json::parse(line, nullptr, false);
+    // A torn or foreign line holds nothing that could be used; what it stood for is measured again.
+    if (!j.is_object() || !j.contains("type") || !j["type"].is_string()) continue;
+    const std::string type = j["type"];
+    if (type == "header" && !earlier.any) {
+      if (j.value("instrument", "") != description->name || !j.contains("parameters"))
+        throw UsageError("resume", "'" + path + "' is of another instrument", "output of " + description->name);
+      const json mine = parameters_json();
+      for (const auto& [key, value] : mine.items())
+        if (!j["parameters"].contains(key) || j["parameters"][key] != value)
+          throw UsageError("resume", "'" + path + "' was measured with another " + key, "the parameters of that file");
+      earlier.any = true;
+    } else if (type == "sample" && j.contains("point") && j["point"].is_number_unsigned() && j.contains("values") &&
+               j["values"].is_array()) {
+      Values found;
+      for (const json& v : j["values"])
+        if (v.is_number()) found.push_back(v);
+      if (found.size() == j["values"].size())
+        earlier.samples[j["point"]].emplace_back(std::move(found), j.value("marks", 0));
+    } else if (type == "point" && j.contains("index") && j["index"].is_number_unsigned()) {
+      earlier.finished[j["index"]] = true;
+    }
+  }
+}
+
+}  // namespace mm

@@ -1,0 +1,156 @@
+#pragma once
+/// What an instrument is: a description, and a function that turns parameters into points to be measured.
+///
+/// An instrument is one file in native/instruments and one line of CMake. It parses nothing and prints nothing: it
+/// reads parameters from `Run`, allocates and binds memory, builds `Point`s and hands them to `Run::measure`,
+/// which repeats, shields, watches, flags, prints and resumes. See latency.cpp for the pattern.
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "error.hpp"
+#include "json.hpp"
+#include "memory.hpp"
+#include "team.hpp"
+
+namespace mm {
+
+enum class Better { lower, higher };
+enum class Kind { integer, real, size, sizes, time, text, choice, choices, cpus, integers, flag };
+
+struct Parameter {
+  std::string name;  ///< as in conditions, unit last: "footprint_bytes"
+  std::string help;
+  std::string unit;  ///< "" for none
+  Kind kind;
+  std::string fallback;  ///< default as text, as a user would write it
+  std::optional<double> minimum{}, maximum{};
+  std::vector<std::string> choices{};
+  std::string option{};  ///< "--footprint"; derived from the name (unit cut off) when empty
+};
+
+struct Metric {
+  std::string name, help, unit;
+  Better better;
+};
+
+struct Description {
+  std::string name, summary, detail, source;
+  std::vector<std::string> spoils, needs;
+  std::vector<Parameter> parameters;  ///< its own; the common ones are added
+  std::vector<Metric> metrics;
+  std::vector<std::string> identity;  ///< condition keys that tell its points apart
+  double bytes_per_iteration = 0, flops_per_iteration = 0;
+};
+
+/// One value a metric of one timed batch, in the metrics' units.
+using Values = std::vector<double>;
+
+/// One set of conditions to be measured.
+struct Point {
+  json conditions;                   ///< scalars; must hold every identity key that applies
+  std::vector<std::string> metrics;  ///< names; `burst` returns one value for each, in this order
+  /// Who works. With a team, `prepare` and `burst` are called on the main thread and call team->run themselves.
+  /// Without, they are called on a thread of their own that is pinned to `cpu`.
+  std::shared_ptr<Team> team{};
+  int cpu = -1;
+  std::function<void()> prepare{};  ///< untimed, before each burst: warm caches; may be empty
+  /// One timed batch of about 1 to 20 ms. Throw Failure if the result is wrong. With a team it calls team->run.
+  std::function<Values()> burst;
+  /// After the last burst: observed conditions to add, e.g. {"huge_share": 1.0}; may be empty.
+  std::function<json()> observe{};
+  /// After the last burst: flags to add, e.g. {"unverified"}; may be empty.
+  std::function<std::vector<std::string>()> check{};
+  std::shared_ptr<Arena> arena{};  ///< verified by Run: huge_share, observed_node, flags page_size and misplaced
+  int least_samples = 7;  ///< fewer only for work that takes seconds (dgemm of a large N)
+  bool shield = true;     ///< false for bursts that last longer than 0.1 s or that sleep or start processes
+};
+
+/// What came of one metric of one point.
+struct Outcome {
+  json conditions;
+  std::string metric;
+  std::vector<double> samples;
+  double value = 0;
+  std::vector<std::string> flags;
+};
+
+class Run {
+ public:
+  // Parameters, by name. A parameter that is absent from the description is a bug and throws std::logic_error.
+  long long integer(std::string_view name) const;
+  double real(std::string_view name) const;
+  std::size_t bytes(std::string_view name) const;
+  double time_s(std::string_view name) const;
+  std::string text(std::string_view name) const;
+  bool flag(std::string_view name) const;
+  std::vector<std::size_t> sizes(std::string_view name) const;
+  std::vector<std::string> choices(std::string_view name) const;
+  /// For Kind::integers; "all" means `all`, which the instrument knows.
+  std::vector<int> integers(std::string_view name, int all) const;
+  bool given(std::string_view name) const;  ///< the user wrote it
+
+  // Common parameters.
+  std::vector<int> cpus() const;          ///< --cpus, checked against the allowed set; default: all allowed
+  std::vector<Pages> pages() const;       ///< --pages: a list, "4KiB,thp"
+  std::vector<int> memory_nodes() const;  ///< --memory-node N or list or "all"; empty: not given
+  Policy policy() const;                  ///< --policy local|interleave|node (node when --memory-node is given)
+  double budget_s() const;
+  std::uint64_t seed() const;
+
+  /// A usage error: exit status 2 with one line. `allowed` says what would do.
+  [[noreturn]] void refuse(const std::string& field, const std::string& message, const std::string& allowed = {}) const;
+  /// Reports something that cannot be had here; the run goes on.
+  void absent(const std::string& metric, const json& conditions, const std::string& reason, const std::string& enable = {});
+
+  /// Arena on `node` (-1: by policy) or nullptr after an `absent` line (not enough memory, no huge pages …).
+  std::shared_ptr<Arena> arena(std::size_t bytes, Pages pages, int node, int touch_cpu, const std::string& metric,
+                               const json& conditions);
+  /// A team of these CPUs, made once and shared.
+  std::shared_ptr<Team> team(const std::vector<int>& cpus);
+
+  /// Measures all points in rounds, one burst a visit, until each one's 95 % interval is inside the asked width or
+  /// the budget ends; writes results as they are ready. May be called more than once (the budget is shared).
+  /// Returns one outcome a metric a point, also those of an earlier, resumed run; a point that failed is missing.
+  std::vector<Outcome> measure(std::vector<Point> points);
+
+  /// Gives the next call of `measure` this share of the budget that is left.
+  void allot(double share);
+
+  /// Reports a value derived from outcomes (a plateau, a knee).
+  void derive(const std::string& metric, const std::vector<double>& samples, json conditions,
+              const std::vector<std::string>& flags, const std::string& derived_from);
+
+  /// A line to keep the reader's watchdog quiet in long preparations (at most one a second is printed).
+  void beat(const std::string& note);
+
+  struct State;
+  explicit Run(State& state) : state_(state) {}
+
+ private:
+  State& state_;
+};
+
+/// Doubles the iterations until one batch takes at least `target_s`; returns that count. `batch(n)` runs n iterations.
+std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s,
+                             std::uint64_t start = 1, std::uint64_t most = std::uint64_t{1} << 40);
+
+/// Keeps a value alive without storing it.
+template <class T>
+inline void keep(const T& value) {
+  asm volatile("" : : "g"(&value) : "memory");
+}
+
+/// Registers itself by name.
+struct Instrument {
+  Instrument(const Description& description, void (*measure)(Run&));
+  const Description& description;
+  void (*measure)(Run&);
+};
+
+const std::vector<const Instrument*>& instruments();
+
+}  // namespace mm

@@ -1,0 +1,199 @@
+#include "memory.hpp"
+
+#include <hwloc.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cinttypes>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <thread>
+
+#include "error.hpp"
+#include "hwloc_handle.hpp"
+#include "team.hpp"
+
+namespace mm {
+namespace {
+
+constexpr std::size_t kMi = std::size_t{1} << 20;
+
+std::size_t base_page() {
+  static const auto bytes = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+std::size_t alignment(Pages pages) { return pages == Pages::huge_1g ? kMi << 10 : 2 * kMi; }
+
+std::size_t read_number(const std::string& path) {
+  std::ifstream in(path);
+  std::string word;
+  if (!(in >> word) || word == "max") return std::numeric_limits<std::size_t>::max();
+  return std::stoull(word);
+}
+
+// The kernel kills a process that outgrows its cgroup, so the group's limit counts as much as the machine's memory.
+std::size_t cgroup_available() {
+  std::ifstream in("/proc/self/cgroup");
+  std::string path;
+  for (std::string line; std::getline(in, line);)
+    if (line.rfind("0::", 0) == 0) path = line.substr(3);
+  std::size_t least = std::numeric_limits<std::size_t>::max();
+  while (!path.empty()) {
+    const std::string dir = "/sys/fs/cgroup" + path;
+    const std::size_t limit = read_number(dir + "/memory.max"), used = read_number(dir + "/memory.current");
+    if (limit != std::numeric_limits<std::size_t>::max() && used != std::numeric_limits<std::size_t>::max())
+      least = std::min(least, limit > used ? limit - used : 0);
+    if (path == "/") break;
+    path = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
+    if (path == "/") break;
+  }
+  return least;
+}
+
+void bind_memory(std::byte* at, std::size_t bytes, const MemoryRequest& request) {
+  if (request.policy == Policy::local) return;  // first touch by the CPU that will use it
+  const auto topo = hwloc_handle();
+  hwloc_nodeset_t set = hwloc_bitmap_alloc();
+  if (request.policy == Policy::node)
+    hwloc_bitmap_only(set, static_cast<unsigned>(request.node));
+  else
+    hwloc_bitmap_copy(set, hwloc_topology_get_topology_nodeset(topo));
+  const int rc = hwloc_set_area_membind(
+      topo, at, bytes, set, request.policy == Policy::node ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE,
+      HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT);
+  const int why = errno;
+  hwloc_bitmap_free(set);
+  // A kernel without NUMA support has one node, and there the wish is already true.
+  if (rc != 0 && !(why == ENOSYS && hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_NUMANODE) == 1))
+    throw Absent(std::string("the kernel refused the memory policy: ") + std::strerror(why),
+                 "run where mbind(2) is permitted");
+}
+
+void touch(std::byte* at, std::size_t bytes, int cpu) {
+  const auto work = [=] {
+    if (cpu >= 0) pin(cpu);
+    for (std::size_t i = 0; i < bytes; i += base_page()) at[i] = std::byte{0};
+  };
+  if (cpu < 0) return work();
+  std::thread(work).join();
+}
+
+}  // namespace
+
+Pages parse_pages(const std::string& text) {
+  if (text == "4KiB" || text == "base" || text == "64KiB" || text == "16KiB") return Pages::base;
+  if (text == "thp") return Pages::thp;
+  if (text == "2MiB") return Pages::huge_2m;
+  if (text == "1GiB") return Pages::huge_1g;
+  throw UsageError("pages", "found '" + text + "'", "4KiB, thp, 2MiB, 1GiB");
+}
+
+std::size_t page_bytes(Pages pages) {
+  switch (pages) {
+    case Pages::base: return base_page();
+    case Pages::huge_1g: return kMi << 10;
+    default: return 2 * kMi;
+  }
+}
+
+std::string name(Pages pages) {
+  switch (pages) {
+    case Pages::base: return std::to_string(base_page() >> 10) + "KiB";
+    case Pages::thp: return "thp";
+    case Pages::huge_2m: return "2MiB";
+    default: return "1GiB";
+  }
+}
+
+std::size_t memory_available() {
+  std::size_t available = 0;
+  std::ifstream in("/proc/meminfo");
+  for (std::string key; in >> key;) {
+    std::size_t kib = 0;
+    std::string rest;
+    in >> kib;
+    std::getline(in, rest);
+    if (key == "MemAvailable:") available = kib << 10;
+  }
+  return std::min(available, cgroup_available());
+}
+
+std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
+  const std::size_t align = alignment(request.pages), page = page_bytes(request.pages);
+  const std::size_t bytes = (request.bytes + page - 1) / page * page;
+  const bool pool = request.pages == Pages::huge_2m || request.pages == Pages::huge_1g;
+  // A tenth is left to everybody else: a measurement that makes the host swap or kill measures nothing.
+  const std::size_t available = memory_available();
+  if (!pool && bytes > available - available / 10)
+    throw Absent("memory too small: " + std::to_string(bytes >> 20) + " MiB asked, " +
+                     std::to_string((available - available / 10) >> 20) + " MiB may be used",
+                 "a smaller footprint, or more memory");
+
+  std::shared_ptr<Arena> arena(new Arena);
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+  if (pool) {
+    const auto text = page / 1024;
+    const std::string pool_dir = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(text) + "kB";
+    const std::size_t free_pages = read_number(pool_dir + "/free_hugepages");
+    if (free_pages == std::numeric_limits<std::size_t>::max() || free_pages * page < bytes)
+      throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" + std::to_string(bytes / page) +
+                       " asked)",
+                   "echo " + std::to_string(bytes / page) + " > " + pool_dir + "/nr_hugepages");
+    flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | ((request.pages == Pages::huge_2m ? 21 : 30) << 26);
+  }
+  arena->map_bytes_ = pool ? bytes : bytes + align;
+  void* at = mmap(nullptr, arena->map_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
+  if (at == MAP_FAILED)
+    throw Absent("the kernel gave no memory: " + std::string(std::strerror(errno)), "a smaller footprint");
+  arena->map_ = static_cast<std::byte*>(at);
+  const auto address = reinterpret_cast<std::uintptr_t>(at);
+  arena->data_ = arena->map_ + ((address + align - 1) / align * align - address);
+  arena->bytes_ = bytes;
+  arena->request_ = request;
+  if (request.pages == Pages::thp) madvise(arena->data_, bytes, MADV_HUGEPAGE);
+  if (request.pages == Pages::base) madvise(arena->map_, arena->map_bytes_, MADV_NOHUGEPAGE);
+  bind_memory(arena->data_, bytes, request);
+  touch(arena->data_, bytes, request.touch_cpu);
+  return arena;
+}
+
+Arena::~Arena() {
+  if (map_ != nullptr) munmap(map_, map_bytes_);
+}
+
+double Arena::huge_share() const {
+  if (request_.pages == Pages::huge_2m || request_.pages == Pages::huge_1g) return 1.0;  // the pool gives no other
+  std::ifstream in("/proc/self/smaps");
+  std::size_t huge = 0;
+  bool inside = false;
+  const auto begin = reinterpret_cast<std::uintptr_t>(data_), end = begin + bytes_;
+  for (std::string line; std::getline(in, line);) {
+    std::uintptr_t low = 0, high = 0;
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR " ", &low, &high) == 2)
+      inside = low < end && high > begin;
+    else if (inside && line.rfind("AnonHugePages:", 0) == 0)
+      huge += std::stoull(line.substr(14)) << 10;
+  }
+  return std::min(1.0, static_cast<double>(huge) / static_cast<double>(bytes_));
+}
+
+std::map<int, double> Arena::node_shares(std::size_t most_pages) const {
+  const std::size_t page = base_page(), all = bytes_ / page;
+  const std::size_t count = std::max<std::size_t>(1, std::min(all, most_pages));
+  std::vector<void*> at(count);
+  std::vector<int> status(count, -1);
+  for (std::size_t i = 0; i < count; ++i) at[i] = data_ + i * all / count * page;
+  std::map<int, double> shares;
+  if (syscall(SYS_move_pages, 0, count, at.data(), nullptr, status.data(), 0) != 0) return {{-1, 1.0}};
+  for (int node : status) shares[node < 0 ? -1 : node] += 1.0 / static_cast<double>(count);
+  return shares;
+}
+
+}  // namespace mm

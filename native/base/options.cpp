@@ -1,0 +1,152 @@
+#include "options.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "error.hpp"
+
+namespace mm {
+namespace {
+
+[[noreturn]] void wrong(const std::string& field, const std::string& text, const char* allowed) {
+  throw UsageError(field, "found '" + text + "'", allowed);
+}
+
+constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";
+constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
+
+// A number and the unit behind it; the unit must be one of `units`.
+double with_unit(const std::string& field, const std::string& text, const std::map<std::string, double>& units,
+                 const char* allowed) {
+  char* rest = nullptr;
+  const double number = std::strtod(text.c_str(), &rest);
+  if (text.empty() || rest == text.c_str() || !std::isfinite(number) || std::isspace(static_cast<unsigned char>(text[0])))
+    wrong(field, text, allowed);
+  const auto unit = units.find(rest);
+  if (unit == units.end() || number < 0) wrong(field, text, allowed);
+  return number * unit->second;
+}
+
+}  // namespace
+
+std::size_t parse_size(const std::string& field, const std::string& text) {
+  static const std::map<std::string, double> units = {
+      {"", 1},       {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
+      {"KB", 1e3},   {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30}};
+  const double bytes = with_unit(field, text, units, kSize);
+  if (bytes > 0x1p50) wrong(field, text, "at most 1024TiB");
+  return static_cast<std::size_t>(bytes);
+}
+
+double parse_time(const std::string& field, const std::string& text) {
+  static const std::map<std::string, double> units = {{"", 1},   {"s", 1},     {"ms", 1e-3}, {"us", 1e-6},
+                                                      {"ns", 1e-9}, {"m", 60}, {"min", 60},  {"h", 3600}};
+  return with_unit(field, text, units, kTime);
+}
+
+double parse_real(const std::string& field, const std::string& text) {
+  char* rest = nullptr;
+  const double number = std::strtod(text.c_str(), &rest);
+  if (text.empty() || *rest != '\0' || !std::isfinite(number)) wrong(field, text, "a number");
+  return number;
+}
+
+long long parse_integer(const std::string& field, const std::string& text) {
+  char* rest = nullptr;
+  errno = 0;
+  const long long number = std::strtoll(text.c_str(), &rest, 10);
+  if (text.empty() || *rest != '\0' || errno != 0) wrong(field, text, "a whole number");
+  return number;
+}
+
+std::vector<std::string> split(const std::string& text, char by) {
+  std::vector<std::string> parts;
+  for (std::size_t at = 0; at <= text.size();) {
+    const std::size_t end = std::min(text.find(by, at), text.size());
+    parts.push_back(text.substr(at, end - at));
+    at = end + 1;
+  }
+  return parts;
+}
+
+std::vector<std::size_t> parse_sizes(const std::string& field, const std::string& text) {
+  std::set<std::size_t> sizes;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t dots = part.find("..");
+    if (dots == std::string::npos) {
+      sizes.insert(parse_size(field, part));
+      continue;
+    }
+    std::string end = part.substr(dots + 2);
+    double per_octave = 1;
+    if (const std::size_t slash = end.find('/'); slash != std::string::npos) {
+      per_octave = static_cast<double>(parse_integer(field, end.substr(slash + 1)));
+      end = end.substr(0, slash);
+      if (per_octave < 1 || per_octave > 16) wrong(field, part, "1 to 16 points an octave");
+    }
+    const std::size_t low = parse_size(field, part.substr(0, dots)), high = parse_size(field, end);
+    if (low == 0 || high < low) wrong(field, part, "a rising range such as 4KiB..1GiB");
+    for (int i = 0;; ++i) {
+      const double size = static_cast<double>(low) * std::exp2(i / per_octave);
+      if (size > static_cast<double>(high) * 1.000001) break;
+      sizes.insert(static_cast<std::size_t>(std::llround(size / 64) * 64));  // whole cache lines
+    }
+    sizes.insert(high);
+  }
+  return {sizes.begin(), sizes.end()};
+}
+
+std::vector<int> parse_integers(const std::string& field, const std::string& text, int all) {
+  const auto one = [&](const std::string& word) {
+    if (word == "all") return all;
+    const long long n = parse_integer(field, word);
+    if (n < 0 || n > 1 << 24) wrong(field, word, "0 to 16777216");
+    return static_cast<int>(n);
+  };
+  std::set<int> numbers;
+  for (const std::string& part : split(text, ',')) {
+    const std::size_t dots = part.find("..");
+    if (dots == std::string::npos) {
+      numbers.insert(one(part));
+      continue;
+    }
+    const int low = one(part.substr(0, dots)), high = one(part.substr(dots + 2));
+    if (low < 1 || high < low) wrong(field, part, "a rising range such as 1..16");
+    for (int n = low; n <= high; n *= 2) numbers.insert(n);
+    numbers.insert(high);
+  }
+  return {numbers.begin(), numbers.end()};
+}
+
+std::vector<int> parse_cpu_list(const std::string& field, const std::string& text) {
+  constexpr const char* kList = "a list such as 0-3,8";
+  std::set<int> cpus;
+  for (const std::string& part : split(text, ',')) {
+    if (part.empty() || part.find_first_not_of("0123456789-") != std::string::npos) wrong(field, text, kList);
+    const std::size_t dash = part.find('-');
+    const long long low = parse_integer(field, part.substr(0, dash));
+    const long long high = dash == std::string::npos ? low : parse_integer(field, part.substr(dash + 1));
+    if (low < 0 || high < low || high > 1 << 20) wrong(field, text, kList);
+    for (long long i = low; i <= high; ++i) cpus.insert(static_cast<int>(i));
+  }
+  return {cpus.begin(), cpus.end()};
+}
+
+std::string cpu_list(const std::vector<int>& cpus) {
+  std::string text;
+  for (std::size_t i = 0; i < cpus.size();) {
+    std::size_t j = i;
+    while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
+    if (!text.empty()) text += ',';
+    text += std::to_string(cpus[i]);
+    if (j > i) text += '-' + std::to_string(cpus[j]);
+    i = j + 1;
+  }
+  return text;
+}
+
+}  // namespace mm

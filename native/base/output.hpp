@@ -1,0 +1,8 @@
+#pragma once
+#include "json.hpp"
+
+namespace mm {
+/// Writes one line of JSON to standard output at once, so that a kill never tears two lines.
+/// Failure when nobody can take it (disk full, pipe closed).
+void emit(const json& line);
+}  // namespace mm

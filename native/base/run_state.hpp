@@ -1,0 +1,47 @@
+#pragma once
+/// Inside of Run; only instrument.cpp, run.cpp and main.cpp see it.
+#include <map>
+#include <string>
+#include <vector>
+
+#include "host.hpp"
+#include "instrument.hpp"
+
+namespace mm {
+
+struct Run::State {
+  const Description* description = nullptr;
+  std::map<std::string, std::string> values;  ///< by parameter name, as text
+  std::map<std::string, bool> was_given;
+  std::vector<Parameter> parameters;  ///< own and common
+  std::string machine, command;
+  double started_s = 0, budget_end_s = 0;
+  double worst_overhead = 0;  ///< clock reading time over sample time, the worst point's
+  std::size_t points = 0, resumed = 0, absences = 0, results = 0, next_index = 0;
+  double last_beat_s = 0, burst_s = 0, window_s = 0;
+  bool header_written = false;
+
+  /// What an earlier output holds: samples by point, and finished points.
+  struct Earlier {
+    std::map<std::size_t, std::vector<std::pair<Values, int>>> samples;  ///< values and sample marks
+    std::map<std::size_t, bool> finished;
+    json parameters;
+    bool any = false;
+  } earlier;
+
+  std::map<std::vector<int>, std::shared_ptr<Team>> teams;
+  std::map<int, double> best_canary_s;  ///< least time of the fixed work by CPU: its undisturbed speed
+
+  const Parameter& parameter(std::string_view name) const;
+  const std::string& value(std::string_view name) const;
+  void load_earlier(const std::string& path);
+  json parameters_json() const;
+  void write_header(std::size_t points);
+  json provenance(const std::string& start, double duration_s) const;
+};
+
+std::vector<Parameter> common_parameters();
+std::string option_of(const Parameter& parameter);
+json describe(const Description& description);
+
+}  // namespace mm

@@ -1,0 +1,83 @@
+#include "stats.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+namespace mm {
+
+double median(std::span<const double> samples) {
+  std::vector<double> v(samples.begin(), samples.end());
+  const std::size_t middle = v.size() / 2;
+  std::nth_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(middle), v.end());
+  if (v.size() % 2 == 1) return v[middle];
+  return 0.5 * (v[middle] + *std::max_element(v.begin(), v.begin() + static_cast<std::ptrdiff_t>(middle)));
+}
+
+std::size_t median_rank(std::size_t n) {
+  if (n >= 1000) return static_cast<std::size_t>(static_cast<double>(n) / 2 - 0.98 * std::sqrt(static_cast<double>(n)));
+  double term = std::pow(0.5, static_cast<double>(n)), tail = 0;
+  std::size_t k = 0;
+  for (;;) {
+    tail += term;  // P(Bin < k + 1)
+    if (1.0 - 2.0 * tail < 0.95 || k >= n / 2) return k;
+    ++k;
+    term *= static_cast<double>(n - k + 1) / static_cast<double>(k);
+  }
+}
+
+std::optional<std::pair<double, double>> median_interval(std::span<const double> samples) {
+  const std::size_t k = median_rank(samples.size());
+  if (k == 0) return std::nullopt;
+  std::vector<double> v(samples.begin(), samples.end());
+  std::sort(v.begin(), v.end());
+  return std::pair{v[k - 1], v[v.size() - k]};
+}
+
+double relative_mad(std::span<const double> samples) {
+  const double m = median(samples);
+  std::vector<double> d;
+  for (double s : samples) d.push_back(std::fabs(s - m));
+  return m != 0 ? median(d) / std::fabs(m) : 0;
+}
+
+std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::size_t least) {
+  // Greedy by length: the longest level stretch is the surest plateau; what is left on either side is searched
+  // again. A slope (between two cache levels) never holds `least` points within the tolerance.
+  std::vector<Plateau> found;
+  const auto search = [&](auto&& self, std::size_t begin, std::size_t end) -> void {
+    std::size_t best_first = 0, best_length = 0;
+    double best_ratio = 0;
+    for (std::size_t i = begin; i < end; ++i) {
+      double low = y[i], high = y[i];
+      for (std::size_t j = i; j < end; ++j) {
+        low = std::min(low, y[j]);
+        high = std::max(high, y[j]);
+        if (high > low * (1 + tolerance)) break;
+        const std::size_t length = j - i + 1;
+        if (length > best_length || (length == best_length && high / low < best_ratio)) {
+          best_first = i;
+          best_length = length;
+          best_ratio = high / low;
+        }
+      }
+    }
+    if (best_length < least) return;
+    const std::size_t last = best_first + best_length - 1;
+    self(self, begin, best_first);
+    found.push_back({best_first, last, median(y.subspan(best_first, best_length))});
+    self(self, last + 1, end);
+  };
+  search(search, 0, y.size());
+  std::vector<Plateau> merged;
+  for (const Plateau& p : found) {
+    if (!merged.empty() && p.level <= merged.back().level * (1 + tolerance)) {
+      merged.back().last = p.last;
+      merged.back().level = median(y.subspan(merged.back().first, p.last - merged.back().first + 1));
+    } else {
+      merged.push_back(p);
+    }
+  }
+  return merged;
+}
+
+}  // namespace mm

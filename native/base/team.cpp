@@ -1,0 +1,187 @@
+#include "team.hpp"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <set>
+#include <thread>
+#include <utility>
+
+#include "error.hpp"
+
+namespace mm {
+namespace {
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+}  // namespace
+
+std::vector<int> allowed_cpus() {
+  // The mask grows with the machine: a fixed cpu_set_t ends at 1024.
+  for (int most = 1024; most <= 1 << 17; most *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(most));
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
+    std::vector<int> cpus;
+    const bool ok = sched_getaffinity(0, bytes, set) == 0;
+    for (int i = 0; ok && i < most; ++i)
+      if (CPU_ISSET_S(static_cast<std::size_t>(i), bytes, set)) cpus.push_back(i);
+    CPU_FREE(set);
+    if (ok) return cpus;
+  }
+  throw Failure("the kernel does not tell which CPUs may be used");
+}
+
+void pin(int cpu) {
+  const auto most = static_cast<std::size_t>(std::max(1024, cpu + 1));
+  cpu_set_t* set = CPU_ALLOC(most);
+  const std::size_t bytes = CPU_ALLOC_SIZE(most);
+  CPU_ZERO_S(bytes, set);
+  CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+  const int rc = sched_setaffinity(0, bytes, set);
+  const int why = errno;
+  CPU_FREE(set);
+  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpu) + ": " + std::strerror(why));
+  if (sched_getcpu() != cpu) throw Failure("bound to cpu " + std::to_string(cpu) + " but running elsewhere");
+}
+
+struct Team::State {
+  std::vector<std::thread> threads;
+  std::vector<pthread_t> handles;
+  std::vector<Span> spans;
+  const std::function<void(int)>* work = nullptr;
+  std::atomic<std::uint32_t> generation{0};  // sleeping members wait for it to change
+  std::atomic<int> arrived{0}, done{0};
+  std::atomic<bool> stop{false};
+  std::mutex error_lock;
+  std::exception_ptr error;
+  bool distinct = true, real_time = false;
+
+  void member(int rank, int cpu, int size, std::atomic<int>& ready);
+};
+
+void Team::State::member(int rank, int cpu, int size, std::atomic<int>& ready) {
+  try {
+    pin(cpu);
+  } catch (...) {
+    const std::lock_guard lock(error_lock);
+    error = std::current_exception();
+  }
+  ready.fetch_add(1);
+  ready.notify_all();
+  for (std::uint32_t seen = 0;;) {
+    generation.wait(seen);
+    seen = generation.load();
+    if (stop.load()) return;
+    Span& span = spans[static_cast<std::size_t>(rank)];
+    rusage before{}, after{};
+    getrusage(RUSAGE_THREAD, &before);
+    // Released together: the last to arrive opens the gate. Members that share a CPU must not spin for long.
+    arrived.fetch_add(1);
+    for (int spins = 0; arrived.load(std::memory_order_acquire) < size; ++spins) {
+      relax();
+      if (!distinct || spins > 1 << 16) sched_yield();
+    }
+    span.begin = ticks();
+    try {
+      (*work)(rank);
+    } catch (...) {
+      const std::lock_guard lock(error_lock);
+      error = std::current_exception();
+    }
+    span.end = ticks();
+    getrusage(RUSAGE_THREAD, &after);
+    span.moved = sched_getcpu() != cpu;
+    span.switched = after.ru_nivcsw - before.ru_nivcsw;
+    span.faults = after.ru_minflt - before.ru_minflt;
+    if (done.fetch_add(1) + 1 == size) done.notify_all();
+  }
+}
+
+Team::Team(std::vector<int> cpus) : cpus_(std::move(cpus)), state_(std::make_unique<State>()) {
+  State& s = *state_;
+  s.spans.resize(cpus_.size());
+  s.distinct = std::set<int>(cpus_.begin(), cpus_.end()).size() == cpus_.size();
+  std::atomic<int> ready{0};
+  for (int rank = 0; rank < size(); ++rank) {
+    s.threads.emplace_back([&s, rank, cpu = cpus_[static_cast<std::size_t>(rank)], n = size(), &ready] {
+      s.member(rank, cpu, n, ready);
+    });
+    s.handles.push_back(s.threads.back().native_handle());
+  }
+  for (int n = ready.load(); n < size(); n = ready.load()) ready.wait(n);
+  if (s.error) {
+    const std::exception_ptr error = s.error;
+    s.stop = true;
+    ++s.generation;
+    s.generation.notify_all();
+    for (std::thread& t : s.threads) t.join();
+    s.threads.clear();
+    std::rethrow_exception(error);
+  }
+}
+
+Team::~Team() {
+  State& s = *state_;
+  s.stop = true;
+  ++s.generation;
+  s.generation.notify_all();
+  for (std::thread& t : s.threads) t.join();
+}
+
+const std::vector<Team::Span>& Team::run(const std::function<void(int)>& work) {
+  State& s = *state_;
+  s.work = &work;
+  s.arrived = 0;
+  s.done = 0;
+  ++s.generation;
+  s.generation.notify_all();
+  for (int n = s.done.load(); n < size(); n = s.done.load()) s.done.wait(n);
+  if (s.error) {
+    const std::exception_ptr error = std::exchange(s.error, nullptr);
+    std::rethrow_exception(error);
+  }
+  return s.spans;
+}
+
+const std::vector<Team::Span>& Team::last() const { return state_->spans; }
+
+double Team::elapsed_s() const {
+  Ticks begin = ~Ticks{0}, end = 0;
+  for (const Span& span : state_->spans) {
+    begin = std::min(begin, span.begin);
+    end = std::max(end, span.end);
+  }
+  return seconds(end - begin);
+}
+
+bool Team::real_time(bool on) {
+  State& s = *state_;
+  if (on && !s.distinct) return false;  // a spinning member would wait for one that never gets the CPU
+  if (on == s.real_time) return s.real_time;
+  sched_param param{};
+  param.sched_priority = on ? 10 : 0;
+  bool all = true;
+  for (pthread_t handle : s.handles) all = pthread_setschedparam(handle, on ? SCHED_FIFO : SCHED_OTHER, &param) == 0 && all;
+  if (on && !all) {
+    param.sched_priority = 0;
+    for (pthread_t handle : s.handles) pthread_setschedparam(handle, SCHED_OTHER, &param);
+    return false;
+  }
+  s.real_time = on;
+  return on;
+}
+
+}  // namespace mm

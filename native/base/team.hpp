@@ -1,0 +1,47 @@
+#pragma once
+/// A team of pinned threads that start a piece of work together.
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "clock.hpp"
+
+namespace mm {
+
+/// CPUs this process may use, ascending.
+std::vector<int> allowed_cpus();
+/// Binds the calling thread to one CPU and checks that it is there. Failure when the kernel refuses.
+void pin(int cpu);
+
+/// One thread a CPU of `cpus`; a CPU may be named twice only where the work is known to be oversubscribed.
+class Team {
+ public:
+  explicit Team(std::vector<int> cpus);
+  ~Team();
+  Team(const Team&) = delete;
+  Team& operator=(const Team&) = delete;
+
+  struct Span {
+    Ticks begin, end;
+    bool moved;            ///< it ended on another CPU than its own
+    long switched, faults;  ///< involuntary switches and minor page faults inside the work
+  };
+  /// Runs `work(rank)` on every thread, released together by a barrier; returns when all are done.
+  const std::vector<Span>& run(const std::function<void(int)>& work);
+  const std::vector<Span>& last() const;  ///< of the last run
+  /// From the first begin to the last end of the last run, in s.
+  double elapsed_s() const;
+
+  const std::vector<int>& cpus() const { return cpus_; }
+  int size() const { return static_cast<int>(cpus_.size()); }
+
+  /// Puts the threads at real-time priority (true where the kernel allowed it) or back. Never on fewer CPUs than threads.
+  bool real_time(bool on);
+
+ private:
+  struct State;
+  std::vector<int> cpus_;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mm

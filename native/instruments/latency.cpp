@@ -1,0 +1,284 @@
+/// latency: what a dependent load costs, over footprint and stride, page size, memory node and company.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/clock.hpp"
+#include "base/instrument.hpp"
+#include "base/stats.hpp"
+#include "base/topology.hpp"
+#include "kernels/chase.hpp"
+
+namespace {
+
+using mm::json;
+
+constexpr std::size_t kNursery = std::size_t{64} << 20;   // where small rings are built anew for each sample
+constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // a ring up to this is rebuilt elsewhere for each sample
+constexpr double kBurst_s = 4e-3;
+
+const mm::Description kLatency{
+    .name = "latency",
+    .summary = "load-to-use latency of dependent loads over footprint and stride",
+    .detail =
+        "One ring of pointers over all slots of the footprint is walked; each load waits for the one before it. "
+        "Levels of the memory hierarchy are found as plateaus of the curve.\n"
+        "example: meshmark-probe latency --footprint 4KiB..1GiB --pages 4KiB,thp --cpus 0",
+    .source = "McVoy, Staelin: lmbench (USENIX 1996), section 6.2; GS1280 study (2003), figures 4, 5 and 13",
+    .spoils = {"neighbours that share a cache, a memory controller or the core", "a page size that is not the one asked for",
+               "prefetchers, where the order of slots can be guessed (pattern stride, a small locality)",
+               "a virtual machine's own page tables: with 4 KiB pages they are part of the latency"},
+    .needs = {},
+    .parameters =
+        {{"footprint_bytes", "memory the ring spans", "B", mm::Kind::sizes, "2KiB..1GiB", 128, {}},
+         {"stride_bytes", "distance between slots", "B", mm::Kind::sizes, "64", 8, 1 << 30},
+         {"pattern", "order of slots: one random cycle, or constant stride", "", mm::Kind::choices, "random", {}, {},
+          {"random", "stride"}},
+         {"locality_bytes", "the random cycle finishes a block of this size before it goes to another; 0 = none. 8KiB stays "
+          "in an open memory page, the whole footprint (0) keeps opening closed ones", "B", mm::Kind::size, "0", 0, {}},
+         {"processes", "how many CPUs chase at once, each its own ring: a list, a range, all", "", mm::Kind::integers, "1",
+          1, 4096}},
+    .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
+                {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
+                {"level_capacity", "largest footprint of a plateau", "B", mm::Better::higher}},
+    .identity = {"footprint_bytes", "stride_bytes", "pattern", "locality_bytes", "page_bytes", "pages", "cpu",
+                 "memory_node", "processes"},
+    .bytes_per_iteration = 8,
+};
+
+/// One chaser's ring and where it stands.
+struct Chaser {
+  std::byte* region = nullptr;  // its own part of an arena
+  std::size_t region_bytes = 0;
+  mm::Link* at = nullptr;
+};
+
+struct Shape {
+  std::size_t footprint, stride, locality;
+  bool random;
+};
+
+/// A random cycle of blocks, each a random path through all its slots: `make_random_ring` for every block, then the
+/// rings are cut and joined.
+mm::Link* make_local_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
+  const std::size_t per_block = std::max<std::size_t>(2, s.locality / s.stride);
+  const std::size_t blocks = s.footprint / s.stride / per_block;
+  if (blocks < 2) return mm::make_random_ring(base, s.footprint / s.stride, s.stride, seed);
+  std::vector<std::size_t> order(blocks);
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  mm::SplitMix random{seed};
+  for (std::size_t i = blocks - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+  mm::Link *first = nullptr, *tail = nullptr;
+  for (std::size_t block : order) {
+    mm::Link* head = mm::make_random_ring(base + block * per_block * s.stride, per_block, s.stride, random());
+    mm::Link* last = head;
+    while (last->next != head) last = last->next;
+    if (tail != nullptr) tail->next = head;
+    if (first == nullptr) first = head;
+    tail = last;
+  }
+  tail->next = first;
+  return first;
+}
+
+mm::Link* make_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
+  const std::size_t slots = s.footprint / s.stride;
+  if (!s.random) return mm::make_stride_ring(base, slots, s.stride);
+  if (s.locality > 0) return make_local_ring(base, s, seed);
+  return mm::make_random_ring(base, slots, s.stride, seed);
+}
+
+/// Builds the ring on first use (small ones every time, elsewhere in their region, so that the samples see many
+/// page colourings) and brings the caches to the state that a long walk would find.
+void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level) {
+  const std::size_t slots = s.footprint / s.stride;
+  if (c.at == nullptr || (s.footprint <= kSmallRing && c.region_bytes > s.footprint)) {
+    mm::SplitMix random{seed};
+    const std::size_t room = (c.region_bytes - s.footprint) / 4096 + 1;
+    std::byte* base = c.region + (s.footprint <= kSmallRing ? random.below(room) * 4096 : 0);
+    c.at = make_ring(base, s, random());
+  }
+  // A full turn where the ring may fit a cache; beyond, a turn's tail is all that a cache could remember, and even
+  // that is met again only a full turn later. Bounded by time: claimed cache sizes can be wild.
+  const std::size_t loads = s.footprint <= 4 * last_level ? slots : last_level / 64;
+  const double end = mm::wall_s() + 0.15;
+  for (std::size_t done = 0; done < loads && mm::wall_s() < end; done += 4096)
+    c.at = mm::walk(c.at, std::min<std::size_t>(4096, loads - done));
+}
+
+struct Group {
+  mm::Pages pages;
+  int node;
+};
+
+void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& outcomes) {
+  const auto footprints = run.sizes("footprint_bytes"), strides = run.sizes("stride_bytes");
+  const auto patterns = run.choices("pattern");
+  const std::size_t locality = run.bytes("locality_bytes");
+  const std::vector<int> order = mm::fill_order("cores", run.cpus());
+  const auto teams = run.integers("processes", static_cast<int>(order.size()));
+  const std::size_t last_level = std::max<std::size_t>(mm::topology().last_level_bytes(), std::size_t{8} << 20);
+
+  std::vector<mm::Point> points;
+  for (int processes : teams) {
+    if (processes > static_cast<int>(order.size()))
+      run.refuse("processes", "found " + std::to_string(processes), "1 to " + std::to_string(order.size()));
+    const std::vector<int> cpus(order.begin(), order.begin() + processes);
+    const auto team = run.team(cpus);
+
+    // One arena a chaser: a nursery for the small rings, and a part of its own for every large one, so that all
+    // rings stand ready while the rounds go over them.
+    std::size_t bytes = kNursery;
+    for (std::size_t f : footprints)
+      if (f > kSmallRing) bytes += f * strides.size() * patterns.size();
+    const json asked{{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", processes}};
+    std::vector<std::shared_ptr<mm::Arena>> arenas;
+    for (int cpu : cpus) {
+      auto arena = run.arena(bytes, group.pages, group.node, cpu, "load_latency", asked);
+      if (!arena) break;
+      arenas.push_back(std::move(arena));
+    }
+    if (arenas.size() != cpus.size()) continue;
+
+    std::size_t used = kNursery;
+    for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
+      for (std::size_t stride : strides)
+        for (const std::string& pattern : patterns) {
+          const Shape shape{*f / stride * stride, stride, locality, pattern == "random"};
+          if (stride % sizeof(mm::Link) != 0) run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
+          if (shape.footprint / stride < 2) continue;  // two slots make the shortest ring
+          if (shape.footprint / stride > std::uint64_t{1} << 32)
+            run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
+          auto chasers = std::make_shared<std::vector<Chaser>>(cpus.size());
+          const bool small = *f <= kSmallRing;
+          for (std::size_t i = 0; i < cpus.size(); ++i) {
+            (*chasers)[i].region = arenas[i]->data() + (small ? 0 : used);
+            (*chasers)[i].region_bytes = small ? kNursery : *f;
+          }
+          if (!small) used += *f;
+
+          auto loads = std::make_shared<std::uint64_t>(0);
+          auto visits = std::make_shared<std::uint64_t>(run.seed());
+          const std::vector<std::shared_ptr<mm::Arena>> held = arenas;
+          mm::Point p;
+          p.conditions = {{"footprint_bytes", shape.footprint},
+                          {"stride_bytes", stride},
+                          {"pattern", pattern},
+                          {"locality_bytes", locality},
+                          {"page_bytes", mm::page_bytes(group.pages)},
+                          {"pages", mm::name(group.pages)},
+                          {"cpu", cpus[0]},
+                          {"memory_node", group.node},
+                          {"processes", processes},
+                          {"state", "clean"}};
+          p.metrics = {"load_latency"};
+          p.team = team;
+          p.arena = arenas[0];
+          p.prepare = [=] {
+            const std::uint64_t seed = (*visits)++;
+            team->run([&](int rank) {
+              warm((*chasers)[static_cast<std::size_t>(rank)], shape, seed * 1000 + static_cast<std::uint64_t>(rank), last_level);
+            });
+            if (*loads == 0)
+              *loads = mm::iterations_for(
+                  kBurst_s / 2,
+                  [&](std::uint64_t n) {
+                    team->run([&](int rank) {
+                      auto& c = (*chasers)[static_cast<std::size_t>(rank)];
+                      mm::keep(c.at = mm::walk(c.at, n));
+                    });
+                    return team->elapsed_s();
+                  },
+                  1024) * 2;
+          };
+          p.burst = [=, held = held] {
+            const std::uint64_t n = (*loads + 15) / 16 * 16;
+            std::vector<double> took(chasers->size());
+            team->run([&](int rank) {
+              auto& c = (*chasers)[static_cast<std::size_t>(rank)];
+              mm::Link* at = c.at;
+              const mm::Ticks begin = mm::ticks();
+              at = mm::walk(at, n);
+              mm::keep(at);
+              took[static_cast<std::size_t>(rank)] = mm::seconds(mm::ticks() - begin);
+              c.at = at;
+            });
+            // What a load costs while all chase: the mean over the chasers of time per load.
+            const double latency = std::accumulate(took.begin(), took.end(), 0.0) / static_cast<double>(took.size()) /
+                                   static_cast<double>(n);
+            const double clock_s = 0.15e-9;  // no core clocks above 6.7 GHz
+            if (latency < clock_s) throw mm::Failure("a load took less than one clock: the walk was not performed");
+            return mm::Values{latency};
+          };
+          points.push_back(std::move(p));
+        }
+  }
+  for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+}
+
+/// Levels of the curve of one chaser, random order, from small to large.
+void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
+  std::map<std::string, std::vector<const mm::Outcome*>> curves;
+  for (const mm::Outcome& o : outcomes) {
+    if (o.conditions["processes"] != 1 || o.conditions["pattern"] != "random" || o.conditions["locality_bytes"] != 0) continue;
+    curves[o.conditions["pages"].dump() + o.conditions["memory_node"].dump() + o.conditions["stride_bytes"].dump()].push_back(&o);
+  }
+  for (auto& [name, curve] : curves) {
+    if (curve.size() < 6) continue;  // too few footprints for a shape
+    std::sort(curve.begin(), curve.end(),
+              [](auto* a, auto* b) { return a->conditions["footprint_bytes"] < b->conditions["footprint_bytes"]; });
+    std::vector<double> y;
+    for (const mm::Outcome* o : curve) y.push_back(o->value);
+    int level = 0;
+    for (const mm::Plateau& plateau : mm::plateaus(y)) {
+      ++level;
+      const bool memory = plateau.last + 1 == curve.size() && level > 1;
+      json c;
+      for (const char* key : {"stride_bytes", "pattern", "page_bytes", "pages", "cpu", "memory_node"})
+        c[key] = curve[0]->conditions[key];
+      c["level"] = level;
+      c["kind"] = memory ? "memory" : "cache";
+      c["from_bytes"] = curve[plateau.first]->conditions["footprint_bytes"];
+      c["to_bytes"] = curve[plateau.last]->conditions["footprint_bytes"];
+      const std::size_t claimed = memory ? 0 : mm::topology().cache_bytes(level);
+      c["claimed_bytes"] = claimed > 0 ? json(claimed) : json(nullptr);
+      std::vector<double> samples;
+      std::vector<std::string> flags;
+      for (std::size_t i = plateau.first; i <= plateau.last; ++i) {
+        samples.insert(samples.end(), curve[i]->samples.begin(), curve[i]->samples.end());
+        for (const std::string& f : curve[i]->flags)
+          if (std::find(flags.begin(), flags.end(), f) == flags.end()) flags.push_back(f);
+      }
+      const std::string from = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
+      run.derive("level_latency", samples, c, flags, from);
+      if (!memory) {
+        c["next_bytes"] = curve[plateau.last + 1]->conditions["footprint_bytes"];  // the knee lies between the two
+        run.derive("level_capacity", {curve[plateau.last]->conditions["footprint_bytes"].get<double>()}, c, flags, from);
+      }
+    }
+  }
+}
+
+void measure(mm::Run& run) {
+  std::vector<int> nodes = run.memory_nodes();
+  if (nodes.empty()) {
+    if (run.policy() == mm::Policy::interleave)
+      nodes = {-1};
+    else
+      nodes = mm::topology().memory_nodes;
+  }
+  std::vector<Group> groups;
+  for (mm::Pages pages : run.pages())
+    for (int node : nodes) groups.push_back({pages, node});
+  std::vector<mm::Outcome> outcomes;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    run.allot(1.0 / static_cast<double>(groups.size() - i));
+    measure_group(run, groups[i], outcomes);
+  }
+  derive_levels(run, outcomes);
+}
+
+const mm::Instrument latency{kLatency, measure};
+
+}  // namespace

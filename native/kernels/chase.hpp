@@ -1,0 +1,70 @@
+#pragma once
+/// Dependent loads: a ring of pointers, walked.
+#include <cstddef>
+#include <cstdint>
+#include <numeric>
+#include <span>
+#include <utility>
+#include <vector>
+
+namespace mm {
+
+/// Each load's address is the value of the load before it, so nothing overlaps and `n` loads cost `n` load-to-use
+/// latencies.
+struct Link {
+  Link* next;
+};
+
+/// A small, fast generator: rings of 16 million slots are built in the time budget of a measurement.
+/// Source: splitmix64, after Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014).
+struct SplitMix {
+  std::uint64_t state;
+  std::uint64_t operator()() noexcept {
+    std::uint64_t z = (state += 0x9e3779b97f4a7c15u);
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
+    return z ^ (z >> 31);
+  }
+  /// Uniform in [0, bound) up to a bias below 2^-32. Source: Lemire's multiply-shift reduction.
+  std::uint64_t below(std::uint64_t bound) noexcept {
+    __extension__ using Wide = unsigned __int128;
+    return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * bound) >> 64);
+  }
+};
+
+/// Joins the slots base, base + stride, … (count of them) into one random cycle: random, because a prefetcher that
+/// guesses the next slot would turn latency into bandwidth; one cycle over the whole range, because a short one
+/// would stay in cache and one that stays within a page for long would hide the cost of address translation.
+/// Pre: count >= 2, stride >= sizeof(Link) and a multiple of it. Returns the first slot.
+/// Source: Sattolo, An algorithm to generate a random cyclic permutation (1986).
+inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t stride, std::uint64_t seed) {
+  std::vector<std::uint32_t> order(count);
+  std::iota(order.begin(), order.end(), 0u);
+  SplitMix random{seed};
+  for (std::size_t i = count - 1; i > 0; --i) std::swap(order[i], order[random.below(i + 1)]);
+  const auto slot = [&](std::size_t i) { return reinterpret_cast<Link*>(base + order[i] * stride); };
+  for (std::size_t i = 0; i + 1 < count; ++i) slot(i)->next = slot(i + 1);
+  slot(count - 1)->next = slot(0);
+  return slot(0);
+}
+
+/// The same with constant stride, in the order of addresses: what hardware prefetchers are made for.
+inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t stride) {
+  const auto slot = [&](std::size_t i) { return reinterpret_cast<Link*>(base + i * stride); };
+  for (std::size_t i = 0; i < count; ++i) slot(i)->next = slot(i + 1 < count ? i + 1 : 0);
+  return slot(0);
+}
+
+/// Follows `loads` links and returns the last, which the caller must keep: an unused result lets the compiler
+/// delete the walk. Rounds up to a multiple of 16, so that the loop's own work hides behind the loads.
+[[nodiscard]] inline Link* walk(Link* at, std::uint64_t loads) noexcept {
+  for (std::uint64_t i = (loads + 15) / 16; i != 0; --i) {
+    at = at->next, at = at->next, at = at->next, at = at->next;
+    at = at->next, at = at->next, at = at->next, at = at->next;
+    at = at->next, at = at->next, at = at->next, at = at->next;
+    at = at->next, at = at->next, at = at->next, at = at->next;
+  }
+  return at;
+}
+
+}  // namespace mm
