@@ -5,10 +5,10 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHON JOBS
-own_cpp = $(shell git ls-files 'native/*.cpp' 'native/*.hpp' 'tests/native/*.cpp' 'tests/native/*.hpp')
+own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp)
 python_code = src tests bench docs/generate.py
 
-.PHONY: help setup setup-tests run test test-native test-python check check-all format lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python check check-all format fix lint types layers \
         sanitize tidy tsan bench-peers docs clean distclean
 .DEFAULT_GOAL := help
 
@@ -40,6 +40,11 @@ check: setup-tests ## format, lint, types, layers, all tests, address and undefi
 format:
 	$(if $(own_cpp),$(BIN)/clang-format --dry-run --Werror $(own_cpp))
 	$(BIN)/ruff format --check $(python_code)
+
+fix: ## format the code, and mend what ruff can
+	$(if $(own_cpp),$(BIN)/clang-format -i $(own_cpp))
+	-$(BIN)/ruff check -q --fix $(python_code)
+	$(BIN)/ruff format -q $(python_code)
 
 lint:
 	$(BIN)/ruff check $(python_code)

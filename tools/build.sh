@@ -4,6 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 preset=$1
 jobs=${JOBS:-$(nproc)}
+mkdir -p "build"
+if command -v flock >/dev/null 2>&1; then  # two builds of one folder at once would spoil each other
+  exec 9>"build/$preset.lock"
+  flock 9
+fi
 # A build folder of another checkout, or one whose configuration failed, is of no use.
 if ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt" \
   || { [ ! -f "build/$preset/build.ninja" ] && [ ! -f "build/$preset/Makefile" ]; }; then

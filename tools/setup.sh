@@ -70,7 +70,14 @@ may_install() {
   [ "$(id -u)" = 0 ] && return 0
   have sudo && sudo -n true 2>/dev/null && as_root=(sudo -n)
 }
-apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 "$@" >&2; }
+mkdir -p build
+apt() {  # talkative, so into a file, whose end is shown if it fails
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" >build/apt.log 2>&1 || {
+    tail -n 5 build/apt.log >&2
+    return 1
+  }
+}
 updated=no
 install() {
   local packages=$1
@@ -106,7 +113,6 @@ lacking=$(missing 'use|test' debian)
 [ -z "$lacking" ] || say "not here, so something will be reported absent or skipped: $lacking"
 
 # --- Python --------------------------------------------------------------------------------------
-mkdir -p build
 stamp=build/python.stamp
 wanted=$({ cat pyproject.toml requirements/constraints.txt; pwd; "$python" -VV; } | sha256sum)
 if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
