@@ -1,0 +1,66 @@
+#include "base/options.hpp"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "base/error.hpp"
+
+namespace {
+
+TEST(Size, ReadsBinaryAndDecimalUnits) {
+  EXPECT_EQ(mm::parse_size("f", "512KiB"), 524288u);
+  EXPECT_EQ(mm::parse_size("f", "64MB"), 64'000'000u);
+  EXPECT_EQ(mm::parse_size("f", "1.5GiB"), 1610612736u);
+  EXPECT_EQ(mm::parse_size("f", "64"), 64u);
+}
+
+TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
+  for (const char* text : {"", "-1", "1XB", "GiB", "1e99", "nan", "inf", "1 KiB", " 1", "0x10q", "9999999TiB"}) {
+    try {
+      mm::parse_size("footprint_bytes", text);
+      ADD_FAILURE() << "took '" << text << "'";
+    } catch (const mm::UsageError& e) {
+      EXPECT_EQ(e.field, "footprint_bytes");
+      EXPECT_FALSE(e.allowed.empty());
+    }
+  }
+}
+
+TEST(Sizes, RangesDoubleAndMayBeFiner) {
+  EXPECT_EQ(mm::parse_sizes("f", "1KiB..8KiB"), (std::vector<std::size_t>{1024, 2048, 4096, 8192}));
+  EXPECT_EQ(mm::parse_sizes("f", "1MiB..2MiB/2").size(), 3u);
+  EXPECT_EQ(mm::parse_sizes("f", "3KiB,1KiB"), (std::vector<std::size_t>{1024, 3072}));
+  EXPECT_THROW(mm::parse_sizes("f", "8KiB..1KiB"), mm::UsageError);
+  EXPECT_THROW(mm::parse_sizes("f", "0..1KiB"), mm::UsageError);
+}
+
+TEST(Integers, AllIsWhatTheMachineHas) {
+  EXPECT_EQ(mm::parse_integers("n", "1..all", 6), (std::vector<int>{1, 2, 4, 6}));
+  EXPECT_EQ(mm::parse_integers("n", "all", 3), (std::vector<int>{3}));
+}
+
+TEST(CpuList, SurvivesTheWayThereAndBack) {
+  EXPECT_EQ(mm::parse_cpu_list("cpus", "0-3,8"), (std::vector<int>{0, 1, 2, 3, 8}));
+  EXPECT_EQ(mm::cpu_list({0, 1, 2, 3, 8}), "0-3,8");
+  for (const char* text : {"", "a", "3-1", "-1", "1,,2", "0-99999999999"})
+    EXPECT_THROW(mm::parse_cpu_list("cpus", text), mm::UsageError) << text;
+}
+
+// Whatever comes in, a parser answers with a value or a usage error, nothing else.
+TEST(Parsers, NeverDieOfNonsense) {
+  std::mt19937_64 random{1};
+  const std::string letters = "0123456789.,-/KMGTiBsnm ae+x";
+  for (int i = 0; i < 20000; ++i) {
+    std::string text;
+    for (auto n = random() % 10; n > 0; --n) text += letters[random() % letters.size()];
+    for (auto parse : {+[](const std::string& t) { mm::parse_sizes("f", t); }, +[](const std::string& t) { mm::parse_time("f", t); },
+                       +[](const std::string& t) { mm::parse_integers("f", t, 4); }, +[](const std::string& t) { mm::parse_real("f", t); }})
+      try {
+        parse(text);
+      } catch (const mm::UsageError&) {
+      }
+  }
+}
+
+}  // namespace

@@ -1,0 +1,85 @@
+#include "base/stats.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace {
+
+TEST(Median, OfOddAndEvenCounts) {
+  const std::vector<double> odd{3, 1, 2}, even{4, 1, 3, 2};
+  EXPECT_EQ(mm::median(odd), 2);
+  EXPECT_EQ(mm::median(even), 2.5);
+}
+
+// Published table of order-statistic ranks for the median at 95 %.
+TEST(MedianRank, AgreesWithTheBinomialTable) {
+  EXPECT_EQ(mm::median_rank(5), 0u);
+  EXPECT_EQ(mm::median_rank(6), 1u);
+  EXPECT_EQ(mm::median_rank(8), 1u);
+  EXPECT_EQ(mm::median_rank(9), 2u);
+  EXPECT_EQ(mm::median_rank(20), 6u);
+  EXPECT_EQ(mm::median_rank(50), 18u);
+  EXPECT_EQ(mm::median_rank(100), 40u);
+}
+
+TEST(MedianInterval, CoversTheMedianOfASkewedDistribution) {
+  std::mt19937_64 random{7};
+  std::lognormal_distribution<double> noise{0, 1};
+  int covered = 0;
+  constexpr int kTrials = 2000;
+  for (int t = 0; t < kTrials; ++t) {
+    std::vector<double> samples(15);
+    for (double& s : samples) s = noise(random);
+    const auto interval = mm::median_interval(samples);
+    ASSERT_TRUE(interval);
+    covered += interval->first <= 1 && 1 <= interval->second;  // the median of this distribution is 1
+  }
+  EXPECT_GE(covered, kTrials * 0.95);
+  EXPECT_LE(covered, kTrials * 0.985);  // an interval that always covers says nothing
+}
+
+TEST(MedianInterval, IsRefusedBelowSixSamples) {
+  const std::vector<double> five{1, 2, 3, 4, 5};
+  EXPECT_FALSE(mm::median_interval(five));
+}
+
+// Three levels with noise and one point on each slope.
+TEST(Plateaus, FindsLevelsAndNotSlopes) {
+  const std::vector<double> y{1.70, 1.71, 1.69, 1.70, 4.0, 6.1, 6.0, 6.2, 15, 35, 36, 34.5, 80, 139, 141, 150, 156};
+  const auto found = mm::plateaus(y, 0.15);
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[0].first, 0u);
+  EXPECT_EQ(found[0].last, 3u);
+  EXPECT_NEAR(found[1].level, 6.1, 0.01);
+  EXPECT_NEAR(found[2].level, 35, 0.01);
+  EXPECT_EQ(found[3].last, 16u);
+}
+
+TEST(Plateaus, AnEverRisingCurveHasNone) {
+  std::vector<double> y;
+  for (int i = 0; i < 12; ++i) y.push_back(std::pow(1.3, i));
+  EXPECT_TRUE(mm::plateaus(y, 0.15).empty());
+}
+
+TEST(Plateaus, RandomStepsAreFoundWhateverTheNoise) {
+  for (unsigned seed = 0; seed < 50; ++seed) {
+    std::mt19937_64 random{seed};
+    std::uniform_real_distribution<double> noise{0.98, 1.02};
+    std::uniform_int_distribution<int> length{3, 6};
+    std::vector<double> y;
+    std::vector<std::size_t> ends;
+    double level = 1;
+    for (int step = 0; step < 4; ++step, level *= 4) {
+      for (int n = length(random); n > 0; --n) y.push_back(level * noise(random));
+      ends.push_back(y.size() - 1);
+    }
+    const auto found = mm::plateaus(y, 0.15);
+    ASSERT_EQ(found.size(), 4u) << "seed " << seed;
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_EQ(found[i].last, ends[i]) << "seed " << seed;
+  }
+}
+
+}  // namespace
