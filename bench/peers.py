@@ -1,0 +1,706 @@
+"""Other tools and ours, side by side in one run: `make bench-peers`, see bench/README.md.
+
+Machines drift and neighbours come and go, so a figure from another day proves little. Each row
+here runs its peers and ours in turn (A B A B …) and compares pairs of neighbours in time; what
+counts is the median of the pairs' ratios. Peers that packages provide are installed when that is
+allowed, others run where a binary is found or given, and what is not there is reported absent.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import platform
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+WORK: Final = ROOT / "build" / "peers"
+PROBE: Final = ROOT / "build" / "release" / "bin" / "meshmark-probe"
+HPCC_INPUT: Final = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
+HPCC_N: Final = 5800  # HPCC sizes its table by HPL's memory: this gives 2^25 words, 256 MiB
+DGEMM_N: Final = 3000
+TRIAD_BYTES: Final = 900_000_000
+START_MARK, END_MARK = "<!-- measured -->", "<!-- /measured -->"
+
+
+class Absent(Exception):
+    """This cannot be had here; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One measurement: the value in the row's unit, and what a reader should know about it."""
+
+    value: float
+    flags: frozenset[str] = frozenset()
+    note: str = ""
+
+
+Measure = Callable[[], Figure]
+
+
+@dataclass(slots=True)
+class Row:
+    """One question put to ours and to its peers.
+
+    `low` and `high` bound the ratio ours / peer that is aimed at; None is unbounded.
+    """
+
+    name: str
+    unit: str
+    scale: float  # what a shown unit is in SI
+    ours: Measure
+    peers: dict[str, Measure]
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(slots=True)
+class Result:
+    row: str
+    unit: str
+    peer: str
+    ours: list[float] = field(default_factory=list)
+    theirs: list[float] = field(default_factory=list)
+    low: float | None = None
+    high: float | None = None
+    flags: set[str] = field(default_factory=set)
+    notes: set[str] = field(default_factory=set)
+    absent: str = ""
+
+    @property
+    def ratios(self) -> list[float]:
+        return [a / b for a, b in zip(self.ours, self.theirs, strict=True)]
+
+    @property
+    def verdict(self) -> str:
+        if self.absent or not self.ratios:
+            return "absent"
+        ratio = statistics.median(self.ratios)
+        if self.low is None and self.high is None:
+            return ""
+        reached = (self.low is None or ratio >= self.low) and (self.high is None or ratio <= self.high)
+        return "yes" if reached else "no"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def run(
+    command: Sequence[str | Path],
+    *,
+    timeout_s: float = 300,
+    cwd: Path | None = None,
+    set_to: dict[str, str] | None = None,
+) -> str:
+    """Standard output of a command; Absent, with the last line it said, if it fails."""
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            cwd=cwd,
+            env={**os.environ, **(set_to or {})},
+        )
+    except FileNotFoundError:
+        raise Absent(f"{words[0]} is not installed") from None
+    except subprocess.TimeoutExpired:
+        raise Absent(f"{Path(words[0]).name} did not end in {timeout_s:g} s") from None
+    if done.returncode:
+        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing said"]
+        raise Absent(f"{Path(words[0]).name} failed (status {done.returncode}): {last[0]}")
+    return done.stdout
+
+
+def number(pattern: str, text: str, what: str) -> float:
+    found = re.search(pattern, text)
+    if not found:
+        raise Absent(f"{what} printed no figure we know how to read")
+    return float(found[1])
+
+
+# --- Ours ----------------------------------------------------------------------------------------
+
+
+def records(*words: str) -> list[dict[str, Any]]:
+    """Results of one run of the probe."""
+    lines = run([PROBE, *words], timeout_s=180).splitlines()
+    found = [json.loads(line) for line in lines if line.startswith("{")]
+    results = [line for line in found if line["type"] == "result"]
+    if not results:
+        reasons = [line["reason"] for line in found if line["type"] == "absent"]
+        raise Absent(f"meshmark-probe {words[0]}: {reasons[0] if reasons else 'no result'}")
+    return results
+
+
+def ours(
+    metric: str, *words: str, note: str = "", best: Callable[..., Any] = max, **conditions: object
+) -> Measure:
+    """Measures with the probe. Of several results that match `conditions`, takes the best median.
+
+    The figure is the record's median, never its best sample, although some peers print their best.
+    """
+
+    def measure() -> Figure:
+        fitting = [
+            r
+            for r in records(*words)
+            if r["metric"] == metric and all(r["conditions"].get(k) == v for k, v in conditions.items())
+        ]
+        if not fitting:
+            raise Absent(f"meshmark-probe {words[0]} gave no {metric} with {conditions}")
+        chosen = best(fitting, key=lambda r: r["value"])
+        said = str(chosen["conditions"].get(note, "")) if note else ""
+        return Figure(chosen["value"], frozenset(chosen["flags"]), said)
+
+    return measure
+
+
+# --- Peers ---------------------------------------------------------------------------------------
+
+
+def cpu_flags() -> set[str]:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("flags"):
+                return set(line.split(":")[1].split())
+    return set()
+
+
+def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str, scale: float) -> Measure:
+    """likwid-bench with the best of `kernels`: the first call tries them all, later ones the winner."""
+    chosen: list[str] = []
+    needs = {"avx512": "avx512f", "fma": "fma", "avx": "avx", "sse": "sse2"}
+    flags = cpu_flags()
+
+    def one(kernel: str) -> float:
+        text = run(["likwid-bench", "-t", kernel, "-w", f"N:{footprint}:{threads}"], timeout_s=120)
+        return number(rf"{field_name}:\s+([\d.e+]+)", text, "likwid-bench") * scale
+
+    def measure() -> Figure:
+        if chosen:
+            return Figure(one(chosen[0]), note=chosen[0])
+        possible = [k for k in kernels if all(needs[p] in flags for p in k.split("_") if p in needs)]
+        rates: dict[str, float] = {}
+        reason = "likwid-bench has no kernel for this processor"
+        for kernel in possible:
+            try:
+                rates[kernel] = one(kernel)
+            except Absent as absent:
+                reason = str(absent)
+        if not rates:
+            raise Absent(reason)
+        chosen.append(max(rates, key=lambda k: rates[k]))
+        return Figure(one(chosen[0]), note=chosen[0])
+
+    return measure
+
+
+def stream(binary: str | None, threads: int) -> Measure:
+    def measure() -> Figure:
+        if not binary:
+            raise Absent("no STREAM binary found; give one with --stream PATH")
+        text = run(
+            [binary],
+            set_to={"OMP_NUM_THREADS": str(threads), "OMP_PROC_BIND": "close", "OMP_PLACES": "cores"},
+        )
+        if "Solution Validates" not in text:
+            raise Absent("STREAM did not validate its solution")
+        return Figure(number(r"Triad:\s+([\d.]+)", text, "STREAM") * 1e6)
+
+    return measure
+
+
+def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
+    def measure() -> Figure:
+        if not binary:
+            raise Absent("no multichase binary found; give one with --multichase PATH")
+        # -T as large as the memory: one random cycle over all of it. The default stays inside blocks
+        # that the TLB covers, which is another question.
+        words = [binary, "-m", footprint, "-T", footprint, "-s", "64", "-n", "4"]
+        return Figure(number(r"([\d.]+)\s*$", run(words + ["-H"] * huge), "multichase") * 1e-9)
+
+    return measure
+
+
+def pingpong(binary: str | None) -> Measure:
+    def measure() -> Figure:
+        if not binary:
+            raise Absent("no multichase pingpong binary found; give one with --pingpong PATH")
+        text = run([binary, "-u", "-c", "2"], timeout_s=60)
+        return Figure(number(r"\n\s*0:\s+([\d.]+)", text, "pingpong") * 1e-9)
+
+    return measure
+
+
+def core_to_core(binary: str | None, cpus: Sequence[int]) -> Measure:
+    def measure() -> Figure:
+        if not binary:
+            raise Absent("no core-to-core-latency binary; `cargo install core-to-core-latency` makes one")
+        pair = f"{cpus[0]},{cpus[1]}"
+        text = run([binary, "5000", "200", "--csv", "--cores", pair], timeout_s=120)
+        return Figure(number(r"\n\s*([\d.]+)", text, "core-to-core-latency") * 1e-9)
+
+    return measure
+
+
+def hpcc_gups() -> Figure:
+    """HPCC runs all or nothing; one process, small HPL, and only SingleRandomAccess is read."""
+    if not shutil.which("hpcc"):
+        raise Absent("hpcc is not installed")
+    if not HPCC_INPUT.exists():
+        raise Absent(f"hpcc's example input is missing: {HPCC_INPUT}")
+    lines = HPCC_INPUT.read_text().splitlines()
+    for at, value in ((5, HPCC_N), (7, 128), (10, 1), (11, 1)):  # N, NB, P, Q
+        lines[at] = re.sub(r"^\S+", str(value), lines[at])
+    with tempfile.TemporaryDirectory(prefix="hpcc-") as folder:
+        (Path(folder) / "hpccinf.txt").write_text("\n".join(lines) + "\n")
+        mpirun = ["mpirun", "-np", "1"] if shutil.which("mpirun") else []
+        run(
+            [*mpirun, "hpcc"],
+            timeout_s=600,
+            cwd=Path(folder),
+            set_to={
+                "OPENBLAS_NUM_THREADS": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            },
+        )
+        text = (Path(folder) / "hpccoutf.txt").read_text()
+    words = int(number(r"\nRandomAccess_N=(\d+)", text, "hpcc"))
+    return Figure(
+        number(r"\nSingleRandomAccess_GUPs=([\d.e+-]+)", text, "hpcc") * 1e9,
+        note=f"table of {words * 8 >> 20} MiB",
+    )
+
+
+BARE_DGEMM: Final = """
+import ctypes, statistics, sys, time
+import numpy as np
+library, n, seconds = ctypes.CDLL(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+a, b, c = np.random.default_rng(1).random((n, n)), np.random.default_rng(2).random((n, n)), np.zeros((n, n))
+one, zero = ctypes.c_double(1), ctypes.c_double(0)
+p = lambda x: x.ctypes.data_as(ctypes.c_void_p)
+def once():
+    start = time.perf_counter()
+    library.cblas_dgemm(102, 111, 111, n, n, n, one, p(a), n, p(b), n, zero, p(c), n)
+    return 2.0 * n**3 / (time.perf_counter() - start)
+once()
+rates, end = [], time.perf_counter() + seconds
+while len(rates) < 3 or time.perf_counter() < end:
+    rates.append(once())
+print(statistics.median(rates))
+"""
+
+
+class Dgemm:
+    """Ours, and a bare loop around the library and kernel that ours chose: what is lost in between."""
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self.library = ""
+        self.core = ""
+
+    def ours(self) -> Figure:
+        found = records("dgemm", "--n", str(DGEMM_N), "--threads", str(self.threads), "--budget", "8s")
+        record = next((r for r in found if r["metric"] == "flop_rate"), None)
+        if record is None:
+            raise Absent("meshmark-probe dgemm gave no flop_rate")
+        conditions = record["conditions"]
+        self.library = str(conditions.get("library_path") or conditions.get("library") or "")
+        self.core = str(conditions.get("library_kernel") or conditions.get("core") or "")
+        return Figure(record["value"], frozenset(record["flags"]), self.core)
+
+    def bare(self) -> Figure:
+        if not self.library.startswith("/") and ".so" not in self.library:
+            raise Absent(f"the record names no library file (it says {self.library!r})")
+        threads = str(self.threads)
+        chosen = {"OPENBLAS_CORETYPE": self.core} if self.core else {}
+        text = run(
+            [sys.executable, "-c", BARE_DGEMM, self.library, str(DGEMM_N), "5"],
+            set_to={
+                "OPENBLAS_NUM_THREADS": threads,
+                "OMP_NUM_THREADS": threads,
+                "MKL_NUM_THREADS": threads,
+                **chosen,
+            },
+        )
+        return Figure(float(text))
+
+
+def fio_read(target: Path, seconds: float) -> Measure:
+    def measure() -> Figure:
+        if not shutil.which("fio"):
+            raise Absent("fio is not installed")
+        text = run(
+            [
+                "fio", "--name=read", f"--filename={target}", "--rw=read", "--bs=128k", "--direct=1",
+                "--ioengine=libaio", "--iodepth=16", "--numjobs=1", "--time_based", f"--runtime={seconds:g}",
+                "--size=256M", "--output-format=json",
+            ]
+        )  # fmt: skip
+        report = json.loads(text[text.index("{") :])
+        return Figure(float(report["jobs"][0]["read"]["bw_bytes"]))
+
+    return measure
+
+
+# --- What is compared ----------------------------------------------------------------------------
+
+
+def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
+    """All rows. Targets are those of the project's plan; `low` = `high` = None is for orientation."""
+    every = len(cpus)
+    counts = [1] if every == 1 else [1, every]
+    one = ["--cpus", str(cpus[0])]
+    found: list[Row] = []
+    for threads in counts:
+        label = "1 thread" if threads == 1 else f"{threads} threads"
+        triad = [
+            "bandwidth", "--kernel", "triad", "--store", "ordinary,streaming", "--threads", str(threads),
+            "--footprint", f"{TRIAD_BYTES // 1_000_000}MB", "--pages", "thp", "--budget", "6s",
+        ]  # fmt: skip
+        kernels = ["stream_mem_avx512", "stream_mem_avx_fma", "stream_mem_avx", "stream_mem_sse"]
+        kernels += ["stream_avx512_fma", "stream_avx_fma", "stream_sse"]
+        found.append(
+            Row(
+                f"triad, {label}",
+                "GB/s",
+                1e9,
+                ours("bandwidth_net", *triad, note="store"),
+                {
+                    "STREAM": stream(options.stream, threads),
+                    "likwid-bench": likwid(kernels, f"{TRIAD_BYTES // 1_000_000}MB", threads, "MByte/s", 1e6),
+                },
+                low=1.0,
+            )
+        )
+    for pages in ("4KiB", "thp"):
+        for ours_size, peer_size in (("16KiB", "16k"), ("512KiB", "512k"), ("32MiB", "32m"), ("1GiB", "1g")):
+            chase = ["latency", "--footprint", ours_size, "--pages", pages, "--budget", "4s", *one]
+            found.append(
+                Row(
+                    f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
+                    "ns",
+                    1e-9,
+                    ours("load_latency", *chase, best=min),
+                    {"multichase": multichase(options.multichase, peer_size, pages == "thp")},
+                    low=0.97,
+                    high=1.03,
+                )
+            )
+    for pages in ("4KiB", "thp"):
+        gups = ["gups", "--table", "256MiB", "--threads", "1", "--pages", pages, "--budget", "8s", *one]
+        found.append(
+            Row(
+                f"random updates, 1 thread, {'huge' if pages == 'thp' else '4 KiB'} pages",
+                "GUP/s",
+                1e9,
+                ours("update_rate", *gups),
+                {"hpcc SingleRandomAccess": hpcc_gups},
+                low=1.2,
+            )
+        )
+    if every > 1:
+        pair = ["lines", "--cpus", f"{cpus[0]},{cpus[1]}", "--budget", "5s"]
+        found.append(
+            Row(
+                "core to core, one way",
+                "ns",
+                1e-9,
+                ours("line_latency", *pair, best=min, state="dirty", trip="one_way"),
+                {"core-to-core-latency": core_to_core(options.core_to_core, cpus)},
+                low=0.95,
+                high=1.05,
+            )
+        )
+        found.append(
+            Row(
+                "core to core, round trip",
+                "ns",
+                1e-9,
+                ours("line_latency", *pair, best=min, state="dirty", trip="round"),
+                {"multichase pingpong": pingpong(options.pingpong)},
+                low=0.95,
+                high=1.05,
+            )
+        )
+    for threads in counts:
+        label = "1 thread" if threads == 1 else f"{threads} threads"
+        fma = ["peak", "--type", "fp64", "--threads", str(threads), "--budget", "5s"]
+        kernels = ["peakflops_avx512_fma", "peakflops_avx_fma", "peakflops_avx", "peakflops_sse"]
+        found.append(
+            Row(
+                f"multiply-add fp64, {label}",
+                "GFLOP/s",
+                1e9,
+                ours("flop_rate", *fma, note="isa"),
+                {"likwid-bench": likwid(kernels, f"{24 * threads}kB", threads, "MFlops/s", 1e6)},
+                low=0.98,
+            )
+        )
+        dgemm = Dgemm(threads)
+        found.append(
+            Row(
+                f"dgemm N = {DGEMM_N}, {label}",
+                "GFLOP/s",
+                1e9,
+                dgemm.ours,
+                {"bare loop, same library": dgemm.bare},
+                low=0.98,
+            )
+        )
+        found.append(
+            Row(
+                f"dgemm N = {DGEMM_N} against our peak, {label}",
+                "GFLOP/s",
+                1e9,
+                dgemm.ours,
+                {"meshmark peak": ours("flop_rate", *fma, note="isa")},
+                low=0.90,
+            )
+        )
+    target = WORK / "io.bin"
+    io = [
+        "io", "--target", str(target), "--direction", "read", "--block", "128KiB", "--queue-depth", "16",
+        "--jobs", "1", "--budget", "6s",
+    ]  # fmt: skip
+    found.append(
+        Row(
+            "128 KiB direct reads, queue 16",
+            "GB/s",
+            1e9,
+            ours("bandwidth_net", *io),
+            {"fio": fio_read(target, 4)},
+        )
+    )
+    return found
+
+
+def compare(row: Row, rounds: int) -> list[Result]:
+    """Runs ours and each peer in turn, `rounds` times; one result a peer."""
+    results = {
+        name: Result(row.name, row.unit, name, low=row.low, high=row.high, notes=set()) for name in row.peers
+    }
+    for number_ in range(1, rounds + 1):
+        for name, peer in row.peers.items():
+            result = results[name]
+            if result.absent:
+                continue
+            try:
+                mine = row.ours()
+                theirs = peer()
+            except Absent as absent:
+                if not result.ours:  # a single failure later on only costs its pair
+                    result.absent = str(absent)
+                say(f"  round {number_}/{rounds}: {name}: absent: {absent}")
+                continue
+            result.ours.append(mine.value)
+            result.theirs.append(theirs.value)
+            result.flags |= mine.flags
+            result.notes |= {note for note in (mine.note, theirs.note) if note}
+            say(
+                f"  round {number_}/{rounds}: ours {mine.value / row.scale:.4g}, "
+                f"{name} {theirs.value / row.scale:.4g} {row.unit}, "
+                f"ratio {mine.value / theirs.value:.3f} {' '.join(sorted(mine.flags))}"
+            )
+    return list(results.values())
+
+
+# --- Saying it -----------------------------------------------------------------------------------
+
+
+def spread(values: Sequence[float], scale: float) -> str:
+    shown = [v / scale for v in (statistics.median(values), min(values), max(values))]
+    return "{:.4g} [{:.4g}–{:.4g}]".format(*shown)
+
+
+def aim(result: Result) -> str:
+    if result.low is not None and result.high is not None:
+        return f"{result.low:g}–{result.high:g}"
+    if result.low is not None:
+        return f"≥ {result.low:g}"
+    return f"≤ {result.high:g}" if result.high is not None else "–"
+
+
+def machine_line(cpus: Sequence[int]) -> str:
+    model = platform.processor() or platform.machine()
+    with contextlib.suppress(OSError):
+        found = re.search(r"model name\s*:\s*(.+)", Path("/proc/cpuinfo").read_text())
+        model = found[1] if found else model
+    guest = ", virtual machine" if "hypervisor" in cpu_flags() else ""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return f"{model}, {len(cpus)} CPUs{guest}, {memory:.0f} GiB, Linux {platform.release().split('-')[0]}"
+
+
+def markdown(results: Sequence[Result], scales: dict[str, float], about: dict[str, str]) -> str:
+    lines = [
+        f"Measured {about['date']} on {about['machine']}; meshmark {about['build']}; "
+        f"`{about['command']}`; {about['rounds']} rounds. Load at the start {about['load']}.",
+        "",
+        "| what | unit | ours, median [range] | peer | peer, median [range] | ratio, median [range] "
+        "| aim | reached | notes |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for r in results:
+        if r.verdict == "absent":
+            lines.append(f"| {r.row} | {r.unit} | – | {r.peer} | – | – | {aim(r)} | absent | {r.absent} |")
+            continue
+        scale = scales[r.row]
+        notes = ", ".join(sorted(r.notes) + [f"flag `{flag}`" for flag in sorted(r.flags)])
+        lines.append(
+            f"| {r.row} | {r.unit} | {spread(r.ours, scale)} | {r.peer} | {spread(r.theirs, scale)} "
+            f"| {spread(r.ratios, 1)} | {aim(r)} | {r.verdict or '–'} | {notes} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def record_in_readme(table: str) -> None:
+    path = ROOT / "bench" / "README.md"
+    text = path.read_text()
+    before, rest = text.split(START_MARK)
+    after = rest.split(END_MARK)[1]
+    path.write_text(f"{before}{START_MARK}\n\n{table}\n{END_MARK}{after}")
+
+
+# --- Installing ----------------------------------------------------------------------------------
+
+
+def install() -> None:
+    """Packaged peers that are missing, where that is allowed; failures only leave a peer absent."""
+    wanted = {"likwid-bench": "likwid", "hpcc": "hpcc", "fio": "fio"}
+    packages = [package for command, package in wanted.items() if not shutil.which(command)]
+    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    if packages and shutil.which("apt-get"):
+        say(f"installing {' '.join(packages)}")
+        with contextlib.suppress(Absent):
+            run([*root, "apt-get", "-qq", "update"], timeout_s=300)
+        for package in packages:
+            try:
+                run(
+                    [*root, "apt-get", "-qq", "install", "-y", "--no-install-recommends", package],
+                    timeout_s=600,
+                    set_to={"DEBIAN_FRONTEND": "noninteractive"},
+                )
+            except Absent as absent:
+                say(f"could not install {package}: {absent}")
+    crate = WORK / "crate" / "bin" / "core-to-core-latency"
+    if shutil.which("cargo") and not crate.exists() and not shutil.which(crate.name):
+        say("installing the crate core-to-core-latency")
+        try:
+            run(["cargo", "install", "--quiet", "--root", WORK / "crate", crate.name], timeout_s=900)
+        except Absent as absent:
+            say(f"could not install core-to-core-latency: {absent}")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="pairs a row [5]")
+    parser.add_argument("--only", metavar="REGEX", default="", help="only rows whose name matches")
+    parser.add_argument("--stream", metavar="PATH", help="a STREAM binary, arrays of 4 x the last cache")
+    parser.add_argument("--multichase", metavar="PATH")
+    parser.add_argument("--pingpong", metavar="PATH", help="multichase's pingpong")
+    parser.add_argument("--core-to-core", metavar="PATH", help="the crate's binary [installed with cargo]")
+    parser.add_argument("--no-install", action="store_true", help="only what is there already")
+    parser.add_argument("--record", action="store_true", help="put the table into bench/README.md")
+    parser.add_argument("--list", action="store_true", help="list the rows and stop")
+    options = parser.parse_args()
+    if options.rounds < 1:
+        parser.error("--rounds must be at least 1")
+    try:
+        re.compile(options.only)
+    except re.error as error:
+        parser.error(f"--only: {error}")
+    for name in ("stream", "multichase", "pingpong", "core_to_core"):
+        given = getattr(options, name)
+        if given and not shutil.which(given):
+            parser.error(f"--{name.replace('_', '-')}: {given} is no program")
+    return options
+
+
+def main() -> int:
+    options = arguments()
+    cpus = sorted(os.sched_getaffinity(0))
+    if not PROBE.exists():
+        say("bench-peers: error: meshmark-probe is not built")
+        say("hint: make setup")
+        return 1
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not (options.no_install or options.list):
+        install()
+    crate = WORK / "crate" / "bin" / "core-to-core-latency"
+    options.stream = options.stream or shutil.which("stream") or shutil.which("stream_c.exe")
+    options.multichase = options.multichase or shutil.which("multichase")
+    options.pingpong = options.pingpong or shutil.which("pingpong")
+    options.core_to_core = options.core_to_core or shutil.which(crate.name) or shutil.which(crate)
+
+    chosen = [row for row in rows(options, cpus) if re.search(options.only, row.name)]
+    if options.list:
+        print("\n".join(f"{row.name}: {', '.join(row.peers)}" for row in chosen))
+        return 0
+    if not chosen:
+        say(f"bench-peers: error: --only {options.only!r} matches no row")
+        say("hint: bench/peers.py --list")
+        return 2
+    words = ["make bench-peers"] if not options.only else [f"bench/peers.py --only '{options.only}'"]
+    about = {
+        "date": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        "machine": machine_line(cpus),
+        "command": " ".join(words),  # not sys.argv: it may hold private paths
+        "rounds": str(options.rounds),
+        "load": f"{os.getloadavg()[0]:.1f}",
+        "build": "unknown",
+    }
+    with contextlib.suppress(Absent, ValueError, KeyError, IndexError):
+        header = json.loads(run([PROBE, "clock", "--budget", "1s"]).splitlines()[0])
+        about["build"] = header["provenance"]["build"]
+
+    results: list[Result] = []
+    for at, row in enumerate(chosen, 1):
+        say(f"[{at}/{len(chosen)}] {row.name}")
+        results += compare(row, options.rounds)
+        written = {
+            "about": about,
+            "results": [
+                {
+                    "what": r.row, "unit": r.unit, "peer": r.peer, "ours": r.ours, "peer_values": r.theirs,
+                    "ratios": r.ratios, "low": r.low, "high": r.high, "verdict": r.verdict,
+                    "flags": sorted(r.flags), "notes": sorted(r.notes), "absent": r.absent,
+                }
+                for r in results
+            ],
+        }  # fmt: skip
+        aside = WORK / "results.json.part"
+        aside.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
+        aside.replace(WORK / "results.json")
+    table = markdown(results, {row.name: row.scale for row in chosen}, about)
+    (WORK / "results.md").write_text(table)
+    if options.record:
+        record_in_readme(table)
+    print(table, end="")
+    say(f"written: {WORK.relative_to(ROOT)}/results.json and results.md")
+    return 0
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        say("bench-peers: interrupted; finished rows are in build/peers/results.json")
+        sys.exit(130)
