@@ -1,0 +1,121 @@
+"""Writes the reference page of every instrument, from `meshmark-probe --describe` and the hand-written
+page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md.
+
+The first paragraphs are what a person wrote; the tables are what the program says of itself, so
+they cannot disagree with it.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Final
+
+DOCS: Final = Path(__file__).resolve().parent
+PROBE: Final = DOCS.parent / "build" / "release" / "bin" / "meshmark-probe"
+OUTPUT: Final = DOCS / "reference" / "instruments.md"
+COMMON: Final = {
+    "cpus",
+    "memory_node",
+    "policy",
+    "pages",
+    "budget_s",
+    "interval_percent",
+    "shield",
+    "seed",
+    "resume",
+    "machine",
+}
+
+
+def cell(text: object) -> str:
+    return str(text).replace("|", "\\|").replace("\n", " ")
+
+
+def table(heads: list[str], lines: list[list[object]]) -> list[str]:
+    if not lines:
+        return []
+    out = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
+    return [*out, *("| " + " | ".join(cell(word) for word in line) + " |" for line in lines), ""]
+
+
+def parameters(described: list[dict[str, Any]]) -> list[str]:
+    lines: list[list[object]] = []
+    for p in described:
+        limits = [
+            f"{word} {p[key]:g}"
+            for word, key in (("≥", "minimum"), ("≤", "maximum"))
+            if p.get(key) is not None
+        ]
+        allowed = ", ".join(f"`{choice}`" for choice in p.get("choices") or []) or ", ".join(limits)
+        default = f"`{p['default']}`" if p["default"] != "" else "–"
+        unit = f" ({p['unit']})" if p["unit"] else ""
+        lines.append([f"`{p['option']}`", f"{p['help']}{unit}", p["kind"], default, allowed])
+    return table(["option", "meaning", "kind", "default", "allowed"], lines)
+
+
+def page(described: dict[str, Any]) -> list[str]:
+    name = described["name"]
+    out = [f"## {name}", "", described["summary"][:1].upper() + described["summary"][1:] + ".", ""]
+    detail, _, example = described["detail"].partition("example: ")
+    if detail.strip():
+        out += [detail.strip(), ""]
+    written = DOCS / "reference" / "instruments" / f"{name}.md"
+    if written.exists():
+        text = written.read_text().strip()
+        if text.startswith("# "):  # its title stands above already
+            text = text.partition("\n")[2].strip()
+        # Its headings go below this instrument's.
+        inside_code = False
+        for line in text.splitlines():
+            inside_code ^= line.startswith("```")
+            heading = line.startswith("#") and not inside_code
+            out.append(("###" + line.lstrip("#")) if heading else line)
+        out.append("")
+    if example:
+        out += ["Example:", "", f"    {example.strip()}", ""]
+    out += parameters([p for p in described["parameters"] if p["name"] not in COMMON])
+    metrics: list[list[object]] = [
+        [f"`{m['name']}`", m["unit"], m["better"], m["help"]] for m in described["metrics"]
+    ]
+    out += table(["metric", "unit", "better", "meaning"], metrics)
+    identity = ", ".join(f"`{key}`" for key in described["identity"])
+    out += [f"Conditions that tell its points apart: {identity}.", ""]
+    for title, key in (("What can spoil it", "spoils"), ("What it needs", "needs")):
+        if described[key]:
+            out += [f"{title}:", "", *(f"* {line}" for line in described[key]), ""]
+    if described["source"]:
+        out += [f"Source: {described['source']}.", ""]
+    return out
+
+
+def main() -> int:
+    try:
+        text = subprocess.run([PROBE, "--describe"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        print(f"generate: error: {error}", file=sys.stderr)
+        print("hint: make setup", file=sys.stderr)
+        return 1
+    instruments = json.loads(text)
+    out = [
+        "<!-- written by docs/generate.py; do not edit -->",
+        "",
+        "# Instruments",
+        "",
+        "Each answers one question put to the machine: `meshmark measure NAME`, or alone",
+        "`meshmark-probe NAME`. `meshmark-probe NAME --describe` prints what stands here as JSON.",
+        "",
+    ]
+    for described in instruments:
+        out += page(described)
+    if instruments:
+        out += ["## Options of all instruments", ""]
+        out += parameters([p for p in instruments[0]["parameters"] if p["name"] in COMMON])
+    OUTPUT.write_text("\n".join(out).rstrip() + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
