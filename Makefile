@@ -63,7 +63,7 @@ check-all: check tidy tsan ## also clang-tidy, the thread sanitizer, slow tests
 	$(BIN)/python -m pytest -q -m slow
 
 tidy:
-	$(BIN)/clang-tidy --quiet -p build/release $(filter %.cpp,$(own_cpp))
+	printf '%s\n' $(filter %.cpp,$(own_cpp)) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/release
 
 tsan:
 	tools/build.sh tsan

@@ -27,7 +27,7 @@ kernel=linux-image-amd64 browser=chromium
 if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
 fi
-blas() { /sbin/ldconfig -p 2>/dev/null | grep -qE 'lib(openblas|blis|mkl_rt|flexiblas|lapack)\.?'; }
+blas() { /sbin/ldconfig -p 2>/dev/null | grep -qE 'lib(openblas|blis|mkl_rt|flexiblas|lapack)'; }
 kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
 any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
 parts() {
