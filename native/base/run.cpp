@@ -264,7 +264,8 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
                 {"samples", p.samples[m]},
                 {"flags", flags},
                 {"conditions", conditions},
-                {"provenance", provenance}});
+                {"provenance", provenance},
+                {"point", p.index}});
     }
     json key;
     for (const std::string& k : s.description->identity)

@@ -100,3 +100,75 @@ class Record:
             "samples": list(self.samples), "conditions": dict(self.conditions),
             "flags": sorted(self.flags), "provenance": dict(self.provenance),
         }  # fmt: skip
+
+    @staticmethod
+    def from_json(line: Mapping[str, Any]) -> Record:
+        """A record from the `result` object of the line protocol.
+
+        Raises:
+            RecordError: a field is missing, of a wrong type, or value and interval disagree with the samples.
+        """
+        samples = _numbers(line, "samples")
+        if not samples:
+            raise RecordError("samples: found none, at least 1 is needed")
+        value = line.get("value")
+        if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
+            raise RecordError(f"value: found {value!r}, a finite number is needed")
+        if not _agree(value, median(samples)):
+            raise RecordError(f"value: found {value!r}, the median of the samples is {median(samples)!r}")
+        bounds = None if line.get("interval") is None else _numbers(line, "interval")
+        expected = median_interval(samples)
+        if (bounds is None) != (expected is None) or (
+            bounds is not None
+            and expected is not None
+            and (len(bounds) != 2 or not all(_agree(a, b) for a, b in zip(bounds, expected, strict=True)))
+        ):
+            raise RecordError(f"interval: found {bounds!r}, the samples give {expected!r}")
+        source = line.get("source")
+        if source not in SOURCES:
+            raise RecordError(f"source: found {source!r}, allowed are {', '.join(sorted(SOURCES))}")
+        flags = line.get("flags")
+        if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
+            raise RecordError(f"flags: found {flags!r}, allowed are {', '.join(sorted(FLAGS))}")
+        return Record(
+            source=source,
+            machine=_text(line, "machine"),
+            instrument=_text(line, "instrument"),
+            metric=_text(line, "metric"),
+            unit=_text(line, "unit"),
+            samples=tuple(samples),
+            value=float(value),
+            interval=(bounds[0], bounds[1]) if bounds else None,
+            conditions=_scalars(line, "conditions"),
+            flags=frozenset(map(str, flags)),
+            provenance=_scalars(line, "provenance"),
+        )
+
+
+def _agree(a: float, b: float) -> bool:
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-300)
+
+
+def _text(line: Mapping[str, Any], key: str) -> str:
+    value = line.get(key)
+    if not isinstance(value, str) or not value:
+        raise RecordError(f"{key}: found {value!r}, a text is needed")
+    return value
+
+
+def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
+    values = line.get(key)
+    if not isinstance(values, list) or not all(
+        isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
+    ):
+        raise RecordError(f"{key}: found {str(values)[:80]}, a list of finite numbers is needed")
+    return [float(v) for v in values]
+
+
+def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
+    values = line.get(key)
+    if not isinstance(values, dict) or not all(
+        isinstance(v, str | int | float | bool | None) for v in values.values()
+    ):
+        raise RecordError(f"{key}: found {str(values)[:80]}, an object of texts and numbers is needed")
+    return dict(values)

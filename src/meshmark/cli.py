@@ -1,0 +1,548 @@
+"""The command line: parse, call, print. Data on standard output, talk on standard error.
+
+Only light imports at module level: `meshmark --help` must answer at once.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
+import typer
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+
+if TYPE_CHECKING:
+    from meshmark.measure.probe import Description
+    from meshmark.store.record import Record
+
+app = typer.Typer(
+    name="meshmark",
+    help="Measure, watch, load, place and model the mesh of processors and memories inside a machine.",
+    no_args_is_help=True,
+    add_completion=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+store_app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
+app.add_typer(store_app, name="store")
+
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False)
+]
+
+
+def data_home() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "meshmark"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def fail(error: MeshmarkError) -> NoReturn:
+    word = "absent" if error.status == AbsentError.status else "error"
+    say(f"meshmark: {word}: {' '.join(str(error).split())}")
+    if error.hint:
+        say(f"hint: {error.hint}")
+    raise SystemExit(error.status)
+
+
+def main() -> None:
+    """Entry point: every error is one line and an exit status, never a traceback."""
+    try:
+        code = app(standalone_mode=False)
+        sys.stdout.flush()
+        raise SystemExit(code if isinstance(code, int) else 0)
+    except MeshmarkError as why:
+        fail(why)
+    except KeyboardInterrupt:
+        say("meshmark: interrupted; what was measured is kept, --resume goes on")
+        raise SystemExit(130) from None
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+    except OSError as why:
+        where = f"{why.filename}: " if why.filename else ""
+        fail(MeshmarkError(f"{where}{why.strerror or why}"))
+    except Exception as why:  # the parser's own refusals, by shape: it may come with typer or beside it
+        if hasattr(why, "format_message") and hasattr(why, "exit_code"):
+            context = getattr(why, "ctx", None)
+            fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
+        # A bug is one line too; the trace is there for those who ask.
+        if os.environ.get("MESHMARK_TRACE"):
+            raise
+        fail(MeshmarkError(f"unexpected {type(why).__name__}: {why}", hint="MESHMARK_TRACE=1 shows where"))
+
+
+@app.command()
+def version() -> None:
+    """Say which version this is."""
+    from importlib.metadata import version as installed
+
+    print(installed("meshmark"))
+
+
+@app.command("list")
+def list_(
+    what: Annotated[str, typer.Argument(help="instruments, kernels, machines, policies, metrics")] = "instruments",
+    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
+) -> None:
+    """List what there is to measure, and with what.
+
+    example: meshmark list metrics
+    """
+    from meshmark.measure import probe
+
+    rows: list[dict[str, Any]]
+    if what == "instruments":
+        rows = [{"instrument": d.name, "summary": d.summary} for d in probe.descriptions().values()]
+    elif what == "metrics":
+        rows = [
+            {"metric": m, "unit": u, "better": b, "instrument": i, "help": h}
+            for m, u, b, i, h in probe.metrics(probe.descriptions().values())
+        ]
+    elif what == "kernels":
+        rows = [
+            {"instrument": d.name, "parameter": p.word, "kernel": c}
+            for d in probe.descriptions().values()
+            for p in d.parameters
+            if p.word in {"kernel", "store", "isa", "type", "pattern", "state"}
+            for c in p.choices
+        ]
+    elif what == "policies":
+        rows = [{"policy": c, "of": "memory"} for c in probe.description("latency").parameter("policy").choices]
+    elif what == "machines":
+        rows = [{"machine": "host", "source": "host", "title": "this machine"}]
+        folder = Path(__file__).parent / "machine" / "reference"
+        rows += [
+            {"machine": f"paper:{p.stem}", "source": "paper", "title": _title(p)} for p in sorted(folder.glob("*.toml"))
+        ]
+    else:
+        raise UsageError(f"list: found '{what}', allowed are instruments, kernels, machines, policies, metrics")
+    _print_rows(rows, as_json)
+
+
+def _title(path: Path) -> str:
+    import tomllib
+
+    with path.open("rb") as file:
+        document = tomllib.load(file).get("document", {})
+    return str(document.get("title", "")) if isinstance(document, dict) else ""
+
+
+def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print(json.dumps(row, default=str))
+        return
+    if not rows:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
+    wide = None if sys.stdout.isatty() else 200
+    Console(width=wide, highlight=False).print(table)
+
+
+# ------------------------------------------------------------------ measure
+
+
+def _instrument_help(d: Description) -> str:
+    lines = [f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]", "", d.summary[:1].upper() +
+             d.summary[1:] + ".", ""]  # fmt: skip
+    width = max(len(p.option) for p in d.parameters)
+    for p in d.parameters:
+        unit = f" ({p.unit})" if p.unit else ""
+        choices = f": {', '.join(p.choices)}" if p.choices else ""
+        default = f" [{p.default}]" if p.default else ""
+        lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
+    lines += ["", "  --on MACHINE   host [host]", "  --json         one record a line",
+              "  --store DIR    where the records go; --no-store keeps none"]  # fmt: skip
+    example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
+    lines += ["", example.replace("meshmark-probe", "meshmark measure")]
+    return "\n".join(lines)
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
+)
+def measure(
+    context: typer.Context,
+    instrument: Annotated[str, typer.Argument(help="see meshmark list instruments")] = "",
+    on: Annotated[str, typer.Option("--on", help="machine")] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="one record a line")] = False,
+    store: StoreOption = None,
+    no_store: Annotated[bool, typer.Option("--no-store", help="keep no records")] = False,
+) -> None:
+    """Measure with one instrument; its own options: meshmark measure INSTRUMENT --help.
+
+    example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
+    """
+    import tempfile
+    import time
+
+    from meshmark.measure.plan import Plan, Step, seconds
+    from meshmark.measure.probe import description, descriptions
+    from meshmark.measure.runner import run_plan
+    from meshmark.store.store import Store
+
+    if instrument in {"", "-h", "--help"}:
+        known = ", ".join(descriptions())
+        print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]\n")
+        print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
+        print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
+        raise SystemExit(0 if instrument else UsageError.status)
+    d = description(instrument)
+    extra = list(context.args)
+    if "--help" in extra or "-h" in extra:
+        print(_instrument_help(d))
+        return
+    if on != "host":
+        known_papers = [p.stem for p in (Path(__file__).parent / "machine" / "reference").glob("*.toml")]
+        if on.removeprefix("paper:") in known_papers:
+            raise AbsentError(f"{on} is a publication: its numbers are read, not measured", "meshmark list machines")
+        raise AbsentError(f"this version has no machine '{on}' to measure on: it has host", "meshmark list machines")
+    argv = _checked_words(d, extra)
+    budget = argv[argv.index("--budget") + 1] if "--budget" in argv else d.parameter("budget").default
+    run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    step = Step(instrument, instrument, (instrument, *argv), seconds(budget))
+    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+        kept = Path(folder) / "store" if no_store else (store or data_home() / "store")
+        with _progress(step.budget_s) as report:
+            result = run_plan(Plan("measure", (step,)), Path(folder), Store(kept), run_id, report, lambda _: None)[0]
+    for record in result.reading.records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json and result.reading.records:
+        _print_records(result.reading.records)
+    for absence in result.reading.absences:
+        if absence.kind == "absent":
+            say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
+                + (f" (would help: {absence.enable})" if absence.enable else ""))  # fmt: skip
+    if result.status == "failed":
+        wrong = result.message.partition(":")[0] in {p.name for p in d.parameters} | {"options", "fill"}
+        raise (UsageError if wrong else MeshmarkError)(f"{instrument}: {result.message}")
+    if result.status == "absent" or not result.reading.records:
+        reasons = [a.reason for a in result.reading.absences]
+        raise AbsentError(f"{instrument}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _checked_words(d: Description, extra: list[str]) -> list[str]:
+    """The options as the probe takes them; an unknown one is refused with the known ones."""
+    argv: list[str] = []
+    words = iter(extra)
+    for word in words:
+        if not word.startswith("--"):
+            raise UsageError(f"{d.name}: found '{word}', an option is needed", f"meshmark measure {d.name} --help")
+        name, equals, value = word.partition("=")
+        parameter = d.parameter(name)
+        if parameter.kind == "flag":
+            argv.append(parameter.option)
+            continue
+        if not equals:
+            value = next(words, "")
+            if not value:
+                raise UsageError(f"{d.name}: {name}: found nothing, a value is needed")
+        argv += [parameter.option, value]
+    return argv
+
+
+class _progress:  # noqa: N801 (used like a function)
+    """A bar on a terminal, a line every ten seconds elsewhere; both say the time that remains at most."""
+
+    def __init__(self, budget_s: float, label: str = "") -> None:
+        self.budget_s, self.label = max(budget_s, 0.1), label
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> Callable[[Any, Any], None]:
+        import time
+
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"),
+                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
+        began = last = time.monotonic()
+        before_s, current = 0.0, None
+
+        def report(step: Any, line: Any) -> None:
+            nonlocal last, before_s, current
+            now = time.monotonic()
+            if current is not None and current is not step:
+                before_s += current.budget_s
+            current = step
+            within = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
+            if within is None:
+                return
+            done = before_s + (step.budget_s if line["type"] == "end" else min(within, step.budget_s))
+            if self.bar is not None:
+                self.bar.update(self.task, completed=done, description=step.id)
+            elif now - last > 10:
+                last = now
+                left = max(0.0, self.budget_s - done)
+                say(f"{step.id}: {now - began:.0f} s, at most {left:.0f} s to go")
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+_COMMON = {"pages", "locality_bytes", "page_bytes"}
+_OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
+             "disturbed_share", "load_1min", "shield", "derived_from", "state"}  # fmt: skip
+
+
+def scaled(value: float, unit: str) -> str:
+    """A value for people: SI prefixes, binary ones for bytes."""
+    if unit == "B":
+        for prefix in ("B", "KiB", "MiB", "GiB"):
+            if abs(value) < 1024 or prefix == "GiB":
+                return f"{value:.4g} {prefix}"
+            value /= 1024
+    if unit == "1" or value == 0:
+        return f"{value:.3g}"
+    steps = (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")
+    for factor, prefix in steps:
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value / 1e-12:.3g} p{unit}"
+
+
+def _print_records(records: list[Record]) -> None:
+    """Conditions that differ become columns; those in common are said once above."""
+    from rich.console import Console
+    from rich.table import Table
+
+    keys: list[str] = []
+    for r in records:
+        keys += [k for k in r.conditions if k not in keys and k not in _OBSERVED]
+    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
+    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("metric", *varying):
+        table.add_column(name, overflow="fold")
+    for name in ("median", "95 % interval", "best", "spread", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("flags", no_wrap=True)
+    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
+    for r in sorted(order, key=lambda r: r.metric):
+        interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
+        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
+        table.add_row(
+            r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
+            scaled(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples)), " ".join(sorted(r.flags)),
+        )  # fmt: skip
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
+    console.print(table)
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, float(value), "") if number else (1, 0.0, str(value))
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    return scaled(float(value), "B") if key.endswith("_bytes") and isinstance(value, int | float) else str(value)
+
+
+# ------------------------------------------------------------------ survey and report
+
+
+@app.command()
+def survey(
+    quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of ten")] = False,
+    spec: Annotated[str, typer.Option("--spec", help="TOML file of your own")] = "",
+    out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")] = False,
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one record a line on standard output")] = False,
+) -> None:
+    """Characterise this machine: report.html, card.json and charts.
+
+    example: meshmark survey --quick --out survey-of-n042
+    """
+    from meshmark.measure.survey import load_run, run_survey
+    from meshmark.report.build import write_report
+
+    if quick and spec:
+        raise UsageError("--quick: found with --spec, allowed is one of them")
+    folder = out or (_last_run() if resume else None)
+    with _progress_factory() as progress:
+        folder = run_survey(
+            spec=spec or ("quick" if quick else "full"),
+            folder=folder,
+            runs=data_home() / "runs",
+            store_folder=store or data_home() / "store",
+            resume=resume,
+            command="meshmark survey " + " ".join(sys.argv[2:]),
+            progress=progress,
+            talk=say,
+        )
+    records, absences, info = load_run(folder)
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    paths = write_report(records, absences, info, folder)
+    flagged = sum(1 for r in records if r.flags)
+    say(f"meshmark: {len(records)} records, {flagged} flagged, {len(absences)} absent or failed, "
+        f"{info.elapsed_s:.0f} s")  # fmt: skip
+    if not as_json:
+        print(paths.html)
+        print(paths.card)
+
+
+class _progress_factory:  # noqa: N801
+    def __init__(self) -> None:
+        self.made: _progress | None = None
+
+    def __enter__(self) -> Callable[[float], Callable[[Any, Any], None]]:
+        def start(budget_s: float) -> Callable[[Any, Any], None]:
+            self.made = _progress(budget_s, "survey")
+            return self.made.__enter__()
+
+        return start
+
+    def __exit__(self, *_: object) -> None:
+        if self.made is not None:
+            self.made.__exit__()
+
+
+def _last_run() -> Path:
+    runs = [p for p in (data_home() / "runs").glob("*") if (p / "plan.json").exists()]
+    if not runs:
+        raise UsageError(f"--resume: found no run in {data_home() / 'runs'}, name one with --out")
+    return max(runs, key=lambda p: (p / "plan.json").stat().st_mtime)
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(help="folder of a run, its name, or latest")] = "latest",
+    out: Annotated[Path | None, typer.Option("--out", help="where to write [the run's folder]", show_default=False)] = None,
+) -> None:
+    """Write the report of a run again, from what was journalled.
+
+    example: meshmark report latest --out report
+    """
+    from meshmark.measure.survey import load_run
+    from meshmark.report.build import write_report
+
+    folder = _last_run() if run == "latest" else Path(run)
+    if not (folder / "plan.json").exists():
+        folder = data_home() / "runs" / Path(run).name
+    if not (folder / "plan.json").exists():
+        have = sorted(p.name for p in (data_home() / "runs").glob("*"))[-5:]
+        raise MeshmarkError(f"report: found no run '{run}'", "runs here: " + (", ".join(have) or "none yet"))
+    records, absences, info = load_run(folder)
+    paths = write_report(records, absences, info, out or folder)
+    print(paths.html)
+
+
+# ------------------------------------------------------------------ store
+
+
+@store_app.command("list")
+def store_list(
+    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False
+) -> None:
+    """List the runs of the store.
+
+    example: meshmark store list --json
+    """
+    from meshmark.store.store import Store
+
+    _print_rows(Store(store or data_home() / "store").runs(), as_json)
+
+
+@store_app.command("export")
+def store_export(
+    out: Annotated[Path | None, typer.Option("--out", help="file [standard output]", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help="jsonl or csv")] = "jsonl",
+    run: Annotated[str, typer.Option("--run", help="only this run")] = "",
+    instrument: Annotated[str, typer.Option("--instrument", help="only this instrument")] = "",
+    store: StoreOption = None,
+) -> None:
+    """Write records as JSON Lines or CSV.
+
+    example: meshmark store export --format csv --instrument latency
+    """
+    from meshmark.store.store import Store, to_csv, write_aside
+
+    if form not in {"jsonl", "csv"}:
+        raise UsageError(f"format: found '{form}', allowed are jsonl, csv")
+    chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
+    records = Store(store or data_home() / "store").query(**chosen)
+    lines = (json.dumps({"type": "result", "schema": 1, **r.to_json()}) for r in records)
+    text = to_csv(records) if form == "csv" else "".join(line + "\n" for line in lines)
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        write_aside(out, text.encode())
+
+
+@store_app.command("import")
+def store_import(
+    source: Annotated[Path, typer.Argument(help="JSON Lines of records, or the output of meshmark-probe")],
+    name: Annotated[str, typer.Option("--name", help="name of the run [the file's]")] = "",
+    store: StoreOption = None,
+) -> None:
+    """Read records into the store; lines that are none are counted and named.
+
+    example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
+    """
+    from meshmark.measure.journal import read_journal, whole_lines
+    from meshmark.store.store import Store
+
+    if not source.is_file():
+        raise UsageError(f"import: found no file {source}")
+    reading = read_journal(whole_lines(source), "import")
+    if not reading.records:
+        why = reading.wrong[0] if reading.wrong else "no line is a record"
+        raise MeshmarkError(f"import: {source}: {why}")
+    Store(store or data_home() / "store").add(
+        name or source.stem, "import", reading.records, reading.absences, reading.records[0].machine
+    )
+    say(f"{len(reading.records)} records imported, {len(reading.wrong) + reading.nonsense} lines refused")
+    for why in reading.wrong[:5]:
+        say(f"refused: {why}")
+
+
+@store_app.command("verify")
+def store_verify(store: StoreOption = None) -> None:
+    """Read every file and check that values, intervals and samples agree.
+
+    example: meshmark store verify
+    """
+    from meshmark.store.store import Store
+
+    bad = good = 0
+    for path, wrong in Store(store or data_home() / "store").verify():
+        if wrong:
+            bad += 1
+            print(f"{path.name}: {wrong}")
+        else:
+            good += 1
+    say(f"{good} files are well, {bad} are not")
+    if bad:
+        raise SystemExit(1)

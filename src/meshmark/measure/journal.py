@@ -1,0 +1,120 @@
+"""The journal: what a probe wrote, line by line, as it came; and what can be read out of it again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from meshmark.store.record import Record, RecordError
+from meshmark.store.run import Absence
+
+MOST_LINE_BYTES = 16 << 20
+
+
+def parse_line(raw: bytes) -> dict[str, Any] | None:
+    """The object of one line, or None for anything that is not one."""
+    if len(raw) > MOST_LINE_BYTES:
+        return None
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None
+    return line if isinstance(line, dict) and isinstance(line.get("type"), str) else None
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """Lines that end in a newline: a torn last line was never claimed."""
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for line in lines:
+            if line.endswith(b"\n"):
+                yield line
+
+
+def cut_torn_end(path: Path) -> None:
+    """Takes a torn last line off, so that what is appended starts on a line of its own."""
+    if not path.exists():
+        return
+    with path.open("r+b") as file:
+        size = file.seek(0, 2)
+        tail = min(size, MOST_LINE_BYTES)
+        file.seek(size - tail)
+        data = file.read(tail)
+        keep = data.rfind(b"\n") + 1
+        if keep != len(data):
+            file.truncate(size - tail + keep)
+
+
+@dataclass
+class Reading:
+    """What a journal holds."""
+
+    records: list[Record] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+    header: dict[str, Any] = field(default_factory=dict)
+    ended: str | None = None  # status of the `end` line
+    error: str | None = None  # message of an `error` line
+    nonsense: int = 0  # lines that are no JSON objects
+    wrong: list[str] = field(default_factory=list)  # results that break the record's contract
+
+
+def read_journal(lines: Iterable[bytes], step: str) -> Reading:
+    """Reads a journal, torn, resumed or corrupt; never raises for its content.
+
+    A run that was killed between a result and its `point` line writes the result once more when it resumes: of
+    results with the same metric and conditions the last one counts.
+    """
+    reading = Reading()
+    by_identity: dict[str, Record] = {}
+    absent: dict[str, Absence] = {}
+    for raw in lines:
+        line = parse_line(raw)
+        if line is None:
+            reading.nonsense += 1
+            continue
+        kind = line["type"]
+        if kind == "header":
+            reading.header = reading.header or line
+            reading.ended = reading.error = None
+        elif kind == "result":
+            try:
+                record = Record.from_json(line)
+            except RecordError as why:
+                reading.wrong.append(str(why))
+                continue
+            by_identity[_identity(line)] = record
+        elif kind == "absent":
+            found = Absence(
+                instrument=str(line.get("instrument", "")),
+                metric=line["metric"] if isinstance(line.get("metric"), str) else None,
+                conditions={
+                    str(k): v
+                    for k, v in (line.get("conditions") or {}).items()
+                    if isinstance(v, str | int | float | bool | None)
+                }
+                if isinstance(line.get("conditions"), dict)
+                else {},
+                reason=str(line.get("reason", "")),
+                enable=str(line.get("enable", "")),
+                step=step,
+            )
+            absent[repr(found)] = found
+        elif kind == "end":
+            reading.ended = str(line.get("status", ""))
+        elif kind == "error":
+            field_name, allowed = line.get("field"), line.get("allowed")
+            message = f"{field_name}: {line.get('message')}" if field_name else str(line.get("message"))
+            reading.error = f"{message}; allowed: {allowed}" if allowed else message
+    reading.records = list(by_identity.values())
+    reading.absences = list(absent.values())
+    return reading
+
+
+def _identity(line: dict[str, Any]) -> str:
+    """The point it belongs to; a derived value belongs to none and is told by its conditions."""
+    which = line.get("point", line["conditions"])
+    return json.dumps([line["metric"], which], sort_keys=True, default=str)

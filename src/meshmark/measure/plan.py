@@ -1,0 +1,85 @@
+"""A plan: the spec's steps in order, each one a command line with an estimate of its time."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError
+from meshmark.measure.probe import description, words
+from meshmark.measure.spec import Spec
+from meshmark.store.store import write_aside
+
+_TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One process: `argv` without the probe's own path, `budget_s` is what it may take."""
+
+    id: str
+    instrument: str
+    argv: tuple[str, ...]
+    budget_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    spec: str
+    steps: tuple[Step, ...]
+
+    @property
+    def budget_s(self) -> float:
+        return sum(step.budget_s for step in self.steps)
+
+    def save(self, path: Path) -> None:
+        write_aside(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+
+    @staticmethod
+    def load(path: Path) -> Plan:
+        """Raises MeshmarkError where the file is missing or is no plan."""
+        try:
+            raw = json.loads(path.read_text())
+            steps = tuple(
+                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"]))
+                for s in raw["steps"]
+            )
+            return Plan(str(raw["spec"]), steps)
+        except (OSError, ValueError, KeyError, TypeError) as why:
+            raise MeshmarkError(f"cannot read the plan {path}: {why}") from why
+
+
+def seconds(text: str) -> float:
+    """`10s`, `500ms`, `5m` in s; the probe itself refuses what this takes as 0."""
+    match = re.fullmatch(r"([0-9.]+)([a-z]*)", text)
+    return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
+
+
+def make_plan(spec: Spec) -> Plan:
+    """Steps in the spec's order. Repetitions of the whole survey, not of one step in a row: the n-th runs of all
+    steps come after the (n-1)-th, so that a slow stretch of the machine does not fall on one instrument alone."""
+    steps: list[Step] = []
+    numbers: dict[str, int] = {}
+    names: list[str] = []
+    for step in spec.step:
+        base = step.name or step.instrument
+        numbers[base] = numbers.get(base, 0) + 1
+        names.append(base if numbers[base] == 1 else f"{base}-{numbers[base]}")
+    for repetition in range(max(step.repetitions for step in spec.step)):
+        for name, step in zip(names, spec.step, strict=True):
+            if repetition >= step.repetitions:
+                continue
+            d = description(step.instrument)
+            budget = str(step.options.get("budget", d.parameter("budget").default))
+            suffix = f".r{repetition + 1}" if step.repetitions > 1 else ""
+            options: Mapping[str, Any] = step.options
+            if repetition and "seed" not in options:
+                options = {**options, "seed": repetition + 1}
+            number = len(steps) + 1
+            argv = (step.instrument, *words(d, options))
+            steps.append(Step(f"{number:02d}-{name}{suffix}", step.instrument, argv, seconds(budget)))
+    return Plan(spec.name, tuple(steps))

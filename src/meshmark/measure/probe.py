@@ -1,0 +1,137 @@
+"""The native probe: where it is, what its instruments describe, and their options turned into words."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError, UsageError
+
+
+def find_probe() -> Path:
+    """The probe of `MESHMARK_PROBE`, of the installed package, or of the build folder of this checkout.
+
+    Raises:
+        MeshmarkError: none is there, or it cannot be executed.
+    """
+    package = Path(__file__).resolve().parents[1]
+    named = os.environ.get("MESHMARK_PROBE")
+    places = [Path(named)] if named else [
+        package / "bin" / "meshmark-probe",
+        package.parents[1] / "build" / "release" / "bin" / "meshmark-probe",
+    ]  # fmt: skip
+    for place in places:
+        if place.is_file() and os.access(place, os.X_OK):
+            return place
+    raise MeshmarkError(
+        f"meshmark-probe is not at {places[-1]}", hint="make setup builds it; MESHMARK_PROBE names another"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    name: str
+    option: str
+    help: str
+    unit: str
+    kind: str
+    default: str
+    choices: tuple[str, ...]
+
+    @property
+    def word(self) -> str:
+        """As in a spec: the option without its dashes, with underscores."""
+        return self.option.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What an instrument says of itself (docs/reference/protocol.md)."""
+
+    name: str
+    summary: str
+    detail: str
+    source: str
+    parameters: tuple[Parameter, ...]
+    metrics: tuple[Mapping[str, str], ...]
+    identity: tuple[str, ...]
+    raw: Mapping[str, Any]
+
+    def parameter(self, word: str) -> Parameter:
+        """The parameter of a spec's word or an option.
+
+        Raises:
+            UsageError: there is none of that name.
+        """
+        wanted = word.removeprefix("--").replace("-", "_")
+        for p in self.parameters:
+            if wanted in (p.word, p.name):
+                return p
+        known = ", ".join(p.word for p in self.parameters)
+        raise UsageError(f"{self.name}: found '{word}', allowed are {known}")
+
+
+@cache
+def descriptions() -> dict[str, Description]:
+    """Every instrument's description, by name.
+
+    Raises:
+        MeshmarkError: the probe does not answer.
+    """
+    probe = find_probe()
+    try:
+        done = subprocess.run([str(probe), "--describe"], capture_output=True, timeout=30, check=True)
+        found = json.loads(done.stdout)
+        return {
+            d["name"]: Description(
+                d["name"], d["summary"], d["detail"], d["source"],
+                tuple(
+                    Parameter(p["name"], p["option"], p["help"], p["unit"], p["kind"], p["default"],
+                              tuple(p["choices"]))
+                    for p in d["parameters"]
+                ),
+                tuple(d["metrics"]), tuple(d["identity"]), d,
+            )
+            for d in found
+        }  # fmt: skip
+    except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
+        raise MeshmarkError(f"{probe.name} does not describe itself: {why}", hint="make setup") from why
+
+
+def description(instrument: str) -> Description:
+    """Raises UsageError for an unknown instrument, naming the known ones."""
+    known = descriptions()
+    if instrument not in known:
+        raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}")
+    return known[instrument]
+
+
+def words(d: Description, options: Mapping[str, Any]) -> list[str]:
+    """Command-line words of a spec's options; lists become comma lists, true becomes a bare flag."""
+    line: list[str] = []
+    for word, value in options.items():
+        parameter = d.parameter(word)
+        if parameter.kind == "flag":
+            if not isinstance(value, bool):
+                raise UsageError(f"{d.name}.{word}: found {value!r}, allowed are true and false")
+            line += [parameter.option] if value else []
+        elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
+            raise UsageError(f"{d.name}.{word}: found {value!r}, a text, a number or a list is needed")
+        else:
+            line += [parameter.option, _text(value)]
+    return line
+
+
+def _text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def metrics(among: Iterable[Description]) -> list[tuple[str, str, str, str, str]]:
+    """(metric, unit, better, instrument, help) of all."""
+    return [(m["name"], m["unit"], m["better"], d.name, m["help"]) for d in among for m in d.metrics]

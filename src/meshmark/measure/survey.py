@@ -1,0 +1,122 @@
+"""The survey: plan, run, store, and the report at the end."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.measure.journal import read_journal, whole_lines
+from meshmark.measure.plan import Plan, make_plan
+from meshmark.measure.runner import Report, run_plan, save_state
+from meshmark.measure.spec import load_spec
+from meshmark.store.record import Record
+from meshmark.store.run import Absence, RunInfo
+from meshmark.store.store import Store
+
+
+def run_survey(
+    spec: str,
+    folder: Path | None,
+    runs: Path,
+    store_folder: Path,
+    resume: bool,
+    command: str,
+    progress: Callable[[float], Report],
+    talk: Callable[[str], None],
+) -> Path:
+    """Runs or resumes a survey; its records are in the store and in the run folder, which is returned.
+
+    Raises:
+        UsageError: the spec is wrong, or --resume finds no plan, or --out holds another run.
+        MeshmarkError: nothing could be measured, or the folder cannot be written.
+    """
+    from importlib.metadata import version
+
+    store = Store(store_folder)  # refused now rather than after ten minutes
+    began = time.monotonic()
+    if resume:
+        if folder is None or not (folder / "plan.json").exists():
+            raise UsageError(f"--resume: found no run in {folder}")
+        plan = Plan.load(folder / "plan.json")
+        state = _load_state(folder)
+    else:
+        plan = make_plan(load_spec(spec))
+        started = datetime.datetime.now(datetime.UTC)
+        run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+        folder = folder or runs / run_id
+        if (folder / "plan.json").exists():
+            raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
+        state = {"run_id": run_id, "started": started.isoformat(), "spec": plan.spec, "command": command,
+                 "version": version("meshmark"), "elapsed_s": 0.0, "host": _host_facts(), "steps": []}  # fmt: skip
+        plan.save(folder / "plan.json")
+        save_state(folder, state)
+    talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
+    results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), talk)
+    state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
+    old = {s["id"]: s for s in state.get("steps", [])}
+    state["steps"] = [
+        {"id": r.step.id, "instrument": r.step.instrument, "argv": list(r.step.argv),
+         "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
+         "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
+         "message": r.message}
+        for r in results
+    ]  # fmt: skip
+    save_state(folder, state)
+    failed = [r for r in results if r.status == "failed"]
+    if not any(r.reading.records for r in results):
+        raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
+    return folder
+
+
+def _host_facts() -> dict[str, Any]:
+    from meshmark.machine.facts import host_facts
+
+    return dict(host_facts())
+
+
+def _load_state(folder: Path) -> dict[str, Any]:
+    try:
+        state = json.loads((folder / "run.json").read_text())
+    except (OSError, ValueError) as why:
+        raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
+    if not isinstance(state, dict) or "run_id" not in state:
+        raise MeshmarkError(f"{folder / 'run.json'} is no state of a run")
+    return state
+
+
+def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
+    """What a run folder holds, from its journals: also of a run that is not finished.
+
+    Raises:
+        MeshmarkError: the folder's plan or state cannot be read.
+    """
+    plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
+    records: list[Record] = []
+    absences: list[Absence] = []
+    headers: list[dict[str, Any]] = []
+    machine = socket.gethostname()
+    messages = {s["id"]: s.get("message", "") for s in state.get("steps", [])}
+    for step in plan.steps:
+        reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
+        records += reading.records
+        absences += reading.absences
+        if reading.header:
+            headers.append(reading.header)
+            machine = str(reading.header.get("machine", machine))
+        reason = messages.get(step.id) or ("" if reading.ended else "this step was not run to its end")
+        if reason:
+            absences.append(Absence(instrument=step.instrument, reason=reason, kind="error", step=step.id))
+    info = RunInfo(
+        run_id=str(state["run_id"]), machine=machine, started=str(state.get("started", "")),
+        elapsed_s=float(state.get("elapsed_s", 0.0)), spec_name=str(state.get("spec", "")),
+        command=str(state.get("command", "")), version=str(state.get("version", "")),
+        headers=headers, host=state.get("host", {}), steps=state.get("steps", []),
+    )  # fmt: skip
+    return records, absences, info

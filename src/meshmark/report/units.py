@@ -1,0 +1,101 @@
+"""Numbers for people: the only place where a value leaves its SI unit.
+
+Bandwidth is decimal (GB/s = 10⁹ B/s), capacity binary (MiB = 2²⁰ B), time goes to the prefix that reads
+best. A value, its interval and its best are scaled alike, so that they can be compared at a glance.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Final
+
+NBSP: Final = "\u00a0"  # keeps a number and its unit on one line
+
+_DECIMAL: Final = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
+_TIME: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+_BINARY: Final = ((2.0**40, "TiB"), (2.0**30, "GiB"), (2.0**20, "MiB"), (2.0**10, "KiB"), (1.0, "B"))
+_SYMBOL: Final = {"B/s": "B/s", "flop/s": "FLOP/s", "op/s": "op/s", "Hz": "Hz"}
+
+FLAG_TEXT: Final = {
+    "migrated": "a thread left the CPU it was placed on",
+    "stolen": "the hypervisor took CPU time away",
+    "throttled": "the clock rate fell during the measurement",
+    "noisy": "the interval is wider than asked, or the fixed-work canary slowed down",
+    "truncated": "the time budget ended before the interval was narrow enough",
+    "oversubscribed": "more threads than CPUs",
+    "misplaced": "the memory was not on the node asked for",
+    "page_size": "the pages were not of the size asked for",
+    "faulted": "page faults inside the timed region",
+    "unverified": "the kernel's own result check did not pass or could not be made",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Divide a value in the metric's unit by `factor` to show it in `symbol`."""
+
+    factor: float
+    symbol: str
+
+
+def scale_for(unit: str, value: float) -> Scale:
+    """The prefix in which `value` (in `unit`) reads best; never the same unit twice for one figure."""
+    size = abs(value)
+    if not math.isfinite(size):
+        size = 0.0
+    if unit == "s":
+        factor, symbol = next(((f, s) for f, s in _TIME if size >= f), _TIME[-1])
+        return Scale(factor, symbol)
+    if unit == "B":
+        factor, symbol = next(((f, s) for f, s in _BINARY if size >= f), _BINARY[-1])
+        return Scale(factor, symbol)
+    if unit in _SYMBOL:
+        factor, prefix = next(((f, p) for f, p in _DECIMAL if size >= f), _DECIMAL[-1])
+        return Scale(factor, prefix + _SYMBOL[unit])
+    return Scale(1.0, "" if unit == "1" else unit)
+
+
+def number(value: float, digits: int = 3) -> str:
+    """`value` to `digits` significant digits, without exponent where a reader would not want one.
+
+    >>> number(41.04), number(1692.3), number(0.0652)
+    ('41.0', '1692', '0.0652')
+    """
+    if not math.isfinite(value):
+        return "–"
+    if value == 0:
+        return "0"
+    size = abs(value)
+    if size < 1e-4 or size >= 1e7:
+        return f"{value:.{digits - 1}e}"
+    places = max(0, digits - 1 - math.floor(math.log10(size)))
+    text = f"{value:.{places}f}"
+    return text if size < 10000 else f"{round(value):,}".replace(",", "\u202f")
+
+
+def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -> str:
+    """`value` (in `unit`) as text with its unit: `41.0 GB/s`, `160 ns`, `8 MiB`."""
+    scale = scale or scale_for(unit, value)
+    scaled = value / scale.factor
+    text = f"{scaled:.0f}" if unit == "B" and scaled == round(scaled) else number(scaled, digits)
+    return f"{text}{NBSP}{scale.symbol}" if scale.symbol else text
+
+
+def percent(share: float) -> str:
+    """A share as per cent: `0.034` is `3.4 %`."""
+    if not math.isfinite(share):
+        return "–"
+    return f"{number(100 * share, 2)}{NBSP}%"
+
+
+def size(value: float) -> str:
+    """Bytes, binary: `512 KiB`."""
+    return show(value, "B")
+
+
+def seconds(value: float) -> str:
+    """A run's duration for people: `48 s`, `3 min 12 s`."""
+    if value < 90:
+        return f"{value:.0f}{NBSP}s"
+    return f"{int(value // 60)}{NBSP}min {int(value % 60)}{NBSP}s"
