@@ -33,7 +33,8 @@ store_app = typer.Typer(help="List, export, import and verify what was measured.
 app.add_typer(store_app, name="store")
 
 StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False)
+    Path | None,
+    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False),
 ]
 
 
@@ -72,6 +73,9 @@ def main() -> None:
         where = f"{why.filename}: " if why.filename else ""
         fail(MeshmarkError(f"{where}{why.strerror or why}"))
     except Exception as why:  # the parser's own refusals, by shape: it may come with typer or beside it
+        if type(why).__name__ == "NoArgsIsHelpError":
+            say(str(why))
+            raise SystemExit(UsageError.status) from None
         if hasattr(why, "format_message") and hasattr(why, "exit_code"):
             context = getattr(why, "ctx", None)
             fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
@@ -376,7 +380,9 @@ def survey(
     quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of ten")] = False,
     spec: Annotated[str, typer.Option("--spec", help="TOML file of your own")] = "",
     out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")
+    ] = False,
     store: StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="one record a line on standard output")] = False,
 ) -> None:
@@ -439,7 +445,9 @@ def _last_run() -> Path:
 @app.command()
 def report(
     run: Annotated[str, typer.Argument(help="folder of a run, its name, or latest")] = "latest",
-    out: Annotated[Path | None, typer.Option("--out", help="where to write [the run's folder]", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="where to write [the run's folder]", show_default=False)
+    ] = None,
 ) -> None:
     """Write the report of a run again, from what was journalled.
 
@@ -464,7 +472,8 @@ def report(
 
 @store_app.command("list")
 def store_list(
-    store: StoreOption = None, as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
 ) -> None:
     """List the runs of the store.
 

@@ -46,9 +46,7 @@ def test_every_instrument_source_is_in_the_probe() -> None:
         pytest.skip("meshmark-probe is not built: make setup")
     described = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
     names = {instrument["name"] for instrument in described}
-    wired = re.findall(
-        r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M
-    )
+    wired = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
     there = {name for name in wired if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
     assert there <= names
 

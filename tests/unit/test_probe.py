@@ -60,7 +60,16 @@ def test_a_description_is_complete(name: str) -> None:
     assert "example:" in d["detail"], "help shows an example"
     options = [p["option"] for p in d["parameters"]]
     assert len(options) == len(set(options))
-    for common in ("--cpus", "--memory-node", "--policy", "--pages", "--budget", "--interval", "--seed", "--resume"):
+    for common in (
+        "--cpus",
+        "--memory-node",
+        "--policy",
+        "--pages",
+        "--budget",
+        "--interval",
+        "--seed",
+        "--resume",
+    ):
         assert common in options
     for metric in d["metrics"]:
         assert metric["better"] in {"lower", "higher"}

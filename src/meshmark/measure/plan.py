@@ -45,8 +45,7 @@ class Plan:
         try:
             raw = json.loads(path.read_text())
             steps = tuple(
-                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"]))
-                for s in raw["steps"]
+                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"])) for s in raw["steps"]
             )
             return Plan(str(raw["spec"]), steps)
         except (OSError, ValueError, KeyError, TypeError) as why:

@@ -87,9 +87,7 @@ class Runner:
         reading = read_journal(whole_lines(journal), step.id)
         message = _verdict(status, complaint, reading)
         if message:
-            reading.absences.append(
-                Absence(instrument=step.instrument, reason=message, kind="error", step=step.id)
-            )
+            reading.absences.append(Absence(instrument=step.instrument, reason=message, kind="error", step=step.id))
             return StepResult(step, "failed", elapsed, message, reading)
         return StepResult(step, "absent" if reading.ended == "absent" else "ok", elapsed, "", reading)
 

@@ -1,11 +1,11 @@
 """A survey's specification: TOML in, validated steps out.
 
-    name = "quick"
+name = "quick"
 
-    [[step]]
-    instrument = "latency"
-    repetitions = 1                  # fresh processes
-    options = { footprint = "4KiB..1GiB", pages = "4KiB,thp", budget = "10s" }
+[[step]]
+instrument = "latency"
+repetitions = 1                  # fresh processes
+options = { footprint = "4KiB..1GiB", pages = "4KiB,thp", budget = "10s" }
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 Source = Literal["host", "model", "paper", "recording"]
 Scalar = str | int | float | bool | None
@@ -124,14 +124,14 @@ class Record:
             and (len(bounds) != 2 or not all(_agree(a, b) for a, b in zip(bounds, expected, strict=True)))
         ):
             raise RecordError(f"interval: found {bounds!r}, the samples give {expected!r}")
-        source = line.get("source")
+        source = _text(line, "source")
         if source not in SOURCES:
             raise RecordError(f"source: found {source!r}, allowed are {', '.join(sorted(SOURCES))}")
         flags = line.get("flags")
         if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
             raise RecordError(f"flags: found {flags!r}, allowed are {', '.join(sorted(FLAGS))}")
         return Record(
-            source=source,
+            source=cast(Source, source),
             machine=_text(line, "machine"),
             instrument=_text(line, "instrument"),
             metric=_text(line, "metric"),
@@ -167,8 +167,6 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
 
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     values = line.get(key)
-    if not isinstance(values, dict) or not all(
-        isinstance(v, str | int | float | bool | None) for v in values.values()
-    ):
+    if not isinstance(values, dict) or not all(isinstance(v, str | int | float | bool | None) for v in values.values()):
         raise RecordError(f"{key}: found {str(values)[:80]}, an object of texts and numbers is needed")
     return dict(values)

@@ -148,7 +148,12 @@ class Store:
         return path
 
     def add(
-        self, run: str, step: str, records: Sequence[Record], absences: Sequence[Absence] = (), machine: str = ""
+        self,
+        run: str,
+        step: str,
+        records: Sequence[Record],
+        absences: Sequence[Absence] = (),
+        machine: str = "",
     ) -> None:
         """Adds what one step of one run yielded; adding the same step again replaces it, so this is idempotent."""
         import pyarrow as pa
@@ -177,7 +182,7 @@ class Store:
             return []
         columns = ", ".join(COLUMNS) if kind == "records" else "*"
         with duckdb.connect() as db:
-            query = f"SELECT {columns} FROM read_parquet(?) {where}"  # noqa: S608 (`where` is ours)
+            query = f"SELECT {columns} FROM read_parquet(?) {where}"
             cursor = db.execute(query, [readable, *values])
             names = [d[0] for d in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
