@@ -71,7 +71,7 @@ class Runner:
         journal = self.journal(step)
         earlier = self.finished(step)
         if earlier is not None:
-            return StepResult(step, "resumed", 0.0, "", earlier)
+            return self._result(step, "resumed", 0.0, _verdict(0, "", earlier), earlier)
         began = time.monotonic()
         try:
             journal.parent.mkdir(parents=True, exist_ok=True)
@@ -86,10 +86,14 @@ class Runner:
         elapsed = time.monotonic() - began
         reading = read_journal(whole_lines(journal), step.id)
         message = _verdict(status, complaint, reading)
+        return self._result(step, "absent" if reading.ended == "absent" else "ok", elapsed, message, reading)
+
+    @staticmethod
+    def _result(step: Step, status: str, elapsed_s: float, message: str, reading: Reading) -> StepResult:
         if message:
+            status = "failed"
             reading.absences.append(Absence(instrument=step.instrument, reason=message, kind="error", step=step.id))
-            return StepResult(step, "failed", elapsed, message, reading)
-        return StepResult(step, "absent" if reading.ended == "absent" else "ok", elapsed, "", reading)
+        return StepResult(step, status, elapsed_s, message, reading)
 
     def finished(self, step: Step) -> Reading | None:
         """What the step's journal holds if it is complete, else None."""

@@ -1,0 +1,97 @@
+#!/usr/bin/env python3
+"""A probe that obeys the protocol and misbehaves on request, for tests of the runner.
+
+Its one instrument, `fake`, has POINTS points of SAMPLES samples each. Every sample taken is noted in the file named
+by FAKE_LOG, so that a test can count how often each was measured.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+COMMON = {"budget": "2s", "seed": "1", "resume": "", "points": "4", "samples": "7", "pause": "0.002", "fault": ""}
+
+
+def emit(**line: object) -> None:
+    sys.stdout.write(json.dumps(line) + "\n")
+    sys.stdout.flush()
+
+
+def describe() -> dict[str, object]:
+    parameters = [
+        {"name": n, "option": f"--{n}", "help": n, "unit": "", "kind": "text", "default": d, "minimum": None,
+         "maximum": None, "choices": []}
+        for n, d in COMMON.items()
+    ]  # fmt: skip
+    return {
+        "schema": 1, "name": "fake", "summary": "tests", "detail": "example: meshmark-probe fake", "source": "tests",
+        "spoils": [], "needs": [], "parameters": parameters, "identity": ["n"],
+        "metrics": [{"name": "load_latency", "help": "h", "unit": "s", "better": "lower"}], "work": {},
+    }  # fmt: skip
+
+
+def main() -> int:
+    words = sys.argv[1:]
+    if words == ["--describe"]:
+        print(json.dumps([describe()]))
+        return 0
+    options = dict(COMMON)
+    for name, value in zip(words[1::2], words[2::2], strict=True):
+        options[name.removeprefix("--")] = value
+    old: dict[int, list[float]] = {}
+    finished: set[int] = set()
+    if options["resume"]:
+        for text in Path(options["resume"]).read_text().splitlines():
+            line = json.loads(text)
+            if line["type"] == "sample":
+                old.setdefault(line["point"], []).append(line["values"][0])
+            if line["type"] == "point":
+                finished.add(line["index"])
+    emit(type="header", schema=1, instrument="fake", machine="m", provenance={}, conditions={}, parameters={}, points=4)
+    fault = options["fault"]
+    if fault == "hang":
+        time.sleep(60)
+    if fault == "nonsense":
+        print("Segmentation fault, or so I say {")
+    if fault == "usage":
+        emit(type="error", field="points", message="found 'x'", allowed="1 to 9")
+        print("fake: points: found 'x'", file=sys.stderr)
+        return 2
+    if fault == "absent":
+        emit(
+            type="absent", instrument="fake", metric=None, conditions={}, reason="no such thing here", enable="buy one"
+        )
+        emit(type="end", status="absent", elapsed_s=0, points=0, resumed=0, overhead=0)
+        return 77
+    for index in range(int(options["points"])):
+        if index in finished:
+            continue
+        samples = old.get(index, [])
+        while len(samples) < int(options["samples"]):
+            time.sleep(float(options["pause"]))
+            samples.append(1e-9 * (index + 1) * (1 + 0.01 * len(samples)))
+            with open(os.environ["FAKE_LOG"], "a") as log:
+                log.write(f"{index}:{len(samples)}\n")
+            emit(type="sample", point=index, values=[samples[-1]], marks=0)
+        if fault == "crash" and index == 1:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        ordered = sorted(samples)
+        value = ordered[len(ordered) // 2]
+        if fault == "lies":
+            value *= 2
+        emit(type="result", schema=1, source="host", machine="m", instrument="fake", metric="load_latency", unit="s",
+             value=value, interval=[ordered[0], ordered[-1]], samples=samples, flags=[], conditions={"n": index},
+             provenance={"command": "fake"}, point=index)  # fmt: skip
+        emit(type="point", index=index, key={"n": index})
+    if fault != "no_end":
+        emit(type="end", status="ok", elapsed_s=1, points=4, resumed=len(finished), overhead=0)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

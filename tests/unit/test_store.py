@@ -1,0 +1,120 @@
+"""The store: many writers and readers, nothing torn, nothing foreign trusted."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.store.record import Record, median_interval
+from meshmark.store.run import Absence
+from meshmark.store.store import Store, StoreError, to_csv, write_aside
+
+
+def record(metric: str = "load_latency", n: int = 0) -> Record:
+    samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
+    return Record(
+        source="host", machine="m", instrument="latency", metric=metric, unit="s", samples=samples,
+        value=sorted(samples)[3], interval=median_interval(samples), conditions={"n": n, "pages": "thp", "x": None},
+        flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00Z"},
+    )  # fmt: skip
+
+
+def test_what_goes_in_comes_out(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    store.add("r1", "a", [record(n=1), record(n=2)], [Absence(instrument="io", reason="no fio", enable="fio")])
+    store.add("r2", "a", [record("level_latency")])
+    assert store.query(run="r1") == [record(n=1), record(n=2)]
+    assert len(store.query(metric="load_latency")) == 2
+    assert store.absences()[0].reason == "no fio"
+    assert [r["run"] for r in store.runs()] == ["r1", "r2"]
+    assert not [wrong for _, wrong in store.verify() if wrong]
+    assert "n,pages" in to_csv(store.query()).splitlines()[0]
+
+
+def test_adding_a_step_again_does_not_double_it(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    for _ in range(3):
+        store.add("r", "s", [record()])
+    assert len(store.query()) == 1
+
+
+def test_hostile_names_stay_in_the_folder(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    store.add("../../r", "/etc/x", [record()])
+    assert len(list((tmp_path / "s").glob("*.parquet"))) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["s"]
+
+
+def test_a_store_of_another_version_or_a_foreign_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "meshmark-store.json").write_text('{"version": 99}')
+    with pytest.raises(StoreError, match="found 99, this program reads 1"):
+        Store(tmp_path)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "letter.txt").write_text("dear")
+    with pytest.raises(StoreError, match="no store"):
+        Store(other)
+
+
+def test_a_torn_file_is_named_and_hides_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("r", "a", [record(n=1)])
+    store.add("r", "b", [record(n=2)])
+    torn = tmp_path / "r--b.records.parquet"
+    torn.write_bytes(torn.read_bytes()[:100])
+    assert [r.conditions["n"] for r in store.query()] == [1]
+    assert [p.name for p, wrong in store.verify() if wrong] == [torn.name]
+
+
+def write_many(folder: str, writer: int) -> None:
+    store = Store(Path(folder))
+    for i in range(8):
+        store.add(f"r{writer}", f"s{i}", [record(n=i)])
+
+
+def test_many_writers_and_readers_at_once(tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=write_many, args=(str(tmp_path), w)) for w in range(3)]
+    for w in writers:
+        w.start()
+    seen = 0
+    while any(w.is_alive() for w in writers):
+        now = len(Store(tmp_path).query())
+        assert now >= seen, "a reader lost what was there"
+        seen = now
+    for w in writers:
+        w.join()
+        assert w.exitcode == 0
+    assert len(Store(tmp_path).query()) == 24
+    assert not list(tmp_path.glob(".*")), "nothing is left aside"
+
+
+def test_a_full_disk_leaves_no_half_file(tmp_path: Path) -> None:
+    """RLIMIT_FSIZE stands in for the full disk: the write fails in the middle."""
+    code = f"""
+import resource, signal
+from pathlib import Path
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+from meshmark.errors import MeshmarkError
+from meshmark.store.store import write_aside
+try:
+    write_aside(Path({str(tmp_path)!r}) / "big", b"x" * 5000)
+except MeshmarkError as why:
+    print(why)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "cannot write" in done.stdout and "File too large" in done.stdout
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(MeshmarkError, match="cannot write"):
+        write_aside(tmp_path / "file" / "below", json.dumps({}).encode())
