@@ -15,7 +15,7 @@ if ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.tx
   rm -rf "build/$preset"
   generator=()
   if command -v ninja >/dev/null 2>&1; then generator=(-G Ninja); fi
-  cmake --preset "$preset" "${generator[@]}" -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >&2
+  cmake --preset "$preset" "${generator[@]}" -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
 fi
 mkdir -p "build/$preset"
 log=build/$preset/build.log
