@@ -149,9 +149,7 @@ def records(*words: str) -> list[dict[str, Any]]:
     return results
 
 
-def ours(
-    metric: str, *words: str, note: str = "", best: Callable[..., Any] = max, **conditions: object
-) -> Measure:
+def ours(metric: str, *words: str, note: str = "", best: Callable[..., Any] = max, **conditions: object) -> Measure:
     """Measures with the probe. Of several results that match `conditions`, takes the best median.
 
     The figure is the record's median, never its best sample, although some peers print their best.
@@ -495,9 +493,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
 
 def compare(row: Row, rounds: int) -> list[Result]:
     """Runs ours and each peer in turn, `rounds` times; one result a peer."""
-    results = {
-        name: Result(row.name, row.unit, name, low=row.low, high=row.high, notes=set()) for name in row.peers
-    }
+    results = {name: Result(row.name, row.unit, name, low=row.low, high=row.high, notes=set()) for name in row.peers}
     for number_ in range(1, rounds + 1):
         for name, peer in row.peers.items():
             result = results[name]

@@ -44,11 +44,7 @@ def table(heads: list[str], lines: list[list[object]]) -> list[str]:
 def parameters(described: list[dict[str, Any]]) -> list[str]:
     lines: list[list[object]] = []
     for p in described:
-        limits = [
-            f"{word} {p[key]:g}"
-            for word, key in (("≥", "minimum"), ("≤", "maximum"))
-            if p.get(key) is not None
-        ]
+        limits = [f"{word} {p[key]:g}" for word, key in (("≥", "minimum"), ("≤", "maximum")) if p.get(key) is not None]
         allowed = ", ".join(f"`{choice}`" for choice in p.get("choices") or []) or ", ".join(limits)
         default = f"`{p['default']}`" if p["default"] != "" else "–"
         unit = f" ({p['unit']})" if p["unit"] else ""
@@ -77,9 +73,7 @@ def page(described: dict[str, Any]) -> list[str]:
     if example:
         out += ["Example:", "", f"    {example.strip()}", ""]
     out += parameters([p for p in described["parameters"] if p["name"] not in COMMON])
-    metrics: list[list[object]] = [
-        [f"`{m['name']}`", m["unit"], m["better"], m["help"]] for m in described["metrics"]
-    ]
+    metrics: list[list[object]] = [[f"`{m['name']}`", m["unit"], m["better"], m["help"]] for m in described["metrics"]]
     out += table(["metric", "unit", "better", "meaning"], metrics)
     identity = ", ".join(f"`{key}`" for key in described["identity"])
     out += [f"Conditions that tell its points apart: {identity}.", ""]

@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "build_info.hpp"
 #include "base/instrument.hpp"
 #include "base/output.hpp"
 #include "base/run_state.hpp"
+#include "build_info.hpp"
 
 namespace {
 
@@ -64,7 +64,8 @@ int measure(const mm::Instrument& instrument, mm::Run::State& s) {
     s.write_header(0);
     const bool nothing = s.results == 0 && s.resumed == 0;
     end_line(s, nothing ? "absent" : "ok");
-    if (nothing && s.absences > 0) std::fprintf(stderr, "meshmark-probe: nothing could be measured; the reasons are on standard output\n");
+    if (nothing && s.absences > 0)
+      std::fprintf(stderr, "meshmark-probe: nothing could be measured; the reasons are on standard output\n");
     return nothing ? 77 : 0;
   } catch (const mm::UsageError& e) {
     return usage_error(e);
@@ -87,9 +88,10 @@ int measure(const mm::Instrument& instrument, mm::Run::State& s) {
 
 int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error to report, not a silent death
-  CLI::App app{"Asks one question of this machine and answers in JSON Lines.\n"
-               "example: meshmark-probe latency --footprint 16KiB..64MiB --cpus 0",
-               "meshmark-probe"};
+  CLI::App app{
+      "Asks one question of this machine and answers in JSON Lines.\n"
+      "example: meshmark-probe latency --footprint 16KiB..64MiB --cpus 0",
+      "meshmark-probe"};
   app.require_subcommand(0, 1);
   app.set_version_flag("--version", std::string(MM_VERSION));
   bool describe_all = false;

@@ -36,10 +36,10 @@ inline Ticks ticks() noexcept {
 }
 
 struct ClockInfo {
-  std::string name;        ///< "tsc", "cntvct" or "monotonic_raw"
+  std::string name;         ///< "tsc", "cntvct" or "monotonic_raw"
   double seconds_per_tick;  ///< s, calibrated against CLOCK_MONOTONIC_RAW
-  double overhead_s;       ///< s, median of back-to-back reads
-  bool invariant;          ///< what the processor declares (constant_tsc and nonstop_tsc)
+  double overhead_s;        ///< s, median of back-to-back reads
+  bool invariant;           ///< what the processor declares (constant_tsc and nonstop_tsc)
 };
 
 /// Calibrated on first use (about 20 ms).

@@ -18,7 +18,7 @@ std::vector<const Instrument*>& registry() {
 }
 
 const char* kind_name(Kind kind) {
-  constexpr const char* names[] = {"integer", "real",   "size",    "sizes", "time",    "text",
+  constexpr const char* names[] = {"integer", "real",    "size", "sizes",    "time", "text",
                                    "choice",  "choices", "cpus", "integers", "flag"};
   return names[static_cast<int>(kind)];
 }
@@ -42,15 +42,28 @@ const std::vector<const Instrument*>& instruments() { return registry(); }
 std::vector<Parameter> common_parameters() {
   return {
       {"cpus", "CPUs it may use", "", Kind::cpus, "allowed"},
-      {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text, ""},
+      {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text,
+       ""},
       {"policy", "where pages go without --memory-node", "", Kind::choice, "local", {}, {}, {"local", "interleave"}},
-      {"pages", "page sizes, a list: 4KiB, thp (transparent huge), 2MiB, 1GiB (explicit huge)", "", Kind::choices, "thp",
-       {}, {}, {"4KiB", "thp", "2MiB", "1GiB"}},
+      {"pages",
+       "page sizes, a list: 4KiB, thp (transparent huge), 2MiB, 1GiB (explicit huge)",
+       "",
+       Kind::choices,
+       "thp",
+       {},
+       {},
+       {"4KiB", "thp", "2MiB", "1GiB"}},
       {"budget_s", "time in which it must end, whatever the intervals are", "s", Kind::time, "10s", 0.01, 86400},
-      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real, "2",
-       0.01, 100},
-      {"shield", "short bursts at real-time priority where permitted; hold: keep the other CPUs of --cpus idle meanwhile",
-       "", Kind::choice, "on", {}, {}, {"on", "hold", "off"}},
+      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real,
+       "2", 0.01, 100},
+      {"shield",
+       "short bursts at real-time priority where permitted; hold: keep the other CPUs of --cpus idle meanwhile",
+       "",
+       Kind::choice,
+       "on",
+       {},
+       {},
+       {"on", "hold", "off"}},
       {"seed", "of every random order", "", Kind::integer, "1", 0},
       {"resume", "earlier output of the same command: what it holds is not measured again", "", Kind::text, ""},
       {"machine", "name in the records", "", Kind::text, ""},

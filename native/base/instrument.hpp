@@ -65,8 +65,8 @@ struct Point {
   /// After the last burst: flags to add, e.g. {"unverified"}; may be empty.
   std::function<std::vector<std::string>()> check{};
   std::shared_ptr<Arena> arena{};  ///< verified by Run: huge_share, observed_node, flags page_size and misplaced
-  int least_samples = 7;  ///< fewer only for work that takes seconds (dgemm of a large N)
-  bool shield = true;     ///< false for bursts that last longer than 0.1 s or that sleep or start processes
+  int least_samples = 7;           ///< fewer only for work that takes seconds (dgemm of a large N)
+  bool shield = true;              ///< false for bursts that last longer than 0.1 s or that sleep or start processes
 };
 
 /// What came of one metric of one point.
@@ -104,7 +104,8 @@ class Run {
   /// A usage error: exit status 2 with one line. `allowed` says what would do.
   [[noreturn]] void refuse(const std::string& field, const std::string& message, const std::string& allowed = {}) const;
   /// Reports something that cannot be had here; the run goes on.
-  void absent(const std::string& metric, const json& conditions, const std::string& reason, const std::string& enable = {});
+  void absent(const std::string& metric, const json& conditions, const std::string& reason,
+              const std::string& enable = {});
 
   /// Arena on `node` (-1: by policy) or nullptr after an `absent` line (not enough memory, no huge pages …).
   std::shared_ptr<Arena> arena(std::size_t bytes, Pages pages, int node, int touch_cpu, const std::string& metric,

@@ -65,9 +65,9 @@ void bind_memory(std::byte* at, std::size_t bytes, const MemoryRequest& request)
     hwloc_bitmap_only(set, static_cast<unsigned>(request.node));
   else
     hwloc_bitmap_copy(set, hwloc_topology_get_topology_nodeset(topo));
-  const int rc = hwloc_set_area_membind(
-      topo, at, bytes, set, request.policy == Policy::node ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE,
-      HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT);
+  const int rc = hwloc_set_area_membind(topo, at, bytes, set,
+                                        request.policy == Policy::node ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE,
+                                        HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT);
   const int why = errno;
   hwloc_bitmap_free(set);
   // A kernel without NUMA support has one node, and there the wish is already true.
@@ -97,18 +97,25 @@ Pages parse_pages(const std::string& text) {
 
 std::size_t page_bytes(Pages pages) {
   switch (pages) {
-    case Pages::base: return base_page();
-    case Pages::huge_1g: return kMi << 10;
-    default: return 2 * kMi;
+    case Pages::base:
+      return base_page();
+    case Pages::huge_1g:
+      return kMi << 10;
+    default:
+      return 2 * kMi;
   }
 }
 
 std::string name(Pages pages) {
   switch (pages) {
-    case Pages::base: return std::to_string(base_page() >> 10) + "KiB";
-    case Pages::thp: return "thp";
-    case Pages::huge_2m: return "2MiB";
-    default: return "1GiB";
+    case Pages::base:
+      return std::to_string(base_page() >> 10) + "KiB";
+    case Pages::thp:
+      return "thp";
+    case Pages::huge_2m:
+      return "2MiB";
+    default:
+      return "1GiB";
   }
 }
 
@@ -143,8 +150,8 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
     const std::string pool_dir = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(text) + "kB";
     const std::size_t free_pages = read_number(pool_dir + "/free_hugepages");
     if (free_pages == std::numeric_limits<std::size_t>::max() || free_pages * page < bytes)
-      throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" + std::to_string(bytes / page) +
-                       " asked)",
+      throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" +
+                       std::to_string(bytes / page) + " asked)",
                    "echo " + std::to_string(bytes / page) + " > " + pool_dir + "/nr_hugepages");
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | ((request.pages == Pages::huge_2m ? 21 : 30) << 26);
   }

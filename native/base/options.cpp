@@ -24,7 +24,8 @@ double with_unit(const std::string& field, const std::string& text, const std::m
                  const char* allowed) {
   char* rest = nullptr;
   const double number = std::strtod(text.c_str(), &rest);
-  if (text.empty() || rest == text.c_str() || !std::isfinite(number) || std::isspace(static_cast<unsigned char>(text[0])))
+  if (text.empty() || rest == text.c_str() || !std::isfinite(number) ||
+      std::isspace(static_cast<unsigned char>(text[0])))
     wrong(field, text, allowed);
   const auto unit = units.find(rest);
   if (unit == units.end() || number < 0) wrong(field, text, allowed);
@@ -35,15 +36,15 @@ double with_unit(const std::string& field, const std::string& text, const std::m
 
 std::size_t parse_size(const std::string& field, const std::string& text) {
   static const std::map<std::string, double> units = {
-      {"", 1},       {"B", 1},      {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
-      {"KB", 1e3},   {"MB", 1e6},   {"GB", 1e9},     {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30}};
+      {"", 1},     {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"kB", 1e3},
+      {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12},    {"K", 0x1p10},   {"M", 0x1p20},   {"G", 0x1p30}};
   const double bytes = with_unit(field, text, units, kSize);
   if (bytes > 0x1p50) wrong(field, text, "at most 1024TiB");
   return static_cast<std::size_t>(bytes);
 }
 
 double parse_time(const std::string& field, const std::string& text) {
-  static const std::map<std::string, double> units = {{"", 1},   {"s", 1},     {"ms", 1e-3}, {"us", 1e-6},
+  static const std::map<std::string, double> units = {{"", 1},      {"s", 1},  {"ms", 1e-3}, {"us", 1e-6},
                                                       {"ns", 1e-9}, {"m", 60}, {"min", 60},  {"h", 3600}};
   return with_unit(field, text, units, kTime);
 }

@@ -90,7 +90,8 @@ double share_marked(const Progress& p, int mark) {
 
 }  // namespace
 
-void Run::absent(const std::string& metric, const json& conditions, const std::string& reason, const std::string& enable) {
+void Run::absent(const std::string& metric, const json& conditions, const std::string& reason,
+                 const std::string& enable) {
   state_.write_header(0);
   ++state_.absences;
   emit(json{{"type", "absent"},
@@ -209,13 +210,16 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
       const MemoryRequest& asked = point.arena->request();
       const double huge = point.arena->huge_share();
       conditions["huge_share"] = huge;
-      if (asked.pages == Pages::thp ? huge < 0.95 && asked.bytes >= page_bytes(Pages::thp) : asked.pages == Pages::base && huge > 0)
+      if (asked.pages == Pages::thp ? huge < 0.95 && asked.bytes >= page_bytes(Pages::thp)
+                                    : asked.pages == Pages::base && huge > 0)
         flags.emplace_back("page_size");
       const auto shares = point.arena->node_shares();
-      const auto most = std::max_element(shares.begin(), shares.end(), [](auto& a, auto& b) { return a.second < b.second; });
+      const auto most =
+          std::max_element(shares.begin(), shares.end(), [](auto& a, auto& b) { return a.second < b.second; });
       conditions["observed_node"] = most->first;
       conditions["observed_node_share"] = most->second;
-      if (asked.policy == Policy::node && (most->first != asked.node || most->second < 0.99)) flags.emplace_back("misplaced");
+      if (asked.policy == Policy::node && (most->first != asked.node || most->second < 0.99))
+        flags.emplace_back("misplaced");
     }
     conditions["observed_cpus"] = cpu_list(point.team->cpus());
     const CpuTimes now = read_cpu_times();
@@ -344,8 +348,7 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
       if (!std::isfinite(v) || v < 0) throw Failure("a sample is not a number or below zero");
     for (std::size_t m = 0; m < values.size(); ++m) p.samples[m].push_back(values[m]);
     p.marks.push_back(marks);
-    if (burst_s > 0)
-      p.overhead = std::max(p.overhead, 2 * clock_info().overhead_s / burst_s);
+    if (burst_s > 0) p.overhead = std::max(p.overhead, 2 * clock_info().overhead_s / burst_s);
     emit(json{{"type", "sample"}, {"point", p.index}, {"values", values}, {"marks", marks}});
     p.spent_s += wall_s() - came;
     if (real_time) {

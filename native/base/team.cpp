@@ -116,9 +116,8 @@ Team::Team(std::vector<int> cpus) : cpus_(std::move(cpus)), state_(std::make_uni
   s.distinct = std::set<int>(cpus_.begin(), cpus_.end()).size() == cpus_.size();
   std::atomic<int> ready{0};
   for (int rank = 0; rank < size(); ++rank) {
-    s.threads.emplace_back([&s, rank, cpu = cpus_[static_cast<std::size_t>(rank)], n = size(), &ready] {
-      s.member(rank, cpu, n, ready);
-    });
+    s.threads.emplace_back(
+        [&s, rank, cpu = cpus_[static_cast<std::size_t>(rank)], n = size(), &ready] { s.member(rank, cpu, n, ready); });
     s.handles.push_back(s.threads.back().native_handle());
   }
   for (int n = ready.load(); n < size(); n = ready.load()) ready.wait(n);
@@ -174,7 +173,8 @@ bool Team::real_time(bool on) {
   sched_param param{};
   param.sched_priority = on ? 10 : 0;
   bool all = true;
-  for (pthread_t handle : s.handles) all = pthread_setschedparam(handle, on ? SCHED_FIFO : SCHED_OTHER, &param) == 0 && all;
+  for (pthread_t handle : s.handles)
+    all = pthread_setschedparam(handle, on ? SCHED_FIFO : SCHED_OTHER, &param) == 0 && all;
   if (on && !all) {
     param.sched_priority = 0;
     for (pthread_t handle : s.handles) pthread_setschedparam(handle, SCHED_OTHER, &param);

@@ -23,7 +23,7 @@ class Team {
 
   struct Span {
     Ticks begin, end;
-    bool moved;            ///< it ended on another CPU than its own
+    bool moved;             ///< it ended on another CPU than its own
     long switched, faults;  ///< involuntary switches and minor page faults inside the work
   };
   /// Runs `work(rank)` on every thread, released together by a barrier; returns when all are done.
@@ -35,7 +35,8 @@ class Team {
   const std::vector<int>& cpus() const { return cpus_; }
   int size() const { return static_cast<int>(cpus_.size()); }
 
-  /// Puts the threads at real-time priority (true where the kernel allowed it) or back. Never on fewer CPUs than threads.
+  /// Puts the threads at real-time priority (true where the kernel allowed it) or back. Never on fewer CPUs than
+  /// threads.
   bool real_time(bool on);
 
  private:

@@ -19,10 +19,10 @@ struct CacheLevel {
 };
 
 struct Topology {
-  std::vector<Cpu> cpus;              ///< allowed ones, ascending id
-  std::vector<int> memory_nodes;      ///< OS indices of nodes that have memory and that we may use
-  std::vector<CacheLevel> caches;     ///< data or unified caches, L1 first, of the first CPU
-  const Cpu& cpu(int id) const;       ///< UsageError where it is not allowed
+  std::vector<Cpu> cpus;                     ///< allowed ones, ascending id
+  std::vector<int> memory_nodes;             ///< OS indices of nodes that have memory and that we may use
+  std::vector<CacheLevel> caches;            ///< data or unified caches, L1 first, of the first CPU
+  const Cpu& cpu(int id) const;              ///< UsageError where it is not allowed
   std::size_t cache_bytes(int level) const;  ///< 0 where unknown
   std::size_t last_level_bytes() const;
 };

@@ -18,10 +18,16 @@ const mm::Description kClock{
         "Reads each clock in a loop; lets CPUs take turns to catch one going backwards; times chains of dependent "
         "additions (one a clock) for the frequency a core reaches.\nexample: meshmark-probe clock --cpus 0",
     .source = "dependent-chain timing after McCalpin and Fog; monotonicity check after Linux's own TSC warp test",
-    .spoils = {"a hypervisor that traps the counter", "turbo and power states: the frequency is the one of this moment"},
+    .spoils = {"a hypervisor that traps the counter",
+               "turbo and power states: the frequency is the one of this moment"},
     .needs = {},
-    .parameters = {{"clocks", "which clocks", "", mm::Kind::choices,
-                    "tsc,monotonic,monotonic_raw,monotonic_coarse,realtime,thread_cputime", {}, {},
+    .parameters = {{"clocks",
+                    "which clocks",
+                    "",
+                    mm::Kind::choices,
+                    "tsc,monotonic,monotonic_raw,monotonic_coarse,realtime,thread_cputime",
+                    {},
+                    {},
                     {"tsc", "monotonic", "monotonic_raw", "monotonic_coarse", "realtime", "thread_cputime"}}},
     .metrics = {{"clock_overhead", "time one reading takes", "s", mm::Better::lower},
                 {"clock_resolution", "smallest step between two readings that differ", "s", mm::Better::lower},
@@ -145,15 +151,20 @@ void measure(mm::Run& run) {
     }
 #if defined(__x86_64__) || defined(__aarch64__)
   add("counter_frequency", {{"clock", "tsc"}}, [] { return mm::Values{counter_rate(true)}; }, cpu);
-  add("clock_drift", {{"clock", "tsc"}},
+  add(
+      "clock_drift", {{"clock", "tsc"}},
       [] { return mm::Values{std::fabs(counter_rate(true) / counter_rate(false) - 1)}; }, cpu);
 #endif
   for (int on : cpus)
-    add("core_frequency", json::object(), [] {
-      constexpr std::uint64_t kAdds = 1 << 22;
-      return mm::Values{static_cast<double>(kAdds) / time_adds(kAdds)};
-    }, on);
-  add("timer_perturbation", {{"clock", mm::clock_info().name}},
+    add(
+        "core_frequency", json::object(),
+        [] {
+          constexpr std::uint64_t kAdds = 1 << 22;
+          return mm::Values{static_cast<double>(kAdds) / time_adds(kAdds)};
+        },
+        on);
+  add(
+      "timer_perturbation", {{"clock", mm::clock_info().name}},
       [] {
         constexpr int kBlocks = 2000, kBlock = 1024;
         const double plain = time_adds(static_cast<std::uint64_t>(kBlocks) * kBlock);

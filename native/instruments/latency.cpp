@@ -26,19 +26,31 @@ const mm::Description kLatency{
         "Levels of the memory hierarchy are found as plateaus of the curve.\n"
         "example: meshmark-probe latency --footprint 4KiB..1GiB --pages 4KiB,thp --cpus 0",
     .source = "McVoy, Staelin: lmbench (USENIX 1996), section 6.2; GS1280 study (2003), figures 4, 5 and 13",
-    .spoils = {"neighbours that share a cache, a memory controller or the core", "a page size that is not the one asked for",
+    .spoils = {"neighbours that share a cache, a memory controller or the core",
+               "a page size that is not the one asked for",
                "prefetchers, where the order of slots can be guessed (pattern stride, a small locality)",
                "a virtual machine's own page tables: with 4 KiB pages they are part of the latency"},
     .needs = {},
-    .parameters =
-        {{"footprint_bytes", "memory the ring spans", "B", mm::Kind::sizes, "2KiB..1GiB", 128, {}},
-         {"stride_bytes", "distance between slots", "B", mm::Kind::sizes, "64", 8, 1 << 30},
-         {"pattern", "order of slots: one random cycle, or constant stride", "", mm::Kind::choices, "random", {}, {},
-          {"random", "stride"}},
-         {"locality_bytes", "the random cycle finishes a block of this size before it goes to another; 0 = none. 8KiB stays "
-          "in an open memory page, the whole footprint (0) keeps opening closed ones", "B", mm::Kind::size, "0", 0, {}},
-         {"processes", "how many CPUs chase at once, each its own ring: a list, a range, all", "", mm::Kind::integers, "1",
-          1, 4096}},
+    .parameters = {{"footprint_bytes", "memory the ring spans", "B", mm::Kind::sizes, "2KiB..1GiB", 128, {}},
+                   {"stride_bytes", "distance between slots", "B", mm::Kind::sizes, "64", 8, 1 << 30},
+                   {"pattern",
+                    "order of slots: one random cycle, or constant stride",
+                    "",
+                    mm::Kind::choices,
+                    "random",
+                    {},
+                    {},
+                    {"random", "stride"}},
+                   {"locality_bytes",
+                    "the random cycle finishes a block of this size before it goes to another; 0 = none. 8KiB stays "
+                    "in an open memory page, the whole footprint (0) keeps opening closed ones",
+                    "B",
+                    mm::Kind::size,
+                    "0",
+                    0,
+                    {}},
+                   {"processes", "how many CPUs chase at once, each its own ring: a list, a range, all", "",
+                    mm::Kind::integers, "1", 1, 4096}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
                 {"level_capacity", "largest footprint of a plateau", "B", mm::Better::higher}},
@@ -146,7 +158,8 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
       for (std::size_t stride : strides)
         for (const std::string& pattern : patterns) {
           const Shape shape{*f / stride * stride, stride, locality, pattern == "random"};
-          if (stride % sizeof(mm::Link) != 0) run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
+          if (stride % sizeof(mm::Link) != 0)
+            run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
           if (shape.footprint / stride < 2) continue;  // two slots make the shortest ring
           if (shape.footprint / stride > std::uint64_t{1} << 32)
             run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
@@ -178,19 +191,21 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
           p.prepare = [=] {
             const std::uint64_t seed = (*visits)++;
             team->run([&](int rank) {
-              warm((*chasers)[static_cast<std::size_t>(rank)], shape, seed * 1000 + static_cast<std::uint64_t>(rank), last_level);
+              warm((*chasers)[static_cast<std::size_t>(rank)], shape, seed * 1000 + static_cast<std::uint64_t>(rank),
+                   last_level);
             });
             if (*loads == 0)
               *loads = mm::iterations_for(
-                  kBurst_s / 2,
-                  [&](std::uint64_t n) {
-                    team->run([&](int rank) {
-                      auto& c = (*chasers)[static_cast<std::size_t>(rank)];
-                      mm::keep(c.at = mm::walk(c.at, n));
-                    });
-                    return team->elapsed_s();
-                  },
-                  1024) * 2;
+                           kBurst_s / 2,
+                           [&](std::uint64_t n) {
+                             team->run([&](int rank) {
+                               auto& c = (*chasers)[static_cast<std::size_t>(rank)];
+                               mm::keep(c.at = mm::walk(c.at, n));
+                             });
+                             return team->elapsed_s();
+                           },
+                           1024) *
+                       2;
           };
           p.burst = [=, held = held] {
             const std::uint64_t n = (*loads + 15) / 16 * 16;
@@ -221,8 +236,10 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
 void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
   std::map<std::string, std::vector<const mm::Outcome*>> curves;
   for (const mm::Outcome& o : outcomes) {
-    if (o.conditions["processes"] != 1 || o.conditions["pattern"] != "random" || o.conditions["locality_bytes"] != 0) continue;
-    curves[o.conditions["pages"].dump() + o.conditions["memory_node"].dump() + o.conditions["stride_bytes"].dump()].push_back(&o);
+    if (o.conditions["processes"] != 1 || o.conditions["pattern"] != "random" || o.conditions["locality_bytes"] != 0)
+      continue;
+    curves[o.conditions["pages"].dump() + o.conditions["memory_node"].dump() + o.conditions["stride_bytes"].dump()]
+        .push_back(&o);
   }
   for (auto& [name, curve] : curves) {
     if (curve.size() < 6) continue;  // too few footprints for a shape
@@ -254,7 +271,8 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
       run.derive("level_latency", samples, c, flags, from);
       if (!memory) {
         c["next_bytes"] = curve[plateau.last + 1]->conditions["footprint_bytes"];  // the knee lies between the two
-        run.derive("level_capacity", {curve[plateau.last]->conditions["footprint_bytes"].get<double>()}, c, flags, from);
+        run.derive("level_capacity", {curve[plateau.last]->conditions["footprint_bytes"].get<double>()}, c, flags,
+                   from);
       }
     }
   }

@@ -12,6 +12,4 @@ TEST(BuildInfo, NamesVersionCompilerAndFlags) {
 }
 
 // One build serves every node of a fleet; -march=native would die with SIGILL on an older one.
-TEST(BuildInfo, IsForTheBaselineProcessor) {
-  EXPECT_EQ(std::string(MM_FLAGS).find("-march"), std::string::npos);
-}
+TEST(BuildInfo, IsForTheBaselineProcessor) { EXPECT_EQ(std::string(MM_FLAGS).find("-march"), std::string::npos); }

@@ -54,12 +54,13 @@ TEST(Parsers, NeverDieOfNonsense) {
   for (int i = 0; i < 20000; ++i) {
     std::string text;
     for (auto n = random() % 10; n > 0; --n) text += letters[random() % letters.size()];
-    for (auto parse : {+[](const std::string& t) { mm::parse_sizes("f", t); }, +[](const std::string& t) { mm::parse_time("f", t); },
-                       +[](const std::string& t) { mm::parse_integers("f", t, 4); }, +[](const std::string& t) { mm::parse_real("f", t); }})
+    for (auto parse :
+         {+[](const std::string& t) { mm::parse_sizes("f", t); }, +[](const std::string& t) { mm::parse_time("f", t); },
+          +[](const std::string& t) { mm::parse_integers("f", t, 4); },
+          +[](const std::string& t) { mm::parse_real("f", t); }})
       try {
         parse(text);
-      } catch (const mm::UsageError&) {
-      }
+      } catch (const mm::UsageError&) {}
   }
 }
 
