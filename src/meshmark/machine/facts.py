@@ -19,7 +19,7 @@ guess and never a zero; ask `is_absent(value)` before use.
                          configured transfers a second, "max_rate_t_per_s", "width_bits", "part"}],
                          "channels": populated channels (an int), "channels_rule": how they were counted,
                          "rate_t_per_s", "peak_bytes_per_s": channels × width × rate}
-    kernel              {"release", "version", "command_line"}
+    kernel              {"release", "version", "options": [those of its command line that matter to speed]}
     pages               {"base_bytes", "thp": "madvise", "thp_defrag", "thp_shmem", "khugepaged_defrag",
                          "huge": [{"size_bytes", "total", "free", "reserved", "surplus",
                                    "nodes": {"0": {"total", "free"}}}]}
@@ -42,7 +42,33 @@ recorded tree stands in for a machine; only for `/` are the running process and 
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+from meshmark.machine.identity import identity
+from meshmark.machine.smbios import channels, dimms
+from meshmark.machine.topology import Topology, from_sysfs
+from meshmark.machine.tree import MachineError, Tree, parse_integer, parse_list
+
+_CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
+
+_ISA = re.compile(
+    r"sse2|sse4_[12]|ssse3|avx|avx2|fma|f16c|bmi[12]|avx512\w*|avx_vnni|amx_\w+|avx10\w*|"  # vectors
+    r"clflush|clflushopt|clwb|cldemote|movdir\w+|prefetchw|3dnowprefetch|erms|fsrm|"  # memory
+    r"rdtscp|constant_tsc|nonstop_tsc|tsc_reliable|tsc_known_freq|pdpe1gb|pse|la57|waitpkg|hypervisor|"
+    r"fp|asimd\w*|sve\w*|sme[2_]?\w*(?<!smep)|atomics|lrcpc|dcpop"  # Arm
+)
+
+
+def absent(reason: str) -> dict[str, str]:
+    """What stands in the place of a fact that is not known."""
+    return {"absent": reason}
 
 
 def is_absent(value: object) -> bool:
@@ -51,5 +77,427 @@ def is_absent(value: object) -> bool:
 
 
 def host_facts(root: Path = Path("/")) -> dict[str, object]:
-    """Facts of the machine whose /proc and /sys lie below `root`; the schema is this module's docstring."""
-    return {"schema": 1}
+    """Facts of the machine whose /proc and /sys lie below `root`.
+
+    Args:
+        root: `/`, or a recorded tree.
+
+    Returns:
+        JSON-able, after the schema in this module's docstring. A part that cannot be read is absent
+        with its reason and never keeps the others from being read.
+    """
+    tree = Tree(root)
+    topology: Topology | None
+    try:
+        topology = from_sysfs(root)
+        why = ""
+    except MachineError as error:
+        topology, why = None, str(error)
+    cpu, virtual = _cpu(tree), _virtual(tree)
+    facts: dict[str, object] = {"schema": 1}
+    parts: dict[str, Callable[[], object]] = {
+        "machine": lambda: identity(topology, cpu, tree.text(f"{_KERNEL}/hostname")) if topology else absent(why),
+        "cpu": lambda: cpu,
+        "topology": lambda: topology.to_dict() if topology else absent(why),
+        "caches": lambda: _caches(topology) if topology else absent(why),
+        "memory": lambda: _memory(tree, topology, virtual["guest"] is True),
+        "kernel": lambda: {
+            "release": _said(tree, f"{_KERNEL}/osrelease", _release(tree)),
+            "version": _build(tree),
+            "options": _options(tree),
+        },
+        "pages": lambda: _pages(tree),
+        "settings": lambda: _settings(tree),
+        "mitigations": lambda: _mitigations(tree),
+        "virtual": lambda: virtual,
+        "firmware": lambda: _firmware(tree),
+        "cgroup": lambda: _cgroup(tree),
+        "load": lambda: _load(tree),
+    }
+    for name, part in parts.items():
+        try:
+            facts[name] = part()
+        except (OSError, ValueError, MachineError) as error:  # a torn recording, a file that vanishes
+            facts[name] = absent(f"cannot be read: {error}")
+    return facts
+
+
+def _said(tree: Tree, name: str, other: str | None = None) -> object:
+    """A file's text, or why there is none."""
+    text = tree.text(name)
+    text = other if text is None else text
+    return text if text else absent(f"/{name} is {'empty' if text == '' else 'not there or not readable'}")
+
+
+def _number(tree: Tree, name: str, scale: int = 1) -> object:
+    value = tree.number(name)
+    return value * scale if value is not None else absent(f"/{name} is not there, or holds no number")
+
+
+def _release(tree: Tree) -> str | None:
+    match = re.match(r"Linux version (\S+)", tree.text("proc/version") or "")
+    return match[1] if match else None
+
+
+_OPTION = re.compile(
+    r"(mitigations|isolcpus|nohz_full|rcu_nocbs|irqaffinity|(default_)?hugepagesz?|transparent_hugepage|numa|"
+    r"numa_balancing|numa_zonelist_order|nosmt|maxcpus|nr_cpus|possible_cpus|mem|tsc|clocksource|idle|preempt|"
+    r"(intel|amd)_pstate|(processor|intel_idle)\.max_cstate|cpuidle\..*|cpufreq\..*|nmi_watchdog|skew_tick|"
+    r"(no)?pti|nospectre_v\d|spec_store_bypass_disable|retbleed|iommu(\..*)?|(intel|amd)_iommu|audit|hpet|"
+    r"efi_fake_mem|memmap|movable_node|kernelcore)(=\S*)?"
+)
+
+
+def performance_options(command_line: str) -> list[str]:
+    """The words of a kernel command line that matter to speed. The others may be nobody else's business."""
+    return [word for word in command_line.split(" -- ", maxsplit=1)[0].split() if _OPTION.fullmatch(word)]
+
+
+def _options(tree: Tree) -> object:
+    line = tree.text("proc/cmdline")
+    return absent("/proc/cmdline is not there") if line is None else performance_options(line)
+
+
+def _build(tree: Tree) -> object:
+    """`#1 SMP PREEMPT_DYNAMIC …`: what tells kernels of one release apart, without who built it where."""
+    match = re.search(r"#[0-9]+.*", tree.text("proc/version") or "")
+    return match[0] if match else absent("/proc/version is not there, or names no build")
+
+
+# ------------------------------------------------------------------ processor
+
+
+def _cpu(tree: Tree) -> dict[str, object]:
+    text = tree.text("proc/cpuinfo") or ""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, colon, value = line.partition(":")
+        if colon:
+            fields.setdefault(name.strip(), value.strip())
+
+    def of(*names: str) -> object:
+        found = next((fields[n] for n in names if fields.get(n)), None)
+        return found or absent(f"/proc/cpuinfo has no {' or '.join(names)}")
+
+    flags = (fields.get("flags") or fields.get("Features") or "").split()
+    model = of("model name", "Model", "cpu model", "cpu")
+    claimed = re.search(r"@ *([0-9.]+) *([GM])Hz", str(model)) if isinstance(model, str) else None
+    hertz: object = absent("neither the model's name nor the firmware says a base clock")
+    base = tree.number(f"{_CPU}/cpu0/cpufreq/base_frequency")
+    if claimed:
+        hertz = round(float(claimed[1]) * (1e9 if claimed[2] == "G" else 1e6))
+    elif base:
+        hertz = base * 1000
+    return {
+        "vendor": of("vendor_id", "CPU implementer", "vendor"),
+        "model": model,
+        "family": of("cpu family", "CPU architecture"),
+        "model_number": of("model", "CPU part"),
+        "stepping": of("stepping", "CPU revision"),
+        "microcode": of("microcode"),
+        "isa": sorted({f for f in flags if _ISA.fullmatch(f)}) or absent("/proc/cpuinfo names no instruction sets"),
+        "claimed_hz": hertz,
+    }
+
+
+def _caches(topology: Topology) -> object:
+    counts = Counter((c.level, c.kind, c.size_bytes, c.line_bytes, c.ways, len(c.cpus)) for c in topology.caches)
+    order = {"data": 0, "instruction": 1, "unified": 2}
+    rows = [
+        {
+            "level": level,
+            "kind": kind,
+            "size_bytes": size if size is not None else absent("the kernel does not say"),
+            "line_bytes": line if line is not None else absent("the kernel does not say"),
+            "ways": ways if ways is not None else absent("the kernel does not say"),
+            "shared_by": shared,
+            "count": count,
+        }
+        for (level, kind, size, line, ways, shared), count in sorted(
+            counts.items(), key=lambda i: (i[0][0], order[i[0][1]], str(i[0]))
+        )
+    ]
+    return rows or absent("the kernel shows no caches")
+
+
+# ------------------------------------------------------------------ memory
+
+
+def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, object]:
+    meminfo = tree.text("proc/meminfo") or ""
+
+    def of(name: str) -> object:
+        match = re.search(rf"^{name}: *([0-9]{{1,18}}) kB", meminfo, re.M | re.ASCII)
+        return int(match[1]) * 1024 if match else absent(f"/proc/meminfo has no {name}")
+
+    total, nodes = of("MemTotal"), topology.nodes_memory_bytes if topology else None
+    safe = topology.safe_memory_bytes if topology else None
+    facts: dict[str, object] = {
+        "total_bytes": total,
+        "nodes_bytes": nodes if nodes is not None else absent("not every node says its memory"),
+        "safe_bytes": safe if safe is not None else absent("neither the nodes nor the kernel say a size"),
+        "available_bytes": of("MemAvailable"),
+        "swap_bytes": of("SwapTotal"),
+    }
+    table = tree.data("sys/firmware/dmi/tables/DMI")
+    if table is None:
+        there = tree.path("sys/firmware/dmi/tables/DMI").exists()
+        reason = "the firmware's table /sys/firmware/dmi/tables/DMI " + (
+            "may be read by root only" if there else "is not there"
+        )
+        modules = []
+    else:
+        modules = dimms(table)
+        reason = "the firmware's table names no memory module"
+    names = ("dimms", "channels", "channels_rule", "rate_t_per_s", "peak_bytes_per_s")
+    if not modules:
+        return facts | {name: absent(reason) for name in names}
+    facts["dimms"] = [
+        {k: absent("the firmware does not say") if v is None else v for k, v in dataclasses.asdict(m).items()}
+        for m in modules
+    ]
+    counted = channels(modules)
+    told = "the names of the slots do not tell the channels"
+    facts["channels"], facts["channels_rule"] = counted or (absent(told), absent(told))
+    rates, widths = {m.rate_t_per_s for m in modules}, {m.width_bits for m in modules}
+    slowest = min((r for r in rates if r is not None), default=None)
+    unknown = slowest is None or None in rates
+    facts["rate_t_per_s"] = absent("the firmware does not say every module's configured rate") if unknown else slowest
+    peak: object
+    if guest:
+        peak = absent("in a guest: the hypervisor's table does not describe the hardware")
+    elif counted is None or unknown or slowest is None or len(widths) != 1 or None in widths:
+        peak = absent("it needs channels, rate and one width of all modules, which the firmware does not tell")
+    else:
+        peak = counted[0] * slowest * (next(w for w in widths if w) // 8)
+    facts["peak_bytes_per_s"] = peak
+    return facts
+
+
+def _chosen(tree: Tree, name: str) -> object:
+    """The word in brackets of a file such as `always [madvise] never`."""
+    match = re.search(r"\[([^\]]+)\]", tree.text(name) or "")
+    return match[1] if match else absent(f"/{name} is not there, or marks no choice")
+
+
+def _pages(tree: Tree) -> dict[str, object]:
+    thp, huge = "sys/kernel/mm/transparent_hugepage", "sys/kernel/mm/hugepages"
+    pools: list[tuple[int, dict[str, object]]] = []
+    for name in sorted(_names(tree, huge)):
+        match = re.fullmatch(r"hugepages-([0-9]{1,12})kB", name)
+        if not match:
+            continue
+        nodes = {}
+        for n in tree.numbered("sys/devices/system/node", "node"):
+            at = f"sys/devices/system/node/node{n}/hugepages/{name}"
+            nodes[str(n)] = {
+                "total": _number(tree, f"{at}/nr_hugepages"),
+                "free": _number(tree, f"{at}/free_hugepages"),
+            }
+        size = int(match[1]) * 1024
+        pool: dict[str, object] = {
+            "size_bytes": size,
+            "total": _number(tree, f"{huge}/{name}/nr_hugepages"),
+            "free": _number(tree, f"{huge}/{name}/free_hugepages"),
+            "reserved": _number(tree, f"{huge}/{name}/resv_hugepages"),
+            "surplus": _number(tree, f"{huge}/{name}/surplus_hugepages"),
+            "nodes": nodes,
+        }
+        pools.append((size, pool))
+    base: object = absent("a recording does not say the size of a page")
+    if tree.live:
+        import mmap
+
+        base = mmap.PAGESIZE
+    return {
+        "base_bytes": base,
+        "thp": _chosen(tree, f"{thp}/enabled"),
+        "thp_defrag": _chosen(tree, f"{thp}/defrag"),
+        "thp_shmem": _chosen(tree, f"{thp}/shmem_enabled"),
+        "khugepaged_defrag": _number(tree, f"{thp}/khugepaged/defrag"),
+        "huge": [pool for _, pool in sorted(pools, key=lambda p: p[0])]
+        or absent("the kernel has no pools of huge pages"),
+    }
+
+
+def _names(tree: Tree, folder: str) -> list[str]:
+    try:
+        return [p.name for p in tree.path(folder).iterdir()]
+    except OSError:
+        return []
+
+
+# ------------------------------------------------------------------ settings
+
+
+def _settings(tree: Tree) -> dict[str, object]:
+    frequency = f"{_CPU}/cpu0/cpufreq"
+    governors = sorted(
+        {g for n in tree.numbered(_CPU, "cpu") if (g := tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor"))}
+    )
+    no_cpufreq = "the kernel does not steer the clock here (no cpufreq)"
+    boost: object = absent("neither cpufreq/boost nor intel_pstate/no_turbo is there")
+    if (value := tree.number(f"{_CPU}/cpufreq/boost")) is not None:
+        boost = value == 1
+    elif (value := tree.number(f"{_CPU}/intel_pstate/no_turbo")) is not None:
+        boost = value == 0
+    active = tree.number(f"{_CPU}/smt/active")
+    clock = "sys/devices/system/clocksource/clocksource0"
+    runtime, period = tree.number(f"{_KERNEL}/sched_rt_runtime_us"), tree.number(f"{_KERNEL}/sched_rt_period_us")
+    share: object = absent("/proc/sys/kernel/sched_rt_runtime_us is not there")
+    if runtime is not None and period:
+        share = 1.0 if runtime < 0 else min(1.0, runtime / period)
+
+    def hertz(name: str) -> object:
+        return _number(tree, f"{frequency}/{name}", 1000) if tree.path(frequency).is_dir() else absent(no_cpufreq)
+
+    def cpus(name: str) -> object:
+        found = tree.cpus(f"{_CPU}/{name}")
+        return list(found) if found is not None else absent(f"/{_CPU}/{name} is not there")
+
+    return {
+        "numa_balancing": _number(tree, f"{_KERNEL}/numa_balancing"),
+        "swappiness": _number(tree, f"{_VM}/swappiness"),
+        "zone_reclaim": _number(tree, f"{_VM}/zone_reclaim_mode"),
+        "overcommit": _number(tree, f"{_VM}/overcommit_memory"),
+        "smt": _said(tree, f"{_CPU}/smt/control"),
+        "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active is not there"),
+        "governor": (governors[0] if len(governors) == 1 else governors) or absent(no_cpufreq),
+        "frequency_driver": _said(tree, f"{frequency}/scaling_driver"),
+        "frequency_min_hz": hertz("cpuinfo_min_freq"),
+        "frequency_max_hz": hertz("cpuinfo_max_freq"),
+        "boost": boost,
+        "clocksource": _said(tree, f"{clock}/current_clocksource"),
+        "clocksources": (tree.text(f"{clock}/available_clocksource") or "").split()
+        or absent(f"/{clock}/available_clocksource is not there"),
+        "realtime_share": share,
+        "perf_event_paranoid": _number(tree, f"{_KERNEL}/perf_event_paranoid"),
+        "isolated_cpus": cpus("isolated"),
+        "nohz_full_cpus": cpus("nohz_full"),
+    }
+
+
+def _mitigations(tree: Tree) -> object:
+    folder = f"{_CPU}/vulnerabilities"
+    found = {name: text for name in sorted(_names(tree, folder)) if (text := tree.text(f"{folder}/{name}"))}
+    return found or absent(f"/{folder} is not there")
+
+
+# ------------------------------------------------------------------ guest and firmware
+
+
+_MAKERS = {
+    "qemu": "QEMU", "kvm": "KVM", "vmware": "VMware", "virtualbox": "VirtualBox", "innotek": "VirtualBox",
+    "xen": "Xen", "bochs": "Bochs", "parallels": "Parallels", "virtual machine": "Hyper-V", "bhyve": "bhyve",
+    "openstack": "OpenStack", "firecracker": "Firecracker", "google compute engine": "KVM (Google)",
+}  # fmt: skip
+
+
+def _virtual(tree: Tree) -> dict[str, object]:
+    """A hypervisor's signs. Cloud makers sell bare machines under the same names, so a name needs the flag."""
+    signs: list[str] = []
+    hypervisor: str | None = None
+    cpuinfo = tree.text("proc/cpuinfo") or ""
+    flags = re.search(r"^flags\s*:(.*)$", cpuinfo, re.M)
+    flagged = bool(flags) and "hypervisor" in flags[1].split() if flags else False
+    if flagged:
+        signs.append("cpuinfo flag hypervisor")
+    if kind := tree.text("sys/hypervisor/type"):
+        signs.append(f"/sys/hypervisor/type {kind}")
+        hypervisor = {"xen": "Xen"}.get(kind, kind)
+    names = " ".join(tree.text(f"sys/class/dmi/id/{n}") or "" for n in ("sys_vendor", "product_name", "bios_vendor"))
+    maker = next((word for word in _MAKERS if word in names.lower()), None)
+    if maker:
+        signs.append(f"firmware names {names.strip()}")
+        hypervisor = hypervisor or _MAKERS[maker]
+    if compatible := tree.text("proc/device-tree/hypervisor/compatible"):
+        signs.append(f"device tree hypervisor {compatible}")
+        hypervisor = hypervisor or compatible
+    clocks = (tree.text("sys/devices/system/clocksource/clocksource0/available_clocksource") or "").split()
+    for clock, name in (("kvm-clock", "KVM"), ("hyperv_clocksource_tsc_page", "Hyper-V"), ("xen", "Xen")):
+        if clock in clocks:
+            signs.append(f"clock source {clock}")
+            hypervisor = hypervisor or name
+    if tree.live and (program := shutil.which("systemd-detect-virt")):
+        try:
+            done = subprocess.run([program, "--vm"], capture_output=True, text=True, timeout=5, check=False)
+            word = done.stdout.strip()
+        except (OSError, subprocess.TimeoutExpired):
+            word = ""
+        if word and word != "none":
+            signs.append(f"systemd-detect-virt {word}")
+            hypervisor = hypervisor or word
+    guest: object = True
+    if not signs:
+        guest = False if flags else absent("nothing here tells: no x86 flag, no firmware name")
+    if hypervisor is None:
+        word = "in a guest, but its hypervisor does not name itself" if signs else "no sign of one"
+    return {"guest": guest, "hypervisor": hypervisor or absent(word), "signs": signs}
+
+
+def _firmware(tree: Tree) -> dict[str, object]:
+    names = {
+        "bios_vendor": "bios_vendor", "bios_version": "bios_version", "bios_date": "bios_date",
+        "system_vendor": "sys_vendor", "product": "product_name", "board_vendor": "board_vendor",
+        "board": "board_name",
+    }  # fmt: skip
+    return {key: _said(tree, f"sys/class/dmi/id/{name}") for key, name in names.items()}
+
+
+# ------------------------------------------------------------------ limits and load
+
+
+def _cgroup(tree: Tree) -> dict[str, object]:
+    """The tightest limits from this process's group up to the root."""
+    facts: dict[str, object] = {}
+    lines = [line.split(":", 2) for line in (tree.text("proc/self/cgroup") or "").splitlines()]
+    paths = {parts[1]: parts[2] for parts in lines if len(parts) == 3}
+    unified = not any(paths)  # version 1 names its controllers, version 2 has one line without a name
+    mounted = bool(_names(tree, "sys/fs/cgroup"))
+    if not paths:
+        why = absent("/proc/self/cgroup is not there")
+        facts = {"version": why, "path": why}
+    else:
+        facts = {"version": 2 if unified else 1, "path": paths.get("", next(iter(paths.values())))}
+
+    def chain(controller: str) -> list[str]:
+        """Folders from the group up; a path that is not visible here (a namespace) is skipped."""
+        base = "sys/fs/cgroup" if unified else f"sys/fs/cgroup/{controller}"
+        path = paths.get("") if unified else next((v for k, v in paths.items() if controller in k.split(",")), None)
+        parts = [p for p in (path or "").split("/") if p and p != ".."]
+        return ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
+
+    no_limit = absent("no limit is set" if mounted else "/sys/fs/cgroup is not mounted, or not recorded")
+    memory_name = "memory.max" if unified else "memory.limit_in_bytes"
+    limits = [n for at in chain("memory") if (n := tree.number(f"{at}/{memory_name}")) is not None and n < 1 << 60]
+    quotas = []
+    for at in chain("cpu"):
+        if unified:
+            words = (tree.text(f"{at}/cpu.max") or "").split()
+        else:
+            words = [tree.text(f"{at}/cpu.cfs_quota_us") or "", tree.text(f"{at}/cpu.cfs_period_us") or ""]
+        quota, period = (parse_integer(w) for w in words) if len(words) == 2 else (None, None)
+        if quota is not None and quota > 0 and period is not None and period > 0:
+            quotas.append(quota / period)
+    effective = ("cpuset.cpus.effective", "cpuset.mems.effective") if unified else ("cpuset.cpus", "cpuset.mems")
+    status = tree.text("proc/self/status") or ""
+    for key, name, field in (
+        ("cpus", effective[0], "Cpus_allowed_list"),
+        ("nodes", effective[1], "Mems_allowed_list"),
+    ):
+        found = next((c for at in chain("cpuset") if (c := tree.cpus(f"{at}/{name}"))), None)
+        match = re.search(rf"^{field}:\s*(\S+)", status, re.M)
+        if found is None and match:
+            found = parse_list(match[1])
+        facts[key] = list(found) if found else absent("neither the group nor /proc/self/status says")
+    facts["memory_limit_bytes"] = min(limits, default=None) or no_limit
+    facts["cpu_quota"] = min(quotas, default=None) or no_limit
+    return facts
+
+
+def _load(tree: Tree) -> object:
+    match = re.match(r"([0-9.]+) ([0-9.]+) ([0-9.]+) ([0-9]+)/([0-9]+)", tree.text("proc/loadavg") or "")
+    if not match:
+        return absent("/proc/loadavg is not there")
+    values: dict[str, Any] = {k: float(match[i]) for i, k in enumerate(("1min", "5min", "15min"), 1)}
+    return values | {"running": int(match[4]), "tasks": int(match[5])}

@@ -1,0 +1,120 @@
+"""`meshmark machine`: capture a machine to one file, and show one, live or captured or described."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from meshmark.machine.capture import Opened
+
+app = typer.Typer(help="Capture a machine to one file, and show what a machine is.", no_args_is_help=True)
+
+
+@app.command("capture")
+def capture_(
+    file: Annotated[Path, typer.Argument(help="archive to write: .tar.gz, .tar.xz or .tar.zst")],
+) -> None:
+    """Keep this machine's topology, settings and facts in one file, without serial numbers.
+
+    example: meshmark machine capture n042.tar.xz
+    """
+    from meshmark.machine.capture import capture
+
+    count = capture(file)
+    print(file)
+    print(f"{count} files, {file.stat().st_size} B; meshmark machine show {file}", file=sys.stderr)
+
+
+@app.command("show")
+def show(
+    what: Annotated[
+        str, typer.Argument(help="host, a capture, hwloc's XML, or synthetic as 'pack:2 core:4 pu:2'")
+    ] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+) -> None:
+    """Show what a machine says of itself; a missing fact comes with the reason.
+
+    example: meshmark machine show 'pack:4 core:64 pu:1' --json
+    """
+    from meshmark.machine.capture import open_machine
+
+    machine = open_machine(what)
+    if as_json:
+        facts = machine.facts or {"schema": 1}
+        print(
+            json.dumps({"what": machine.what, "label": machine.label, **facts, "topology": machine.topology.to_dict()})
+        )
+    else:
+        sys.stdout.writelines(line + "\n" for line in describe(machine))
+
+
+def describe(machine: Opened) -> Iterable[str]:
+    """The machine in lines for people; units are scaled here and nowhere below."""
+    from meshmark.machine.tree import format_list
+
+    t, facts = machine.topology, machine.facts
+    yield f"{machine.what} ({machine.label}): {t.summary()}"
+    for node in t.nodes:
+        own = f"CPUs {format_list(node.cpus)}" if node.cpus else f"no CPUs, nearest {format_list(node.near_cpus)}"
+        yield f"  node {node.os_index:<4} {_size(node.memory_bytes):>10}  {own}"
+    if t.distances and len(t.nodes) > 1:
+        yield "  distances  " + " ".join(f"{n.os_index:>4}" for n in t.nodes)
+        for node, row in zip(t.nodes, t.distances, strict=True):
+            yield f"  {node.os_index:>9}  " + " ".join(f"{d:>4}" for d in row)
+    counts: dict[tuple[int, str, int | None, int], int] = {}
+    for c in t.caches:
+        key = c.level, c.kind, c.size_bytes, len(c.cpus)
+        counts[key] = counts.get(key, 0) + 1
+    for (level, kind, size, shared), count in counts.items():
+        cpus = "one CPU" if shared == 1 else f"{shared} CPUs"
+        yield f"  L{level} {kind:<12} {_size(size):>10}  x {count}, each of {cpus} (claimed)"
+    if list(t.allowed_cpus) != [c.os_index for c in t.cpus]:
+        yield f"  allowed     CPUs {format_list(t.allowed_cpus)}"
+    if t.offline_cpus:
+        yield f"  offline     CPUs {format_list(t.offline_cpus)}"
+    for doubt in t.doubts:
+        yield f"  doubt: {doubt}"
+    for part, value in facts.items():
+        if part in {"schema", "topology", "caches", "mitigations"}:
+            continue
+        if isinstance(value, Mapping) and set(value) != {"absent"}:
+            yield f"{part}:"
+            width = max(map(len, value), default=0)
+            yield from (f"  {k:<{width}}  {_shown(k, v)}" for k, v in value.items())
+        else:
+            yield f"{part}: {_shown(part, value)}"
+
+
+def _size(count: Any) -> str:
+    if not isinstance(count, int):
+        return "unknown"
+    value = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} TiB"
+
+
+def _shown(key: str, value: Any) -> str:
+    if isinstance(value, Mapping):
+        if set(value) == {"absent"}:
+            return f"– ({value['absent']})"
+        told = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
+        return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in told.items())
+    if isinstance(value, list):
+        apart = "; " if any(isinstance(v, Mapping) or " " in str(v) for v in value) else " "
+        return apart.join(_shown("", v) for v in value) or "none"
+    if key.endswith("_bytes_per_s"):
+        return f"{value / 1e9:.4g} GB/s"
+    if key.endswith("_t_per_s"):
+        return f"{value / 1e6:.6g} MT/s"
+    if key.endswith("_hz"):
+        return f"{value / 1e9:.4g} GHz"
+    return _size(value) if key.endswith("_bytes") else str(value)

@@ -1,0 +1,332 @@
+"""A machine in one file: its sysfs and procfs, hwloc's view and its facts, to be looked at anywhere.
+
+A capture is a tar archive (`.tar.gz`, `.tar.xz` or `.tar.zst`) with
+
+    meshmark-capture.json   {"format": 1, "label", "created", "release"}
+    facts.json              `host_facts()` as taken there
+    hwloc.xml               where hwloc was installed
+    root/…                  the recorded files: root/sys/…, root/proc/…
+
+Serial numbers, asset tags, addresses and the kernel's other options are left out: it may be shared.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import gzip
+import io
+import json
+import lzma
+import os
+import stat
+import tarfile
+import tempfile
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.machine.facts import host_facts, performance_options
+from meshmark.machine.smbios import without_serials
+from meshmark.machine.topology import (
+    Topology,
+    from_hwloc_xml,
+    from_sysfs,
+    lstopo,
+    synthetic_xml,
+)
+from meshmark.machine.tree import MachineError, Tree
+
+FORMAT = 1
+SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")
+_MAX_FILES, _MAX_BYTES, _MAX_FILE = 200_000, 512 << 20, 64 << 20
+
+_FOLDERS = (
+    "sys/devices/system/node",
+    "sys/devices/system/cpu",
+    "sys/devices/system/clocksource",
+    "sys/bus/node",
+    "sys/kernel/mm/hugepages",
+    "sys/kernel/mm/transparent_hugepage",
+    "sys/hypervisor",
+)
+_SKIP = ("uevent", "power", "cpuidle", "crash*", "hotplug", "microcode", "unbind_clocksource", "memory[0-9]*")
+_FILES = (
+    *(f"proc/{n}" for n in ("meminfo", "stat", "vmstat", "zoneinfo", "loadavg", "self/cgroup")),
+    *(f"proc/sys/vm/{n}" for n in ("swappiness", "zone_reclaim_mode", "overcommit_memory")),
+    *(
+        f"proc/sys/kernel/{n}"
+        for n in ("osrelease", "hostname", "numa_balancing", "sched_rt_runtime_us", "sched_rt_period_us",
+                  "perf_event_paranoid")
+    ),
+    *(
+        f"sys/class/dmi/id/{n}"
+        for n in ("bios_vendor", "bios_version", "bios_date", "sys_vendor", "product_name", "board_vendor",
+                  "board_name")
+    ),
+    "sys/fs/cgroup/cgroup.controllers",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opened:
+    """A machine to look at. `facts` is empty where only a topology is known (XML, synthetic)."""
+
+    what: str
+    label: str  # host, captured, recorded-in-guest, tree, hwloc-xml or synthetic
+    topology: Topology
+    facts: dict[str, object]
+    hwloc_xml: bytes | None = None
+
+
+# ------------------------------------------------------------------ writing
+
+
+def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
+    """What a capture keeps: (name below the root, contents or where a link points)."""
+    for folder in _FOLDERS:
+        for at, folders, files in os.walk(tree.path(folder)):
+            folders[:] = sorted(f for f in folders if not any(fnmatch.fnmatch(f, s) for s in _SKIP))
+            links = [f for f in folders if (Path(at) / f).is_symlink()]
+            for name in sorted([*files, *links]):
+                path = Path(at) / name
+                if any(fnmatch.fnmatch(name, s) for s in _SKIP):
+                    continue
+                below = path.relative_to(tree.root).as_posix()
+                if path.is_symlink():
+                    yield below, PurePosixPath(path.readlink())
+                elif (data := tree.data(below)) is not None and path.stat().st_mode & stat.S_IRUSR:
+                    yield below, data
+    for name in _FILES:
+        if (data := tree.data(name)) is not None:
+            yield name, data
+    if (text := tree.text("proc/cmdline")) is not None:
+        yield "proc/cmdline", " ".join(performance_options(text)).encode()
+    if (text := tree.text("proc/version")) is not None:
+        words, build = text.split(), text.find("#")
+        yield "proc/version", (" ".join(words[:3]) + (f" {text[build:]}" if build >= 0 else "")).encode()
+    if (text := tree.text("proc/cpuinfo")) is not None:
+        yield "proc/cpuinfo", "\n".join(x for x in text.splitlines() if not x.startswith("Serial")).encode()
+    if (text := tree.text("proc/self/status")) is not None:
+        kept = [x for x in text.splitlines() if x.startswith(("Cpus_allowed", "Mems_allowed"))]
+        yield "proc/self/status", "\n".join(kept).encode()
+    if (table := tree.data("sys/firmware/dmi/tables/DMI")) is not None:
+        yield "sys/firmware/dmi/tables/DMI", without_serials(table)
+    yield from _recorded_cgroup(tree)
+
+
+def _recorded_cgroup(tree: Tree) -> Iterator[tuple[str, bytes]]:
+    for line in (tree.text("proc/self/cgroup") or "").splitlines():
+        number, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        base = "sys/fs/cgroup" if number == "0" else f"sys/fs/cgroup/{controllers}"
+        parts = [p for p in path.split("/") if p and p != ".."]
+        for n in range(len(parts) + 1):
+            for name in ("memory.max", "cpu.max", "cpuset.cpus.effective", "cpuset.mems.effective",
+                         "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpuset.cpus",
+                         "cpuset.mems"):  # fmt: skip
+                below = "/".join([base, *parts[:n], name])
+                if (data := tree.data(below)) is not None:
+                    yield below, data
+
+
+def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: bytes | None = None) -> int:
+    """Writes the machine below `root` to one archive; returns how many files it holds.
+
+    The archive is written aside and renamed, so a torn one is never left behind. Two captures of
+    one unchanged tree are the same but for the time in them.
+
+    Args:
+        out: Its name ends in .tar.gz, .tar.xz or .tar.zst.
+        root: `/`, or a recorded tree.
+        label: Where it comes from: `captured` or `recorded-in-guest`.
+        xml: hwloc's view; None asks lstopo, if `root` is `/` and it is installed.
+
+    Raises:
+        UsageError: another suffix.
+        MachineError: `root` is no tree of a machine, or `out` cannot be written.
+    """
+    import datetime
+
+    suffix = next((s for s in SUFFIXES if out.name.endswith(s)), None)
+    if suffix is None:
+        raise UsageError(f"FILE: found '{out.name}', its name must end in {', '.join(SUFFIXES)}")
+    tree = Tree(root)
+    topology = from_sysfs(root)
+    if xml is None and tree.live:
+        with contextlib.suppress(AbsentError, MachineError):
+            xml = lstopo("--no-io")
+    note = {
+        "format": FORMAT,
+        "label": label,
+        "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "summary": topology.summary(),
+    }
+    members: dict[str, bytes | PurePosixPath] = {
+        "meshmark-capture.json": json.dumps(note, indent=1).encode(),
+        "facts.json": json.dumps(host_facts(root), indent=1).encode(),
+    }
+    if xml is not None:
+        members["hwloc.xml"] = _without_host_addresses(xml)
+    members |= {f"root/{name}": content for name, content in _recorded(tree)}
+    try:
+        _write(out, suffix, members)
+    except OSError as why:
+        raise MachineError(f"{out}: {why.strerror or why}") from None
+    return len(members)
+
+
+def _without_host_addresses(xml: bytes) -> bytes:
+    """Without the lines that name serial numbers or network addresses."""
+    drop = (b'name="Address"', b"Serial", b"AssetTag", b"UUID", b"NodeGUID", b"SysImageGUID", b"Port1LID")
+    return b"\n".join(line for line in xml.split(b"\n") if not any(d in line for d in drop))
+
+
+def _write(out: Path, suffix: str, members: dict[str, bytes | PurePosixPath]) -> None:
+    packed = _compressed(_archive(members), suffix)
+    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(packed)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).rename(out)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _archive(members: dict[str, bytes | PurePosixPath]) -> bytes:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as tar:
+        for path, content in members.items():
+            info = tarfile.TarInfo(path)
+            info.mode = 0o644
+            if isinstance(content, PurePosixPath):
+                info.type, info.linkname = tarfile.SYMTYPE, str(content)
+                tar.addfile(info)
+            else:
+                info.size = len(content)
+                tar.addfile(info, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _compressed(data: bytes, suffix: str) -> bytes:
+    if suffix == ".tar.gz":
+        return gzip.compress(data, mtime=0)
+    if suffix == ".tar.xz":
+        return lzma.compress(data, preset=9 | lzma.PRESET_EXTREME)
+    import pyarrow as pa
+
+    return bytes(pa.Codec("zstd", 19).compress(data, asbytes=True))
+
+
+# ------------------------------------------------------------------ reading
+
+
+@contextlib.contextmanager
+def unpacked(archive: Path) -> Iterator[Path]:
+    """A temporary folder with a capture's members, gone afterwards.
+
+    Raises:
+        MachineError: no capture, torn, of another format, or larger than 512 MiB unpacked.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshmark-machine-") as folder:
+        try:
+            _unpack(archive, Path(folder))
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError) as why:
+            reason = why.strerror if isinstance(why, OSError) and why.strerror else why
+            raise MachineError(f"{archive}: no capture of a machine, or a torn one ({reason})") from None
+        yield Path(folder)
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with archive.open("rb") as file:
+        start = file.read(6)
+    with contextlib.ExitStack() as stack:
+        stream: Any
+        if start.startswith(b"\x28\xb5\x2f\xfd"):
+            import pyarrow as pa
+
+            stream = stack.enter_context(pa.CompressedInputStream(pa.OSFile(str(archive)), "zstd"))
+        elif start.startswith(b"\x1f\x8b"):
+            stream = stack.enter_context(gzip.open(archive, "rb"))
+        elif start.startswith(b"\xfd7zXZ"):
+            stream = stack.enter_context(lzma.open(archive, "rb"))
+        else:
+            raise MachineError(f"{archive}: found neither gzip, xz nor zstd, a capture is one of them")
+        tar = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+        files = size = 0
+        for member in tar:
+            files, size = files + 1, size + max(0, member.size)
+            if files > _MAX_FILES or size > _MAX_BYTES or member.size > _MAX_FILE:
+                raise MachineError(f"{archive}: unpacks to more than {_MAX_FILES} files or {_MAX_BYTES >> 20} MiB")
+            if member.isdir() or not (member.isreg() or member.issym()):
+                continue
+            with contextlib.suppress(tarfile.FilterError):  # a link or name that leaves the folder is left out
+                tar.extract(member, folder, filter="data")
+
+
+def open_machine(what: str = "host") -> Opened:
+    """A machine by name: `host`, a capture, a folder with a recorded tree, hwloc's XML, or synthetic.
+
+    Raises:
+        MachineError: the file cannot be read as any of these, or no such file or synthetic machine.
+        AbsentError: a synthetic machine needs hwloc's lstopo, which is not installed.
+    """
+    if what == "host":
+        return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
+    path = Path(what)
+    try:
+        is_folder, is_file = path.is_dir(), path.is_file()
+    except (OSError, ValueError):
+        is_folder = is_file = False
+    if is_folder:
+        root = path / "root" if (path / "root" / "sys").is_dir() else path
+        return Opened(what=what, label="tree", topology=from_sysfs(root), facts=host_facts(root))
+    if is_file:
+        try:
+            with path.open("rb") as file:
+                text = file.read(1024)
+            if text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
+                data = path.read_bytes() if path.stat().st_size <= _MAX_FILE else b""
+                topology = from_hwloc_xml(data)
+                return Opened(what=what, label="hwloc-xml", topology=topology, facts={}, hwloc_xml=data)
+        except OSError as why:
+            raise MachineError(f"{what}: {why.strerror or why}") from None
+        except MachineError as why:
+            raise MachineError(f"{what}: {why}", why.hint) from None
+        return _open_capture(path)
+    data = synthetic_xml(what)
+    topology = from_hwloc_xml(data, origin="synthetic")
+    return Opened(what=what, label="synthetic", topology=topology, facts={}, hwloc_xml=data)
+
+
+def _open_capture(path: Path) -> Opened:
+    with unpacked(path) as folder:
+        try:
+            note = json.loads((folder / "meshmark-capture.json").read_bytes())
+            facts = json.loads((folder / "facts.json").read_bytes())
+        except (OSError, ValueError, RecursionError) as why:
+            raise MachineError(f"{path}: no capture of a machine: {type(why).__name__} in its notes") from None
+        if not isinstance(note, dict) or note.get("format") != FORMAT:
+            found = note.get("format") if isinstance(note, dict) else None
+            raise MachineError(f"{path}: format: found {str(found)[:20]!r}, allowed is {FORMAT}")
+        if not isinstance(facts, dict) or facts.get("schema") != 1:
+            raise MachineError(f"{path}: facts.json: schema 1 is needed")
+        xml = folder / "hwloc.xml"
+        try:
+            topology = from_sysfs(folder / "root")
+        except MachineError:
+            raise MachineError(f"{path}: its tree holds no CPU: this is no capture of a machine") from None
+        return Opened(
+            what=str(path),
+            label=str(note.get("label", "captured"))[:40],
+            topology=topology,
+            facts=facts,
+            hwloc_xml=xml.read_bytes() if xml.is_file() else None,
+        )

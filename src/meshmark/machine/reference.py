@@ -1,0 +1,211 @@
+"""The publications that ship with the package: every number with its unit and its place.
+
+Their conventions: the unit ends the key (`_ns`, `_gb_per_s`, `_percent` …), `source.place` says where
+in the document, `origin = "computed"` marks what was worked out rather than printed.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from meshmark.machine.tree import MachineError
+
+FOLDER = Path(__file__).parent / "reference"
+_FACTS = "machine_facts.toml"
+
+# Suffix of a key: SI unit, factor. Longest first, since `_mb_per_s` ends in `_s`.
+_SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
+    sorted(
+        (
+            ("_gb_per_s", "B/s", 1e9),
+            ("_mb_per_s", "B/s", 1e6),
+            ("_gflop_per_s", "flop/s", 1e9),
+            ("_mflop_per_s", "flop/s", 1e6),
+            ("_tflop_per_s", "flop/s", 1e12),
+            ("_ns", "s", 1e-9),
+            ("_us", "s", 1e-6),
+            ("_ms", "s", 1e-3),
+            ("_s", "s", 1.0),
+            ("_h", "s", 3600.0),
+            ("_mhz", "Hz", 1e6),
+            ("_ghz", "Hz", 1e9),
+            ("_kib", "B", 1024.0),
+            ("_mib", "B", 1024.0**2),
+            ("_gib", "B", 1024.0**3),
+            ("_tib", "B", 1024.0**4),
+            ("_bytes", "B", 1.0),
+            ("_percent", "1", 0.01),
+            ("_ratio", "1", 1.0),
+        ),
+        key=lambda s: -len(s[0]),
+    )
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One number of a publication.
+
+    `path` is its dotted place in the file, `printed` the number as printed in the key's own unit,
+    `values` the same in `unit` (SI; 1 for ratios and shares); a range or a row has several. `unit` is
+    empty where the key names none of the units (counts, cycles, `_kb`, bits): then `values` are as printed.
+    """
+
+    path: str
+    printed: tuple[float, ...]
+    values: tuple[float, ...]
+    unit: str
+    place: str
+    qualifier: str
+    computed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Publication:
+    """One document and all of its file, as parsed."""
+
+    name: str  # of the file; `paper:NAME` on the command line
+    title: str
+    authors: tuple[str, ...]
+    year: int | None
+    kind: str
+    data: Mapping[str, Any]
+
+    def entries(self) -> Iterator[Entry]:
+        """Every number outside `[document]`, in the order of the file."""
+        for key, value in self.data.items():
+            if key not in {"document", "reference_format"}:
+                yield from _entries(key, value, {})
+
+
+def _entries(path: str, value: object, around: Mapping[str, Any]) -> Iterator[Entry]:
+    key = path.rsplit(".", 1)[-1]
+    if isinstance(value, dict):
+        inner = {**around, **{k: value[k] for k in ("source", "origin") if k in value}}
+        inner["qualifiers"] = {k: v for k, v in value.items() if k.endswith("qualifier")}
+        for name, part in value.items():
+            if name != "source":
+                yield from _entries(f"{path}.{name}", part, inner)
+    elif isinstance(value, list) and any(isinstance(v, dict) for v in value):
+        for i, part in enumerate(value):
+            yield from _entries(f"{path}[{i}]", part, around)
+    else:
+        given = value if isinstance(value, list) else [value]
+        numbers = [float(v) for v in given if isinstance(v, int | float) and not isinstance(v, bool)]
+        if not numbers or len(numbers) != len(given):
+            return
+        unit, factor = next(((u, f) for s, u, f in _SUFFIXES if key.endswith(s)), ("", 1.0))
+        source, qualifiers = around.get("source", {}), around.get("qualifiers", {})
+        yield Entry(
+            path=path,
+            printed=tuple(numbers),
+            values=tuple(v * factor for v in numbers),
+            unit=unit,
+            place=str(source.get("place", "")) if isinstance(source, dict) else "",
+            qualifier=str(qualifiers.get(f"{key}_qualifier") or qualifiers.get("qualifier") or ""),
+            computed=around.get("origin") == "computed",
+        )
+
+
+@cache
+def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
+    """The publications in a folder, by name.
+
+    Raises:
+        MachineError: a file is no TOML, of another format than 1, or without its `[document]`.
+    """
+    found = []
+    for path in sorted(folder.glob("*.toml")):
+        try:
+            with path.open("rb") as file:
+                data = tomllib.load(file)
+        except (OSError, ValueError) as why:
+            raise MachineError(f"{path.name}: {why}") from None
+        if path.name == _FACTS:
+            continue
+        if data.get("reference_format") != 1:
+            raise MachineError(f"{path.name}: reference_format: found {data.get('reference_format')!r}, allowed is 1")
+        document = data.get("document", {})
+        if not isinstance(document, dict) or not document.get("title"):
+            raise MachineError(f"{path.name}: document: title: found nothing, a text is needed")
+        found.append(
+            Publication(
+                name=path.stem,
+                title=str(document["title"]),
+                authors=tuple(str(a) for a in document.get("authors", [])),
+                year=document["year"] if isinstance(document.get("year"), int) else None,
+                kind=str(document.get("kind", "")),
+                data=data,
+            )
+        )
+    return tuple(found)
+
+
+def publication(name: str) -> Publication:
+    """The one of this name, with or without `paper:`.
+
+    Raises:
+        MachineError: there is none.
+    """
+    wanted = name.removeprefix("paper:")
+    found = next((p for p in publications() if p.name == wanted), None)
+    if found is None:
+        known = ", ".join(p.name for p in publications())
+        raise MachineError(f"publication '{wanted}': there is none, allowed are {known}", "meshmark list machines")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fact:
+    """One number for a machine model. `value` is in `unit` as written; None where `origin` is `unknown`."""
+
+    machine: str
+    component: str
+    key: str
+    value: object
+    unit: str
+    origin: str  # publication, excerpt, derived or unknown
+    source: str
+    note: str
+
+
+@cache
+def machine_facts(folder: Path = FOLDER) -> tuple[Fact, ...]:
+    """The facts that machine models are made from.
+
+    Raises:
+        MachineError: the file is missing or malformed.
+    """
+    return tuple(
+        Fact(
+            machine=str(row.get("machine", "")),
+            component=str(row.get("component", "")),
+            key=str(row.get("key", "")),
+            value=None if row.get("origin") == "unknown" else row.get("value"),
+            unit=str(row.get("unit", "")),
+            origin=str(row.get("origin", "")),
+            source=str(row.get("source", "")),
+            note=str(row.get("note", "")),
+        )
+        for row in _facts_table("fact", folder)
+    )
+
+
+def model_claims(folder: Path = FOLDER) -> tuple[Mapping[str, Any], ...]:
+    """Statements a model can be checked against: id, document, place, quantity, value, unit, tolerance, role."""
+    return _facts_table("claim", folder)
+
+
+@cache
+def _facts_table(name: str, folder: Path) -> tuple[Mapping[str, Any], ...]:
+    try:
+        with (folder / _FACTS).open("rb") as file:
+            rows = tomllib.load(file).get(name, [])
+    except (OSError, ValueError) as why:
+        raise MachineError(f"{_FACTS}: {why}") from None
+    return tuple(r for r in rows if isinstance(r, dict))

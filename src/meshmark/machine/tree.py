@@ -1,0 +1,107 @@
+"""Reading small text files below a root, so that a recorded tree can stand in for a machine."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from meshmark.errors import MeshmarkError
+
+MAX_CPUS = 1 << 16  # more than any Linux offers (NR_CPUS is 8192); a bound for hostile input
+_MAX_TEXT = 1 << 22
+
+
+class MachineError(MeshmarkError):
+    """A machine's description cannot be read; the message names the file or field."""
+
+
+class Tree:
+    """The files below `root`. A file that is not there, or may not be read, is None."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    @property
+    def live(self) -> bool:
+        """Whether this is the running system rather than a recording."""
+        return self.root.resolve() == Path("/")
+
+    def path(self, name: str) -> Path:
+        return self.root / name
+
+    def text(self, name: str) -> str | None:
+        """The file without white space around it; bytes that are no UTF-8 are replaced."""
+        data = self.data(name)
+        return None if data is None else data.decode("utf-8", "replace").strip().strip("\0")
+
+    def data(self, name: str) -> bytes | None:
+        """Raw bytes, at most 4 MiB of them."""
+        try:
+            path = self.root / name
+            if not path.is_file():
+                return None
+            with path.open("rb") as file:
+                return file.read(_MAX_TEXT)
+        except (OSError, ValueError):
+            return None
+
+    def number(self, name: str) -> int | None:
+        """The whole file as one integer, decimal or 0x…"""
+        return parse_integer(self.text(name))
+
+    def cpus(self, name: str) -> tuple[int, ...] | None:
+        """The file as a list such as `0-3,8`; None where it is absent or malformed."""
+        text = self.text(name)
+        if text is None:
+            return None
+        try:
+            return parse_list(text)
+        except MachineError:
+            return None
+
+    def numbered(self, folder: str, prefix: str) -> list[int]:
+        """Sorted numbers N of the entries `prefixN` in a folder."""
+        try:
+            names = [p.name for p in (self.root / folder).iterdir()]
+        except (OSError, ValueError):
+            return []
+        found = (re.fullmatch(rf"{prefix}([0-9]{{1,7}})", name) for name in names)
+        return sorted({int(m[1]) for m in found if m})
+
+
+def parse_integer(text: str | None) -> int | None:
+    """One integer, decimal or 0x…; None for anything else."""
+    if text is None or not re.fullmatch(r"-?(0x[0-9a-fA-F]{1,16}|[0-9]{1,20})", text.strip()):
+        return None
+    return int(text, 16 if "x" in text else 10)
+
+
+def parse_list(text: str) -> tuple[int, ...]:
+    """Numbers of a kernel list such as `0-3,8`, sorted and without repeats; empty text is none.
+
+    Raises:
+        MachineError: not such a list, a range that runs backwards, or a number of 65536 or more.
+    """
+    found: set[int] = set()
+    if text.strip() in {"", "(null)"}:
+        return ()
+    for part in text.strip().split(","):
+        match = re.fullmatch(r"\s*([0-9]{1,9})(?:-([0-9]{1,9}))?\s*", part, re.ASCII)
+        if not match:
+            raise MachineError(f"list '{text[:60]}': found '{part[:20]}', allowed are numbers and ranges as in 0-3,8")
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last >= MAX_CPUS:
+            raise MachineError(f"list '{text[:60]}': found '{part}', allowed are rising ranges below {MAX_CPUS}")
+        found.update(range(first, last + 1))
+    return tuple(sorted(found))
+
+
+def format_list(numbers: tuple[int, ...] | list[int]) -> str:
+    """The inverse of `parse_list`: `0-3,8`; `none` for no numbers."""
+    runs: list[list[int]] = []
+    for n in sorted(set(numbers)):
+        if runs and n == runs[-1][1] + 1:
+            runs[-1][1] = n
+        else:
+            runs.append([n, n])
+    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs) or "none"
