@@ -1,0 +1,338 @@
+/// bandwidth: how fast data streams between cores and the level of the hierarchy that holds the footprint.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <numeric>
+
+#include "base/clock.hpp"
+#include "base/instrument.hpp"
+#include "base/options.hpp"
+#include "base/stats.hpp"
+#include "base/topology.hpp"
+#include "kernels/stream.hpp"
+
+namespace {
+
+using mm::json;
+
+constexpr double kBurst_s = 5e-3;
+constexpr std::size_t kSkew = 21 * 64;  // arrays start at different places of their pages: no 4 KiB aliasing
+
+const mm::Description kBandwidth{
+    .name = "bandwidth",
+    .summary = "data rate of copy, scale, add, triad, read, write and update over footprint and threads",
+    .detail =
+        "Every thread streams through its own part of the arrays, which it touched first; the footprint is the sum of "
+        "all arrays of all threads. Net bytes are counted as STREAM does, gross bytes with the reads that ordinary "
+        "stores cause.\n"
+        "example: meshmark-probe bandwidth --kernel triad --store ordinary,streaming --threads 1,all --footprint 1GiB",
+    .source = "after STREAM: McCalpin (1995); Hager, Wellein: Introduction to HPC (2010), 3.1; XEON 5500 study (2009)",
+    .spoils = {"neighbours on the memory controller or in a shared cache", "4 KiB pages: prefetchers stop at page ends",
+               "fewer threads than it takes to saturate a memory node", "a footprint that a claimed cache would hold"},
+    .needs = {},
+    .parameters =
+        {{"kernel", "what is done with the arrays", "", mm::Kind::choices, "triad", {}, {},
+          {"copy", "scale", "add", "triad", "read", "write", "update"}},
+         {"store", "stores that go through the caches, or past them (non-temporal)", "", mm::Kind::choices,
+          "ordinary,streaming", {}, {}, {"ordinary", "streaming"}},
+         {"isa", "vector instructions; best: the widest of this processor; all", "", mm::Kind::choices, "best", {}, {},
+          {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}},
+         {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
+         {"fill", "which CPUs a team takes first", "", mm::Kind::choice, "cores", {}, {}, {"cores", "spread", "compact"}},
+         {"footprint_bytes", "sum of all arrays of all threads", "B", mm::Kind::sizes, "512MiB", 1024, {}},
+         {"diagnose", "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
+          "streaming stores?", "", mm::Kind::text, ""}},
+    .metrics = {{"bandwidth_net", "bytes of all operands over time, as STREAM counts", "B/s", mm::Better::higher},
+                {"bandwidth_gross", "the same with the lines that ordinary stores read first", "B/s", mm::Better::higher},
+                {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::lower},
+                {"streaming_likelihood", "share of a foreign binary's kernels that look like streaming stores", "1",
+                 mm::Better::higher}},
+    .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill"},
+    .bytes_per_iteration = 24,
+    .flops_per_iteration = 2,
+};
+
+std::size_t kernel_index(const std::string& name) {
+  for (std::size_t k = 0; k < mm::kStreamShapes.size(); ++k)
+    if (mm::kStreamShapes[k].name == name) return k;
+  return 0;
+}
+
+constexpr double kA = 1, kB = 2, kC = 4;
+
+/// What one thread works on. The arrays stand where they are for every kernel and footprint, a third of the footprint
+/// for c, half for b (two-array kernels), all of it for a: b and c never change, so that they are filled once.
+struct Part {
+  double *a = nullptr, *b = nullptr, *c = nullptr;
+  std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0;
+
+  static std::size_t arena_bytes(std::size_t footprint) {
+    return rounded(footprint) + rounded(footprint / 2) + rounded(footprint / 3);
+  }
+  Part(std::byte* base, std::size_t footprint)
+      : a_bytes(rounded(footprint)), b_bytes(rounded(footprint / 2)), c_bytes(rounded(footprint / 3)) {
+    a = reinterpret_cast<double*>(base);
+    b = reinterpret_cast<double*>(base + a_bytes);
+    c = reinterpret_cast<double*>(base + a_bytes + b_bytes);
+  }
+  void fill() const {
+    std::fill(a, a + a_bytes / 8, kA);
+    std::fill(b, b + b_bytes / 8, kB);
+    std::fill(c, c + c_bytes / 8, kC);
+  }
+
+ private:
+  static std::size_t rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096 + kSkew; }
+};
+
+/// One thread's memory and its place in it.
+struct Share {
+  std::shared_ptr<mm::Arena> arena;
+  Part part;
+};
+
+/// Value of `a` after `passes` of the kernel with factor s; update flips the sign each time (s = -1).
+double expected(mm::StreamKernel kernel, double s, std::uint64_t passes) {
+  switch (kernel) {
+    case mm::StreamKernel::copy: return kB;
+    case mm::StreamKernel::scale: return s * kB;
+    case mm::StreamKernel::add: return kB + kC;
+    case mm::StreamKernel::triad: return kB + s * kC;
+    case mm::StreamKernel::write: return s;
+    case mm::StreamKernel::update: return passes % 2 == 0 ? kA : -kA;
+    default: return kA;
+  }
+}
+
+double core_hz() {
+  const mm::Ticks begin = mm::ticks();
+  mm::keep(mm::dependent_adds(1 << 20));
+  return (1 << 20) / mm::seconds(mm::ticks() - begin);
+}
+
+struct Setup {
+  std::string kernel, store, isa, fill;
+  std::size_t footprint;
+  mm::Pages pages;
+  int node;
+};
+
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
+               const std::vector<Share>& shares) {
+  const std::size_t index = kernel_index(s.kernel);
+  const mm::StreamShape& shape = mm::kStreamShapes[index];
+  const auto kernel = static_cast<mm::StreamKernel>(index);
+  const auto threads = cpus.size();
+  const auto arrays = static_cast<std::size_t>(shape.arrays);
+  const std::size_t n = s.footprint / (8 * arrays * threads);
+  if (n < 8) return;  // less than a line a thread
+  const mm::StreamTable* table = mm::stream_table(s.isa);
+  const mm::StreamFunction f = (s.store == "streaming" ? table->streaming : table->ordinary)[index];
+  const double factor = kernel == mm::StreamKernel::update ? -1.0 : 3.0;
+  const auto team = run.team(cpus);
+
+  auto parts = std::make_shared<std::vector<Part>>();
+  for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
+  auto passes = std::make_shared<std::uint64_t>(0);
+  auto wrong = std::make_shared<bool>(false);
+  auto results = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
+  const auto work = [=](std::uint64_t count) {
+    team->run([&](int rank) {
+      const Part& p = (*parts)[static_cast<std::size_t>(rank)];
+      double sum = 0;
+      for (std::uint64_t i = 0; i < count; ++i) sum = f(p.a, p.b, p.c, n, factor);
+      (*results)[static_cast<std::size_t>(rank) * 8] = sum;
+    });
+    return team->elapsed_s();
+  };
+  // Only these two depend on what a holds; the others overwrite it.
+  const bool fills = kernel == mm::StreamKernel::read || kernel == mm::StreamKernel::update;
+  const auto fill = [=] {
+    team->run([&](int rank) {
+      double* at = (*parts)[static_cast<std::size_t>(rank)].a;
+      std::fill(at, at + n, kA);
+    });
+  };
+  const auto verify = [=](std::uint64_t done) {
+    for (std::size_t t = 0; t < threads; ++t) {
+      if (kernel == mm::StreamKernel::read) {
+        if ((*results)[t * 8] != kA * static_cast<double>(n)) return false;
+        continue;
+      }
+      const double want = expected(kernel, factor, done);
+      const double* a = (*parts)[t].a;
+      const std::size_t stride = std::max<std::size_t>(1, n / 509);
+      for (std::size_t i = 0; i < n; i += stride)
+        if (a[i] != want) return false;
+      if (a[n - 1] != want) return false;
+    }
+    return true;
+  };
+
+  mm::Point p;
+  p.conditions = {{"kernel", s.kernel},
+                  {"store", s.store},
+                  {"isa", s.isa},
+                  {"threads", threads},
+                  {"cpus", mm::cpu_list(cpus)},
+                  {"fill", s.fill},
+                  {"footprint_bytes", n * 8 * arrays * threads},
+                  {"pages", mm::name(s.pages)},
+                  {"page_bytes", mm::page_bytes(s.pages)},
+                  {"memory_node", s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
+  p.metrics = {"bandwidth_net", "bandwidth_gross"};
+  p.team = team;
+  p.arena = shares[0].arena;
+  // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to read.
+  const bool beyond_first = n * 8 * arrays > std::max<std::size_t>(mm::topology().cache_bytes(1), 16 << 10);
+  const double net = shape.net * static_cast<double>(n * threads);
+  const double gross = net + (s.store == "ordinary" && beyond_first ? shape.allocate * static_cast<double>(n * threads) : 0);
+  int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
+  // One untimed pass leaves the caches as the kernel leaves them; far beyond them there is nothing to leave.
+  const bool warms = n * 8 * arrays * threads < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
+  p.prepare = [=] {
+    if (*passes == 0) {
+      *passes = mm::iterations_for(kBurst_s, work);
+      *passes += *passes % 2;  // an even number of flips of the sign leaves the array of `update` as it was
+    }
+    if (fills) fill();
+    if (warms) work(kernel == mm::StreamKernel::update ? 2 : 1);
+  };
+  p.burst = [=] {
+    const double took = work(*passes);
+    if (!verify(*passes)) *wrong = true;
+    const double per_thread_clock = net * static_cast<double>(*passes) / took / static_cast<double>(threads) / core_hz();
+    // Three loads and two stores of a full vector a clock: no core does more.
+    if (per_thread_clock > 1.3 * 5 * vector_bytes) throw mm::Failure("faster than a core's ports to its first cache");
+    const double rounds = static_cast<double>(*passes) / took;
+    return mm::Values{net * rounds, gross * rounds};
+  };
+  p.check = [=] { return *wrong ? std::vector<std::string>{"unverified"} : std::vector<std::string>{}; };
+  points.push_back(std::move(p));
+}
+
+/// How many threads it takes: for every series over threads, the fewest that reach 95 % of its best.
+void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
+  std::map<std::string, std::vector<const mm::Outcome*>> series;
+  for (const mm::Outcome& o : outcomes) {
+    if (o.metric != "bandwidth_net") continue;
+    std::string key;
+    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill"}) key += o.conditions[k].dump() + '|';
+    // The footprint is rounded to whole elements of all threads, so that it differs a little between teams.
+    key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
+    series[key].push_back(&o);
+  }
+  for (auto& [key, points] : series) {
+    if (points.size() < 3) continue;  // two counts tell nothing of saturation
+    std::sort(points.begin(), points.end(), [](auto* a, auto* b) { return a->conditions["threads"] < b->conditions["threads"]; });
+    double best = 0;
+    for (const auto* p : points) best = std::max(best, p->value);
+    const auto first = std::find_if(points.begin(), points.end(), [&](auto* p) { return p->value >= 0.95 * best; });
+    json c;
+    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "footprint_bytes"})
+      c[k] = points[0]->conditions[k];
+    c["best_net"] = best;
+    run.derive("saturation_threads", {(*first)->conditions["threads"].get<double>()}, c, (*first)->flags,
+               "bandwidth_net over " + std::to_string(points.size()) + " thread counts");
+  }
+}
+
+/// Compares a foreign binary's four rates with ours of both kinds: each kernel votes for the nearer one, by ratio.
+void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
+  const std::string text = run.text("diagnose");
+  if (text.empty()) return;
+  std::vector<double> votes;
+  json c;
+  for (const std::string& item : mm::split(text, ',')) {
+    const auto equals = item.find('=');
+    const std::string name = item.substr(0, equals);
+    if (equals == std::string::npos || (name != "copy" && name != "scale" && name != "add" && name != "triad"))
+      run.refuse("diagnose", "found '" + item + "'", "copy=RATE, scale=RATE, add=RATE, triad=RATE");
+    const auto foreign = static_cast<double>(mm::parse_size("diagnose", item.substr(equals + 1)));
+    double ordinary = 0, streaming = 0;
+    for (const mm::Outcome& o : outcomes)
+      if (o.metric == "bandwidth_net" && o.conditions["kernel"] == name)
+        (o.conditions["store"] == "streaming" ? streaming : ordinary) =
+            std::max(o.conditions["store"] == "streaming" ? streaming : ordinary, o.value);
+    if (ordinary == 0 || streaming == 0 || foreign == 0) continue;
+    c[name + "_foreign"] = foreign;
+    c[name + "_ordinary"] = ordinary;
+    c[name + "_streaming"] = streaming;
+    if (std::fabs(std::log(streaming / ordinary)) < 0.05) continue;  // the two kinds do not differ here: no vote
+    votes.push_back(std::fabs(std::log(foreign / streaming)) < std::fabs(std::log(foreign / ordinary)) ? 1 : 0);
+  }
+  if (votes.empty()) {
+    run.absent("streaming_likelihood", c, "no kernel was measured with both kinds of stores, or they do not differ here",
+               "--kernel copy,scale,add,triad --store ordinary,streaming --footprint of the foreign run");
+    return;
+  }
+  const double share = std::accumulate(votes.begin(), votes.end(), 0.0) / static_cast<double>(votes.size());
+  c["votes"] = votes.size();
+  c["verdict"] = share > 0.5 ? "streaming stores" : share < 0.5 ? "ordinary stores" : "undecided";
+  run.derive("streaming_likelihood", {share}, c, {}, "nearest of our own net rates, by kernel");
+}
+
+void measure(mm::Run& run) {
+  const std::string fill = run.text("fill");
+  const std::vector<int> order = mm::fill_order(fill, run.cpus());
+  const int all = static_cast<int>(order.size());
+  const auto threads = run.integers("threads", all);
+  for (int t : threads)
+    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  std::vector<std::string> isas;
+  for (const std::string& name : run.choices("isa")) {
+    if (name == "best")
+      isas.emplace_back(mm::best_isa());
+    else if (name == "all") {
+      for (std::string_view isa : mm::built_isas())
+        if (mm::has_isa(isa)) isas.emplace_back(isa);
+    } else if (mm::has_isa(name) && mm::stream_table(name) != nullptr)
+      isas.push_back(name);
+    else
+      run.absent("bandwidth_net", {{"isa", name}}, "this processor does not have " + name);
+  }
+  const auto footprints = run.sizes("footprint_bytes");
+  const auto kernels = run.choices("kernel"), stores = run.choices("store");
+  std::vector<int> nodes = run.memory_nodes();
+  if (nodes.empty()) nodes = {-1};
+
+  std::vector<std::pair<mm::Pages, int>> groups;
+  for (mm::Pages pages : run.pages())
+    for (int node : nodes) groups.emplace_back(pages, node);
+  std::vector<mm::Outcome> outcomes;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const auto [pages, node] = groups[g];
+    run.allot(1.0 / static_cast<double>(groups.size() - g));
+    // The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
+    std::vector<Share> shares;
+    const std::size_t largest = footprints.back();
+    for (int t = 0; t < *std::max_element(threads.begin(), threads.end()); ++t) {
+      const int smallest = *std::find_if(threads.begin(), threads.end(), [&](int x) { return x > t; });
+      const std::size_t bytes = largest / static_cast<std::size_t>(smallest);
+      auto arena = run.arena(Part::arena_bytes(bytes), pages, node, order[static_cast<std::size_t>(t)], "bandwidth_net",
+                             {{"footprint_bytes", largest}, {"pages", mm::name(pages)}, {"threads", t + 1}});
+      if (!arena) break;
+      const Part part(arena->data(), bytes);
+      run.team({order[static_cast<std::size_t>(t)]})->run([&](int) { part.fill(); });
+      shares.push_back({std::move(arena), part});
+    }
+    std::vector<mm::Point> points;
+    for (int t : threads)
+      if (static_cast<std::size_t>(t) <= shares.size())
+        for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
+          for (const std::string& isa : isas)
+            for (const std::string& kernel : kernels)
+              for (const std::string& store : stores) {
+                if (kernel == "read" && store == "streaming") continue;  // it stores nothing
+                add_point(run, points, {kernel, store, isa, fill, *f, pages, node}, {order.begin(), order.begin() + t},
+                          shares);
+              }
+    for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+  }
+  derive_saturation(run, outcomes);
+  diagnose(run, outcomes);
+}
+
+const mm::Instrument bandwidth{kBandwidth, measure};
+
+}  // namespace

@@ -1,0 +1,48 @@
+#pragma once
+/// Which vector instruction sets the kernels are built for, and which this processor has. The build itself is for a
+/// baseline processor; a kernel of a wider set is reached through a table only after `has` said yes.
+#include <string_view>
+#include <vector>
+
+#if defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace mm {
+
+struct Isa {
+  std::string_view name;
+  int bytes;  ///< width of a vector register (SVE: asked at run time)
+};
+
+inline bool has_isa(std::string_view name) {
+#if defined(__x86_64__)
+  if (name == "sse2") return true;
+  if (name == "avx2") return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+  if (name == "avx512") return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+#elif defined(__aarch64__)
+  if (name == "neon") return true;
+  if (name == "sve") return (getauxval(AT_HWCAP) & (1UL << 22)) != 0;  // HWCAP_SVE
+#endif
+  return false;
+}
+
+/// All sets the kernels are built for on this architecture, narrow to wide.
+inline std::vector<std::string_view> built_isas() {
+#if defined(__x86_64__)
+  return {"sse2", "avx2", "avx512"};
+#elif defined(__aarch64__)
+  return {"neon", "sve"};
+#else
+  return {};
+#endif
+}
+
+inline std::string_view best_isa() {
+  std::string_view best;
+  for (std::string_view name : built_isas())
+    if (has_isa(name)) best = name;
+  return best;
+}
+
+}  // namespace mm

@@ -1,0 +1,291 @@
+"""Placement in real multi-node Linux kernels: memory on the asked node, threads on the asked CPUs.
+
+One boot a topology, many checks on what was gathered in it. Nothing here is about speed: without
+hardware virtualisation the guest is emulated, and its nodes are all the same memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not PROBE.exists(), reason=f"{PROBE.name} is not built: make setup"),
+]
+
+# name: CPUs by node, nodes with memory, distances from the first node
+MACHINES: dict[str, dict[str, Any]] = {
+    "numa-2": {"cpus": [[0, 1], [2, 3]], "memory": [0, 1], "from_first": [10, 21], "packages": 2, "threads": 1},
+    "smt-2": {
+        "cpus": [[0, 1, 2, 3], [4, 5, 6, 7]],
+        "memory": [0, 1],
+        "from_first": [10, 21],
+        "packages": 2,
+        "threads": 2,
+    },
+    "snc-2x2": {
+        "cpus": [[0, 1], [2, 3], [4, 5], [6, 7]],
+        "memory": [0, 1, 2, 3],
+        "from_first": [10, 12, 21, 21],
+        "packages": 2,
+        "threads": 1,
+    },
+    "cxl-2+1": {
+        "cpus": [[0, 1], [2, 3], []],
+        "memory": [0, 1, 2],
+        "from_first": [10, 21, 30],
+        "packages": 2,
+        "threads": 1,
+    },
+    "memless-3": {"cpus": [[0], [1], [2]], "memory": [0, 2], "from_first": None, "packages": 3, "threads": 1},
+}
+SHORT = ["--footprint", "256KiB", "--pages", "4KiB", "--budget", "1s", "--interval", "50", "--shield", "off"]
+HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+@cache
+def instruments() -> frozenset[str]:
+    said = subprocess.run([str(PROBE), "--describe"], capture_output=True, text=True, check=True, timeout=30).stdout
+    return frozenset(d["name"] for d in json.loads(said))
+
+
+def plan(name: str) -> list[dict[str, Any]]:
+    """What is gathered in one guest."""
+    machine = MACHINES[name]
+    cpus = [c for node in machine["cpus"] for c in node]
+    steps: list[dict[str, Any]] = [{"name": "topology", "topology": True}]
+    steps += [
+        {"name": f"from-{own[0]}", "run": ["latency", *SHORT, "--cpus", str(own[0]), "--memory-node", "all"]}
+        for own in machine["cpus"]
+        if own
+    ]
+    steps += [
+        {"name": "default", "run": ["latency", *SHORT, "--cpus", "0"]},
+        {"name": "all-cpus", "run": ["latency", *SHORT, "--processes", str(len(cpus))]},
+        {"name": "no-such-node", "run": ["latency", *SHORT, "--memory-node", "9"]},
+        {"name": "affinity", "run": ["latency", *SHORT, "--cpus", "0"], "affinity": [cpus[-1]]},
+    ]
+    if "bandwidth" in instruments():
+        words = ["bandwidth", "--footprint", "3MiB", "--budget", "3s", "--interval", "50", "--shield", "off"]
+        last = str(machine["memory"][-1])
+        steps.append(
+            {"name": "bandwidth", "run": [*words, "--kernel", "read", "--threads", "2", "--memory-node", last]}
+        )
+    if "lines" in instruments():
+        steps.append({"name": "lines", "run": ["lines", "--budget", "10s", "--interval", "50", "--shield", "off"]})
+    if name == "numa-2":
+        huge = ["latency", *SHORT, "--pages", "2MiB", "--cpus", "0"]
+        node0 = {"cpus": "0-1", "mems": "0"}
+        steps += [
+            {"name": "cpuset", "run": ["latency", *SHORT, "--cpus", "2"], "cpuset": node0},
+            {"name": "cpuset-memory", "run": ["latency", *SHORT, "--memory-node", "1"], "cpuset": node0},
+            {"name": "cpuset-inside", "run": ["latency", *SHORT], "cpuset": node0},
+            {"name": "huge", "write": {HUGE.format(1): "64", HUGE.format(0): "0"},
+             "run": [*huge, "--memory-node", "1"]},
+            {"name": "huge-elsewhere", "run": [*huge, "--memory-node", "0"]},
+            {"name": "offline", "write": {HUGE.format(1): "0"}, "offline": 3,
+             "run": ["latency", *SHORT, "--cpus", "3", "--budget", "8s", "--interval", "0.01"]},
+        ]  # fmt: skip
+    return steps
+
+
+@cache
+def gathered(name: str) -> dict[str, Any] | str:
+    """The answers of one guest, or why it could not be had."""
+    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
+        share = Path(folder)
+        (share / "plan.json").write_text(json.dumps({"probe": str(PROBE), "steps": plan(name)}))
+        command = [
+            str(HERE / "numa-guest"), "-t", name, "--timeout", "400", "--share", folder, "--",
+            sys.executable, str(HERE / "gather.py"), str(share / "plan.json"), str(share / "answers.json"),
+        ]  # fmt: skip
+        path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if p)
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, timeout=500, env={**os.environ, "PYTHONPATH": path}
+        )
+        if done.returncode == 77:
+            said = done.stderr.strip().splitlines()
+            return said[-1] if said else "numa-guest: SKIP without a word"
+        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
+        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
+        return answers
+
+
+@pytest.fixture(params=MACHINES)
+def guest(request: pytest.FixtureRequest) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(what the machine is, what was gathered in it)"""
+    yield MACHINES[request.param], answers_of(request.param)
+
+
+@pytest.fixture
+def numa_2() -> dict[str, Any]:
+    return answers_of("numa-2")
+
+
+def answers_of(name: str) -> dict[str, Any]:
+    answers = gathered(name)
+    if isinstance(answers, str):
+        pytest.skip(answers)
+    return answers
+
+
+def results(answers: dict[str, Any], step: str) -> list[dict[str, Any]]:
+    """The records with points of a step that must have measured something."""
+    answer = answers[step]
+    assert answer.get("status") == 0, f"{step}: {answer}"
+    assert answer["lines"][-1]["type"] == "end" and answer["lines"][-1]["status"] == "ok"
+    return [x for x in answer["lines"] if x["type"] == "result" and "point" in x]
+
+
+def refused(answer: dict[str, Any], field: str, allowed: str) -> None:
+    """A usage error: status 2, one line, which names the field and what is allowed."""
+    assert answer.get("status") == 2, answer
+    error = answer["lines"][-1]
+    assert error["type"] == "error" and error["field"] == field, error
+    assert str(error["allowed"]) == allowed, error
+    said = [x for x in answer["talk"].splitlines() if "error" in x]
+    assert len(said) == 1 and allowed in said[0], answer["talk"]
+
+
+def test_the_live_topology_is_the_one_booted(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    seen = answers["topology"]["sysfs"]
+    assert [n["cpus"] for n in seen["nodes"]] == machine["cpus"]
+    assert [n["os_index"] for n in seen["nodes"] if n["memory_bytes"]] == machine["memory"]
+    assert len(seen["packages"]) == machine["packages"]
+    assert seen["threads_per_core"] == machine["threads"]
+    assert seen["doubts"] == []
+    if machine["from_first"]:
+        assert seen["distances"][0] == machine["from_first"]
+    hwloc = answers["topology"].get("hwloc")
+    if hwloc is None:
+        pytest.skip(f"hwloc's view: {answers['topology']['hwloc_missing']}")
+    assert hwloc["cores"] == seen["cores"] and hwloc["packages"] == seen["packages"]
+
+
+def test_memory_is_on_the_asked_node_from_every_node(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    for own in (cpus for cpus in machine["cpus"] if cpus):
+        points = results(answers, f"from-{own[0]}")
+        seen = {r["conditions"]["memory_node"]: r for r in points if r["metric"] == "load_latency"}
+        assert sorted(seen) == machine["memory"], f"cpu {own[0]} does not reach every memory"
+        for node, record in seen.items():
+            assert record["conditions"]["observed_node"] == node
+            assert record["conditions"]["observed_node_share"] == 1.0
+            assert record["conditions"]["observed_cpus"] == str(own[0])
+            assert record["value"] > 0
+            assert not {"misplaced", "migrated"} & set(record["flags"]), record["flags"]
+
+
+def test_without_a_node_it_goes_to_every_one_of_them(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    seen = {r["conditions"]["observed_node"] for r in results(answers, "default") if r["metric"] == "load_latency"}
+    assert sorted(seen) == machine["memory"]
+
+
+def test_all_cpus_at_once_are_each_on_their_own(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    cpus = sorted(c for node in machine["cpus"] for c in node)
+    for record in results(answers, "all-cpus"):
+        assert expand(record["conditions"]["observed_cpus"]) == cpus
+        assert "migrated" not in record["flags"]
+
+
+def test_a_node_that_is_not_there_is_refused(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    refused(answers["no-such-node"], "memory_node", kernel_list(machine["memory"]))
+
+
+def test_a_cpu_outside_the_affinity_is_refused(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    refused(answers["affinity"], "cpus", str(max(c for node in machine["cpus"] for c in node)))
+
+
+def test_bandwidth_comes_from_the_asked_node(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    if "bandwidth" not in answers:
+        pytest.skip("this build has no instrument bandwidth")
+    for record in results(answers, "bandwidth"):
+        assert record["conditions"]["observed_node"] == machine["memory"][-1]
+        assert not {"misplaced", "migrated"} & set(record["flags"])
+
+
+def test_the_matrix_of_lines_is_complete(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
+    machine, answers = guest
+    if "lines" not in answers:
+        pytest.skip("this build has no instrument lines")
+    cpus = {c for node in machine["cpus"] for c in node}
+    pairs = {(r["conditions"]["from_cpu"], r["conditions"]["to_cpu"]) for r in results(answers, "lines")
+             if r["conditions"].get("from_cpu") is not None}  # fmt: skip
+    either = pairs | {(b, a) for a, b in pairs}
+    assert {(a, b) for a in cpus for b in cpus if a != b} <= either
+
+
+def test_a_cpuset_hides_cpus_and_memory(numa_2: dict[str, Any]) -> None:
+    refused(numa_2["cpuset"], "cpus", "0-1")
+    refused(numa_2["cpuset-memory"], "memory_node", "0")
+    for record in results(numa_2, "cpuset-inside"):
+        assert record["conditions"]["observed_node"] == 0
+
+
+def test_huge_pages_are_taken_from_the_asked_node(numa_2: dict[str, Any]) -> None:
+    points = results(numa_2, "huge")
+    assert points
+    for record in points:
+        assert record["conditions"]["page_bytes"] == 2 << 20
+        assert record["conditions"]["observed_node"] == 1
+        assert not {"page_size", "misplaced"} & set(record["flags"])
+
+
+def test_huge_pages_of_another_node_do_not_stand_in(numa_2: dict[str, Any]) -> None:
+    answer = numa_2["huge-elsewhere"]
+    assert answer.get("status") == 77, answer
+    absences = [x for x in answer["lines"] if x["type"] == "absent"]
+    assert absences and "huge" in absences[0]["reason"]
+    assert not [x for x in answer["lines"] if x["type"] == "result"]
+
+
+def test_a_cpu_taken_offline_is_told(numa_2: dict[str, Any]) -> None:
+    answer = numa_2["offline"]
+    assert answer.get("status") in {0, 1, 77}, answer
+    told = [x for x in answer["lines"] if x["type"] in {"error", "absent"} and "cpu" in json.dumps(x).lower()]
+    points = [x for x in answer["lines"] if x["type"] == "result" and "point" in x]
+    clean = [r for r in points if not {"migrated", "misplaced", "truncated"} & set(r["flags"])]
+    assert told or (points and not clean), f"a run whose CPU went offline says nothing of it: {answer}"
+    assert answer["lines"][-1]["type"] == "end", "the stream has no end line"
+    if answer["status"]:
+        assert answer["talk"].strip(), "no word on standard error"
+
+
+def expand(text: str) -> list[int]:
+    """The numbers of a list such as 0-3,8."""
+    found: list[int] = []
+    for part in str(text).split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return sorted(found)
+
+
+def kernel_list(numbers: list[int]) -> str:
+    """As the kernel writes them: 0-1,3."""
+    runs: list[list[int]] = []
+    for n in numbers:
+        if runs and n == runs[-1][-1] + 1:
+            runs[-1].append(n)
+        else:
+            runs.append([n])
+    return ",".join(str(r[0]) if len(r) == 1 else f"{r[0]}-{r[-1]}" for r in runs)

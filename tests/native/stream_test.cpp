@@ -1,0 +1,58 @@
+#include "kernels/stream.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace {
+
+struct alignas(64) Line {
+  double d[8];
+};
+
+double expected(mm::StreamKernel kernel, double a, double b, double c, double s) {
+  switch (kernel) {
+    case mm::StreamKernel::copy: return b;
+    case mm::StreamKernel::scale: return s * b;
+    case mm::StreamKernel::add: return b + c;
+    case mm::StreamKernel::triad: return b + s * c;
+    case mm::StreamKernel::write: return s;
+    case mm::StreamKernel::update: return s * a;
+    default: return a;
+  }
+}
+
+// Every kernel against its definition, for lengths that do and do not fill the unrolled loop, and nothing beyond.
+TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
+  for (std::string_view isa : mm::built_isas()) {
+    if (!mm::has_isa(isa)) continue;
+    const mm::StreamTable* table = mm::stream_table(isa);
+    ASSERT_NE(table, nullptr) << isa;
+    for (std::size_t n : {1u, 7u, 8u, 31u, 32u, 33u, 64u, 1000u, 1023u}) {
+      for (std::size_t k = 0; k < 7; ++k)
+        for (const bool streaming : {false, true}) {
+          std::vector<Line> a(140), b(140), c(140);
+          double *x = a[0].d, *y = b[0].d, *z = c[0].d;
+          for (std::size_t i = 0; i < 1120; ++i)
+            x[i] = static_cast<double>(i), y[i] = 2.0 * static_cast<double>(i), z[i] = 5;
+          const auto f = (streaming ? table->streaming : table->ordinary)[k];
+          const double sum = f(x, y, z, n, 3);
+          const auto kernel = static_cast<mm::StreamKernel>(k);
+          if (kernel == mm::StreamKernel::read) EXPECT_EQ(sum, static_cast<double>(n * (n - 1) / 2)) << isa << ' ' << n;
+          for (std::size_t i = 0; i < 1120; ++i) {
+            const auto at = static_cast<double>(i);
+            ASSERT_EQ(x[i], i < n ? expected(kernel, at, 2 * at, 5, 3) : at)
+                << isa << ' ' << mm::kStreamShapes[k].name << " n " << n << " i " << i;
+          }
+        }
+    }
+  }
+}
+
+TEST(Stream, BestIsaIsOneThatTheProcessorHas) {
+  EXPECT_TRUE(mm::has_isa(mm::best_isa()));
+  EXPECT_FALSE(mm::has_isa("mmx"));
+}
+
+}  // namespace
