@@ -53,8 +53,16 @@ MACHINES: dict[str, dict[str, Any]] = {
     },
     "memless-3": {"cpus": [[0], [1], [2]], "memory": [0, 2], "from_first": None, "packages": 3, "threads": 1},
 }
-SHORT = ["--footprint", "256KiB", "--pages", "4KiB", "--budget", "1s", "--interval", "50", "--shield", "off"]
+FOOTPRINT = "2MiB"  # small rings would take a nursery of 64 MiB a chaser, of which a guest's node has few
 HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+def latency(*words: str, pages: str = "4KiB", budget: str = "1s", footprint: str = FOOTPRINT) -> list[str]:
+    """Words for the probe that measure as little as can be."""
+    return [
+        "latency", "--footprint", footprint, "--pages", pages, "--budget", budget, "--interval", "50",
+        "--shield", "off", *words,
+    ]  # fmt: skip
 
 
 @cache
@@ -69,15 +77,15 @@ def plan(name: str) -> list[dict[str, Any]]:
     cpus = [c for node in machine["cpus"] for c in node]
     steps: list[dict[str, Any]] = [{"name": "topology", "topology": True}]
     steps += [
-        {"name": f"from-{own[0]}", "run": ["latency", *SHORT, "--cpus", str(own[0]), "--memory-node", "all"]}
+        {"name": f"from-{own[0]}", "run": latency("--cpus", str(own[0)), "--memory-node", "all"]}
         for own in machine["cpus"]
         if own
     ]
     steps += [
-        {"name": "default", "run": ["latency", *SHORT, "--cpus", "0"]},
-        {"name": "all-cpus", "run": ["latency", *SHORT, "--processes", str(len(cpus))]},
-        {"name": "no-such-node", "run": ["latency", *SHORT, "--memory-node", "9"]},
-        {"name": "affinity", "run": ["latency", *SHORT, "--cpus", "0"], "affinity": [cpus[-1]]},
+        {"name": "default", "run": latency("--cpus", "0")},
+        {"name": "all-cpus", "run": latency("--processes", str(len(cpus)))},
+        {"name": "no-such-node", "run": latency("--memory-node", "9")},
+        {"name": "affinity", "run": latency("--cpus", "0"), "affinity": [cpus[-1]]},
     ]
     if "bandwidth" in instruments():
         words = ["bandwidth", "--footprint", "3MiB", "--budget", "3s", "--interval", "50", "--shield", "off"]
@@ -88,17 +96,20 @@ def plan(name: str) -> list[dict[str, Any]]:
     if "lines" in instruments():
         steps.append({"name": "lines", "run": ["lines", "--budget", "10s", "--interval", "50", "--shield", "off"]})
     if name == "numa-2":
-        huge = ["latency", *SHORT, "--pages", "2MiB", "--cpus", "0"]
+        huge = latency("--cpus", "0", pages="2MiB")
         node0 = {"cpus": "0-1", "mems": "0"}
         steps += [
-            {"name": "cpuset", "run": ["latency", *SHORT, "--cpus", "2"], "cpuset": node0},
-            {"name": "cpuset-memory", "run": ["latency", *SHORT, "--memory-node", "1"], "cpuset": node0},
-            {"name": "cpuset-inside", "run": ["latency", *SHORT], "cpuset": node0},
+            {"name": "cpuset", "run": latency("--cpus", "2"), "cpuset": node0},
+            {"name": "cpuset-memory", "run": latency("--memory-node", "1"), "cpuset": node0},
+            {"name": "cpuset-inside", "run": latency(), "cpuset": node0},
             {"name": "huge", "write": {HUGE.format(1): "64", HUGE.format(0): "0"},
              "run": [*huge, "--memory-node", "1"]},
             {"name": "huge-elsewhere", "run": [*huge, "--memory-node", "0"]},
-            {"name": "offline", "write": {HUGE.format(1): "0"}, "offline": 3,
-             "run": ["latency", *SHORT, "--cpus", "3", "--budget", "8s", "--interval", "0.01"]},
+            {"name": "too-large", "write": {HUGE.format(1): "0"},
+             "run": latency("--memory-node", "1", "--cpus", "0", footprint="16GiB")},
+            {"name": "too-large-there", "run": latency("--memory-node", "1", "--cpus", "0", footprint="512MiB")},
+            {"name": "offline", "offline": 3,
+             "run": [w if w != "50" else "0.01" for w in latency("--cpus", "3", budget="8s")]},
         ]  # fmt: skip
     return steps
 
@@ -159,6 +170,14 @@ def refused(answer: dict[str, Any], field: str, allowed: str) -> None:
     assert str(error["allowed"]) == allowed, error
     said = [x for x in answer["talk"].splitlines() if "error" in x]
     assert len(said) == 1 and allowed in said[0], answer["talk"]
+
+
+def absent_for(answer: dict[str, Any], word: str) -> None:
+    """Status 77, an absence whose reason has this word, and no record."""
+    assert answer.get("status") == 77, answer
+    absences = [x for x in answer["lines"] if x["type"] == "absent"]
+    assert absences and word in absences[0]["reason"], absences
+    assert not [x for x in answer["lines"] if x["type"] == "result"]
 
 
 def test_the_live_topology_is_the_one_booted(guest: tuple[dict[str, Any], dict[str, Any]]) -> None:
@@ -252,11 +271,16 @@ def test_huge_pages_are_taken_from_the_asked_node(numa_2: dict[str, Any]) -> Non
 
 
 def test_huge_pages_of_another_node_do_not_stand_in(numa_2: dict[str, Any]) -> None:
-    answer = numa_2["huge-elsewhere"]
-    assert answer.get("status") == 77, answer
-    absences = [x for x in answer["lines"] if x["type"] == "absent"]
-    assert absences and "huge" in absences[0]["reason"]
-    assert not [x for x in answer["lines"] if x["type"] == "result"]
+    absent_for(numa_2["huge-elsewhere"], "huge")
+
+
+def test_a_footprint_larger_than_memory_is_absent(numa_2: dict[str, Any]) -> None:
+    absent_for(numa_2["too-large"], "memory")
+
+
+@pytest.mark.xfail(reason="the probe asks for the machine's free memory, not for the node's: the kernel ends it")
+def test_a_footprint_larger_than_its_node_is_absent(numa_2: dict[str, Any]) -> None:
+    absent_for(numa_2["too-large-there"], "memory")
 
 
 def test_a_cpu_taken_offline_is_told(numa_2: dict[str, Any]) -> None:
