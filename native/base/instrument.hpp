@@ -112,6 +112,8 @@ class Run {
                                const json& conditions);
   /// A team of these CPUs, made once and shared.
   std::shared_ptr<Team> team(const std::vector<int>& cpus);
+  /// Lets go of all teams that no point holds any more.
+  void release_teams();
 
   /// Measures all points in rounds, one burst a visit, until each one's 95 % interval is inside the asked width or
   /// the budget ends; writes results as they are ready. May be called more than once (the budget is shared).

@@ -120,6 +120,8 @@ std::shared_ptr<Team> Run::team(const std::vector<int>& cpus) {
   return team;
 }
 
+void Run::release_teams() { state_.teams.clear(); }
+
 void Run::allot(double share) {
   const double now = wall_s(), end = state_.started_s + budget_s();
   state_.budget_end_s = now + std::max(0.0, end - now) * share;

@@ -37,7 +37,9 @@ struct SplitMix {
 /// would stay in cache and one that stays within a page for long would hide the cost of address translation.
 /// Pre: count >= 2, stride >= sizeof(Link) and a multiple of it. Returns the first slot.
 /// Source: Sattolo, An algorithm to generate a random cyclic permutation (1986).
-inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t stride, std::uint64_t seed) {
+/// `starts` are filled with slots at equal distances along the cycle, for several walkers of one ring.
+inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t stride, std::uint64_t seed,
+                              std::span<Link*> starts = {}) {
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), 0u);
   SplitMix random{seed};
@@ -45,6 +47,7 @@ inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t st
   const auto slot = [&](std::size_t i) { return reinterpret_cast<Link*>(base + order[i] * stride); };
   for (std::size_t i = 0; i + 1 < count; ++i) slot(i)->next = slot(i + 1);
   slot(count - 1)->next = slot(0);
+  for (std::size_t k = 0; k < starts.size(); ++k) starts[k] = slot(k * count / starts.size());
   return slot(0);
 }
 
@@ -65,6 +68,39 @@ inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t st
     at = at->next, at = at->next, at = at->next, at = at->next;
   }
   return at;
+}
+
+/// Follows `steps` links on each of K rings at once: K loads are on their way together. `at` holds where each stands.
+template <int K>
+inline void walk_together(Link** at, std::uint64_t steps) noexcept {
+  Link* p[K];
+  for (int k = 0; k < K; ++k) p[k] = at[k];
+  for (std::uint64_t i = steps; i != 0; --i)
+    for (int k = 0; k < K; ++k) p[k] = p[k]->next;  // K is a constant: the compiler unrolls
+  for (int k = 0; k < K; ++k) at[k] = p[k];
+}
+
+using WalkTogether = void (*)(Link**, std::uint64_t);
+
+/// The walk of `chains` rings, nullptr for a number that is not built.
+inline WalkTogether walk_of(int chains) {
+  switch (chains) {
+    case 1: return walk_together<1>;
+    case 2: return walk_together<2>;
+    case 3: return walk_together<3>;
+    case 4: return walk_together<4>;
+    case 5: return walk_together<5>;
+    case 6: return walk_together<6>;
+    case 8: return walk_together<8>;
+    case 10: return walk_together<10>;
+    case 12: return walk_together<12>;
+    case 14: return walk_together<14>;
+    case 16: return walk_together<16>;
+    case 20: return walk_together<20>;
+    case 24: return walk_together<24>;
+    case 32: return walk_together<32>;
+    default: return nullptr;
+  }
 }
 
 }  // namespace mm

@@ -1,0 +1,150 @@
+/// lines: what it costs one core to get a cache line that another core has.
+#include <atomic>
+#include <algorithm>
+
+#include "base/clock.hpp"
+#include "base/instrument.hpp"
+#include "base/topology.hpp"
+#include "kernels/pingpong.hpp"
+
+namespace {
+
+using mm::json;
+
+constexpr double kBurst_s = 3e-3;
+constexpr std::size_t kRingLines = 256;  // 16 KiB: stays in the owner's first cache
+constexpr std::size_t kPart = 1 << 16;   // of the arena, for one pair
+
+const mm::Description kLines{
+    .name = "lines",
+    .summary = "latency of a cache line that is in another core's cache, for every pair of CPUs",
+    .detail =
+        "swap: two CPUs exchange one line by compare-and-swap; one way is half a round. flag: the same by loads and "
+        "stores, a round. dirty, clean: the CPU `from` writes (or loads) 256 lines, then `to` loads them one after "
+        "the other; time per load.\nexample: meshmark-probe lines --state swap,dirty --cpus 0-3",
+    .source = "GS1280 study (2003), read-dirty latency; Molka et al., Memory Performance and Cache Coherency Effects on an "
+              "Intel Nehalem (PACT 2009); Ball protocols as in core-to-core-latency and multichase",
+    .spoils = {"a hypervisor that moves virtual CPUs between cores", "where the line's home is: see home_node",
+               "load on either core, and a busy sibling thread"},
+    .needs = {"two CPUs"},
+    .parameters = {{"state", "what is done with the line", "", mm::Kind::choices, "swap,flag,dirty,clean", {}, {},
+                    {"swap", "flag", "dirty", "clean"}}},
+    .metrics = {{"line_latency", "time to get the line", "s", mm::Better::lower}},
+    .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node"},
+    .bytes_per_iteration = 64,
+};
+
+double clock_period() {
+  const mm::Ticks begin = mm::ticks();
+  mm::keep(mm::dependent_adds(1 << 18));
+  return mm::seconds(mm::ticks() - begin) / (1 << 18);
+}
+
+mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool swap) {
+  mm::Point p;
+  auto rounds = std::make_shared<std::uint64_t>(0);
+  const auto work = [=](std::uint64_t n) {
+    ball->value.store(0);
+    team->run([&](int rank) {
+      swap ? mm::swap_ball(*ball, static_cast<std::uint32_t>(rank), n) : mm::pass_ball(*ball, static_cast<std::uint32_t>(rank), n);
+    });
+    return team->elapsed_s();
+  };
+  p.prepare = [=] {
+    if (*rounds == 0) *rounds = mm::iterations_for(kBurst_s, work, 100);
+  };
+  p.burst = [=] {
+    const double round = work(*rounds) / static_cast<double>(*rounds);
+    if (ball->value.load() != 0) throw mm::Failure("the line was not handed over as often as it was counted");
+    if (round < 2 * clock_period()) throw mm::Failure("a line crossed in less than a clock");
+    return mm::Values{swap ? round / 2 : round};
+  };
+  return p;
+}
+
+mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, bool dirty, std::uint64_t seed) {
+  mm::Point p;
+  mm::Link* const start = mm::make_random_ring(base, kRingLines, 64, seed);
+  auto turns = std::make_shared<int>(0);
+  // Member 0 owns, member 1 loads; they take turns, and only the loads are timed.
+  const auto work = [=](int count) {
+    std::atomic<int> turn{0};
+    double loaded_s = 0;
+    team->run([&](int rank) {
+      for (int i = 0; i < count; ++i) {
+        for (int spins = 0; turn.load(std::memory_order_acquire) % 2 != rank; ++spins)
+          if (spins > 1 << 20) sched_yield();
+        if (rank == 0) {
+          if (dirty) {
+            mm::dirty_ring(start);
+          } else {
+            mm::flush_lines(base, kRingLines * 64);  // nobody has them; then the owner loads them, unmodified
+            mm::keep(mm::walk(start, kRingLines));
+          }
+        } else {
+          const mm::Ticks begin = mm::ticks();
+          mm::Link* const end = mm::walk(start, kRingLines);
+          mm::keep(end);
+          loaded_s += mm::seconds(mm::ticks() - begin) - mm::clock_info().overhead_s;
+          if (end != start) throw mm::Failure("the ring was not walked whole");
+        }
+        turn.fetch_add(1, std::memory_order_release);
+      }
+    });
+    return loaded_s / count / kRingLines;
+  };
+  p.prepare = [=] {
+    if (*turns == 0) {
+      const double once = std::max(work(4) * kRingLines, 1e-6);
+      *turns = std::clamp(static_cast<int>(kBurst_s / once), 8, 2000);
+    }
+  };
+  p.burst = [=] {
+    const double latency = work(*turns);
+    if (latency < clock_period()) throw mm::Failure("a line came in less than a clock");
+    return mm::Values{latency};
+  };
+  return p;
+}
+
+void measure(mm::Run& run) {
+  const std::vector<int> cpus = run.cpus();
+  const auto states = run.choices("state");
+  if (cpus.size() < 2) throw mm::Absent("a line needs two CPUs to go between; this run may use one", "--cpus with two or more");
+  const auto nodes = run.memory_nodes();
+  for (std::size_t i = 0; i < cpus.size(); ++i) {
+    run.allot(1.0 / static_cast<double>(cpus.size() - i));
+    const int from = cpus[i];
+    std::vector<mm::Point> points;
+    for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
+      // A page of its own for every pair and state: the home of a line is where its page is.
+      const auto arena = run.arena(kPart * cpus.size() * states.size(), run.pages().front(), home, from, "line_latency",
+                                   {{"from_cpu", from}, {"home_node", home}});
+      if (!arena) continue;
+      std::size_t at = 0;
+      for (int to : cpus) {
+        if (to == from) continue;
+        const auto team = run.team({from, to});
+        for (const std::string& state : states) {
+          std::byte* const base = arena->data() + at;
+          at += kPart;
+          const bool ball = state == "swap" || state == "flag";
+          mm::Point p = ball ? ball_point(team, new (base) mm::Ball, state == "swap")
+                             : load_point(team, base, state == "dirty", run.seed() + at);
+          p.conditions = {{"from_cpu", from}, {"to_cpu", to}, {"state", state},
+                          {"trip", state == "swap" ? "one_way" : "round"}, {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
+          p.metrics = {"line_latency"};
+          p.team = team;
+          p.arena = arena;
+          points.push_back(std::move(p));
+        }
+      }
+    }
+    run.measure(std::move(points));
+    run.release_teams();  // a thousand pairs are two thousand threads
+  }
+}
+
+const mm::Instrument lines{kLines, measure};
+
+}  // namespace

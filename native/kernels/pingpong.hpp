@@ -1,0 +1,68 @@
+#pragma once
+/// Two threads and one cache line between them.
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "chase.hpp"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace mm {
+
+/// A line that two threads hand to and fro; alone in its pair of lines, since processors fetch neighbours too.
+struct alignas(128) Ball {
+  std::atomic<std::uint32_t> value{0};
+};
+
+/// One side's part of `rounds` exchanges by compare-and-swap: side 0 turns 0 into 1, side 1 turns 1 into 0. A round is
+/// two transfers of the line's ownership. Source: the protocol of the crate core-to-core-latency.
+inline void swap_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
+  for (std::uint64_t i = 0; i < rounds; ++i)
+    for (std::uint32_t seen = side; !ball.value.compare_exchange_weak(seen, 1 - side, std::memory_order_acq_rel,
+                                                                      std::memory_order_relaxed);
+         seen = side) {
+    }
+}
+
+/// The same by plain loads and stores: each side waits for its turn by reading. After multichase's pingpong.
+inline void pass_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
+  for (std::uint64_t i = 0; i < rounds; ++i) {
+    while (ball.value.load(std::memory_order_acquire) != side) {
+#if defined(__x86_64__)
+      _mm_pause();
+#endif
+    }
+    ball.value.store(1 - side, std::memory_order_release);
+  }
+}
+
+/// Writes into every slot of a ring, so that the writer's cache owns all its lines in modified state.
+inline void dirty_ring(Link* start) noexcept {
+  Link* at = start;
+  do {
+    auto* beside = reinterpret_cast<std::atomic<std::uint64_t>*>(at + 1);  // the word behind the link
+    beside->store(beside->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    at = at->next;
+  } while (at != start);
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+}
+
+/// Throws every line of [base, base + bytes) out of all caches.
+inline void flush_lines(const std::byte* base, std::size_t bytes) noexcept {
+  for (std::size_t i = 0; i < bytes; i += 64) {
+#if defined(__x86_64__)
+    _mm_clflush(base + i);
+#elif defined(__aarch64__)
+    asm volatile("dc civac, %0" : : "r"(base + i) : "memory");
+#endif
+  }
+  std::atomic_thread_fence(std::memory_order_seq_cst);
+#if defined(__x86_64__)
+  _mm_mfence();
+#endif
+}
+
+}  // namespace mm
