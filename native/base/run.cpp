@@ -395,9 +395,12 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
         continue;
       }
       const auto n = static_cast<int>(p.samples[0].size());
-      if (n >= p.point.least_samples && wall_s() - begun >= least_span_s) {
-        p.wide = false;
-        for (const auto& m : p.samples) p.wide = p.wide || !inside_width(m, percent);
+      if (p.point.once) {
+        p.wide = n < p.point.least_samples;
+      } else if (n >= p.point.least_samples && wall_s() - begun >= least_span_s) {
+        const std::size_t narrow = p.point.width_of_first_only ? 1 : p.samples.size();
+        p.wide = !std::all_of(p.samples.begin(), p.samples.begin() + static_cast<std::ptrdiff_t>(narrow),
+                              [&](const auto& m) { return inside_width(m, percent); });
       }
       if (!p.wide || n >= kMostSamples) finish(p);
       more = more || !p.done;

@@ -44,16 +44,20 @@ std::vector<int> allowed_cpus() {
   throw Failure("the kernel does not tell which CPUs may be used");
 }
 
-void pin(int cpu) {
-  const auto most = static_cast<std::size_t>(std::max(1024, cpu + 1));
+void bind_process(const std::vector<int>& cpus) {
+  const auto most = static_cast<std::size_t>(std::max(1024, *std::max_element(cpus.begin(), cpus.end()) + 1));
   cpu_set_t* set = CPU_ALLOC(most);
   const std::size_t bytes = CPU_ALLOC_SIZE(most);
   CPU_ZERO_S(bytes, set);
-  CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
+  for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
   const int rc = sched_setaffinity(0, bytes, set);
   const int why = errno;
   CPU_FREE(set);
-  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpu) + ": " + std::strerror(why));
+  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpus.front()) + ": " + std::strerror(why));
+}
+
+void pin(int cpu) {
+  bind_process({cpu});  // sched_setaffinity(0) is of the calling thread; threads made later inherit it
   if (sched_getcpu() != cpu) throw Failure("bound to cpu " + std::to_string(cpu) + " but running elsewhere");
 }
 

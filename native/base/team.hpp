@@ -13,6 +13,9 @@ std::vector<int> allowed_cpus();
 /// Binds the calling thread to one CPU and checks that it is there. Failure when the kernel refuses.
 void pin(int cpu);
 
+/// Binds the calling thread, and every thread it makes from now on, to these CPUs.
+void bind_process(const std::vector<int>& cpus);
+
 /// One thread a CPU of `cpus`; a CPU may be named twice only where the work is known to be oversubscribed.
 class Team {
  public:

@@ -1,0 +1,56 @@
+#pragma once
+/// What dgemm and linpack share: the library's parameters, its name in the conditions, and the peak beside it.
+#include <algorithm>
+#include <atomic>
+
+#include "base/blas.hpp"
+#include "base/instrument.hpp"
+#include "base/options.hpp"
+#include "base/topology.hpp"
+#include "kernels/fma.hpp"
+
+namespace mm {
+
+inline std::vector<Parameter> dense_parameters(const char* sizes) {
+  return {{"n", "sizes of the square matrices", "", Kind::integers, sizes, 2, 200000},
+          {"threads", "the library's own threads; one number", "", Kind::integers, "all", 1, 4096},
+          {"library", "auto, mkl, openblas, flexiblas, blis, reference, or a path", "", Kind::text, "auto"},
+          {"coretype", "OpenBLAS's kernel; auto: the fastest by trial", "", Kind::text, "auto"}};
+}
+
+/// fp64 multiply-add rate of this team now, flop/s: best of a few short bursts.
+inline double peak_now(Team& team) {
+  const std::string_view isa = best_isa() == "sve" ? "neon" : best_isa();
+  const FmaKernel kernel = fma_kernel(isa, FmaType::fp64);
+  if (kernel.run == nullptr) return 0;
+  double best = 0;
+  for (int i = 0; i < 8; ++i) {
+    constexpr std::uint64_t kSteps = 400000;
+    team.run([&](int) { keep(kernel.run(kSteps)); });
+    best = std::max(best, 2.0 * kernel.lanes * kSteps * team.size() / team.elapsed_s());
+  }
+  return best;
+}
+
+inline void describe_library(json& c, const Blas& blas) {
+  c["library"] = blas.name;
+  c["library_version"] = blas.version;
+  c["library_path"] = blas.path;
+  c["library_kernel"] = blas.kernel.empty() ? json(nullptr) : json(blas.kernel);
+  c["kernel_chosen_by"] = blas.chosen_by;
+  for (const Blas::Trial& t : blas.trials) c["trial_" + t.kernel] = t.flop_rate;
+}
+
+/// Why a library stays far below what the cores can do, and what to set.
+inline std::string advice(const Blas& blas, double share, int n) {
+  if (share >= 0.6) return "";
+  if (n < 500) return "a matrix of this size does not fill the cores; take --n 2000 or more";
+  if (blas.name == "reference BLAS")
+    return "the reference library is not tuned; install libopenblas0-pthread (Debian) or name another with --library";
+  if (blas.name == "OpenBLAS")
+    return "OpenBLAS runs its kernel " + blas.kernel + "; set OPENBLAS_CORETYPE to the one of the processor, or install a "
+           "version that knows it";
+  return "the library may not know this processor; try another with --library";
+}
+
+}  // namespace mm
