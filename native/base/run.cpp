@@ -204,8 +204,10 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
     json conditions = p.point.conditions;
     std::vector<std::string> flags;
     const Point& point = p.point;
-    if (point.observe)
-      for (const auto& [key, value] : point.observe().items()) conditions[key] = value;
+    if (point.observe) {
+      const json observed = point.observe();  // named: a range-for does not keep a temporary's temporary alive
+      for (const auto& [key, value] : observed.items()) conditions[key] = value;
+    }
     if (point.check)
       for (const std::string& f : point.check()) flags.push_back(f);
     if (point.arena) {
