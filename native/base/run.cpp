@@ -338,7 +338,7 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
     holder.reset();
     t.real_time(false);
     const double rt_s = wall_s() - rt_from;
-    for (const Team::Span& span : spans) {
+    for (const Team::Span& span : point.timed_inside ? spans : std::vector<Team::Span>{}) {
       if (span.moved) marks |= kMoved;
       if (span.switched > 0) marks |= kSwitched;
       if (span.faults > 0) marks |= kFaulted;
