@@ -57,8 +57,8 @@ FOOTPRINT = "256KiB"
 HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
 
 
-def latency(*words: str, pages: str = "4KiB", budget: str = "1s", footprint: str = FOOTPRINT) -> list[str]:
-    """Words for the probe that measure as little as can be."""
+def latency(*words: str, pages: str = "4KiB", budget: str = "4s", footprint: str = FOOTPRINT) -> list[str]:
+    """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before."""
     return [
         "latency", "--footprint", footprint, "--pages", pages, "--budget", budget, "--interval", "50",
         "--shield", "off", *words,
