@@ -18,6 +18,7 @@
 #include "error.hpp"
 #include "hwloc_handle.hpp"
 #include "team.hpp"
+#include "topology.hpp"
 
 namespace mm {
 namespace {
@@ -55,6 +56,21 @@ std::size_t cgroup_available() {
     if (path == "/") break;
   }
   return least;
+}
+
+/// What a node can still give: free pages, and half of the page cache (the kernel does not give it all up).
+std::size_t node_available(int node) {
+  std::ifstream in("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
+  std::size_t free = 0, cache = 0;
+  for (std::string word, number; in >> word >> number >> word;) {  // "Node", its number, the key
+    std::size_t kib = 0;
+    std::string rest;
+    in >> kib;
+    std::getline(in, rest);
+    if (word == "MemFree:") free = kib << 10;
+    if (word == "FilePages:") cache = kib << 10;
+  }
+  return free + cache / 2;
 }
 
 void bind_memory(std::byte* at, std::size_t bytes, const MemoryRequest& request) {
@@ -137,17 +153,23 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
   const std::size_t bytes = (request.bytes + page - 1) / page * page;
   const bool pool = request.pages == Pages::huge_2m || request.pages == Pages::huge_1g;
   // A tenth is left to everybody else: a measurement that makes the host swap or kill measures nothing.
-  const std::size_t available = memory_available();
+  // On a node of several, the node's own memory counts: the kernel kills a bound process that outgrows it.
+  std::size_t available = memory_available();
+  const bool one_node = request.policy == Policy::node && topology().memory_nodes.size() > 1;
+  if (one_node) available = std::min(available, node_available(request.node));
   if (!pool && bytes > available - available / 10)
     throw Absent("memory too small: " + std::to_string(bytes >> 20) + " MiB asked, " +
-                     std::to_string((available - available / 10) >> 20) + " MiB may be used",
+                     std::to_string((available - available / 10) >> 20) + " MiB may be used" +
+                     (one_node ? " on node " + std::to_string(request.node) : ""),
                  "a smaller footprint, or more memory");
 
   std::shared_ptr<Arena> arena(new Arena);
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   if (pool) {
     const auto text = page / 1024;
-    const std::string pool_dir = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(text) + "kB";
+    const std::string pool_dir = (one_node ? "/sys/devices/system/node/node" + std::to_string(request.node) + "/hugepages"
+                                           : std::string("/sys/kernel/mm/hugepages")) +
+                                 "/hugepages-" + std::to_string(text) + "kB";
     const std::size_t free_pages = read_number(pool_dir + "/free_hugepages");
     if (free_pages == std::numeric_limits<std::size_t>::max() || free_pages * page < bytes)
       throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" +

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from meshmark.cli_machine import app as machine_app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ app = typer.Typer(
 )
 store_app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
 app.add_typer(store_app, name="store")
+app.add_typer(machine_app, name="machine")
 
 StoreOption = Annotated[
     Path | None,
@@ -124,21 +126,12 @@ def list_(
         rows = [{"policy": c, "of": "memory"} for c in probe.description("latency").parameter("policy").choices]
     elif what == "machines":
         rows = [{"machine": "host", "source": "host", "title": "this machine"}]
-        folder = Path(__file__).parent / "machine" / "reference"
-        rows += [
-            {"machine": f"paper:{p.stem}", "source": "paper", "title": _title(p)} for p in sorted(folder.glob("*.toml"))
-        ]
+        from meshmark.machine.reference import publications
+
+        rows += [{"machine": f"paper:{p.name}", "source": "paper", "title": p.title} for p in publications()]
     else:
         raise UsageError(f"list: found '{what}', allowed are instruments, kernels, machines, policies, metrics")
     _print_rows(rows, as_json)
-
-
-def _title(path: Path) -> str:
-    import tomllib
-
-    with path.open("rb") as file:
-        document = tomllib.load(file).get("document", {})
-    return str(document.get("title", "")) if isinstance(document, dict) else ""
 
 
 def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
@@ -214,13 +207,18 @@ def measure(
         print(_instrument_help(d))
         return
     if on != "host":
-        known_papers = [p.stem for p in (Path(__file__).parent / "machine" / "reference").glob("*.toml")]
-        if on.removeprefix("paper:") in known_papers:
+        from meshmark.machine.reference import publications
+
+        if on.removeprefix("paper:") in {p.name for p in publications()}:
             raise AbsentError(f"{on} is a publication: its numbers are read, not measured", "meshmark list machines")
         raise AbsentError(f"this version has no machine '{on}' to measure on: it has host", "meshmark list machines")
     argv = _checked_words(d, extra)
     budget = argv[argv.index("--budget") + 1] if "--budget" in argv else d.parameter("budget").default
     run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    if "--machine" not in argv:
+        from meshmark.machine.identity import identity
+
+        argv += ["--machine", identity().id]
     step = Step(instrument, instrument, (instrument, *argv), seconds(budget))
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         kept = Path(folder) / "store" if no_store else (store or data_home() / "store")

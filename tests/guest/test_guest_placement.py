@@ -276,7 +276,6 @@ def test_huge_pages_are_taken_from_the_asked_node(numa_2: dict[str, Any]) -> Non
         assert not {"page_size", "misplaced"} & set(record["flags"])
 
 
-@pytest.mark.xfail(reason="the probe looks at the machine's pool, not at the node's: SIGBUS at the first touch")
 def test_huge_pages_of_another_node_do_not_stand_in(numa_2: dict[str, Any]) -> None:
     absent_for(numa_2["huge-elsewhere"], "huge")
 
@@ -285,7 +284,6 @@ def test_a_footprint_larger_than_memory_is_absent(numa_2: dict[str, Any]) -> Non
     absent_for(numa_2["too-large"], "memory")
 
 
-@pytest.mark.xfail(reason="the probe asks for the machine's free memory, not for the node's: the kernel ends it")
 def test_a_footprint_larger_than_its_node_is_absent(numa_2: dict[str, Any]) -> None:
     absent_for(numa_2["too-large-there"], "memory")
 

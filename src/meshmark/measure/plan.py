@@ -58,7 +58,7 @@ def seconds(text: str) -> float:
     return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
 
 
-def make_plan(spec: Spec) -> Plan:
+def make_plan(spec: Spec, machine: str = "") -> Plan:
     """Steps in the spec's order. Repetitions of the whole survey, not of one step in a row: the n-th runs of all
     steps come after the (n-1)-th, so that a slow stretch of the machine does not fall on one instrument alone."""
     steps: list[Step] = []
@@ -79,6 +79,7 @@ def make_plan(spec: Spec) -> Plan:
             if repetition and "seed" not in options:
                 options = {**options, "seed": repetition + 1}
             number = len(steps) + 1
-            argv = (step.instrument, *words(d, options))
+            named = ("--machine", machine) if machine else ()
+            argv = (step.instrument, *words(d, options), *named)
             steps.append(Step(f"{number:02d}-{name}{suffix}", step.instrument, argv, seconds(budget)))
     return Plan(spec.name, tuple(steps))
