@@ -216,9 +216,9 @@ def measure(
     budget = argv[argv.index("--budget") + 1] if "--budget" in argv else d.parameter("budget").default
     run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
     if "--machine" not in argv:
-        from meshmark.machine.identity import identity
+        from meshmark.machine.identity import host_id
 
-        argv += ["--machine", identity().id]
+        argv += ["--machine", host_id()]
     step = Step(instrument, instrument, (instrument, *argv), seconds(budget))
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         kept = Path(folder) / "store" if no_store else (store or data_home() / "store")

@@ -39,7 +39,7 @@ def run_survey(
     """
     from importlib.metadata import version
 
-    from meshmark.machine.identity import identity
+    from meshmark.machine.identity import host_id
 
     store = Store(store_folder)  # refused now rather than after ten minutes
     began = time.monotonic()
@@ -49,7 +49,7 @@ def run_survey(
         plan = Plan.load(folder / "plan.json")
         state = _load_state(folder)
     else:
-        plan = make_plan(load_spec(spec), machine=identity().id)
+        plan = make_plan(load_spec(spec), machine=host_id())
         started = datetime.datetime.now(datetime.UTC)
         run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id
