@@ -1,0 +1,110 @@
+"""The machine as a drawing: packages hold NUMA nodes, nodes hold last-level caches, those hold cores with their CPUs.
+
+Plain SVG text from the facts; styled by the page's own variables, so that it follows light and dark.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from meshmark.report.units import size
+
+PAD, HEAD = 10, 22
+
+
+class _Box:
+    """A rectangle with a title and children in a grid as square as may be."""
+
+    def __init__(self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0) -> None:
+        self.title, self.kind, self.children = title, kind, list(children)
+        self.x = self.y = 0
+        if self.children:
+            cell_w = max(c.width for c in self.children)
+            cell_h = max(c.height for c in self.children)
+            n = len(self.children)
+            target = 2.2 if kind in {"machine", "package"} else 3.0
+            columns = max(1, min(n, round(math.sqrt(n * target * cell_h / cell_w))))
+            while n % columns and columns < n and n // columns == n // (columns + 1):
+                columns += 1
+            rows = math.ceil(n / columns)
+            for i, child in enumerate(self.children):
+                child.x = PAD + (i % columns) * (cell_w + PAD)
+                child.y = HEAD + PAD + (i // columns) * (cell_h + PAD)
+                child.width, child.height = cell_w, cell_h
+            self.width = max(PAD + columns * (cell_w + PAD), 8 * len(title) + 2 * PAD)
+            self.height = HEAD + PAD + rows * (cell_h + PAD)
+        else:
+            self.width, self.height = width, height
+
+    def svg(self, x: int, y: int) -> str:
+        here_x, here_y = x + self.x, y + self.y
+        text_x = here_x + (self.width / 2 if self.kind == "core" else PAD)
+        text_y = here_y + (self.height / 2 + 4 if self.kind == "core" else 16)
+        anchor = ' text-anchor="middle"' if self.kind == "core" else ""
+        parts = [
+            f'<g><title>{escape(self.title)}</title><rect class="t-{self.kind}" x="{here_x}" y="{here_y}" '
+            f'width="{self.width}" height="{self.height}" rx="5"/>'
+            f'<text class="t-text t-{self.kind}-text" x="{text_x}" y="{text_y}"{anchor}>{escape(self.title)}</text></g>'
+        ]
+        parts += [child.svg(here_x, here_y) for child in self.children]
+        return "".join(parts)
+
+
+def topology_svg(topology: Mapping[str, Any]) -> str:
+    """An `<svg>` of the topology's dictionary (`machine.topology.Topology.to_dict`); '' where there is none.
+
+    Memory-only nodes stand beside the packages; cores with several threads show all their CPUs.
+    """
+    nodes: list[Mapping[str, Any]] = list(topology.get("nodes") or [])
+    cores: list[Mapping[str, Any]] = list(topology.get("cores") or [])
+    packages: list[Mapping[str, Any]] = list(topology.get("packages") or [])
+    if not cores or not packages:
+        return ""
+    caches = [c for c in topology.get("caches") or [] if c.get("kind") != "instruction"]
+    last = max((int(c["level"]) for c in caches), default=0)
+    groups = [c for c in caches if int(c["level"]) == last and last >= 2]
+    dense = len(cores) > 64
+
+    def core_box(core: Mapping[str, Any]) -> _Box:
+        cpus = ",".join(map(str, core["cpus"]))
+        return _Box(cpus if dense else f"CPU {cpus}", "core", width=34 if dense else 74, height=22 if dense else 30)
+
+    def cores_of(cpus: set[int]) -> list[_Box]:
+        return [core_box(c) for c in cores if cpus & set(c["cpus"])]
+
+    def inner(cpus: set[int]) -> list[_Box]:
+        boxes = []
+        covered: set[int] = set()
+        for cache in groups:
+            shared = set(cache["cpus"]) & cpus
+            if len(shared) > 1 and not shared <= covered:
+                covered |= shared
+                boxes.append(_Box(f"L{last} {size(cache['size_bytes'])} (claimed)", "cache", cores_of(shared)))
+        rest = cpus - covered
+        return boxes + (cores_of(rest) if rest else [])
+
+    def node_box(node: Mapping[str, Any], cpus: set[int]) -> _Box:
+        memory = node.get("memory_bytes")
+        what = size(float(memory)) if isinstance(memory, int | float) and memory else "no memory"
+        title = f"node {node['os_index']} · {what}"
+        return _Box(title, "node", inner(cpus)) if cpus else _Box(f"{title}, no CPUs", "node", width=220, height=40)
+
+    boxes: list[_Box] = []
+    drawn: set[int] = set()
+    for package in packages:
+        cpus = set(package["cpus"])
+        inside = [n for n in nodes if cpus & set(n["cpus"])]
+        drawn |= {int(n["os_index"]) for n in inside}
+        children = [node_box(n, cpus & set(n["cpus"])) for n in inside] or inner(cpus)
+        boxes.append(_Box(f"package {package['os_index']}", "package", children))
+    boxes += [node_box(n, set()) for n in nodes if int(n["os_index"]) not in drawn]
+    root = _Box("", "machine", boxes)
+    summary = escape(str(topology.get("summary", "the machine's topology")))
+    body = "".join(child.svg(0, -HEAD) for child in root.children)
+    return (
+        f'<svg class="topology" role="img" aria-label="{summary}" viewBox="0 0 {root.width} {root.height - HEAD}" '
+        f'style="max-width:{root.width}px" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
+    )
