@@ -109,7 +109,9 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not rows:
         return None
     rows.sort(key=lambda r: r["footprint"])
-    chart = _layers(rows, _bytes_axis("footprint", rows, "footprint"), _time("value", "time per load"), "series", ["size"])
+    chart = _layers(
+        rows, _bytes_axis("footprint", rows, "footprint"), _time("value", "time per load"), "series", ["size"]
+    )
     levels = [r for r in records if r.metric == "level_latency"]
     series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
     marks = [
@@ -173,7 +175,9 @@ def _largest(record: Record, among: Sequence[Record]) -> bool:
     return round(float(str(record.conditions["footprint_bytes"])) / 2**20) == most
 
 
-def _bars(rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]) -> alt.LayerChart:
+def _bars(
+    rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
+) -> alt.LayerChart:
     series = list(dict.fromkeys(r["series"] for r in rows))
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None, axis=alt.Axis(labelAngle=0)),
@@ -198,7 +202,9 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     what = {"swap": "compare-and-swap, one way", "flag": "flag, round trip", "dirty": "load of a modified line",
             "clean": "load of a clean line"}  # fmt: skip
-    cpus = sorted({int(str(r.conditions["from_cpu"])) for r in found} | {int(str(r.conditions["to_cpu"])) for r in found})
+    cpus = sorted(
+        {int(str(r.conditions["from_cpu"])) for r in found} | {int(str(r.conditions["to_cpu"])) for r in found}
+    )
     charts = []
     for state in what:
         rows = [
@@ -266,7 +272,9 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             series=f"{r.conditions['kernel']}, {r.conditions['threads']} thread{'s' if r.conditions['threads'] != 1 else ''}")
         for r in sorted(found, key=lambda r: (str(r.conditions["threads"]), str(r.conditions["kernel"]) != "plain"))
     ]  # fmt: skip
-    return _bars(rows, "group", None, "updates a second", "format(datum.value / 1e9, '~r') + ' Gop/s'", ["group", "series"])
+    return _bars(
+        rows, "group", None, "updates a second", "format(datum.value / 1e9, '~r') + ' Gop/s'", ["group", "series"]
+    )
 
 
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
@@ -283,7 +291,9 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         rows.append(row(r, what=what, series=f"{c['threads']} thread{plural}", threads=c["threads"], library=library))
     rows.sort(key=lambda r: r["threads"])
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
-    return _bars(rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"])
+    return _bars(
+        rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
+    )
 
 
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
@@ -295,7 +305,11 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     for threads in sorted({int(str(r.conditions["threads"])) for r in peaks}):
         top = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
         among = [r for r in streams if r.conditions["threads"] == threads]
-        wide = [r for r in among if float(str(r.conditions["footprint_bytes"])) >= 2**27 and r.conditions["kernel"] == "triad"]
+        wide = [
+            r
+            for r in among
+            if float(str(r.conditions["footprint_bytes"])) >= 2**27 and r.conditions["kernel"] == "triad"
+        ]
         if not wide:
             continue
         slope = max(wide, key=lambda r: r.value)
@@ -313,7 +327,9 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
               axis=alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", tickCount=6))  # fmt: skip
     line = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
     base = alt.Chart(alt.Data(values=marks)).encode(x=x, y=y, color=color)
-    return line + base.mark_point(filled=True, size=60) + base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
+    return (
+        line + base.mark_point(filled=True, size=60) + base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
+    )
 
 
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:

@@ -1,0 +1,430 @@
+"""Writes the report: one self-contained page, the machine card, and every chart as PNG and SVG."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import altair as alt
+
+from meshmark.report import charts
+from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
+from meshmark.report.topology_svg import topology_svg
+from meshmark.report.units import FLAG_TEXT, percent, seconds, show, size
+from meshmark.store.record import Record
+from meshmark.store.run import Absence, RunInfo
+from meshmark.store.store import write_aside
+
+
+@dataclass(frozen=True, slots=True)
+class ReportPaths:
+    html: Path
+    card: Path
+    charts: tuple[Path, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One chart of the report; `caption` says how to read it."""
+
+    name: str
+    title: str
+    instrument: str
+    caption: str
+    draw: Callable[[Sequence[Record]], alt.TopLevelMixin | None]
+
+
+SECTIONS = (
+    Section("latency", "Latency against footprint", "latency",
+            "Time of a load that waits for the load before it, while it walks a random ring over the footprint. "
+            "Steps are levels of the hierarchy; bold figures are the levels found, the band is the 95 % interval.",
+            charts.latency),
+    Section("company", "Latency in company", "latency",
+            "The same from memory, while several CPUs walk at once.", charts.company),
+    Section("bandwidth", "Bandwidth by kernel", "bandwidth",
+            "Net bytes as STREAM counts them. Streaming stores go past the caches and save the read that an "
+            "ordinary store causes.", charts.bandwidth_kernels),
+    Section("bandwidth_footprint", "Bandwidth against footprint", "bandwidth",
+            "Where the footprint fits a cache ordinary stores win; beyond it streaming stores do. The crossing is "
+            "where a program should change from one to the other.", charts.bandwidth_footprint),
+    Section("lines", "Core to core", "lines",
+            "What it costs one CPU to get a cache line that another one has.", charts.lines),
+    Section("loaded", "Latency under load", "loaded",
+            "Latency against the bandwidth of all: chains are independent loads in flight of each CPU; paced is one "
+            "walker beside streaming neighbours. Where the curve bends up the memory is full.", charts.loaded),
+    Section("gups", "Random updates", "gups",
+            "Updates of random words of a table, one after the other (plain) and with the next lines on their way "
+            "(ahead).", charts.gups),
+    Section("compute", "Compute", "peak",
+            "Multiply-adds in registers, and what the installed libraries make of them.", charts.compute),
+    Section("roofline", "Roofline", "peak",
+            "Ceilings as measured here: memory bandwidth (triad) on the left, fp64 peak on the right. The ridge is "
+            "the balance that a program needs to be limited by compute.", charts.roofline),
+    Section("io", "Storage", "io", "Direct reads and writes through fio.", charts.io),
+)  # fmt: skip
+
+
+def write_report(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path) -> ReportPaths:
+    """Writes `report.html`, `card.json` and `charts/` in `out`, each file whole or not at all.
+
+    Raises:
+        MeshmarkError: the folder cannot be written.
+    """
+    import vl_convert
+
+    drawn: dict[str, alt.TopLevelMixin] = {}
+    for section in SECTIONS:
+        chart = section.draw(records)
+        if chart is not None:
+            drawn[section.name] = chart
+    paths = []
+    for name, chart in drawn.items():
+        spec = charts.for_file(chart)
+        png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
+        write_aside(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_aside(svg, vl_convert.vegalite_to_svg(spec).encode())
+        paths += [png, svg]
+    card_path, html_path = out / "card.json", out / "report.html"
+    card = machine_card(records, absences, run)
+    write_aside(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
+    write_aside(html_path, _page(records, absences, run, drawn).encode())
+    return ReportPaths(html_path, card_path, tuple(paths))
+
+
+def _page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, Any]) -> str:
+    import vl_convert
+
+    specs = {name: charts.themed(chart) for name, chart in drawn.items()}
+    bundle = vl_convert.javascript_bundle("import vegaEmbed from 'vega-embed'; window.vegaEmbed = vegaEmbed;")
+    template = (resources.files("meshmark.report") / "page.html").read_text(encoding="utf-8")
+    parts = {
+        "title": escape(run.machine),
+        "subtitle": _subtitle(run),
+        "verdict": _verdict(records, absences),
+        "figures": _figures(records, absences),
+        "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
+        "machine": _machine_table(records, run),
+        "sections": "".join(_section(s, s.name in drawn, records, absences) for s in SECTIONS),
+        "clock": _clock(records),
+        "absent": _absent(absences),
+        "flags": _flag_legend(records),
+        "provenance": _provenance(records, run),
+        # `</` would end the script element in the middle of a text.
+        "specs": json.dumps(specs, default=str).replace("</", "<\\/"),
+        "bundle": bundle.replace("</script", "<\\/script"),
+    }
+    for key, text in parts.items():
+        template = template.replace(f"<!--{key}-->", text)
+    return template
+
+
+def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
+    found: Any = run.host
+    for key in keys:
+        found = found.get(key, {}) if isinstance(found, Mapping) else {}
+    return dict(found) if isinstance(found, Mapping) and set(found) != {"absent"} else {}
+
+
+def _subtitle(run: RunInfo) -> str:
+    words = []
+    cpu = _facts(run, "cpu").get("model")
+    if isinstance(cpu, str):
+        words.append(escape(cpu))
+    summary = _facts(run, "topology").get("summary")
+    if isinstance(summary, str):
+        words.append(escape(summary))
+    total = _facts(run, "memory").get("total_bytes")
+    if isinstance(total, int | float):
+        words.append(size(float(total)))
+    virtual = _facts(run, "virtual")
+    if virtual.get("guest") is True:
+        words.append(f"a guest under {escape(str(virtual.get('hypervisor')))}")
+    return " · ".join(words)
+
+
+def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
+    flagged = sum(1 for r in records if r.flags)
+    errors = sum(1 for a in absences if a.kind == "error")
+    kinds = sorted({f for r in records for f in r.flags})
+    parts = [f"{len(records)} results from {len({r.instrument for r in records})} instruments."]
+    parts.append(f"{flagged} carry a flag ({', '.join(kinds)})." if flagged else "None carries a flag.")
+    if errors:
+        parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see what is absent.")
+    return escape(" ".join(parts))
+
+
+def _badges(flags: Sequence[str] | frozenset[str]) -> str:
+    return "".join(
+        f'<span class="flag" title="{escape(FLAG_TEXT.get(f, f))}">{escape(f)}</span>' for f in sorted(flags)
+    )
+
+
+def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
+    found = figures(records)
+    tiles = []
+    for key, (title, record) in found.items():
+        if record is None:
+            reason = escape(why_absent(absences, INSTRUMENT_OF[key]))
+            tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
+            continue
+        interval = (
+            f"{show(record.interval[0], record.unit)} – {show(record.interval[1], record.unit)}"
+            if record.interval
+            else "no interval"
+        )
+        best = min(record.samples) if record.unit == "s" else max(record.samples)
+        strip = _strip(record)
+        tiles.append(
+            f'<div class="tile"><h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
+            f'<p class="small">95 %: {interval}</p>'
+            f'<p class="small">best {show(best, record.unit)} · spread {100 * record.spread:.1f} % · n {len(record.samples)}</p>'
+            f"{strip}{_badges(record.flags)}</div>"
+        )
+    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
+    if peak and triad:
+        tiles.append(
+            f'<div class="tile"><h3>Balance</h3><p class="big">{peak.value / triad.value:.2f} flop/byte</p>'
+            f'<p class="small">fp64 peak over triad, all CPUs</p>{_badges(peak.flags | triad.flags)}</div>'
+        )
+    return "".join(tiles)
+
+
+def _strip(record: Record) -> str:
+    """Every sample as a tick on a line from the least to the greatest."""
+    low, high = min(record.samples), max(record.samples)
+    if len(record.samples) < 2 or high == low:
+        return ""
+    ticks = "".join(
+        f'<line x1="{2 + 196 * (s - low) / (high - low):.1f}" x2="{2 + 196 * (s - low) / (high - low):.1f}" y1="3" y2="13"/>'
+        for s in record.samples
+    )
+    at = 2 + 196 * (record.value - low) / (high - low)
+    text = f"{len(record.samples)} samples from {show(low, record.unit)} to {show(high, record.unit)}"
+    return (
+        f'<svg class="strip" viewBox="0 0 200 16" role="img" aria-label="{text}"><title>{text}</title>{ticks}'
+        f'<line class="median" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="16"/></svg>'
+    )
+
+
+def _row(name: str, value: str, note: str = "") -> str:
+    note_cell = f'<span class="note">{note}</span>' if note else ""
+    return f"<tr><th>{escape(name)}</th><td>{value}{note_cell}</td></tr>"
+
+
+def _fact(value: Any, unit: str = "") -> str:
+    """A fact for people; a missing one with its reason."""
+    if isinstance(value, Mapping) and set(value) == {"absent"}:
+        return f'<span class="absent">absent: {escape(str(value["absent"]))}</span>'
+    if value is None:
+        return '<span class="absent">absent</span>'
+    if unit and isinstance(value, int | float):
+        return show(float(value), unit)
+    if isinstance(value, list):
+        return escape(", ".join(map(str, value))) or "none"
+    return escape(str(value))
+
+
+def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
+    rows = []
+    host = run.host
+    cpu, memory = _facts(run, "cpu"), _facts(run, "memory")
+    rows.append(_row("Processor", _fact(cpu.get("model"))))
+    rows.append(
+        _row(
+            "Vector instructions",
+            _fact([i for i in cpu.get("isa", []) if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]),
+        )
+    )
+    clocks = [r for r in records if r.metric == "core_frequency"]
+    measured = " – ".join(show(f(r.value for r in clocks), "Hz") for f in (min, max)) if clocks else ""
+    rows.append(
+        _row(
+            "Clock",
+            f"measured {measured}" if measured else '<span class="absent">not measured</span>',
+            "claimed " + _fact(cpu.get("claimed_hz"), "Hz"),
+        )
+    )
+    rows += _levels(records, host)
+    rows.append(_row("Memory", _fact(memory.get("total_bytes"), "B"), "channels " + _fact(memory.get("channels"))))
+    peak = memory.get("peak_bytes_per_s")
+    triad = figures(records)["triad_all"][1]
+    share = f"; triad reaches {percent(triad.value / peak)}" if isinstance(peak, int | float) and triad else ""
+    rows.append(_row("Hardware bandwidth", _fact(peak, "B/s") + share))
+    pages, settings, firmware, virtual = (_facts(run, k) for k in ("pages", "settings", "firmware", "virtual"))
+    if pages:
+        rows.append(_row("Transparent huge pages", _fact(pages.get("thp")), "defrag " + _fact(pages.get("thp_defrag"))))
+        pools = (
+            [f"{size(float(p['size_bytes']))}: {p['total']}" for p in pages.get("huge", []) if isinstance(p, Mapping)]
+            if isinstance(pages.get("huge"), list)
+            else []
+        )
+        rows.append(_row("Explicit huge pages", escape(", ".join(pools)) or '<span class="absent">none</span>'))
+    for key, title in (
+        ("governor", "Governor"),
+        ("boost", "Boost"),
+        ("smt", "SMT"),
+        ("numa_balancing", "NUMA balancing"),
+        ("clocksource", "Clock source"),
+    ):
+        if key in settings:
+            rows.append(_row(title, _fact(settings.get(key))))
+    if firmware:
+        rows.append(_row("Firmware", _fact(firmware.get("bios_version")), _fact(firmware.get("bios_date"))))
+    if virtual:
+        rows.append(_row("Guest", f"yes, {escape(str(virtual.get('hypervisor')))}" if virtual.get("guest") else "no"))
+    doubts = _facts(run, "topology").get("doubts") or []
+    for doubt in doubts if isinstance(doubts, list) else []:
+        rows.append(_row("Doubt", escape(str(doubt))))
+    kernel = _facts(run, "kernel")
+    rows.append(_row("Kernel", _fact(kernel.get("release"))))
+    return f'<table class="card">{"".join(rows)}</table>'
+
+
+def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
+    """What the curve shows beside what the system claims; neither is called the capacity."""
+    rows = []
+    caches = host.get("caches")
+    if isinstance(caches, list):
+        claims = [f"L{c['level']} {size(float(c['size_bytes']))}" + (f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else "")
+                  for c in caches if isinstance(c, Mapping) and c.get("kind") != "instruction"]  # fmt: skip
+        rows.append(_row("Caches, claimed", escape(", ".join(claims))))
+    levels = [r for r in records if r.metric == "level_latency"]
+    for pages in sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True):
+        texts = []
+        for r in levels:
+            if str(r.conditions.get("pages")) != pages:
+                continue
+            upto = (
+                f"to {size(float(str(r.conditions['to_bytes'])))}"
+                if r.conditions.get("kind") == "cache"
+                else f"from {size(float(str(r.conditions['from_bytes'])))} (memory)"
+            )
+            texts.append(f"{show(r.value, 's')} {upto}{_badges(r.flags)}")
+        rows.append(_row(f"Levels, measured, {pages}", "; ".join(texts)))
+    return rows
+
+
+def _commands(records: Sequence[Record], instrument: str) -> str:
+    commands = sorted({str(r.provenance.get("command", "")) for r in records if r.instrument == instrument} - {""})
+    lines = "\n".join(f"meshmark measure {c}" for c in commands)
+    return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
+
+
+def _section(section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence]) -> str:
+    head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
+    if not drawn:
+        reason = escape(why_absent(absences, section.instrument))
+        return f'{head}<p class="absent">absent: {reason}</p></section>'
+    return (
+        f'{head}<p class="caption">{escape(section.caption)}</p>'
+        f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
+        f"{_table(section, records)}{_commands(records, section.instrument)}</section>"
+    )
+
+
+_HIDDEN = {"observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio", "disturbed_share",
+           "load_1min", "shield", "huge_share", "page_bytes", "cpus", "fill"}  # fmt: skip
+
+
+def _table(section: Section, records: Sequence[Record]) -> str:
+    """The numbers behind the chart, once an instrument (with its first chart)."""
+    first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
+    mine = [
+        r
+        for r in records
+        if r.instrument == section.instrument or (section.name == "compute" and r.instrument in {"dgemm", "linpack"})
+    ]
+    if section.name != first or not mine:
+        return ""
+    keys: list[str] = []
+    for r in mine:
+        keys += [
+            k for k in r.conditions if k not in keys and k not in _HIDDEN and not k.startswith(("library_", "trial_"))
+        ]
+    keys = [k for k in keys if len({str(r.conditions.get(k)) for r in mine}) > 1]
+    head = "".join(
+        f"<th>{escape(k.replace('_', ' '))}</th>"
+        for k in ("metric", *keys, "median", "95 % interval", "best", "spread", "n", "flags")
+    )
+    body = []
+    for r in mine:
+        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
+        cells = [_cell(k, r.conditions.get(k)) for k in keys]
+        interval = f"{show(r.interval[0], r.unit)} – {show(r.interval[1], r.unit)}" if r.interval else "–"
+        values = [show(r.value, r.unit), interval, show(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples))]
+        body.append(
+            f"<tr><td>{escape(r.metric)}</td>" + "".join(f"<td>{c}</td>" for c in cells)
+            + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{_badges(r.flags)}</td></tr>"
+        )  # fmt: skip
+    return (
+        f"<details><summary>{len(mine)} results as a table</summary>"
+        f'<div class="scroll"><table class="data"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div></details>'
+    )
+
+
+def _cell(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    return size(float(value)) if key.endswith("_bytes") and isinstance(value, int | float) else escape(str(value))
+
+
+def _clock(records: Sequence[Record]) -> str:
+    mine = [r for r in records if r.instrument == "clock"]
+    if not mine:
+        return '<p class="absent">absent: clock was not measured in this run</p>'
+    rows = "".join(
+        f"<tr><td>{escape(r.metric.replace('_', ' '))}</td><td>{escape(str(r.conditions.get('clock', '–')))}</td>"
+        f"<td>{escape(str(r.conditions.get('cpu', 'all')))}</td>"
+        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">'
+        f"{show(r.interval[0], r.unit) + ' – ' + show(r.interval[1], r.unit) if r.interval else '–'}</td><td>{_badges(r.flags)}</td></tr>"
+        for r in sorted(mine, key=lambda r: r.metric)
+    )
+    head = "<tr><th>what</th><th>clock</th><th>CPU</th><th>median</th><th>95 % interval</th><th>flags</th></tr>"
+    return f'<div class="scroll"><table class="data"><thead>{head}</thead><tbody>{rows}</tbody></table></div>{_commands(records, "clock")}'
+
+
+def _absent(absences: Sequence[Absence]) -> str:
+    if not absences:
+        return "<p>Nothing that was asked for is absent.</p>"
+    rows = "".join(
+        f"<tr><td>{escape(a.instrument)}{' · ' + escape(a.metric) if a.metric else ''}</td>"
+        f"<td>{'failed' if a.kind == 'error' else 'absent'}</td>"
+        f"<td>{escape(', '.join(f'{k} {v}' for k, v in a.conditions.items()))}</td>"
+        f"<td>{escape(a.reason)}</td><td>{escape(a.enable)}</td></tr>"
+        for a in absences
+    )
+    head = "<tr><th>what</th><th></th><th>conditions</th><th>why</th><th>what would help</th></tr>"
+    return f'<div class="scroll"><table class="data wrap"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+
+
+def _flag_legend(records: Sequence[Record]) -> str:
+    used = sorted({f for r in records for f in r.flags})
+    if not used:
+        return "<p>No result carries a flag.</p>"
+    items = "".join(
+        f"<li>{_badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {sum(1 for r in records if f in r.flags)} of {len(records)}</li>"
+        for f in used
+    )
+    return f'<ul class="flags">{items}</ul>'
+
+
+def _provenance(records: Sequence[Record], run: RunInfo) -> str:
+    builds = sorted({f"{r.provenance.get('build')} ({r.provenance.get('compiler')})" for r in records})
+    rows = [
+        _row("Run", escape(run.run_id)), _row("Started", escape(run.started)), _row("Took", seconds(run.elapsed_s)),
+        _row("Specification", escape(run.spec_name)), _row("Command", f"<code>{escape(run.command)}</code>"),
+        _row("Version", escape(run.version)), _row("Probe", escape("; ".join(builds))),
+    ]  # fmt: skip
+    steps = "".join(
+        f"<tr><td>{escape(str(s.get('id')))}</td><td>{escape(str(s.get('status')))}</td>"
+        f'<td class="n">{float(s.get("elapsed_s", 0)):.1f} s</td>'
+        f"<td><code>{escape(' '.join(map(str, s.get('argv', []))))}</code></td></tr>"
+        for s in run.steps
+    )
+    table = f'<div class="scroll"><table class="data wrap"><thead><tr><th>step</th><th>status</th><th>took</th><th>meshmark-probe …</th></tr></thead><tbody>{steps}</tbody></table></div>'
+    return f'<table class="card">{"".join(rows)}</table><details><summary>{len(run.steps)} steps</summary>{table}</details>'

@@ -1,0 +1,162 @@
+"""The machine card: the few figures that a buyer, a scheduler or a program asks for, each with its interval.
+
+Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "flags", "conditions"}` or
+`{"absent": reason}`. Units are SI; the keys are those of `FIGURES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from meshmark.store.record import Record
+from meshmark.store.run import Absence, RunInfo
+
+SCHEMA = 1
+Figure = dict[str, Any]
+
+
+def _count(r: Record, key: str) -> float:
+    value = r.conditions.get(key)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _best(records: Sequence[Record], keep: Callable[[Record], bool], least: bool = False) -> Record | None:
+    found = [r for r in records if keep(r)]
+    if not found:
+        return None
+    return min(found, key=lambda r: r.value) if least else max(found, key=lambda r: r.value)
+
+
+def _most_threads(records: Sequence[Record], instrument: str) -> float:
+    return max((_count(r, "threads") for r in records if r.instrument == instrument), default=1)
+
+
+def _in_memory(records: Sequence[Record]) -> Callable[[Record], bool]:
+    """Of bandwidth: beyond any cache, as far as the run went (at least 128 MiB)."""
+    return lambda r: (
+        r.instrument == "bandwidth" and r.metric == "bandwidth_net" and _count(r, "footprint_bytes") > 2**27
+    )
+
+
+def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
+    """Key → (title, record or None), in the order in which a reader wants them."""
+    stream = _in_memory(records)
+    all_threads = _most_threads(records, "bandwidth")
+    peak_threads = _most_threads(records, "peak")
+    dense_threads = _most_threads(records, "dgemm")
+
+    def triad(threads: float) -> Record | None:
+        return _best(
+            records, lambda r: stream(r) and r.conditions.get("kernel") == "triad" and _count(r, "threads") == threads
+        )
+
+    memory = _best(
+        records,
+        lambda r: r.metric == "level_latency" and r.conditions.get("kind") == "memory"
+        and r.conditions.get("pages") != "4KiB",
+        least=True,
+    ) or _best(records, lambda r: r.metric == "level_latency" and r.conditions.get("kind") == "memory", least=True)  # fmt: skip
+    small_pages = _best(
+        records,
+        lambda r: (
+            r.metric == "level_latency" and r.conditions.get("kind") == "memory" and r.conditions.get("pages") == "4KiB"
+        ),
+        least=True,
+    )
+    return {
+        "triad_all": ("Triad bandwidth, all CPUs", triad(all_threads)),
+        "triad_one": ("Triad bandwidth, one CPU", triad(1) if all_threads != 1 else None),
+        "memory_latency": ("Memory latency, huge pages", memory),
+        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", small_pages),
+        "line_swap": (
+            "Core to core, one way",
+            _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap", least=True),
+        ),
+        "peak_fp64": (
+            "Peak fp64, all CPUs",
+            _best(
+                records,
+                lambda r: (
+                    r.instrument == "peak"
+                    and r.conditions.get("type") == "fp64"
+                    and _count(r, "threads") == peak_threads
+                ),
+            ),
+        ),
+        "dgemm": (
+            "dgemm, all CPUs",
+            _best(
+                records,
+                lambda r: r.instrument == "dgemm" and r.metric == "flop_rate" and _count(r, "threads") == dense_threads,
+            ),
+        ),
+        "linpack": ("linpack", _best(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
+        "gups": ("Random updates, best", _best(records, lambda r: r.metric == "update_rate")),
+        "memory_parallelism": ("Loads in flight, one core", _best(records, lambda r: r.metric == "memory_parallelism")),
+        "core_frequency": ("Core clock reached", _best(records, lambda r: r.metric == "core_frequency")),
+        "io_read": (
+            "Storage read",
+            _best(
+                records,
+                lambda r: (
+                    r.instrument == "io"
+                    and r.metric == "bandwidth_net"
+                    and str(r.conditions.get("direction")).endswith("read")
+                ),
+            ),
+        ),
+    }
+
+
+def _figure(record: Record) -> Figure:
+    best = min(record.samples) if record.unit == "s" else max(record.samples)
+    return {
+        "value": record.value, "unit": record.unit, "interval": list(record.interval) if record.interval else None,
+        "best": best, "spread": record.spread, "samples": len(record.samples), "flags": sorted(record.flags),
+        "conditions": dict(record.conditions), "command": record.provenance.get("command"),
+    }  # fmt: skip
+
+
+def why_absent(absences: Sequence[Absence], instrument: str) -> str:
+    """The reason that was given for an instrument, or that it was not asked for."""
+    reasons = [a.reason for a in absences if a.instrument == instrument]
+    return reasons[0] if reasons else "not measured in this run"
+
+
+INSTRUMENT_OF = {
+    "triad_all": "bandwidth", "triad_one": "bandwidth", "memory_latency": "latency",
+    "memory_latency_small_pages": "latency", "line_swap": "lines", "peak_fp64": "peak", "dgemm": "dgemm",
+    "linpack": "linpack", "gups": "gups", "memory_parallelism": "loaded", "core_frequency": "clock", "io_read": "io",
+}  # fmt: skip
+
+
+def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> dict[str, Any]:
+    """`card.json`: see the module's text."""
+    found = figures(records)
+    card: dict[str, Any] = {
+        "schema": SCHEMA, "machine": run.machine, "run": run.run_id, "started": run.started, "version": run.version,
+        "figures": {
+            key: _figure(record) if record else {"absent": why_absent(absences, INSTRUMENT_OF[key])}
+            for key, (_, record) in found.items()
+        },
+    }  # fmt: skip
+    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
+    if peak and triad:
+        card["figures"]["balance"] = {
+            "value": peak.value / triad.value, "unit": "1", "of": "peak_fp64 / triad_all, flop/byte",
+            "flags": sorted(peak.flags | triad.flags),
+        }  # fmt: skip
+    else:
+        card["figures"]["balance"] = {"absent": "needs peak and bandwidth"}
+    card["levels"] = [
+        {**_figure(r), "capacity": next((c.value for c in records if c.metric == "level_capacity" and all(
+            c.conditions.get(k) == r.conditions.get(k) for k in ("level", "pages", "memory_node", "cpu", "stride_bytes"))), None)}
+        for r in records if r.metric == "level_latency"
+    ]  # fmt: skip
+    card["host"] = dict(run.host)
+    card["absent"] = [
+        {"instrument": a.instrument, "metric": a.metric, "reason": a.reason, "enable": a.enable, "kind": a.kind}
+        for a in absences
+    ]
+    return card
