@@ -100,7 +100,7 @@ def _page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, 
     import vl_convert
 
     specs = {name: charts.themed(chart) for name, chart in drawn.items()}
-    bundle = vl_convert.javascript_bundle("import vegaEmbed from 'vega-embed'; window.vegaEmbed = vegaEmbed;")
+    bundle = vl_convert.javascript_bundle()
     template = (resources.files("meshmark.report") / "page.html").read_text(encoding="utf-8")
     parts = {
         "title": escape(run.machine),

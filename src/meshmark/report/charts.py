@@ -44,7 +44,9 @@ def tooltip(*more: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(f"{name}:N", title=name.replace("_", " ")) for name in names]
 
 
-def _layers(rows: list[Row], x: alt.X, y: alt.Y, series: str, tips: Sequence[str], band: bool = True) -> alt.LayerChart:
+def _layers(
+    rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
+) -> alt.LayerChart:
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=x,
         color=alt.Color(
@@ -52,10 +54,10 @@ def _layers(rows: list[Row], x: alt.X, y: alt.Y, series: str, tips: Sequence[str
             legend=alt.Legend(orient="top", columns=3, labelLimit=320),
         ),
     )  # fmt: skip
-    area = base.mark_area(opacity=0.18).encode(y=alt.Y("low:Q", title=y.title, scale=y.scale), y2="high:Q")
-    line = base.mark_line(strokeWidth=2).encode(y=y)
+    area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")
+    line = base.mark_line(strokeWidth=2).encode(y=y("value"))
     points = base.mark_point(size=42, opacity=1).encode(
-        y=y,
+        y=y("value"),
         fill=alt.condition("datum.flagged", alt.value("transparent"), alt.Color(f"{series}:N")),
         tooltip=tooltip(*tips),
     )
@@ -80,9 +82,9 @@ _NS = "datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(d
 _GB = "format(datum.value / 1e9, '~r') + ' GB/s'"
 
 
-def _time(field: str, title: str, log: bool = True) -> alt.Y:
+def _time(title: str, log: bool = True) -> Callable[[str], alt.Y]:
     scale = alt.Scale(type="log", nice=True) if log else alt.Scale(zero=True)
-    return alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=_NS, tickCount=8))
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=_NS, tickCount=8))
 
 
 def _several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
@@ -109,9 +111,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not rows:
         return None
     rows.sort(key=lambda r: r["footprint"])
-    chart = _layers(
-        rows, _bytes_axis("footprint", rows, "footprint"), _time("value", "time per load"), "series", ["size"]
-    )
+    chart = _layers(rows, _bytes_axis("footprint", rows, "footprint"), _time("time per load"), "series", ["size"])
     levels = [r for r in records if r.metric == "level_latency"]
     series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
     marks = [
@@ -143,7 +143,11 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not rows:
         return None
     rows.sort(key=lambda r: r["footprint"])
-    y = alt.Y("value:Q", title="net bandwidth", scale=alt.Scale(type="log"), axis=alt.Axis(labelExpr=_GB, tickCount=6))
+
+    def y(field: str) -> alt.Y:
+        axis = alt.Axis(labelExpr=_GB, tickCount=6)
+        return alt.Y(f"{field}:Q", title="net bandwidth", scale=alt.Scale(type="log"), axis=axis)
+
     return _layers(rows, _bytes_axis("footprint", rows, "footprint of all arrays"), y, "series", ["size"])
 
 
@@ -254,7 +258,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         )  # fmt: skip
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=_GB, tickCount=8))
-    return _layers(rows, x, _time("value", "time per load", log=False), "series", ["rate", "chains", "pause"])
+    return _layers(rows, x, _time("time per load", log=False), "series", ["rate", "chains", "pause"])
 
 
 def _point(r: Record) -> str:
@@ -361,7 +365,7 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows.sort(key=lambda r: r["processes"])
     x = alt.X("processes:Q", title="CPUs that chase at once", scale=alt.Scale(zero=False, padding=20),
               axis=alt.Axis(tickMinStep=1, format="d"))  # fmt: skip
-    return _layers(rows, x, _time("value", "time per load", log=False), "series", ["processes"], band=False)
+    return _layers(rows, x, _time("time per load", log=False), "series", ["processes"], band=False)
 
 
 def themed(chart: alt.TopLevelMixin, wide: bool = True) -> dict[str, Any]:
