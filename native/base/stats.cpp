@@ -80,4 +80,17 @@ std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::
   return merged;
 }
 
+std::vector<Plateau> levels(std::span<const double> y, double apart) {
+  std::vector<Plateau> joined;
+  for (const Plateau& p : plateaus(y)) {
+    if (!joined.empty() && p.level < apart * joined.back().level) {
+      joined.back().last = p.last;
+      joined.back().level = median(y.subspan(joined.back().first, p.last - joined.back().first + 1));
+    } else {
+      joined.push_back(p);
+    }
+  }
+  return joined;
+}
+
 }  // namespace mm

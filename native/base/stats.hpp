@@ -31,4 +31,8 @@ struct Plateau {
 /// neighbours whose levels differ by less than the tolerance are one.
 std::vector<Plateau> plateaus(std::span<const double> y, double tolerance = 0.15, std::size_t least = 2);
 
+/// Plateaus at least a factor `apart` from one another: levels of a hierarchy. Steps below it are one level whose
+/// translation misses, or whose share of a busy cache, grow with the footprint.
+std::vector<Plateau> levels(std::span<const double> y, double apart = 1.4);
+
 }  // namespace mm

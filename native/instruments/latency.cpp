@@ -247,10 +247,13 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
               [](auto* a, auto* b) { return a->conditions["footprint_bytes"] < b->conditions["footprint_bytes"]; });
     std::vector<double> y;
     for (const mm::Outcome* o : curve) y.push_back(o->value);
+    const auto levels = mm::levels(y);
     int level = 0;
-    for (const mm::Plateau& plateau : mm::plateaus(y)) {
+    for (const mm::Plateau& plateau : levels) {
       ++level;
-      const bool memory = plateau.last + 1 == curve.size() && level > 1;
+      // The last level is memory where the curve does not climb to yet another one behind it: translation misses
+      // may still lift its end, the next level of a hierarchy would multiply it.
+      const bool memory = level > 1 && &plateau == &levels.back() && y.back() < 1.5 * plateau.level;
       json c;
       for (const char* key : {"stride_bytes", "pattern", "page_bytes", "pages", "cpu", "memory_node"})
         c[key] = curve[0]->conditions[key];

@@ -174,14 +174,20 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
     std::sort(flags.begin(), flags.end());
     flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
     const std::string from = "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
+    const auto rates = [&](const mm::Outcome* o, double factor) {
+      std::vector<double> all;
+      for (double latency : o->samples)
+        all.push_back(factor * o->conditions["chains"].get<double>() * threads / latency);
+      return all;
+    };
     if (threads == 1) {
       c["best_chains"] = best->conditions["chains"];
-      run.derive("memory_parallelism", {rate(best) * idle->value / 64}, c, flags, from);  // Little's law
+      run.derive("memory_parallelism", rates(best, idle->value), c, flags, from);  // Little's law
     }
     c["best_chains"] = knee->conditions["chains"];
     c["latency_at_knee"] = knee->value;
     c["reached"] = best == knee ? "no: latency stayed below the knee" : "yes";
-    run.derive("knee_bandwidth", {rate(knee)}, c, flags, from);
+    run.derive("knee_bandwidth", rates(knee, 64.0), c, flags, from);
   }
 }
 

@@ -64,6 +64,15 @@ TEST(Plateaus, AnEverRisingCurveHasNone) {
   EXPECT_TRUE(mm::plateaus(y, 0.15).empty());
 }
 
+TEST(Plateaus, TranslationMissesMakeNoLevelOfTheirOwn) {
+  const std::vector<double> y{1.25, 1.25, 1.26, 3.8, 3.8, 15, 15.2, 40, 111, 115, 128, 130, 131, 144, 165};
+  ASSERT_EQ(mm::plateaus(y).size(), 5u);
+  const auto found = mm::levels(y);
+  ASSERT_EQ(found.size(), 4u);
+  EXPECT_EQ(found[3].first, 8u);
+  EXPECT_GE(found[3].last, 13u);
+}
+
 TEST(Plateaus, RandomStepsAreFoundWhateverTheNoise) {
   for (unsigned seed = 0; seed < 50; ++seed) {
     std::mt19937_64 random{seed};

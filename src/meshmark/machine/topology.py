@@ -376,7 +376,8 @@ def _assemble(
     claims = [n.memory_bytes for n in nodes if n.memory_bytes is not None]
     if kernel_memory and len(claims) == len(nodes) and not math.isclose(sum(claims), kernel_memory, rel_tol=0.02):
         doubts.append(
-            f"the nodes claim {sum(claims)} B in all, the kernel counts {kernel_memory} B: the smaller is relied on"
+            f"the nodes claim {sum(claims) / 2**30:.2f} GiB in all, the kernel counts {kernel_memory / 2**30:.2f} GiB: "
+            "the smaller is relied on"
         )
     members: dict[int, list[int]] = {}
     for cpu, package in package_of.items():

@@ -15,7 +15,7 @@ import altair as alt
 from meshmark.report import charts
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
-from meshmark.report.units import FLAG_TEXT, percent, seconds, show, size
+from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.store.store import write_aside
@@ -100,12 +100,14 @@ def _page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, 
     import vl_convert
 
     specs = {name: charts.themed(chart) for name, chart in drawn.items()}
-    bundle = vl_convert.javascript_bundle()
+    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
     template = (resources.files("meshmark.report") / "page.html").read_text(encoding="utf-8")
     parts = {
         "title": escape(run.machine),
         "subtitle": _subtitle(run),
         "verdict": _verdict(records, absences),
+        "nav": "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in SECTIONS if s.name in drawn),
         "figures": _figures(records, absences),
         "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
         "machine": _machine_table(records, run),
@@ -172,18 +174,16 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
             reason = escape(why_absent(absences, INSTRUMENT_OF[key]))
             tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
             continue
-        interval = (
-            f"{show(record.interval[0], record.unit)} – {show(record.interval[1], record.unit)}"
-            if record.interval
-            else "no interval"
-        )
+        scale = scale_for(record.unit, record.value)
+        low, high = record.interval or (0.0, 0.0)
+        interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         best = min(record.samples) if record.unit == "s" else max(record.samples)
-        strip = _strip(record)
         tiles.append(
             f'<div class="tile"><h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
-            f'<p class="small">95 %: {interval}</p>'
-            f'<p class="small">best {show(best, record.unit)} · spread {100 * record.spread:.1f} % · n {len(record.samples)}</p>'
-            f"{strip}{_badges(record.flags)}</div>"
+            f'<p class="small">{escape(told(record))}</p>'
+            f'<p class="small">95 % interval {interval}</p>'
+            f'<p class="small">best {number(best / scale.factor)} · spread {percent(record.spread)} · '
+            f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{_badges(record.flags)}</div>"
         )
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]
     if peak and triad:
@@ -194,20 +194,36 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     return "".join(tiles)
 
 
+_TOLD = {
+    "bandwidth": ("store", "isa", "pages", "footprint_bytes"), "lines": ("from_cpu", "to_cpu"),
+    "loaded": ("best_chains",), "latency": ("pages", "from_bytes", "memory_node"), "peak": ("isa", "threads"),
+    "dgemm": ("n", "threads", "library_kernel"),
+    "linpack": ("n", "threads"), "gups": ("kernel", "pages", "table_bytes", "threads"), "clock": ("cpu",),
+    "io": ("block_bytes", "queue_depth", "jobs"),
+}  # fmt: skip
+
+
+def told(record: Record) -> str:
+    """The conditions that a reader of one figure must know, in a line."""
+    c = record.conditions
+    return " · ".join(charts.said(k, c[k]) for k in _TOLD.get(record.instrument, ()) if c.get(k) is not None)
+
+
 def _strip(record: Record) -> str:
     """Every sample as a tick on a line from the least to the greatest."""
     low, high = min(record.samples), max(record.samples)
     if len(record.samples) < 2 or high == low:
         return ""
-    ticks = "".join(
-        f'<line x1="{2 + 196 * (s - low) / (high - low):.1f}" x2="{2 + 196 * (s - low) / (high - low):.1f}" y1="3" y2="13"/>'
-        for s in record.samples
-    )
-    at = 2 + 196 * (record.value - low) / (high - low)
+
+    def x(value: float) -> str:
+        return f"{2 + 196 * (value - low) / (high - low):.1f}"
+
+    ticks = "".join(f'<line x1="{x(s)}" x2="{x(s)}" y1="3" y2="13"/>' for s in record.samples)
+    at = x(record.value)
     text = f"{len(record.samples)} samples from {show(low, record.unit)} to {show(high, record.unit)}"
     return (
         f'<svg class="strip" viewBox="0 0 200 16" role="img" aria-label="{text}"><title>{text}</title>{ticks}'
-        f'<line class="median" x1="{at:.1f}" x2="{at:.1f}" y1="0" y2="16"/></svg>'
+        f'<line class="median" x1="{at}" x2="{at}" y1="0" y2="16"/></svg>'
     )
 
 
@@ -274,7 +290,10 @@ def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
         if key in settings:
             rows.append(_row(title, _fact(settings.get(key))))
     if firmware:
-        rows.append(_row("Firmware", _fact(firmware.get("bios_version")), _fact(firmware.get("bios_date"))))
+        date = firmware.get("bios_date")
+        rows.append(
+            _row("Firmware", _fact(firmware.get("bios_version")), escape(date) if isinstance(date, str) else "")
+        )
     if virtual:
         rows.append(_row("Guest", f"yes, {escape(str(virtual.get('hypervisor')))}" if virtual.get("guest") else "no"))
     doubts = _facts(run, "topology").get("doubts") or []
@@ -290,8 +309,11 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
     rows = []
     caches = host.get("caches")
     if isinstance(caches, list):
-        claims = [f"L{c['level']} {size(float(c['size_bytes']))}" + (f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else "")
-                  for c in caches if isinstance(c, Mapping) and c.get("kind") != "instruction"]  # fmt: skip
+        claims = []
+        for c in caches:
+            if isinstance(c, Mapping) and c.get("kind") != "instruction":
+                shared = f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else ""
+                claims.append(f"L{c['level']} {size(float(c['size_bytes']))}{shared}")
         rows.append(_row("Caches, claimed", escape(", ".join(claims))))
     levels = [r for r in records if r.metric == "level_latency"]
     for pages in sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True):
@@ -299,13 +321,10 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
         for r in levels:
             if str(r.conditions.get("pages")) != pages:
                 continue
-            upto = (
-                f"to {size(float(str(r.conditions['to_bytes'])))}"
-                if r.conditions.get("kind") == "cache"
-                else f"from {size(float(str(r.conditions['from_bytes'])))} (memory)"
-            )
-            texts.append(f"{show(r.value, 's')} {upto}{_badges(r.flags)}")
-        rows.append(_row(f"Levels, measured, {pages}", "; ".join(texts)))
+            to, since = (size(float(str(r.conditions[k]))) for k in ("to_bytes", "from_bytes"))
+            where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
+            texts.append(f"<span>{show(r.value, 's')} <small>{where}</small>{_badges(r.flags)}</span>")
+        rows.append(f"<tr><th>Levels, measured, pages {escape(pages)}</th><td class=levels>{''.join(texts)}</td></tr>")
     return rows
 
 
@@ -347,24 +366,35 @@ def _table(section: Section, records: Sequence[Record]) -> str:
             k for k in r.conditions if k not in keys and k not in _HIDDEN and not k.startswith(("library_", "trial_"))
         ]
     keys = [k for k in keys if len({str(r.conditions.get(k)) for r in mine}) > 1]
-    head = "".join(
-        f"<th>{escape(k.replace('_', ' '))}</th>"
-        for k in ("metric", *keys, "median", "95 % interval", "best", "spread", "n", "flags")
-    )
+    head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
     body = []
     for r in mine:
         best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
         cells = [_cell(k, r.conditions.get(k)) for k in keys]
-        interval = f"{show(r.interval[0], r.unit)} – {show(r.interval[1], r.unit)}" if r.interval else "–"
-        values = [show(r.value, r.unit), interval, show(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples))]
+        values = [
+            show(r.value, r.unit),
+            _interval(r),
+            show(best, r.unit),
+            f"{100 * r.spread:.1f} %",
+            str(len(r.samples)),
+        ]
         body.append(
             f"<tr><td>{escape(r.metric)}</td>" + "".join(f"<td>{c}</td>" for c in cells)
             + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{_badges(r.flags)}</td></tr>"
         )  # fmt: skip
-    return (
-        f"<details><summary>{len(mine)} results as a table</summary>"
-        f'<div class="scroll"><table class="data"><thead><tr>{head}</tr></thead><tbody>{"".join(body)}</tbody></table></div></details>'
-    )
+    return f"<details><summary>{len(mine)} results as a table</summary>{_grid(head, body)}</details>"
+
+
+def _grid(head: Sequence[str], rows: Sequence[str], kind: str = "data") -> str:
+    """A table that scrolls in its own box; `rows` are `<tr>` elements."""
+    titles = "".join(f"<th>{escape(h)}</th>" for h in head)
+    table = f'<table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
+    return f'<div class="scroll">{table}</div>'
+
+
+def _interval(record: Record) -> str:
+    low_high = record.interval
+    return f"{show(low_high[0], record.unit)} – {show(low_high[1], record.unit)}" if low_high else "–"
 
 
 def _cell(key: str, value: Any) -> str:
@@ -377,54 +407,53 @@ def _clock(records: Sequence[Record]) -> str:
     mine = [r for r in records if r.instrument == "clock"]
     if not mine:
         return '<p class="absent">absent: clock was not measured in this run</p>'
-    rows = "".join(
+    rows = [
         f"<tr><td>{escape(r.metric.replace('_', ' '))}</td><td>{escape(str(r.conditions.get('clock', '–')))}</td>"
         f"<td>{escape(str(r.conditions.get('cpu', 'all')))}</td>"
-        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">'
-        f"{show(r.interval[0], r.unit) + ' – ' + show(r.interval[1], r.unit) if r.interval else '–'}</td><td>{_badges(r.flags)}</td></tr>"
+        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_interval(r)}</td><td>{_badges(r.flags)}</td></tr>'
         for r in sorted(mine, key=lambda r: r.metric)
-    )
-    head = "<tr><th>what</th><th>clock</th><th>CPU</th><th>median</th><th>95 % interval</th><th>flags</th></tr>"
-    return f'<div class="scroll"><table class="data"><thead>{head}</thead><tbody>{rows}</tbody></table></div>{_commands(records, "clock")}'
+    ]
+    return _grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows) + _commands(records, "clock")
 
 
 def _absent(absences: Sequence[Absence]) -> str:
     if not absences:
         return "<p>Nothing that was asked for is absent.</p>"
-    rows = "".join(
+    rows = [
         f"<tr><td>{escape(a.instrument)}{' · ' + escape(a.metric) if a.metric else ''}</td>"
         f"<td>{'failed' if a.kind == 'error' else 'absent'}</td>"
         f"<td>{escape(', '.join(f'{k} {v}' for k, v in a.conditions.items()))}</td>"
         f"<td>{escape(a.reason)}</td><td>{escape(a.enable)}</td></tr>"
         for a in absences
-    )
-    head = "<tr><th>what</th><th></th><th>conditions</th><th>why</th><th>what would help</th></tr>"
-    return f'<div class="scroll"><table class="data wrap"><thead>{head}</thead><tbody>{rows}</tbody></table></div>'
+    ]
+    return _grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
 
 
 def _flag_legend(records: Sequence[Record]) -> str:
     used = sorted({f for r in records for f in r.flags})
     if not used:
         return "<p>No result carries a flag.</p>"
+    counts = {f: sum(1 for r in records if f in r.flags) for f in used}
     items = "".join(
-        f"<li>{_badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {sum(1 for r in records if f in r.flags)} of {len(records)}</li>"
-        for f in used
+        f"<li>{_badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {n} of {len(records)}</li>" for f, n in counts.items()
     )
     return f'<ul class="flags">{items}</ul>'
 
 
 def _provenance(records: Sequence[Record], run: RunInfo) -> str:
     builds = sorted({f"{r.provenance.get('build')} ({r.provenance.get('compiler')})" for r in records})
+    started = run.started[:19].replace("T", " ") + " UTC"
     rows = [
-        _row("Run", escape(run.run_id)), _row("Started", escape(run.started)), _row("Took", seconds(run.elapsed_s)),
+        _row("Run", escape(run.run_id)), _row("Started", escape(started)), _row("Took", seconds(run.elapsed_s)),
         _row("Specification", escape(run.spec_name)), _row("Command", f"<code>{escape(run.command)}</code>"),
         _row("Version", escape(run.version)), _row("Probe", escape("; ".join(builds))),
     ]  # fmt: skip
-    steps = "".join(
+    steps = [
         f"<tr><td>{escape(str(s.get('id')))}</td><td>{escape(str(s.get('status')))}</td>"
         f'<td class="n">{float(s.get("elapsed_s", 0)):.1f} s</td>'
         f"<td><code>{escape(' '.join(map(str, s.get('argv', []))))}</code></td></tr>"
         for s in run.steps
-    )
-    table = f'<div class="scroll"><table class="data wrap"><thead><tr><th>step</th><th>status</th><th>took</th><th>meshmark-probe …</th></tr></thead><tbody>{steps}</tbody></table></div>'
-    return f'<table class="card">{"".join(rows)}</table><details><summary>{len(run.steps)} steps</summary>{table}</details>'
+    ]
+    table = _grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
+    summary = f"<details><summary>{len(run.steps)} steps</summary>{table}</details>"
+    return f'<table class="card">{"".join(rows)}</table>{summary}'

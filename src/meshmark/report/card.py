@@ -51,24 +51,22 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
             records, lambda r: stream(r) and r.conditions.get("kernel") == "triad" and _count(r, "threads") == threads
         )
 
-    memory = _best(
-        records,
-        lambda r: r.metric == "level_latency" and r.conditions.get("kind") == "memory"
-        and r.conditions.get("pages") != "4KiB",
-        least=True,
-    ) or _best(records, lambda r: r.metric == "level_latency" and r.conditions.get("kind") == "memory", least=True)  # fmt: skip
-    small_pages = _best(
-        records,
-        lambda r: (
-            r.metric == "level_latency" and r.conditions.get("kind") == "memory" and r.conditions.get("pages") == "4KiB"
-        ),
-        least=True,
-    )
+    def memory(small_pages: bool) -> Record | None:
+        return _best(
+            records,
+            lambda r: (
+                r.metric == "level_latency"
+                and r.conditions.get("kind") == "memory"
+                and (r.conditions.get("pages") == "4KiB") == small_pages
+            ),
+            least=True,
+        )
+
     return {
         "triad_all": ("Triad bandwidth, all CPUs", triad(all_threads)),
         "triad_one": ("Triad bandwidth, one CPU", triad(1) if all_threads != 1 else None),
-        "memory_latency": ("Memory latency, huge pages", memory),
-        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", small_pages),
+        "memory_latency": ("Memory latency, huge pages", memory(small_pages=False)),
+        "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory(small_pages=True)),
         "line_swap": (
             "Core to core, one way",
             _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap", least=True),
@@ -149,11 +147,13 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
         }  # fmt: skip
     else:
         card["figures"]["balance"] = {"absent": "needs peak and bandwidth"}
+    same = ("level", "pages", "memory_node", "cpu", "stride_bytes")
+    capacities = {tuple(r.conditions.get(k) for k in same): r.value for r in records if r.metric == "level_capacity"}
     card["levels"] = [
-        {**_figure(r), "capacity": next((c.value for c in records if c.metric == "level_capacity" and all(
-            c.conditions.get(k) == r.conditions.get(k) for k in ("level", "pages", "memory_node", "cpu", "stride_bytes"))), None)}
-        for r in records if r.metric == "level_latency"
-    ]  # fmt: skip
+        {**_figure(r), "capacity": capacities.get(tuple(r.conditions.get(k) for k in same))}
+        for r in records
+        if r.metric == "level_latency"
+    ]
     card["host"] = dict(run.host)
     card["absent"] = [
         {"instrument": a.instrument, "metric": a.metric, "reason": a.reason, "enable": a.enable, "kind": a.kind}

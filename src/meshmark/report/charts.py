@@ -6,6 +6,9 @@ tooltips are the same everywhere: a hollow mark is a flagged one, and a hover te
 
 from __future__ import annotations
 
+import itertools
+import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -17,11 +20,8 @@ from meshmark.store.record import Record
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
 WIDTH, HEIGHT = 720, 340
+NO_INTERVAL = "none from fewer than 6 samples"
 Row = dict[str, Any]
-
-
-def is_stored(record: Record, *metrics: str) -> bool:
-    return record.metric in metrics
 
 
 def row(record: Record, **more: Any) -> Row:
@@ -32,36 +32,96 @@ def row(record: Record, **more: Any) -> Row:
     return {
         "value": record.value, "low": low, "high": high,
         "median": show(record.value, record.unit),
-        "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else "fewer than 6 samples",
+        "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
         "best": show(best, record.unit), "worst": show(worst, record.unit),
         "spread": f"{100 * record.spread:.1f} %", "samples": len(record.samples),
+        "distribution": histogram(record.samples),
         "flags": ", ".join(sorted(record.flags)) or "none", "flagged": bool(record.flags), **more,
     }  # fmt: skip
 
 
+def histogram(samples: Sequence[float], bins: int = 16) -> str:
+    """The samples from least to greatest as bars of one line of text; '' where all are the same.
+
+    >>> histogram([1, 1, 1, 2], bins=4)
+    '█··▃'
+    """
+    low, high = min(samples), max(samples)
+    if high <= low:
+        return ""
+    counts = [0] * bins
+    for s in samples:
+        counts[min(bins - 1, int((s - low) / (high - low) * bins))] += 1
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * c / max(counts))] if c else "·" for c in counts)
+
+
 def tooltip(*more: str) -> list[alt.Tooltip]:
-    names = [*more, "median", "interval", "best", "worst", "spread", "samples", "flags"]
+    names = [*more, "median", "interval", "best", "worst", "spread", "distribution", "samples", "flags"]
     return [alt.Tooltip(f"{name}:N", title=name.replace("_", " ")) for name in names]
+
+
+def clearest(rows: Iterable[Row], *keys: str) -> list[Row]:
+    """One row a mark: where several steps measured the same, the unflagged one with the narrowest interval."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for r in rows:
+        key = tuple(r[k] for k in keys)
+        if key not in best or _doubt(r) < _doubt(best[key]):
+            best[key] = r
+    return list(best.values())
+
+
+def _doubt(r: Row) -> tuple[bool, bool, float]:
+    return r["flagged"], r["interval"] == NO_INTERVAL, (r["high"] - r["low"]) / (abs(r["value"]) or 1)
+
+
+def _chart(rows: Sequence[Row]) -> alt.Chart:
+    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
 
 
 def _layers(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
-) -> alt.LayerChart:
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=x,
-        color=alt.Color(
-            f"{series}:N", title=None, scale=alt.Scale(range=PALETTE), sort=None,
-            legend=alt.Legend(orient="top", columns=3, labelLimit=320),
-        ),
-    )  # fmt: skip
+) -> alt.LayerChart | alt.FacetChart:
+    names = sorted({r[series] for r in rows}, key=_natural)
+    scale = alt.Scale(domain=names, range=(PALETTE * (1 + len(names) // len(PALETTE)))[: len(names)])
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
+    base = _chart(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
     area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")
     line = base.mark_line(strokeWidth=2).encode(y=y("value"))
-    points = base.mark_point(size=42, opacity=1).encode(
+    # Without a fill of its own colour a hollow mark would let the line behind it show; the page's colour is not known.
+    points = base.mark_point(size=42, filled=True, opacity=1, strokeWidth=1.5).encode(
         y=y("value"),
-        fill=alt.condition("datum.flagged", alt.value("transparent"), alt.Color(f"{series}:N")),
+        stroke=alt.Stroke(f"{series}:N", scale=scale, legend=None),
+        fillOpacity=_FULL,
         tooltip=tooltip(*tips),
     )
     return alt.layer(*([area] if band else []), line, points)
+
+
+_FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
+
+
+def _natural(text: str) -> list[tuple[int, str]]:
+    """`10 threads` comes after `2 threads`."""
+    return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", text) if t]
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Of a logarithmic axis: 1, 2, 5 of every decade, or its powers of ten where there are many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 1.5, 2, 3, 5, 7) if high < 12 * low else (1, 2, 5) if high < 2000 * low else (1,)
+    return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
+
+
+def _log(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
+    """A logarithmic axis that reaches a little beyond the intervals."""
+    found = list(rows)
+    low = 0.8 * min(r["low"] for r in found if r["low"] > 0)
+    high = 1.25 * max(r["high"] for r in found)
+    scale, axis = (
+        alt.Scale(type="log", domain=[low, high], clamp=True),
+        alt.Axis(labelExpr=label, values=_ticks(low, high)),
+    )
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
 
 _BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : datum.value / 1024 + ' KiB'"  # noqa: E501
@@ -82,25 +142,43 @@ _NS = "datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(d
 _GB = "format(datum.value / 1e9, '~r') + ' GB/s'"
 
 
-def _time(title: str, log: bool = True) -> Callable[[str], alt.Y]:
-    scale = alt.Scale(type="log", nice=True) if log else alt.Scale(zero=True)
-    return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(labelExpr=_NS, tickCount=8))
+def _linear(title: str, label: str) -> Callable[[str], alt.Y]:
+    axis = alt.Axis(labelExpr=label, tickCount=8)
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=axis)
 
 
 def _several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
     """Names a series by those conditions that differ among the records; the last key always counts."""
     varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1] or [keys[-1]]
-    words = {"pages": "pages {}", "memory_node": "memory of node {}", "processes": "{} at once", "cpu": "CPU {}",
-             "stride_bytes": "stride {} B", "threads": "{} threads", "store": "{} stores", "isa": "{}",
-             "kernel": "{}", "mode": "{}", "read_share": "{} reads"}  # fmt: skip
-    return lambda r: ", ".join(words.get(k, k + " {}").format(r.conditions.get(k)) for k in varying)
+
+    def name(r: Record) -> str:
+        return ", ".join(said(k, r.conditions.get(k)) for k in varying)
+
+    return name
+
+
+_WORDS = {"pages": "pages {}", "memory_node": "memory of node {}", "cpu": "CPU {}", "store": "{} stores",
+          "from_cpu": "from CPU {}", "to_cpu": "to CPU {}", "n": "n = {}", "library_kernel": "kernel {}",
+          "queue_depth": "depth {}", "best_chains": "{} chains"}  # fmt: skip
+_BARE = {"isa", "kernel", "mode", "type"}
+
+
+def said(key: str, value: Any) -> str:
+    """A condition as a legend says it."""
+    if key in {"threads", "jobs"}:
+        return f"{value} {key if value != 1 else key[:-1]}"
+    if key.endswith("_bytes") and isinstance(value, int | float):
+        words = key.removesuffix("_bytes")
+        return size(float(value)) if words in {"footprint", "table", "block"} else f"{words} {size(float(value))}"
+    return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
 
 
 def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against footprint, log-log, with the levels found."""
     curve = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
+    curve = [r for r in curve if r.conditions["processes"] == 1]
     counts: dict[str, int] = {}
-    name = _several(curve, "pattern", "stride_bytes", "locality_bytes", "cpu", "memory_node", "processes", "pages")
+    name = _several(curve, "pattern", "stride_bytes", "locality_bytes", "cpu", "memory_node", "pages")
     for r in curve:
         counts[name(r)] = counts.get(name(r), 0) + 1
     rows = [
@@ -110,8 +188,9 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     ]  # fmt: skip
     if not rows:
         return None
-    rows.sort(key=lambda r: r["footprint"])
-    chart = _layers(rows, _bytes_axis("footprint", rows, "footprint"), _time("time per load"), "series", ["size"])
+    rows = sorted(clearest(rows, "series", "footprint"), key=lambda r: r["footprint"])
+    y = _log(rows, "time per load", _NS)
+    chart = _layers(rows, _bytes_axis("footprint", rows, "footprint"), y, "series", ["size"])
     levels = [r for r in records if r.metric == "level_latency"]
     series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
     marks = [
@@ -120,11 +199,13 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         for r in levels if r.conditions.get("pages") == (series[0] if series else None)
     ]  # fmt: skip
     if marks:
-        base = alt.Chart(alt.Data(values=marks))
-        text = base.mark_text(dy=-12, align="left", fontWeight="bold", fontSize=12).encode(
-            x="from:Q", y="value:Q", text="label:N"
+        base = _chart(marks)
+        chart = alt.layer(
+            chart,
+            base.mark_text(dy=-12, align="left", fontWeight="bold", fontSize=12).encode(
+                x="from:Q", y=y("value"), text="label:N"
+            ),
         )
-        chart = chart + text
     return chart
 
 
@@ -142,12 +223,8 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     ]  # fmt: skip
     if not rows:
         return None
-    rows.sort(key=lambda r: r["footprint"])
-
-    def y(field: str) -> alt.Y:
-        axis = alt.Axis(labelExpr=_GB, tickCount=6)
-        return alt.Y(f"{field}:Q", title="net bandwidth", scale=alt.Scale(type="log"), axis=axis)
-
+    rows = sorted(clearest(rows, "series", "footprint"), key=lambda r: r["footprint"])
+    y = _log(rows, "net bandwidth", _GB)
     return _layers(rows, _bytes_axis("footprint", rows, "footprint of all arrays"), y, "series", ["size"])
 
 
@@ -165,6 +242,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         for r in wide
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["threads"], r["store"]))
+    rows = clearest(rows, "kernel", "series")
     order = [k for k in ("copy", "scale", "add", "triad", "read", "write", "update") if k in kernels]
     return _bars(rows, "kernel", order, "net bandwidth", _GB, ["kernel", "series"])
 
@@ -181,18 +259,17 @@ def _largest(record: Record, among: Sequence[Record]) -> bool:
 
 def _bars(
     rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
-) -> alt.LayerChart:
+) -> alt.LayerChart | alt.FacetChart:
     series = list(dict.fromkeys(r["series"] for r in rows))
-    base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None, axis=alt.Axis(labelAngle=0)),
+    base = _chart(rows).encode(
+        x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None),
         xOffset=alt.XOffset("series:N", sort=series),
     )
     bars = base.mark_bar(cornerRadiusEnd=2, strokeWidth=1.5).encode(
-        y=alt.Y("value:Q", title=title, axis=alt.Axis(labelExpr=label, tickCount=6)),
-        color=alt.Color("series:N", title=None, sort=series, scale=alt.Scale(range=PALETTE),
-                        legend=alt.Legend(orient="top", columns=4, labelLimit=320)),
+        y=alt.Y("value:Q", title=title, stack=None, axis=alt.Axis(labelExpr=label, tickCount=6)),
+        color=alt.Color("series:N", title=None, sort=series, scale=alt.Scale(range=PALETTE)),
         stroke=alt.Color("series:N", sort=series, scale=alt.Scale(range=PALETTE), legend=None),
-        fillOpacity=alt.condition("datum.flagged", alt.value(0.15), alt.value(1.0)),
+        fillOpacity=alt.condition("datum.flagged", alt.value(0.12), alt.value(1.0)),
         tooltip=tooltip(*tips),
     )  # fmt: skip
     whiskers = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
@@ -209,34 +286,48 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     cpus = sorted(
         {int(str(r.conditions["from_cpu"])) for r in found} | {int(str(r.conditions["to_cpu"])) for r in found}
     )
+    nodes = sorted({str(r.conditions.get("home_node")) for r in found})
     charts = []
-    for state in what:
+    side = max(80, min(420, 26 * len(cpus)))
+    for state, node in itertools.product(what, nodes[:4]):
         rows = [
             row(r, from_cpu=r.conditions["from_cpu"], to_cpu=r.conditions["to_cpu"], ns=f"{r.value * 1e9:.0f}")
-            for r in found if r.conditions["state"] == state
+            for r in found if r.conditions["state"] == state and str(r.conditions.get("home_node")) == node
         ]  # fmt: skip
         if not rows:
             continue
-        side = max(70, min(300, 26 * len(cpus)))
-        base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X("to_cpu:O", title="to CPU", sort=cpus, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
-            y=alt.Y("from_cpu:O", title="from CPU", sort=cpus, axis=alt.Axis(labelOverlap=True)),
+        rows = clearest(rows, "from_cpu", "to_cpu")
+        low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
+        # A difference of a few per cent must not look like black and white.
+        scale = alt.Scale(scheme="cividis", reverse=True, domain=[low, max(high, 1.5 * low)])
+        numbers = len(cpus) <= 16
+        legend = (
+            None if numbers else alt.Legend(orient="right", labelExpr=_NS, gradientLength=min(side, 160), tickCount=4)
         )
-        heat = base.mark_rect().encode(
-            color=alt.Color("value:Q", title=None, scale=alt.Scale(scheme="cividis", reverse=True),
-                            legend=alt.Legend(labelExpr=_NS, gradientLength=80)),
-            tooltip=tooltip("from_cpu", "to_cpu"),
-        )  # fmt: skip
-        layers: list[Any] = [heat]
-        if len(cpus) <= 16:
-            mean = sum(r["value"] for r in rows) / len(rows)
+        axis = alt.Axis(labelOverlap=True)
+        base = _chart(rows).encode(
+            x=alt.X("to_cpu:O", title="to CPU", sort=cpus, axis=axis),
+            y=alt.Y("from_cpu:O", title="from CPU", sort=cpus, axis=axis),
+        )
+        layers: list[Any] = [
+            base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
+                color=alt.Color("value:Q", title=None, scale=scale, legend=legend),
+                stroke=alt.condition("datum.flagged", alt.value("#D55E00"), alt.value(None)),
+                tooltip=tooltip("from_cpu", "to_cpu"),
+            )
+        ]
+        if numbers:
+            dark = f"datum.value > {low + 0.5 * (max(high, 1.5 * low) - low)}"
             layers.append(
                 base.mark_text(fontSize=12).encode(
-                    text="ns:N", color=alt.condition(f"datum.value > {mean}", alt.value("white"), alt.value("black"))
+                    text="ns:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
                 )
             )
-        charts.append(alt.layer(*layers).properties(title=what[state], width=side, height=side))
-    return alt.concat(*charts, columns=2).resolve_scale(color="independent")
+        title = what[state] + (", ns" if numbers else "") + (f", memory of node {node}" if len(nodes) > 1 else "")
+        charts.append(alt.layer(*layers).properties(title=title, width=side, height=side))
+    columns = max(1, 1000 // (side + 160))
+    maps: alt.TopLevelMixin = alt.concat(*charts, columns=columns, spacing=30).resolve_scale(color="independent")
+    return maps
 
 
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
@@ -249,16 +340,16 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows = []
     for r in found:
         c = r.conditions
-        plural = "s" if c["threads"] != 1 else ""
+        series = f"{c['mode']}, {said('threads', c['threads'])}"
         share = f", {float(str(c['read_share'])):.0%} reads" if c["mode"] == "paced" else ""
         rate = rates[_point(r)]
         rows.append(
-            row(r, series=f"{c['mode']}, {c['threads']} thread{plural}{share}", bandwidth=rate.value, chains=c["chains"],
-                pause=c["pause"], rate=show(rate.value, "B/s"))
+            row(r, series=series + share, bandwidth=rate.value, chains=c["chains"], pause=c["pause"],
+                rate=show(rate.value, "B/s"))
         )  # fmt: skip
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=_GB, tickCount=8))
-    return _layers(rows, x, _time("time per load", log=False), "series", ["rate", "chains", "pause"])
+    return _layers(rows, x, _linear("time per load", _NS), "series", ["rate", "chains", "pause"])
 
 
 def _point(r: Record) -> str:
@@ -273,7 +364,7 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     rows = [
         row(r, group=f"{size(float(str(r.conditions['table_bytes'])))}, {r.conditions['pages']}",
-            series=f"{r.conditions['kernel']}, {r.conditions['threads']} thread{'s' if r.conditions['threads'] != 1 else ''}")
+            series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
         for r in sorted(found, key=lambda r: (str(r.conditions["threads"]), str(r.conditions["kernel"]) != "plain"))
     ]  # fmt: skip
     return _bars(
@@ -291,13 +382,15 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         c = r.conditions
         what = f"peak {c['type']} {c['isa']}" if r.instrument == "peak" else f"{r.instrument} n={c['n']}"
         library = f"{c.get('library')} {c.get('library_kernel') or ''}".strip() if r.instrument != "peak" else "–"
-        plural = "s" if c["threads"] != 1 else ""
-        rows.append(row(r, what=what, series=f"{c['threads']} thread{plural}", threads=c["threads"], library=library))
+        rows.append(row(r, what=what, series=said("threads", c["threads"]), threads=c["threads"], library=library))
     rows.sort(key=lambda r: r["threads"])
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
     return _bars(
         rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
     )
+
+
+_RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 
 
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
@@ -318,22 +411,27 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             continue
         slope = max(wide, key=lambda r: r.value)
         ridge = top.value / slope.value
-        name = f"{threads} thread{'s' if threads != 1 else ''}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
-        for intensity in (2**-5, ridge, 2**6):
-            rows.append({"intensity": intensity, "rate": min(top.value, slope.value * intensity), "series": name})
+        name = f"{said('threads', threads)}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
+        rows += [
+            {"intensity": i, "rate": min(top.value, slope.value * i), "series": name} for i in (2**-5, ridge, 2**6)
+        ]
         marks.append({"intensity": ridge, "rate": top.value, "series": name, "label": f"balance {ridge:.2g} flop/byte"})
     if not rows:
         return None
-    color = alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE), sort=None,
-                      legend=alt.Legend(orient="top", columns=2, labelLimit=400))  # fmt: skip
-    x = alt.X("intensity:Q", title="arithmetic intensity, flop/byte", scale=alt.Scale(type="log", base=2))
-    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log"),
-              axis=alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", tickCount=6))  # fmt: skip
-    line = alt.Chart(alt.Data(values=rows)).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
-    base = alt.Chart(alt.Data(values=marks)).encode(x=x, y=y, color=color)
-    return (
-        line + base.mark_point(filled=True, size=60) + base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
+    color = alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE), sort=None)
+    x = alt.X(
+        "intensity:Q",
+        title="arithmetic intensity, flop/byte",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=[2.0**k for k in range(-5, 7)], labelExpr=_RATIO),
     )
+    least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
+    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=_ticks(least, most))
+    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
+    line = _chart(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
+    base = _chart(marks).encode(x=x, y=y, color=color)
+    labels = base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
+    return alt.layer(line, base.mark_point(filled=True, size=60), labels)
 
 
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
@@ -343,7 +441,7 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     rows = [
         row(r, group=f"{r.conditions['direction']}, {size(float(str(r.conditions['block_bytes'])))}",
-            series=f"depth {r.conditions['queue_depth']}, {r.conditions['jobs']} job{'s' if r.conditions['jobs'] != 1 else ''}")
+            series=f"depth {r.conditions['queue_depth']}, {said('jobs', r.conditions['jobs'])}")
         for r in found
     ]  # fmt: skip
     return _bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
@@ -352,20 +450,20 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency while 1, 2, 4 … CPUs chase together."""
     found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
-    by_size: dict[Any, set[Any]] = {}
+    together: dict[str, set[Any]] = {}
+    series = _several(found, "pages", "memory_node", "footprint_bytes")
     for r in found:
-        by_size.setdefault(r.conditions["footprint_bytes"], set()).add(r.conditions["processes"])
+        together.setdefault(series(r), set()).add(r.conditions["processes"])
     rows = [
-        row(r, processes=r.conditions["processes"], series=f"{size(float(str(r.conditions['footprint_bytes'])))}, "
-            f"{r.conditions['pages']}")
-        for r in found if len(by_size[r.conditions["footprint_bytes"]]) > 1
-    ]  # fmt: skip
+        row(r, processes=r.conditions["processes"], series=series(r)) for r in found if len(together[series(r)]) > 1
+    ]
     if not rows:
         return None
-    rows.sort(key=lambda r: r["processes"])
-    x = alt.X("processes:Q", title="CPUs that chase at once", scale=alt.Scale(zero=False, padding=20),
-              axis=alt.Axis(tickMinStep=1, format="d"))  # fmt: skip
-    return _layers(rows, x, _time("time per load", log=False), "series", ["processes"], band=False)
+    rows = sorted(clearest(rows, "series", "processes"), key=lambda r: r["processes"])
+    counts = sorted({r["processes"] for r in rows})
+    x = alt.X("processes:Q", title="CPUs that chase at once", scale=alt.Scale(zero=False, padding=24),
+              axis=alt.Axis(values=counts, format="d", labelOverlap=True))  # fmt: skip
+    return _layers(rows, x, _linear("time per load", _NS), "series", ["processes"], band=False)
 
 
 def themed(chart: alt.TopLevelMixin, wide: bool = True) -> dict[str, Any]:
@@ -380,7 +478,9 @@ def themed(chart: alt.TopLevelMixin, wide: bool = True) -> dict[str, Any]:
         "font": font, "view": {"stroke": None},
         "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "gridOpacity": 0.25,
                  "domainOpacity": 0.5, "tickOpacity": 0.5, "titlePadding": 10},
-        "legend": {"labelFontSize": 12, "symbolStrokeWidth": 2}, "title": {"fontSize": 12, "fontWeight": "normal"},
+        "axisBand": {"labelAngle": 0},
+        "legend": {"labelFontSize": 12, "symbolStrokeWidth": 2, "orient": "top", "columns": 4, "labelLimit": 400},
+        "title": {"fontSize": 12, "fontWeight": "normal"},
     }  # fmt: skip
     return spec
 

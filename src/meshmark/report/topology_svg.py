@@ -20,7 +20,7 @@ class _Box:
 
     def __init__(self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0) -> None:
         self.title, self.kind, self.children = title, kind, list(children)
-        self.x = self.y = 0
+        self.x, self.y, self.width, self.height = 0, 0, width, height
         if self.children:
             cell_w = max(c.width for c in self.children)
             cell_h = max(c.height for c in self.children)
@@ -36,8 +36,6 @@ class _Box:
                 child.width, child.height = cell_w, cell_h
             self.width = max(PAD + columns * (cell_w + PAD), 8 * len(title) + 2 * PAD)
             self.height = HEAD + PAD + rows * (cell_h + PAD)
-        else:
-            self.width, self.height = width, height
 
     def svg(self, x: int, y: int) -> str:
         here_x, here_y = x + self.x, y + self.y
