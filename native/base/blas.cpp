@@ -17,8 +17,8 @@
 namespace mm {
 namespace {
 
-using Dgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const double*, const double*, const int*,
-                       const double*, const int*, const double*, double*, const int*);
+using Dgemm = void (*)(const char*, const char*, const int*, const int*, const int*, const double*, const double*,
+                       const int*, const double*, const int*, const double*, double*, const int*);
 using Dgesv = void (*)(const int*, const int*, double*, const int*, int*, double*, const int*, int*);
 
 struct Candidate {
@@ -97,8 +97,8 @@ double trial_rate(const Blas& blas) {
   return best;
 }
 
-/// Loads the library in a child with that kernel and returns its rate, 0 where it died (illegal instruction …) or refused
-/// the name. Only a child can: a library reads the variable once, when it is loaded.
+/// Loads the library in a child with that kernel and returns its rate, 0 where it died (illegal instruction …) or
+/// refused the name. Only a child can: a library reads the variable once, when it is loaded.
 double try_kernel(const std::string& file, const std::string& kernel) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return 0;
@@ -113,7 +113,8 @@ double try_kernel(const std::string& file, const std::string& kernel) {
     double rate = blas.open(file, 1) ? trial_rate(blas) : 0;
     std::string got = blas.kernel;
     const auto lower = [](std::string s) {
-      std::transform(s.begin(), s.end(), s.begin(), [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
+      std::transform(s.begin(), s.end(), s.begin(),
+                     [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
       return s;
     };
     if (lower(got) != lower(kernel)) rate = 0;  // it fell back to another
@@ -178,7 +179,8 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
   for (const Candidate& c : wanted)
     for (const char* file : c.files) {
       // Is it there at all? Asked in a child too: once it is loaded here, its kernel can no longer be chosen.
-      if (access(file, R_OK) != 0 && is_path) throw UsageError("library", "cannot read '" + which + "'", "a shared library");
+      if (access(file, R_OK) != 0 && is_path)
+        throw UsageError("library", "cannot read '" + which + "'", "a shared library");
       const std::string own = own_choice(file);
       auto blas = std::make_unique<Loaded>();
       blas->name = c.name;

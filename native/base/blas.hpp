@@ -9,10 +9,10 @@ namespace mm {
 /// One loaded library. Matrices are column-major, integers are 32 bits wide (LP64).
 class Blas {
  public:
-  /// `which`: auto, openblas, mkl, blis, flexiblas, reference, or a path. Binds nothing: the calling thread's affinity is
-  /// what the library's own threads inherit. `kernel`: for OpenBLAS a core name, or "auto" for the fastest of those that
-  /// this processor can run, by a short trial of each in a child process.
-  /// Absent: none is installed (with the packages to install); UsageError: no such library.
+  /// `which`: auto, openblas, mkl, blis, flexiblas, reference, or a path. Binds nothing: the calling thread's affinity
+  /// is what the library's own threads inherit. `kernel`: for OpenBLAS a core name, or "auto" for the fastest of those
+  /// that this processor can run, by a short trial of each in a child process. Absent: none is installed (with the
+  /// packages to install); UsageError: no such library.
   static std::unique_ptr<Blas> load(const std::string& which, const std::string& kernel, int threads);
   virtual ~Blas() = default;
 
@@ -26,9 +26,9 @@ class Blas {
     std::string kernel;
     double flop_rate;
   };
-  std::string name;     ///< "OpenBLAS", "BLIS" …
-  std::string version;  ///< as the library says
-  std::string kernel;   ///< the kernel it runs, "" where it does not say
+  std::string name;       ///< "OpenBLAS", "BLIS" …
+  std::string version;    ///< as the library says
+  std::string kernel;     ///< the kernel it runs, "" where it does not say
   std::string chosen_by;  ///< "library", "trial", "user" or "environment": who chose the kernel
   std::string path;
   std::vector<Trial> trials;

@@ -225,7 +225,7 @@ bool Run::given(std::string_view name) const { return state_.was_given.contains(
 
 std::vector<int> Run::cpus() const {
   const std::string& text = state_.value("cpus");
-  const std::vector<int> allowed = allowed_cpus();
+  std::vector<int> allowed = allowed_cpus();
   if (text == "allowed" || text == "all") return allowed;
   std::vector<int> asked = parse_cpu_list("cpus", text);
   for (int cpu : asked)

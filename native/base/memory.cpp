@@ -167,9 +167,10 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
   if (pool) {
     const auto text = page / 1024;
-    const std::string pool_dir = (one_node ? "/sys/devices/system/node/node" + std::to_string(request.node) + "/hugepages"
-                                           : std::string("/sys/kernel/mm/hugepages")) +
-                                 "/hugepages-" + std::to_string(text) + "kB";
+    const std::string pool_dir =
+        (one_node ? "/sys/devices/system/node/node" + std::to_string(request.node) + "/hugepages"
+                  : std::string("/sys/kernel/mm/hugepages")) +
+        "/hugepages-" + std::to_string(text) + "kB";
     const std::size_t free_pages = read_number(pool_dir + "/free_hugepages");
     if (free_pages == std::numeric_limits<std::size_t>::max() || free_pages * page < bytes)
       throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" +

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <stdexcept>
 
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
@@ -30,20 +31,47 @@ const mm::Description kBandwidth{
     .spoils = {"neighbours on the memory controller or in a shared cache", "4 KiB pages: prefetchers stop at page ends",
                "fewer threads than it takes to saturate a memory node", "a footprint that a claimed cache would hold"},
     .needs = {},
-    .parameters =
-        {{"kernel", "what is done with the arrays", "", mm::Kind::choices, "triad", {}, {},
-          {"copy", "scale", "add", "triad", "read", "write", "update"}},
-         {"store", "stores that go through the caches, or past them (non-temporal)", "", mm::Kind::choices,
-          "ordinary,streaming", {}, {}, {"ordinary", "streaming"}},
-         {"isa", "vector instructions; best: the widest of this processor; all", "", mm::Kind::choices, "best", {}, {},
-          {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}},
-         {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-         {"fill", "which CPUs a team takes first", "", mm::Kind::choice, "cores", {}, {}, {"cores", "spread", "compact"}},
-         {"footprint_bytes", "sum of all arrays of all threads", "B", mm::Kind::sizes, "512MiB", 1024, {}},
-         {"diagnose", "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
-          "streaming stores?", "", mm::Kind::text, ""}},
+    .parameters = {{"kernel",
+                    "what is done with the arrays",
+                    "",
+                    mm::Kind::choices,
+                    "triad",
+                    {},
+                    {},
+                    {"copy", "scale", "add", "triad", "read", "write", "update"}},
+                   {"store",
+                    "stores that go through the caches, or past them (non-temporal)",
+                    "",
+                    mm::Kind::choices,
+                    "ordinary,streaming",
+                    {},
+                    {},
+                    {"ordinary", "streaming"}},
+                   {"isa",
+                    "vector instructions; best: the widest of this processor; all",
+                    "",
+                    mm::Kind::choices,
+                    "best",
+                    {},
+                    {},
+                    {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}},
+                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
+                   {"fill",
+                    "which CPUs a team takes first",
+                    "",
+                    mm::Kind::choice,
+                    "cores",
+                    {},
+                    {},
+                    {"cores", "spread", "compact"}},
+                   {"footprint_bytes", "sum of all arrays of all threads", "B", mm::Kind::sizes, "512MiB", 1024, {}},
+                   {"diagnose",
+                    "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
+                    "streaming stores?",
+                    "", mm::Kind::text, ""}},
     .metrics = {{"bandwidth_net", "bytes of all operands over time, as STREAM counts", "B/s", mm::Better::higher},
-                {"bandwidth_gross", "the same with the lines that ordinary stores read first", "B/s", mm::Better::higher},
+                {"bandwidth_gross", "the same with the lines that ordinary stores read first", "B/s",
+                 mm::Better::higher},
                 {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::lower},
                 {"streaming_likelihood", "share of a foreign binary's kernels that look like streaming stores", "1",
                  mm::Better::higher}},
@@ -94,13 +122,20 @@ struct Share {
 /// Value of `a` after `passes` of the kernel with factor s; update flips the sign each time (s = -1).
 double expected(mm::StreamKernel kernel, double s, std::uint64_t passes) {
   switch (kernel) {
-    case mm::StreamKernel::copy: return kB;
-    case mm::StreamKernel::scale: return s * kB;
-    case mm::StreamKernel::add: return kB + kC;
-    case mm::StreamKernel::triad: return kB + s * kC;
-    case mm::StreamKernel::write: return s;
-    case mm::StreamKernel::update: return passes % 2 == 0 ? kA : -kA;
-    default: return kA;
+    case mm::StreamKernel::copy:
+      return kB;
+    case mm::StreamKernel::scale:
+      return s * kB;
+    case mm::StreamKernel::add:
+      return kB + kC;
+    case mm::StreamKernel::triad:
+      return kB + s * kC;
+    case mm::StreamKernel::write:
+      return s;
+    case mm::StreamKernel::update:
+      return passes % 2 == 0 ? kA : -kA;
+    default:
+      return kA;
   }
 }
 
@@ -125,8 +160,13 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const auto threads = cpus.size();
   const auto arrays = static_cast<std::size_t>(shape.arrays);
   const std::size_t n = s.footprint / (8 * arrays * threads);
-  if (n < 8) return;  // less than a line a thread
+  if (n < 8) {
+    run.absent("bandwidth_net", {{"kernel", s.kernel}, {"footprint_bytes", s.footprint}, {"threads", threads}},
+               "less than a cache line of each array for each thread", "a larger --footprint");
+    return;
+  }
   const mm::StreamTable* table = mm::stream_table(s.isa);
+  if (table == nullptr) throw std::logic_error("no kernels for " + s.isa);
   const mm::StreamFunction f = (s.store == "streaming" ? table->streaming : table->ordinary)[index];
   const double factor = kernel == mm::StreamKernel::update ? -1.0 : 3.0;
   const auto team = run.team(cpus);
@@ -179,14 +219,17 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"footprint_bytes", n * 8 * arrays * threads},
                   {"pages", mm::name(s.pages)},
                   {"page_bytes", mm::page_bytes(s.pages)},
-                  {"memory_node", s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
+                  {"memory_node",
+                   s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
   p.team = team;
   p.arena = shares[0].arena;
-  // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to read.
+  // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
+  // read.
   const bool beyond_first = n * 8 * arrays > std::max<std::size_t>(mm::topology().cache_bytes(1), 16 << 10);
   const double net = shape.net * static_cast<double>(n * threads);
-  const double gross = net + (s.store == "ordinary" && beyond_first ? shape.allocate * static_cast<double>(n * threads) : 0);
+  const double gross =
+      net + (s.store == "ordinary" && beyond_first ? shape.allocate * static_cast<double>(n * threads) : 0);
   int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
   // One untimed pass leaves the caches as the kernel leaves them; far beyond them there is nothing to leave.
   const bool warms = n * 8 * arrays * threads < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
@@ -201,7 +244,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   p.burst = [=] {
     const double took = work(*passes);
     if (!verify(*passes)) *wrong = true;
-    const double per_thread_clock = net * static_cast<double>(*passes) / took / static_cast<double>(threads) / core_hz();
+    const double per_thread_clock =
+        net * static_cast<double>(*passes) / took / static_cast<double>(threads) / core_hz();
     // Three loads and two stores of a full vector a clock: no core does more.
     if (per_thread_clock > 1.3 * 5 * vector_bytes) throw mm::Failure("faster than a core's ports to its first cache");
     const double rounds = static_cast<double>(*passes) / took;
@@ -217,14 +261,16 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   for (const mm::Outcome& o : outcomes) {
     if (o.metric != "bandwidth_net") continue;
     std::string key;
-    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill"}) key += o.conditions[k].dump() + '|';
+    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill"})
+      key += o.conditions[k].dump() + '|';
     // The footprint is rounded to whole elements of all threads, so that it differs a little between teams.
     key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
     series[key].push_back(&o);
   }
   for (auto& [key, points] : series) {
     if (points.size() < 3) continue;  // two counts tell nothing of saturation
-    std::sort(points.begin(), points.end(), [](auto* a, auto* b) { return a->conditions["threads"] < b->conditions["threads"]; });
+    std::sort(points.begin(), points.end(),
+              [](auto* a, auto* b) { return a->conditions["threads"] < b->conditions["threads"]; });
     double best = 0;
     for (const auto* p : points) best = std::max(best, p->value);
     const auto first = std::find_if(points.begin(), points.end(), [&](auto* p) { return p->value >= 0.95 * best; });
@@ -262,7 +308,8 @@ void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     votes.push_back(std::fabs(std::log(foreign / streaming)) < std::fabs(std::log(foreign / ordinary)) ? 1 : 0);
   }
   if (votes.empty()) {
-    run.absent("streaming_likelihood", c, "no kernel was measured with both kinds of stores, or they do not differ here",
+    run.absent("streaming_likelihood", c,
+               "no kernel was measured with both kinds of stores, or they do not differ here",
                "--kernel copy,scale,add,triad --store ordinary,streaming --footprint of the foreign run");
     return;
   }

@@ -48,7 +48,8 @@ inline std::string advice(const Blas& blas, double share, int n) {
   if (blas.name == "reference BLAS")
     return "the reference library is not tuned; install libopenblas0-pthread (Debian) or name another with --library";
   if (blas.name == "OpenBLAS")
-    return "OpenBLAS runs its kernel " + blas.kernel + "; set OPENBLAS_CORETYPE to the one of the processor, or install a "
+    return "OpenBLAS runs its kernel " + blas.kernel +
+           "; set OPENBLAS_CORETYPE to the one of the processor, or install a "
            "version that knows it";
   return "the library may not know this processor; try another with --library";
 }

@@ -58,7 +58,8 @@ void measure(mm::Run& run) {
   const auto threads = run.integers("threads", static_cast<int>(order.size()));
   if (threads.size() != 1) run.refuse("threads", "found several", "one number: a library is loaded once a process");
   const int count = threads.front();
-  if (count > static_cast<int>(order.size())) run.refuse("threads", "found " + std::to_string(count), "1 to " + std::to_string(order.size()));
+  if (count > static_cast<int>(order.size()))
+    run.refuse("threads", "found " + std::to_string(count), "1 to " + std::to_string(order.size()));
   const std::vector<int> cpus(order.begin(), order.begin() + count);
   mm::bind_process(cpus);  // before the library makes its threads
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count);

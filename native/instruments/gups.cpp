@@ -16,19 +16,35 @@ const mm::Description kGups{
     .name = "gups",
     .summary = "random updates of a table of 64-bit words a second",
     .detail =
-        "table[x & mask] ^= x over HPCC's random stream, each thread from another place of it. plain: one after the other; "
+        "table[x & mask] ^= x over HPCC's random stream, each thread from another place of it. plain: one after the "
+        "other; "
         "ahead: the same with the lines of the next 64 updates on their way. At the end all updates are made once "
         "more, which must give back the first table: more than 1 % of wrong words (threads may overwrite each "
         "other, as the benchmark's rules permit) sets the flag unverified.\n"
         "example: meshmark-probe gups --table 1GiB --pages 4KiB,thp --threads 1,all",
-    .source = "HPC Challenge RandomAccess: Koester, Lucas; Luszczek et al., Introduction to the HPC Challenge Benchmark "
-              "Suite (2005); GS1280 study (2003), GUPS",
-    .spoils = {"pages: with 4 KiB pages most updates miss the translation cache", "neighbours on the memory controller"},
+    .source =
+        "HPC Challenge RandomAccess: Koester, Lucas; Luszczek et al., Introduction to the HPC Challenge Benchmark "
+        "Suite (2005); GS1280 study (2003), GUPS",
+    .spoils = {"pages: with 4 KiB pages most updates miss the translation cache",
+               "neighbours on the memory controller"},
     .needs = {},
-    .parameters = {{"table_bytes", "size of the table, rounded down to a power of two", "B", mm::Kind::sizes, "256MiB", 65536, {}},
-                   {"kernel", "plain, or with the next updates' lines on their way", "", mm::Kind::choices, "plain,ahead", {},
-                    {}, {"plain", "ahead"}},
-                   {"threads", "a list, a range, all; they share one table", "", mm::Kind::integers, "1,all", 1, 65536}},
+    .parameters = {{"table_bytes",
+                    "size of the table, rounded down to a power of two",
+                    "B",
+                    mm::Kind::sizes,
+                    "256MiB",
+                    65536,
+                    {}},
+                   {"kernel",
+                    "plain, or with the next updates' lines on their way",
+                    "",
+                    mm::Kind::choices,
+                    "plain,ahead",
+                    {},
+                    {},
+                    {"plain", "ahead"}},
+                   {"threads", "a list, a range, all; they share one table", "", mm::Kind::integers, "1,all", 1,
+                    65536}},
     .metrics = {{"update_rate", "updates of all threads a second", "op/s", mm::Better::higher}},
     .identity = {"table_bytes", "kernel", "threads", "pages", "memory_node"},
     .bytes_per_iteration = 16,
@@ -57,7 +73,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     return team->elapsed_s();
   };
   mm::Point p;
-  p.conditions = {{"table_bytes", count * 8}, {"kernel", kernel}, {"threads", threads},
+  p.conditions = {{"table_bytes", count * 8},
+                  {"kernel", kernel},
+                  {"threads", threads},
                   {"pages", mm::name(table->arena->request().pages)},
                   {"page_bytes", mm::page_bytes(table->arena->request().pages)},
                   {"lookahead", kernel == "plain" ? 0 : mm::kLookahead},
@@ -66,7 +84,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.team = team;
   p.arena = table->arena;
   p.prepare = [=] {
-    if (*updates == 0) *updates = (mm::iterations_for(8e-3, [=](std::uint64_t n) { return work(n / 64 * 64 + 64); }, 1 << 14) / 64 + 1) * 64;
+    if (*updates == 0)
+      *updates =
+          (mm::iterations_for(8e-3, [=](std::uint64_t n) { return work(n / 64 * 64 + 64); }, 1 << 14) / 64 + 1) * 64;
     for (std::uint64_t i = 0; i < count; ++i) words[i] = i;
   };
   p.burst = [=] {

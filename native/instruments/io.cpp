@@ -1,12 +1,12 @@
 /// io: raw and file reads and writes through fio.
 #include <fcntl.h>
 #include <poll.h>
-#include <csignal>
-#include <cstdlib>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <csignal>
+#include <cstdlib>
 
 #include <algorithm>
 #include <cerrno>
@@ -26,17 +26,34 @@ const mm::Description kIo{
     .name = "io",
     .summary = "raw and file reads and writes through fio, over queue depth and number of jobs",
     .detail =
-        "Every sample is one short run of fio (--runtime) with direct input and output, past the page cache. A file is laid "
+        "Every sample is one short run of fio (--runtime) with direct input and output, past the page cache. A file is "
+        "laid "
         "out before the clock starts and removed afterwards. A block device is read and never written.\n"
         "example: meshmark-probe io --target . --direction read,write --depth 1,16 --jobs 1",
     .source = "fio (Axboe); GS1280 study (2003), I/O scaling; Opteron e325 and XEON 5500 studies",
     .spoils = {"a cache in the storage or in the hypervisor: size the file beyond it", "other users of the device",
                "a file system that refuses direct input and output (see direct)"},
     .needs = {"fio"},
-    .parameters = {{"target", "a folder (a file is made in it), a file, or a block device (read only)", "", mm::Kind::text, "."},
-                   {"direction", "what is done", "", mm::Kind::choices, "read", {}, {}, {"read", "write", "randread", "randwrite"}},
+    .parameters = {{"target", "a folder (a file is made in it), a file, or a block device (read only)", "",
+                    mm::Kind::text, "."},
+                   {"direction",
+                    "what is done",
+                    "",
+                    mm::Kind::choices,
+                    "read",
+                    {},
+                    {},
+                    {"read", "write", "randread", "randwrite"}},
                    {"block_bytes", "of one request", "B", mm::Kind::sizes, "128KiB", 512, 1 << 30},
-                   {"queue_depth", "requests on their way at once, a list", "", mm::Kind::integers, "1,16", 1, 4096, {}, "--depth"},
+                   {"queue_depth",
+                    "requests on their way at once, a list",
+                    "",
+                    mm::Kind::integers,
+                    "1,16",
+                    1,
+                    4096,
+                    {},
+                    "--depth"},
                    {"jobs", "processes at once, a list", "", mm::Kind::integers, "1", 1, 1024},
                    {"size_bytes", "of the file", "B", mm::Kind::size, "256MiB", 4096, {}},
                    {"runtime_s", "of one sample", "s", mm::Kind::time, "300ms", 0.1, 600},
@@ -62,7 +79,8 @@ struct Output {
 /// Runs a program without a shell; it dies with us and after `limit_s`.
 Output run_program(const std::vector<std::string>& words, double limit_s) {
   int out[2], err[2];
-  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) throw mm::Failure("no pipe: " + std::string(std::strerror(errno)));
+  if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
+    throw mm::Failure("no pipe: " + std::string(std::strerror(errno)));
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -141,21 +159,31 @@ std::string pick_engine(const std::string& fio, const std::string& asked) {
 void measure(mm::Run& run) {
   const std::string target = run.text("target");
   const auto directions = run.choices("direction");
-  const bool writes = std::any_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
-  struct stat info {};
+  const bool writes =
+      std::any_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
+  struct stat info{};
   if (stat(target.c_str(), &info) != 0)
-    run.refuse("target", "found '" + target + "': " + std::strerror(errno), "a folder, a file or a block device that is there");
+    run.refuse("target", "found '" + target + "': " + std::strerror(errno),
+               "a folder, a file or a block device that is there");
   const bool device = S_ISBLK(info.st_mode), folder = S_ISDIR(info.st_mode);
-  if (device && writes) run.refuse("target", "found the block device '" + target + "' and direction write", "read, randread: a device is never written");
-  if (!device && !folder && writes) run.refuse("target", "found the file '" + target + "' and direction write", "a folder: files of yours are never written");
-  if (!device && !folder && !S_ISREG(info.st_mode)) run.refuse("target", "found '" + target + "'", "a folder, a file or a block device");
+  if (device && writes)
+    run.refuse("target", "found the block device '" + target + "' and direction write",
+               "read, randread: a device is never written");
+  if (!device && !folder && writes)
+    run.refuse("target", "found the file '" + target + "' and direction write",
+               "a folder: files of yours are never written");
+  if (!device && !folder && !S_ISREG(info.st_mode))
+    run.refuse("target", "found '" + target + "'", "a folder, a file or a block device");
   const auto blocks = run.sizes("block_bytes");
   const auto depths = run.integers("queue_depth", 0), jobs = run.integers("jobs", 0);
   const std::size_t size = folder ? run.bytes("size_bytes") : 0;
   const double runtime = run.time_s("runtime_s");
-  if (folder && size < blocks.back()) run.refuse("size_bytes", "found " + std::to_string(size), "at least one block, " + std::to_string(blocks.back()));
+  if (folder && size < blocks.back())
+    run.refuse("size_bytes", "found " + std::to_string(size), "at least one block, " + std::to_string(blocks.back()));
   const std::string fio = find_program("fio");
-  if (fio.empty()) throw mm::Absent("fio is not installed", "apt-get install fio (Debian, Ubuntu); dnf install fio (Fedora); spack install fio");
+  if (fio.empty())
+    throw mm::Absent("fio is not installed",
+                     "apt-get install fio (Debian, Ubuntu); dnf install fio (Fedora); spack install fio");
   const std::string engine = pick_engine(fio, run.text("engine"));
 
   const std::string file = folder ? (fs::path(target) / (".meshmark-io-" + std::to_string(getpid()))).string() : target;
@@ -164,7 +192,8 @@ void measure(mm::Run& run) {
   if (folder) {
     const auto space = fs::space(target);
     if (space.available < size + size / 10)
-      throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in '" + target + "'", "a smaller --size, or another --target");
+      throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in '" + target + "'",
+                       "a smaller --size, or another --target");
     temporary = std::make_unique<TemporaryFile>(file);
     const int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
     if (fd < 0) throw mm::Absent("cannot write in '" + target + "': " + std::strerror(errno), "another --target");
@@ -194,27 +223,48 @@ void measure(mm::Run& run) {
       for (int depth : depths)
         for (int job : jobs) {
           if (engine == "psync" && depth > 1) {
-            run.absent("bandwidth_net", {{"queue_depth", depth}}, "fio has no asynchronous engine here", "a fio with libaio or io_uring");
+            run.absent("bandwidth_net", {{"queue_depth", depth}}, "fio has no asynchronous engine here",
+                       "a fio with libaio or io_uring");
             continue;
           }
           mm::Point p;
-          p.conditions = {{"target", target}, {"direction", direction}, {"block_bytes", block}, {"queue_depth", depth},
-                          {"jobs", job}, {"size_bytes", size}, {"engine", engine}, {"direct", direct},
-                          {"target_kind", device ? "device" : folder ? "folder" : "file"}};
+          p.conditions = {{"target", target},
+                          {"direction", direction},
+                          {"block_bytes", block},
+                          {"queue_depth", depth},
+                          {"jobs", job},
+                          {"size_bytes", size},
+                          {"engine", engine},
+                          {"direct", direct},
+                          {"target_kind", device   ? "device"
+                                          : folder ? "folder"
+                                                   : "file"}};
           p.metrics = {"bandwidth_net", "operation_latency"};
           p.shield = false;  // it starts processes and waits for a device
           p.timed_inside = false;
           p.burst = [=] {
-            std::vector<std::string> words{fio, "--name=meshmark", "--filename=" + file, "--rw=" + direction,
-                                           "--bs=" + std::to_string(block), "--iodepth=" + std::to_string(depth),
-                                           "--numjobs=" + std::to_string(job), "--ioengine=" + engine,
-                                           std::string("--direct=") + (direct ? "1" : "0"), "--time_based=1",
+            std::vector<std::string> words{fio,
+                                           "--name=meshmark",
+                                           "--filename=" + file,
+                                           "--rw=" + direction,
+                                           "--bs=" + std::to_string(block),
+                                           "--iodepth=" + std::to_string(depth),
+                                           "--numjobs=" + std::to_string(job),
+                                           "--ioengine=" + engine,
+                                           std::string("--direct=") + (direct ? "1" : "0"),
+                                           "--time_based=1",
                                            "--runtime=" + std::to_string(static_cast<int>(runtime * 1000)) + "ms",
-                                           "--group_reporting=1", "--output-format=json", "--thread=1", "--allow_mounted_write=0"};
-            if (folder) words.push_back("--size=" + std::to_string(size / block * block)), words.push_back("--allow_file_create=0");
+                                           "--group_reporting=1",
+                                           "--output-format=json",
+                                           "--thread=1",
+                                           "--allow_mounted_write=0"};
+            if (folder)
+              words.push_back("--size=" + std::to_string(size / block * block)),
+                  words.push_back("--allow_file_create=0");
             if (!writes) words.push_back("--readonly");
             const Output got = run_program(words, runtime + 30);
-            if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0) throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
+            if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
+              throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
             const json j = json::parse(got.out.substr(std::min(got.out.find('{'), got.out.size())), nullptr, false);
             const char* side = direction.find("write") != std::string::npos ? "write" : "read";
             if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))

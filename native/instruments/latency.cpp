@@ -173,7 +173,6 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
 
           auto loads = std::make_shared<std::uint64_t>(0);
           auto visits = std::make_shared<std::uint64_t>(run.seed());
-          const std::vector<std::shared_ptr<mm::Arena>> held = arenas;
           mm::Point p;
           p.conditions = {{"footprint_bytes", shape.footprint},
                           {"stride_bytes", stride},
@@ -207,7 +206,7 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
                            1024) *
                        2;
           };
-          p.burst = [=, held = held] {
+          p.burst = [=] {  // holds all arenas, so that no chaser outlives its ring
             const std::uint64_t n = (*loads + 15) / 16 * 16;
             std::vector<double> took(chasers->size());
             team->run([&](int rank) {

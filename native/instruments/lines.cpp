@@ -1,6 +1,6 @@
 /// lines: what it costs one core to get a cache line that another core has.
-#include <atomic>
 #include <algorithm>
+#include <atomic>
 
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
@@ -22,12 +22,19 @@ const mm::Description kLines{
         "swap: two CPUs exchange one line by compare-and-swap; one way is half a round. flag: the same by loads and "
         "stores, a round. dirty, clean: the CPU `from` writes (or loads) 256 lines, then `to` loads them one after "
         "the other; time per load.\nexample: meshmark-probe lines --state swap,dirty --cpus 0-3",
-    .source = "GS1280 study (2003), read-dirty latency; Molka et al., Memory Performance and Cache Coherency Effects on an "
-              "Intel Nehalem (PACT 2009); Ball protocols as in core-to-core-latency and multichase",
+    .source =
+        "GS1280 study (2003), read-dirty latency; Molka et al., Memory Performance and Cache Coherency Effects on an "
+        "Intel Nehalem (PACT 2009); Ball protocols as in core-to-core-latency and multichase",
     .spoils = {"a hypervisor that moves virtual CPUs between cores", "where the line's home is: see home_node",
                "load on either core, and a busy sibling thread"},
     .needs = {"two CPUs"},
-    .parameters = {{"state", "what is done with the line", "", mm::Kind::choices, "swap,flag,dirty,clean", {}, {},
+    .parameters = {{"state",
+                    "what is done with the line",
+                    "",
+                    mm::Kind::choices,
+                    "swap,flag,dirty,clean",
+                    {},
+                    {},
                     {"swap", "flag", "dirty", "clean"}}},
     .metrics = {{"line_latency", "time to get the line", "s", mm::Better::lower}},
     .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node"},
@@ -46,7 +53,8 @@ mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool
   const auto work = [=](std::uint64_t n) {
     ball->value.store(0);
     team->run([&](int rank) {
-      swap ? mm::swap_ball(*ball, static_cast<std::uint32_t>(rank), n) : mm::pass_ball(*ball, static_cast<std::uint32_t>(rank), n);
+      swap ? mm::swap_ball(*ball, static_cast<std::uint32_t>(rank), n)
+           : mm::pass_ball(*ball, static_cast<std::uint32_t>(rank), n);
     });
     return team->elapsed_s();
   };
@@ -110,7 +118,8 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
 void measure(mm::Run& run) {
   const std::vector<int> cpus = run.cpus();
   const auto states = run.choices("state");
-  if (cpus.size() < 2) throw mm::Absent("a line needs two CPUs to go between; this run may use one", "--cpus with two or more");
+  if (cpus.size() < 2)
+    throw mm::Absent("a line needs two CPUs to go between; this run may use one", "--cpus with two or more");
   const auto nodes = run.memory_nodes();
   for (std::size_t i = 0; i < cpus.size(); ++i) {
     run.allot(1.0 / static_cast<double>(cpus.size() - i));
@@ -131,8 +140,9 @@ void measure(mm::Run& run) {
           const bool ball = state == "swap" || state == "flag";
           mm::Point p = ball ? ball_point(team, new (base) mm::Ball, state == "swap")
                              : load_point(team, base, state == "dirty", run.seed() + at);
-          p.conditions = {{"from_cpu", from}, {"to_cpu", to}, {"state", state},
-                          {"trip", state == "swap" ? "one_way" : "round"}, {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
+          p.conditions = {{"from_cpu", from},  {"to_cpu", to},
+                          {"state", state},    {"trip", state == "swap" ? "one_way" : "round"},
+                          {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
           p.metrics = {"line_latency"};
           p.team = team;
           p.arena = arena;

@@ -11,8 +11,8 @@ using mm::json;
 
 std::vector<mm::Parameter> parameters() {
   auto all = mm::dense_parameters("1000");
-  all.push_back({"memory_share", "also solve one system that fills this share of the memory; 0 = none", "", mm::Kind::real,
-                 "0", 0, 0.8});
+  all.push_back({"memory_share", "also solve one system that fills this share of the memory; 0 = none", "",
+                 mm::Kind::real, "0", 0, 0.8});
   return all;
 }
 
@@ -23,7 +23,8 @@ const mm::Description kLinpack{
         "A x = b with random A by LU with partial pivoting (LAPACK dgesv): 2/3 n^3 + 3/2 n^2 operations. The residual "
         "max|A x - b| / (eps (|A| |x| + |b|) n), infinity norms, must be below 16.\n"
         "example: meshmark-probe linpack --n 1000,4000 --memory-share 0.1",
-    .source = "Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future (2003); HPL's residual rule",
+    .source =
+        "Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future (2003); HPL's residual rule",
     .spoils = {"a library that does not know the processor (see library_kernel)", "small n: the panel dominates",
                "other load: the library's threads wait for the slowest"},
     .needs = {"a LAPACK library"},
@@ -63,23 +64,28 @@ void measure(mm::Run& run) {
   const auto threads = run.integers("threads", static_cast<int>(order.size()));
   if (threads.size() != 1) run.refuse("threads", "found several", "one number: a library is loaded once a process");
   const int count = threads.front();
-  if (count > static_cast<int>(order.size())) run.refuse("threads", "found " + std::to_string(count), "1 to " + std::to_string(order.size()));
+  if (count > static_cast<int>(order.size()))
+    run.refuse("threads", "found " + std::to_string(count), "1 to " + std::to_string(order.size()));
   const std::vector<int> cpus(order.begin(), order.begin() + count);
   mm::bind_process(cpus);
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count);
-  if (!blas->can_solve()) throw mm::Absent(blas->name + " has no LAPACK (dgesv)", "Debian: liblapack3; or another --library");
+  if (!blas->can_solve())
+    throw mm::Absent(blas->name + " has no LAPACK (dgesv)", "Debian: liblapack3; or another --library");
   run.beat("library loaded");
   auto sizes = run.integers("n", 0);
   const double share = run.real("memory_share");
-  if (share > 0) sizes.push_back(static_cast<int>(std::sqrt(share * static_cast<double>(mm::memory_available()) / 16)) / 64 * 64);
+  if (share > 0)
+    sizes.push_back(static_cast<int>(std::sqrt(share * static_cast<double>(mm::memory_available()) / 16)) / 64 * 64);
 
   std::vector<mm::Point> points;
   for (int n : sizes) {
     const auto size = static_cast<std::size_t>(n), words = size * size;
-    auto arena = run.arena(8 * (2 * words + 2 * size + 1024), run.pages().front(), -1, cpus.front(), "flop_rate", {{"n", n}});
+    auto arena =
+        run.arena(8 * (2 * words + 2 * size + 1024), run.pages().front(), -1, cpus.front(), "flop_rate", {{"n", n}});
     if (!arena) continue;
     auto* base = arena->as<double>().data();
-    auto s = std::make_shared<System>(System{arena, base, base + words, base + 2 * words, base + 2 * words + size, std::vector<int>(size)});
+    auto s = std::make_shared<System>(
+        System{arena, base, base + words, base + 2 * words, base + 2 * words + size, std::vector<int>(size)});
     std::mt19937_64 random{run.seed()};
     std::uniform_real_distribution<double> entry{-0.5, 0.5};
     for (std::size_t i = 0; i < words; ++i) {

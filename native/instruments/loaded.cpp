@@ -20,12 +20,14 @@ const mm::Description kLoaded{
     .name = "loaded",
     .summary = "latency against bandwidth, from one load on its way to all that a core and a machine can take",
     .detail =
-        "chains: every CPU of a team follows 1 to 32 independent random rings at once. paced: the first CPU follows one "
+        "chains: every CPU of a team follows 1 to 32 independent random rings at once. paced: the first CPU follows "
+        "one "
         "ring while the others stream, with pauses of several lengths and several shares of reads. The knee is the "
         "highest bandwidth at which latency is below 1.25 times the idle one.\n"
         "example: meshmark-probe loaded --chains 1,2,4,8,16 --threads 1,all",
-    .source = "GS1280 study (2003), figure 15: 1 to 20+ outstanding loads; Little's law; Esmaili-Dokht et al., A Mess of "
-              "Memory System Benchmarking (MICRO 2024)",
+    .source =
+        "GS1280 study (2003), figure 15: 1 to 20+ outstanding loads; Little's law; Esmaili-Dokht et al., A Mess of "
+        "Memory System Benchmarking (MICRO 2024)",
     .spoils = {"neighbours on the memory controller", "4 KiB pages: address translation is part of the latency",
                "too few CPUs to fill the controller: the curve stays flat, which is an answer too"},
     .needs = {"mode paced needs two CPUs"},
@@ -33,12 +35,14 @@ const mm::Description kLoaded{
                    {"chains", "loads on their way at once, of each CPU", "", mm::Kind::integers,
                     "1,2,3,4,5,6,8,10,12,16,20,24,32", 1, 32},
                    {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   {"pause", "paced: pauses between lines, in spins", "", mm::Kind::integers, "0,4,16,64,256", 0, 1 << 20},
+                   {"pause", "paced: pauses between lines, in spins", "", mm::Kind::integers, "0,4,16,64,256", 0,
+                    1 << 20},
                    {"read_share", "paced: shares of reads, a list", "", mm::Kind::text, "1,0.5"},
                    {"footprint_bytes", "of each CPU", "B", mm::Kind::size, "256MiB", 65536, {}}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"bandwidth_net", "lines loaded (and stored) over time", "B/s", mm::Better::higher},
-                {"memory_parallelism", "loads that one core really has on their way, at its best", "1", mm::Better::higher},
+                {"memory_parallelism", "loads that one core really has on their way, at its best", "1",
+                 mm::Better::higher},
                 {"knee_bandwidth", "highest bandwidth with a latency below 1.25 times the idle one", "B/s",
                  mm::Better::higher}},
     .identity = {"mode", "chains", "threads", "read_share", "pause", "footprint_bytes", "pages", "memory_node"},
@@ -46,7 +50,8 @@ const mm::Description kLoaded{
 };
 
 /// Streams over lines with a pause after each; alternates reads and writes by share; until told to stop.
-std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share, int pause, const std::atomic<bool>& stop) {
+std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share, int pause,
+                           const std::atomic<bool>& stop) {
   std::uint64_t lines = 0, sum = 0;
   double owed = 0;
   for (std::size_t at = 0; !stop.load(std::memory_order_relaxed); at = at + 64 < bytes ? at + 64 : 0) {
@@ -75,12 +80,19 @@ struct Ground {
 };
 
 json conditions(const Ground& g, const char* mode, int chains, int threads) {
-  return {{"mode", mode}, {"chains", chains}, {"threads", threads}, {"read_share", 1.0}, {"pause", 0},
-          {"footprint_bytes", g.footprint}, {"pages", mm::name(g.pages)}, {"page_bytes", mm::page_bytes(g.pages)},
+  return {{"mode", mode},
+          {"chains", chains},
+          {"threads", threads},
+          {"read_share", 1.0},
+          {"pause", 0},
+          {"footprint_bytes", g.footprint},
+          {"pages", mm::name(g.pages)},
+          {"page_bytes", mm::page_bytes(g.pages)},
           {"memory_node", g.node >= 0 ? json(g.node) : json("local")}};
 }
 
-void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Ground>& g, int chains, int threads) {
+void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Ground>& g, int chains,
+                int threads) {
   const mm::WalkTogether walk = mm::walk_of(chains);
   if (walk == nullptr) run.refuse("chains", "found " + std::to_string(chains), "1-6, 8, 10, 12, 14, 16, 20, 24, 32");
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
@@ -155,13 +167,16 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
 void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground& g) {
   std::map<int, std::vector<const mm::Outcome*>> by_threads;
   for (const mm::Outcome& o : outcomes)
-    if (o.metric == "load_latency" && o.conditions["mode"] == "chains") by_threads[o.conditions["threads"]].push_back(&o);
+    if (o.metric == "load_latency" && o.conditions["mode"] == "chains")
+      by_threads[o.conditions["threads"]].push_back(&o);
   for (auto& [threads, curve] : by_threads) {
     const mm::Outcome* idle = nullptr;
     for (const auto* o : curve)
       if (o->conditions["chains"] == 1) idle = o;
     if (idle == nullptr || curve.size() < 3) continue;
-    const auto rate = [&](const mm::Outcome* o) { return 64.0 * o->conditions["chains"].get<double>() * threads / o->value; };
+    const auto rate = [&](const mm::Outcome* o) {
+      return 64.0 * o->conditions["chains"].get<double>() * threads / o->value;
+    };
     json c = conditions(g, "chains", 0, threads);
     c.erase("chains");
     const mm::Outcome *best = idle, *knee = idle;
@@ -173,7 +188,8 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
     flags.insert(flags.end(), best->flags.begin(), best->flags.end());
     std::sort(flags.begin(), flags.end());
     flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
-    const std::string from = "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
+    const std::string from =
+        "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
     const auto rates = [&](const mm::Outcome* o, double factor) {
       std::vector<double> all;
       for (double latency : o->samples)
@@ -196,8 +212,11 @@ void measure(mm::Run& run) {
   g->order = mm::fill_order("cores", run.cpus());
   const int all = static_cast<int>(g->order.size());
   const auto threads = run.integers("threads", all);
-  for (int t : threads)
+  int most = 1;
+  for (int t : threads) {
     if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+    most = std::max(most, t);
+  }
   std::vector<double> shares;
   for (const std::string& text : mm::split(run.text("read_share"), ',')) {
     shares.push_back(mm::parse_real("read_share", text));
@@ -209,13 +228,14 @@ void measure(mm::Run& run) {
   g->node = nodes.empty() ? -1 : nodes.front();
   const auto modes = run.choices("mode");
   const bool paced = std::find(modes.begin(), modes.end(), "paced") != modes.end();
-  for (int t = 0; t < *std::max_element(threads.begin(), threads.end()); ++t) {
+  for (int t = 0; t < most; ++t) {
     auto arena = run.arena(2 * g->footprint, g->pages, g->node, g->order[static_cast<std::size_t>(t)], "load_latency",
                            {{"footprint_bytes", g->footprint}, {"threads", t + 1}});
     if (!arena) break;
     g->arenas.push_back(std::move(arena));
     g->starts.emplace_back(32);
-    mm::make_random_ring(g->arenas.back()->data(), g->footprint / 64, 64, run.seed() + static_cast<std::uint64_t>(t), g->starts.back());
+    mm::make_random_ring(g->arenas.back()->data(), g->footprint / 64, 64, run.seed() + static_cast<std::uint64_t>(t),
+                         g->starts.back());
     run.beat("building rings");
   }
   std::vector<mm::Point> points;
@@ -229,7 +249,9 @@ void measure(mm::Run& run) {
         for (double share : shares)
           for (int pause : run.integers("pause", 0)) add_paced(run, points, g, t, pause, share);
     }
-  if (paced && all < 2) run.absent("load_latency", {{"mode", "paced"}}, "one CPU follows the ring, another must make the traffic", "--cpus with two or more");
+  if (paced && all < 2)
+    run.absent("load_latency", {{"mode", "paced"}}, "one CPU follows the ring, another must make the traffic",
+               "--cpus with two or more");
   derive(run, run.measure(std::move(points)), *g);
 }
 

@@ -23,10 +23,22 @@ const mm::Description kPeak{
     .spoils = {"the clock: wide vectors and many busy cores lower it", "a busy sibling thread on the same core"},
     .needs = {},
     .parameters = {{"type", "what is computed with", "", mm::Kind::choices, "fp64", {}, {}, {"fp64", "fp32", "int"}},
-                   {"isa", "vector instructions; best: the widest of this processor; all", "", mm::Kind::choices, "best",
-                    {}, {}, {"best", "all", "sse2", "avx2", "avx512", "neon"}},
+                   {"isa",
+                    "vector instructions; best: the widest of this processor; all",
+                    "",
+                    mm::Kind::choices,
+                    "best",
+                    {},
+                    {},
+                    {"best", "all", "sse2", "avx2", "avx512", "neon"}},
                    {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   {"fill", "which CPUs a team takes first", "", mm::Kind::choice, "cores", {}, {},
+                   {"fill",
+                    "which CPUs a team takes first",
+                    "",
+                    mm::Kind::choice,
+                    "cores",
+                    {},
+                    {},
                     {"cores", "spread", "compact"}}},
     .metrics = {{"flop_rate", "floating-point operations over time", "flop/s", mm::Better::higher},
                 {"op_rate", "integer operations over time", "op/s", mm::Better::higher}},
@@ -51,8 +63,9 @@ void measure(mm::Run& run) {
       for (int threads : run.integers("threads", all)) {
         if (threads > all) run.refuse("threads", "found " + std::to_string(threads), "1 to " + std::to_string(all));
         const bool integer = type == "int";
-        const mm::FmaKernel kernel =
-            mm::fma_kernel(isa, integer ? mm::FmaType::int32 : type == "fp32" ? mm::FmaType::fp32 : mm::FmaType::fp64);
+        const mm::FmaKernel kernel = mm::fma_kernel(isa, integer          ? mm::FmaType::int32
+                                                         : type == "fp32" ? mm::FmaType::fp32
+                                                                          : mm::FmaType::fp64);
         const char* metric = integer ? "op_rate" : "flop_rate";
         if (kernel.run == nullptr) {
           run.absent(metric, {{"type", type}, {"isa", isa}}, isa + " has no such instruction for " + type);
@@ -77,7 +90,8 @@ void measure(mm::Run& run) {
         p.burst = [=] {
           const double rate = 2.0 * kernel.lanes * static_cast<double>(*steps) * threads / work(*steps);
           // Four multiply-add units of the full width at 7 GHz: beyond that, something was not computed.
-          if (rate / threads > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("more operations than a core can do");
+          if (rate / threads > 2.0 * kernel.lanes / 12 * 4 * 7e9)
+            throw mm::Failure("more operations than a core can do");
           return mm::Values{rate};
         };
         points.push_back(std::move(p));

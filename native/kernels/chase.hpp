@@ -85,21 +85,36 @@ using WalkTogether = void (*)(Link**, std::uint64_t);
 /// The walk of `chains` rings, nullptr for a number that is not built.
 inline WalkTogether walk_of(int chains) {
   switch (chains) {
-    case 1: return walk_together<1>;
-    case 2: return walk_together<2>;
-    case 3: return walk_together<3>;
-    case 4: return walk_together<4>;
-    case 5: return walk_together<5>;
-    case 6: return walk_together<6>;
-    case 8: return walk_together<8>;
-    case 10: return walk_together<10>;
-    case 12: return walk_together<12>;
-    case 14: return walk_together<14>;
-    case 16: return walk_together<16>;
-    case 20: return walk_together<20>;
-    case 24: return walk_together<24>;
-    case 32: return walk_together<32>;
-    default: return nullptr;
+    case 1:
+      return walk_together<1>;
+    case 2:
+      return walk_together<2>;
+    case 3:
+      return walk_together<3>;
+    case 4:
+      return walk_together<4>;
+    case 5:
+      return walk_together<5>;
+    case 6:
+      return walk_together<6>;
+    case 8:
+      return walk_together<8>;
+    case 10:
+      return walk_together<10>;
+    case 12:
+      return walk_together<12>;
+    case 14:
+      return walk_together<14>;
+    case 16:
+      return walk_together<16>;
+    case 20:
+      return walk_together<20>;
+    case 24:
+      return walk_together<24>;
+    case 32:
+      return walk_together<32>;
+    default:
+      return nullptr;
   }
 }
 

@@ -37,7 +37,8 @@ inline std::uint64_t random_at(std::uint64_t n) noexcept {
 
 /// `updates` times: take the next number, and xor it into the word that its low bits name. Returns the last number.
 /// `mask` is the number of words minus one, a power of two minus one.
-inline std::uint64_t update_plain(std::uint64_t* table, std::uint64_t mask, std::uint64_t x, std::uint64_t updates) noexcept {
+inline std::uint64_t update_plain(std::uint64_t* table, std::uint64_t mask, std::uint64_t x,
+                                  std::uint64_t updates) noexcept {
   for (; updates != 0; --updates) {
     x = next_random(x);
     table[x & mask] ^= x;
@@ -45,10 +46,11 @@ inline std::uint64_t update_plain(std::uint64_t* table, std::uint64_t mask, std:
   return x;
 }
 
-/// The same updates in the same order with the lines asked for ahead: the stream runs `kLookahead` numbers in front, well
-/// below the 1024 that the benchmark allows. `updates` must be a multiple of kLookahead.
+/// The same updates in the same order with the lines asked for ahead: the stream runs `kLookahead` numbers in front,
+/// well below the 1024 that the benchmark allows. `updates` must be a multiple of kLookahead.
 inline constexpr std::uint64_t kLookahead = 64;
-inline std::uint64_t update_ahead(std::uint64_t* table, std::uint64_t mask, std::uint64_t x, std::uint64_t updates) noexcept {
+inline std::uint64_t update_ahead(std::uint64_t* table, std::uint64_t mask, std::uint64_t x,
+                                  std::uint64_t updates) noexcept {
   std::uint64_t ahead[kLookahead];
   for (auto& a : ahead) {
     a = x = next_random(x);

@@ -21,10 +21,9 @@ struct alignas(128) Ball {
 /// two transfers of the line's ownership. Source: the protocol of the crate core-to-core-latency.
 inline void swap_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
   for (std::uint64_t i = 0; i < rounds; ++i)
-    for (std::uint32_t seen = side; !ball.value.compare_exchange_weak(seen, 1 - side, std::memory_order_acq_rel,
-                                                                      std::memory_order_relaxed);
-         seen = side) {
-    }
+    for (std::uint32_t seen = side;
+         !ball.value.compare_exchange_weak(seen, 1 - side, std::memory_order_acq_rel, std::memory_order_relaxed);
+         seen = side) {}
 }
 
 /// The same by plain loads and stores: each side waits for its turn by reading. After multichase's pingpong.

@@ -41,12 +41,12 @@ struct StreamShape {
 };
 
 inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 16, 8, 0},
-                                                            {"scale", 2, 16, 8, 1},
-                                                            {"add", 3, 24, 8, 1},
-                                                            {"triad", 3, 24, 8, 2},
-                                                            {"read", 1, 8, 0, 1},
-                                                            {"write", 1, 8, 8, 0},
-                                                            {"update", 1, 16, 0, 1}}};
+                                                           {"scale", 2, 16, 8, 1},
+                                                           {"add", 3, 24, 8, 1},
+                                                           {"triad", 3, 24, 8, 2},
+                                                           {"read", 1, 8, 0, 1},
+                                                           {"write", 1, 8, 8, 0},
+                                                           {"update", 1, 16, 0, 1}}};
 
 namespace stream {
 

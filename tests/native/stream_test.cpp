@@ -13,13 +13,20 @@ struct alignas(64) Line {
 
 double expected(mm::StreamKernel kernel, double a, double b, double c, double s) {
   switch (kernel) {
-    case mm::StreamKernel::copy: return b;
-    case mm::StreamKernel::scale: return s * b;
-    case mm::StreamKernel::add: return b + c;
-    case mm::StreamKernel::triad: return b + s * c;
-    case mm::StreamKernel::write: return s;
-    case mm::StreamKernel::update: return s * a;
-    default: return a;
+    case mm::StreamKernel::copy:
+      return b;
+    case mm::StreamKernel::scale:
+      return s * b;
+    case mm::StreamKernel::add:
+      return b + c;
+    case mm::StreamKernel::triad:
+      return b + s * c;
+    case mm::StreamKernel::write:
+      return s;
+    case mm::StreamKernel::update:
+      return s * a;
+    default:
+      return a;
   }
 }
 
@@ -39,7 +46,8 @@ TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
           const auto f = (streaming ? table->streaming : table->ordinary)[k];
           const double sum = f(x, y, z, n, 3);
           const auto kernel = static_cast<mm::StreamKernel>(k);
-          if (kernel == mm::StreamKernel::read) EXPECT_EQ(sum, static_cast<double>(n * (n - 1) / 2)) << isa << ' ' << n;
+          if (kernel == mm::StreamKernel::read)
+            EXPECT_EQ(sum, static_cast<double>(n) * static_cast<double>(n - 1) / 2) << isa << ' ' << n;
           for (std::size_t i = 0; i < 1120; ++i) {
             const auto at = static_cast<double>(i);
             ASSERT_EQ(x[i], i < n ? expected(kernel, at, 2 * at, 5, 3) : at)
