@@ -190,10 +190,10 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
     flags.erase(std::unique(flags.begin(), flags.end()), flags.end());
     const std::string from =
         "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
-    const auto rates = [&](const mm::Outcome* o, double factor) {
+    const auto rates = [count = threads](const mm::Outcome* o, double factor) {
       std::vector<double> all;
       for (double latency : o->samples)
-        all.push_back(factor * o->conditions["chains"].get<double>() * threads / latency);
+        all.push_back(factor * o->conditions["chains"].get<double>() * count / latency);
       return all;
     };
     if (threads == 1) {
