@@ -165,10 +165,21 @@ double Run::real(std::string_view name) const {
   return n;
 }
 
+namespace {
+
+/// A footprint that no cache can hold: four times all last-level caches (STREAM's rule), at least 512 MiB, at most a
+/// quarter of the memory that is to be had.
+std::size_t memory_footprint() {
+  const std::size_t wanted = std::max<std::size_t>(512 << 20, 4 * topology().all_last_level_bytes);
+  return std::min(wanted, std::max<std::size_t>(memory_available() / 4, 64 << 20)) >> 20 << 20;
+}
+
+}  // namespace
+
 std::size_t Run::bytes(std::string_view name) const {
   const Parameter& p = state_.parameter(name);
   const std::string& text = state_.value(name);
-  const std::size_t n = parse_size(p.name, text);
+  const std::size_t n = text == "memory" ? memory_footprint() : parse_size(p.name, text);
   check_limits(p, static_cast<double>(n), text);
   return n;
 }
@@ -199,7 +210,7 @@ bool Run::flag(std::string_view name) const {
 std::vector<std::size_t> Run::sizes(std::string_view name) const {
   const Parameter& p = state_.parameter(name);
   const std::string& text = state_.value(name);
-  auto all = parse_sizes(p.name, text);
+  auto all = text == "memory" ? std::vector{memory_footprint()} : parse_sizes(p.name, text);
   for (std::size_t n : all) check_limits(p, static_cast<double>(n), text);
   return all;
 }

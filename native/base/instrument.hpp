@@ -64,9 +64,10 @@ struct Point {
   std::function<json()> observe{};
   /// After the last burst: flags to add, e.g. {"unverified"}; may be empty.
   std::function<std::vector<std::string>()> check{};
-  std::shared_ptr<Arena> arena{};  ///< verified by Run: huge_share, observed_node, flags page_size and misplaced
-  int least_samples = 7;           ///< fewer only for work that takes seconds (dgemm of a large N)
-  bool shield = true;              ///< false for bursts that last longer than 0.1 s or that sleep or start processes
+  /// Verified by Run (some of them where there are many): huge_share, observed_node, flags page_size and misplaced.
+  std::vector<std::shared_ptr<Arena>> arenas{};
+  int least_samples = 7;     ///< fewer only for work that takes seconds (dgemm of a large N)
+  bool shield = true;        ///< false for bursts that last longer than 0.1 s or that sleep or start processes
   bool timed_inside = true;  ///< false: others do the work (fio); switches and canaries of our thread say nothing of it
   bool once = false;         ///< one sample is all there is to have (a residual, a system that takes minutes)
   bool width_of_first_only = false;  ///< the other metrics ride along and need no interval of the asked width

@@ -88,6 +88,36 @@ double share_marked(const Progress& p, int mark) {
   return static_cast<double>(n) / static_cast<double>(p.marks.size());
 }
 
+/// Asks the kernel where the pages are and how large. Of many arenas a few, evenly: each answer reads all mappings.
+void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& conditions,
+                    std::vector<std::string>& flags) {
+  constexpr std::size_t kMost = 8;
+  const std::size_t step = (arenas.size() + kMost - 1) / kMost;
+  double huge = 1, least_share = 1;
+  std::vector<int> nodes;
+  for (std::size_t i = 0; i < arenas.size(); i += step) {
+    const Arena& arena = *arenas[i];
+    const MemoryRequest& asked = arena.request();
+    const double here = arena.huge_share();
+    huge = std::min(huge, here);
+    if (asked.pages == Pages::thp ? here < 0.95 && asked.bytes >= page_bytes(Pages::thp)
+                                  : asked.pages == Pages::base && here > 0)
+      flags.emplace_back("page_size");
+    const auto shares = arena.node_shares();
+    const auto most =
+        std::max_element(shares.begin(), shares.end(), [](auto& a, auto& b) { return a.second < b.second; });
+    nodes.push_back(most->first);
+    least_share = std::min(least_share, most->second);
+    if (asked.policy == Policy::node && (most->first != asked.node || most->second < 0.99))
+      flags.emplace_back("misplaced");
+  }
+  std::sort(nodes.begin(), nodes.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  conditions["huge_share"] = huge;
+  conditions["observed_node"] = nodes.size() == 1 ? json(nodes.front()) : json(cpu_list(nodes));
+  conditions["observed_node_share"] = least_share;
+}
+
 }  // namespace
 
 void Run::absent(const std::string& metric, const json& conditions, const std::string& reason,
@@ -210,22 +240,8 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
     }
     if (point.check)
       for (const std::string& f : point.check()) flags.push_back(f);
-    if (point.arena) {
-      const MemoryRequest& asked = point.arena->request();
-      const double huge = point.arena->huge_share();
-      conditions["huge_share"] = huge;
-      if (asked.pages == Pages::thp ? huge < 0.95 && asked.bytes >= page_bytes(Pages::thp)
-                                    : asked.pages == Pages::base && huge > 0)
-        flags.emplace_back("page_size");
-      const auto shares = point.arena->node_shares();
-      const auto most =
-          std::max_element(shares.begin(), shares.end(), [](auto& a, auto& b) { return a.second < b.second; });
-      conditions["observed_node"] = most->first;
-      conditions["observed_node_share"] = most->second;
-      if (asked.policy == Policy::node && (most->first != asked.node || most->second < 0.99))
-        flags.emplace_back("misplaced");
-    }
-    conditions["observed_cpus"] = cpu_list(point.team->cpus());
+    if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);
+    if (!conditions.contains("observed_cpus")) conditions["observed_cpus"] = cpu_list(point.team->cpus());
     const CpuTimes now = read_cpu_times();
     double stolen = 0;
     for (int cpu : point.team->cpus()) {

@@ -55,6 +55,12 @@ Topology read() {
       if (hwloc_obj_type_is_dcache(o->type))
         result.caches.push_back({static_cast<int>(o->attr->cache.depth), static_cast<std::size_t>(o->attr->cache.size),
                                  hwloc_bitmap_weight(o->cpuset), o->attr->cache.linesize});
+  if (!result.caches.empty()) {
+    const int depth =
+        hwloc_get_cache_type_depth(t, static_cast<unsigned>(result.caches.back().level), HWLOC_OBJ_CACHE_UNIFIED);
+    const int instances = depth >= 0 ? static_cast<int>(hwloc_get_nbobjs_by_depth(t, depth)) : 1;
+    result.all_last_level_bytes = result.caches.back().bytes * static_cast<std::size_t>(std::max(1, instances));
+  }
   return result;
 }
 

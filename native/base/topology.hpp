@@ -25,6 +25,7 @@ struct Topology {
   const Cpu& cpu(int id) const;              ///< UsageError where it is not allowed
   std::size_t cache_bytes(int level) const;  ///< 0 where unknown
   std::size_t last_level_bytes() const;
+  std::size_t all_last_level_bytes = 0;  ///< claimed, of all instances together
 };
 
 const Topology& topology();  ///< read once

@@ -1,11 +1,13 @@
 /// bandwidth: how fast data streams between cores and the level of the hierarchy that holds the footprint.
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 
 #include "base/clock.hpp"
+#include "base/crew.hpp"
 #include "base/instrument.hpp"
 #include "base/options.hpp"
 #include "base/stats.hpp"
@@ -64,7 +66,21 @@ const mm::Description kBandwidth{
                     {},
                     {},
                     {"cores", "spread", "compact"}},
-                   {"footprint_bytes", "sum of all arrays of all threads", "B", mm::Kind::sizes, "512MiB", 1024, {}},
+                   {"footprint_bytes",
+                    "sum of all arrays of all threads; memory: four times all last-level caches, at least 512 MiB",
+                    "B",
+                    mm::Kind::sizes,
+                    "memory",
+                    1024,
+                    {}},
+                   {"mode",
+                    "threads of one process, or processes with their own memory",
+                    "",
+                    mm::Kind::choices,
+                    "threads",
+                    {},
+                    {},
+                    {"threads", "processes"}},
                    {"diagnose",
                     "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
                     "streaming stores?",
@@ -75,7 +91,8 @@ const mm::Description kBandwidth{
                 {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::lower},
                 {"streaming_likelihood", "share of a foreign binary's kernels that look like streaming stores", "1",
                  mm::Better::higher}},
-    .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill"},
+    .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill",
+                 "mode"},
     .bytes_per_iteration = 24,
     .flops_per_iteration = 2,
 };
@@ -152,8 +169,118 @@ struct Setup {
   int node;
 };
 
+/// One kernel over n elements of each array, of one thread or process.
+struct Job {
+  mm::StreamKernel kernel;
+  mm::StreamFunction function;
+  std::size_t n;
+  double factor;
+
+  double run(const Part& p, std::uint64_t passes) const {
+    double sum = 0;
+    for (std::uint64_t i = 0; i < passes; ++i) sum = function(p.a, p.b, p.c, n, factor);
+    return sum;
+  }
+  /// Only these two depend on what a holds; the others overwrite it.
+  bool fills() const { return kernel == mm::StreamKernel::read || kernel == mm::StreamKernel::update; }
+  bool right(const Part& p, std::uint64_t passes, double sum) const {
+    if (kernel == mm::StreamKernel::read) return sum == kA * static_cast<double>(n);
+    const double want = expected(kernel, factor, passes);
+    const std::size_t stride = std::max<std::size_t>(1, n / 509);
+    for (std::size_t i = 0; i < n; i += stride)
+      if (p.a[i] != want) return false;
+    return p.a[n - 1] == want;
+  }
+};
+
+/// Who works: threads of this process, or processes; all on the same job, each on its own part.
+struct Workers {
+  std::function<double(std::uint64_t)> work;  ///< so many passes; s from the first begin to the last end
+  std::function<void()> fill;
+  std::function<bool(std::uint64_t)> right;
+};
+
+Workers threads_on(const Job& job, const std::shared_ptr<mm::Team>& team, const std::vector<Share>& shares) {
+  const auto threads = static_cast<std::size_t>(team->size());
+  auto parts = std::make_shared<std::vector<Part>>();
+  for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
+  auto sums = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
+  Workers w;
+  w.work = [=](std::uint64_t passes) {
+    team->run([&](int rank) {
+      const auto t = static_cast<std::size_t>(rank);
+      (*sums)[t * 8] = job.run((*parts)[t], passes);
+    });
+    return team->elapsed_s();
+  };
+  w.fill = [=] {
+    team->run([&](int rank) {
+      double* at = (*parts)[static_cast<std::size_t>(rank)].a;
+      std::fill(at, at + job.n, kA);
+    });
+  };
+  w.right = [=](std::uint64_t passes) {
+    for (std::size_t t = 0; t < threads; ++t)
+      if (!job.right((*parts)[t], passes, (*sums)[t * 8])) return false;
+    return true;
+  };
+  return w;
+}
+
+enum class Op : std::uint64_t { work, fill, right, huge_share, node };
+
+mm::Crew::Order order_of(Op op, const Job& job, std::uint64_t passes) {
+  // The function lies at the same address in every process of the crew: all are copies of this one.
+  return {static_cast<std::uint64_t>(op),
+          static_cast<std::uint64_t>(job.kernel),
+          reinterpret_cast<std::uint64_t>(job.function),
+          job.n,
+          std::bit_cast<std::uint64_t>(job.factor),
+          passes};
+}
+
+/// What one process of the crew does with an order. Its memory is its own, made and touched by itself.
+mm::Crew::Work serve(const mm::MemoryRequest& request, std::size_t footprint) {
+  auto arena = mm::Arena::make(request);
+  const Part part(arena->data(), footprint);
+  part.fill();
+  return [arena, part, sum = 0.0](const mm::Crew::Order& o) mutable {
+    const Job job{static_cast<mm::StreamKernel>(o[1]), reinterpret_cast<mm::StreamFunction>(o[2]), o[3],
+                  std::bit_cast<double>(o[4])};
+    switch (static_cast<Op>(o[0])) {
+      case Op::work:
+        sum = job.run(part, o[5]);
+        return 0.0;
+      case Op::fill:
+        std::fill(part.a, part.a + job.n, kA);
+        return 0.0;
+      case Op::right:
+        return job.right(part, o[5], sum) ? 1.0 : 0.0;
+      case Op::huge_share:
+        return arena->huge_share();
+      default:
+        return static_cast<double>(arena->node_shares().rbegin()->first);
+    }
+  };
+}
+
+Workers processes_on(const Job& job, const std::shared_ptr<mm::Crew>& crew) {
+  Workers w;
+  w.work = [=](std::uint64_t passes) {
+    crew->run(order_of(Op::work, job, passes));
+    return crew->elapsed_s();
+  };
+  w.fill = [=] { crew->run(order_of(Op::fill, job, 0)); };
+  w.right = [=](std::uint64_t passes) {
+    const auto& said = crew->run(order_of(Op::right, job, passes));
+    return std::all_of(said.begin(), said.end(), [](double x) { return x == 1.0; });
+  };
+  return w;
+}
+
+/// Adds one point of `cpus`: threads that share `shares`, or the processes of `crew` where there is one.
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
-               const std::vector<Share>& shares) {
+               const std::vector<Share>& shares, const std::shared_ptr<mm::Crew>& crew) {
   const std::size_t index = kernel_index(s.kernel);
   const mm::StreamShape& shape = mm::kStreamShapes[index];
   const auto kernel = static_cast<mm::StreamKernel>(index);
@@ -167,47 +294,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   }
   const mm::StreamTable* table = mm::stream_table(s.isa);
   if (table == nullptr) throw std::logic_error("no kernels for " + s.isa);
-  const mm::StreamFunction f = (s.store == "streaming" ? table->streaming : table->ordinary)[index];
-  const double factor = kernel == mm::StreamKernel::update ? -1.0 : 3.0;
-  const auto team = run.team(cpus);
-
-  auto parts = std::make_shared<std::vector<Part>>();
-  for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
-  auto passes = std::make_shared<std::uint64_t>(0);
-  auto wrong = std::make_shared<bool>(false);
-  auto results = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
-  const auto work = [=](std::uint64_t count) {
-    team->run([&](int rank) {
-      const Part& p = (*parts)[static_cast<std::size_t>(rank)];
-      double sum = 0;
-      for (std::uint64_t i = 0; i < count; ++i) sum = f(p.a, p.b, p.c, n, factor);
-      (*results)[static_cast<std::size_t>(rank) * 8] = sum;
-    });
-    return team->elapsed_s();
-  };
-  // Only these two depend on what a holds; the others overwrite it.
-  const bool fills = kernel == mm::StreamKernel::read || kernel == mm::StreamKernel::update;
-  const auto fill = [=] {
-    team->run([&](int rank) {
-      double* at = (*parts)[static_cast<std::size_t>(rank)].a;
-      std::fill(at, at + n, kA);
-    });
-  };
-  const auto verify = [=](std::uint64_t done) {
-    for (std::size_t t = 0; t < threads; ++t) {
-      if (kernel == mm::StreamKernel::read) {
-        if ((*results)[t * 8] != kA * static_cast<double>(n)) return false;
-        continue;
-      }
-      const double want = expected(kernel, factor, done);
-      const double* a = (*parts)[t].a;
-      const std::size_t stride = std::max<std::size_t>(1, n / 509);
-      for (std::size_t i = 0; i < n; i += stride)
-        if (a[i] != want) return false;
-      if (a[n - 1] != want) return false;
-    }
-    return true;
-  };
+  const Job job{kernel, (s.store == "streaming" ? table->streaming : table->ordinary)[index], n,
+                kernel == mm::StreamKernel::update ? -1.0 : 3.0};
+  const std::size_t bytes = n * 8 * arrays * threads;
 
   mm::Point p;
   p.conditions = {{"kernel", s.kernel},
@@ -216,42 +305,82 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"threads", threads},
                   {"cpus", mm::cpu_list(cpus)},
                   {"fill", s.fill},
-                  {"footprint_bytes", n * 8 * arrays * threads},
+                  {"mode", crew ? "processes" : "threads"},
+                  {"footprint_bytes", bytes},
                   {"pages", mm::name(s.pages)},
                   {"page_bytes", mm::page_bytes(s.pages)},
                   {"memory_node",
                    s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
-  p.team = team;
-  p.arena = shares[0].arena;
+  Workers workers;
+  if (crew) {
+    // The processes work, not our threads: a thread waits for them and must not keep their CPU.
+    p.cpu = cpus[0];
+    p.shield = p.timed_inside = false;
+    workers = processes_on(job, crew);
+  } else {
+    p.team = run.team(cpus);
+    for (std::size_t t = 0; t < threads; ++t) p.arenas.push_back(shares[t].arena);
+    workers = threads_on(job, p.team, shares);
+  }
   // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
   // read.
   const bool beyond_first = n * 8 * arrays > std::max<std::size_t>(mm::topology().cache_bytes(1), 16 << 10);
   const double net = shape.net * static_cast<double>(n * threads);
   const double gross =
       net + (s.store == "ordinary" && beyond_first ? shape.allocate * static_cast<double>(n * threads) : 0);
-  int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
+  const int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
   // One untimed pass leaves the caches as the kernel leaves them; far beyond them there is nothing to leave.
-  const bool warms = n * 8 * arrays * threads < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
+  const bool warms = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
+  struct Progress {
+    std::uint64_t passes = 0;
+    bool wrong = false, moved = false, faulted = false;
+  };
+  const auto progress = std::make_shared<Progress>();
   p.prepare = [=] {
-    if (*passes == 0) {
-      *passes = mm::iterations_for(kBurst_s, work);
-      *passes += *passes % 2;  // an even number of flips of the sign leaves the array of `update` as it was
+    if (progress->passes == 0) {
+      progress->passes = mm::iterations_for(kBurst_s, workers.work);
+      progress->passes += progress->passes % 2;  // an even number of flips of the sign leaves `update`'s array alone
     }
-    if (fills) fill();
-    if (warms) work(kernel == mm::StreamKernel::update ? 2 : 1);
+    if (job.fills()) workers.fill();
+    if (warms) workers.work(kernel == mm::StreamKernel::update ? 2 : 1);
   };
   p.burst = [=] {
-    const double took = work(*passes);
-    if (!verify(*passes)) *wrong = true;
-    const double per_thread_clock =
-        net * static_cast<double>(*passes) / took / static_cast<double>(threads) / core_hz();
+    const auto passes = static_cast<double>(progress->passes);
+    const double took = workers.work(progress->passes);
+    if (crew) {
+      progress->moved = progress->moved || crew->moved();
+      progress->faulted = progress->faulted || crew->faulted();
+    }
+    progress->wrong = progress->wrong || !workers.right(progress->passes);
+    const double per_thread_clock = net * passes / took / static_cast<double>(threads) / core_hz();
     // Three loads and two stores of a full vector a clock: no core does more.
     if (per_thread_clock > 1.3 * 5 * vector_bytes) throw mm::Failure("faster than a core's ports to its first cache");
-    const double rounds = static_cast<double>(*passes) / took;
-    return mm::Values{net * rounds, gross * rounds};
+    return mm::Values{net * passes / took, gross * passes / took};
   };
-  p.check = [=] { return *wrong ? std::vector<std::string>{"unverified"} : std::vector<std::string>{}; };
+  if (crew)
+    p.observe = [=] {
+      const auto huge = crew->run(order_of(Op::huge_share, job, 0));
+      const auto nodes = crew->run(order_of(Op::node, job, 0));
+      std::vector<int> distinct(nodes.begin(), nodes.end());
+      std::sort(distinct.begin(), distinct.end());
+      distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+      return json{{"huge_share", *std::min_element(huge.begin(), huge.end())},
+                  {"observed_node", distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct))},
+                  {"observed_cpus", mm::cpu_list(cpus)}};
+    };
+  p.check = [=] {
+    std::vector<std::string> flags;
+    if (progress->wrong) flags.emplace_back("unverified");
+    if (progress->moved) flags.emplace_back("migrated");
+    if (progress->faulted) flags.emplace_back("faulted");
+    if (crew && s.node >= 0) {
+      const auto& nodes = crew->run(order_of(Op::node, job, 0));
+      if (std::any_of(nodes.begin(), nodes.end(), [&](double node) { return node != s.node; }))
+        flags.emplace_back("misplaced");
+    }
+    return flags;
+  };
   points.push_back(std::move(p));
 }
 
@@ -261,7 +390,7 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   for (const mm::Outcome& o : outcomes) {
     if (o.metric != "bandwidth_net") continue;
     std::string key;
-    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill"})
+    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "mode"})
       key += o.conditions[k].dump() + '|';
     // The footprint is rounded to whole elements of all threads, so that it differs a little between teams.
     key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
@@ -275,7 +404,7 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     for (const auto* p : points) best = std::max(best, p->value);
     const auto first = std::find_if(points.begin(), points.end(), [&](auto* p) { return p->value >= 0.95 * best; });
     json c;
-    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "footprint_bytes"})
+    for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "mode", "footprint_bytes"})
       c[k] = points[0]->conditions[k];
     c["best_net"] = best;
     run.derive("saturation_threads", {(*first)->conditions["threads"].get<double>()}, c, (*first)->flags,
@@ -343,17 +472,25 @@ void measure(mm::Run& run) {
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) nodes = {-1};
 
+  const auto modes = run.choices("mode");
+  const bool in_threads = std::find(modes.begin(), modes.end(), "threads") != modes.end();
+  const bool in_processes = std::find(modes.begin(), modes.end(), "processes") != modes.end();
+  // The threads' points are measured together, each crew's on their own.
+  const std::size_t slices = (in_threads ? 1 : 0) + (in_processes ? threads.size() : 0);
   std::vector<std::pair<mm::Pages, int>> groups;
   for (mm::Pages pages : run.pages())
     for (int node : nodes) groups.emplace_back(pages, node);
   std::vector<mm::Outcome> outcomes;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const auto [pages, node] = groups[g];
-    run.allot(1.0 / static_cast<double>(groups.size() - g));
+    const auto share_of = [&](std::size_t slice) {
+      return 1.0 / static_cast<double>(slices * (groups.size() - g) - slice);
+    };
+    run.allot(share_of(0));
     // The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
     std::vector<Share> shares;
     const std::size_t largest = footprints.back();
-    for (int t = 0; t < *std::max_element(threads.begin(), threads.end()); ++t) {
+    for (int t = 0; in_threads && t < *std::max_element(threads.begin(), threads.end()); ++t) {
       const int smallest = *std::find_if(threads.begin(), threads.end(), [&](int x) { return x > t; });
       const std::size_t bytes = largest / static_cast<std::size_t>(smallest);
       auto arena = run.arena(Part::arena_bytes(bytes), pages, node, order[static_cast<std::size_t>(t)], "bandwidth_net",
@@ -363,18 +500,48 @@ void measure(mm::Run& run) {
       run.team({order[static_cast<std::size_t>(t)]})->run([&](int) { part.fill(); });
       shares.push_back({std::move(arena), part});
     }
-    std::vector<mm::Point> points;
-    for (int t : threads)
-      if (static_cast<std::size_t>(t) <= shares.size())
-        for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
-          for (const std::string& isa : isas)
-            for (const std::string& kernel : kernels)
-              for (const std::string& store : stores) {
-                if (kernel == "read" && store == "streaming") continue;  // it stores nothing
-                add_point(run, points, {kernel, store, isa, fill, *f, pages, node}, {order.begin(), order.begin() + t},
-                          shares);
-              }
-    for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+    const auto add_all = [&](std::vector<mm::Point>& points, int t, const std::shared_ptr<mm::Crew>& crew) {
+      for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
+        for (const std::string& isa : isas)
+          for (const std::string& kernel : kernels)
+            for (const std::string& store : stores) {
+              if (kernel == "read" && store == "streaming") continue;  // it stores nothing
+              add_point(run, points, {kernel, store, isa, fill, *f, pages, node}, {order.begin(), order.begin() + t},
+                        shares, crew);
+            }
+    };
+    if (in_threads) {
+      std::vector<mm::Point> points;
+      for (int t : threads)
+        if (static_cast<std::size_t>(t) <= shares.size()) add_all(points, t, nullptr);
+      shares.clear();  // the points hold what they need
+      for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+    }
+    // One crew after the other: each holds all its memory for itself.
+    if (in_processes)
+      for (std::size_t i = 0; i < threads.size(); ++i) {
+        run.allot(share_of(i + (in_threads ? 1 : 0)));
+        const std::vector<int> cpus(order.begin(), order.begin() + threads[i]);
+        const std::size_t bytes = largest / cpus.size();
+        const mm::MemoryRequest request{Part::arena_bytes(bytes), pages,
+                                        node >= 0                                ? mm::Policy::node
+                                        : run.policy() == mm::Policy::interleave ? mm::Policy::interleave
+                                                                                 : mm::Policy::local,
+                                        node, -1};
+        try {
+          if (request.bytes * cpus.size() > mm::memory_available())
+            throw mm::Absent("memory too small for " + std::to_string(cpus.size()) + " processes",
+                             "a smaller --footprint");
+          const auto crew = std::make_shared<mm::Crew>(cpus, [&](int) { return serve(request, bytes); });
+          std::vector<mm::Point> points;
+          add_all(points, threads[i], crew);
+          for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+        } catch (const mm::Absent& why) {
+          run.absent("bandwidth_net", {{"mode", "processes"}, {"threads", threads[i]}}, why.what(), why.enable);
+        } catch (const mm::Failure& why) {  // what kept a process from its memory comes as text
+          run.absent("bandwidth_net", {{"mode", "processes"}, {"threads", threads[i]}}, why.what());
+        }
+      }
   }
   derive_saturation(run, outcomes);
   diagnose(run, outcomes);

@@ -82,7 +82,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
                   {"memory_node", node >= 0 ? json(node) : json("local")}};
   p.metrics = {"update_rate"};
   p.team = team;
-  p.arena = table->arena;
+  p.arenas = {table->arena};
   p.prepare = [=] {
     if (*updates == 0)
       *updates =

@@ -186,7 +186,7 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
                           {"state", "clean"}};
           p.metrics = {"load_latency"};
           p.team = team;
-          p.arena = arenas[0];
+          p.arenas = arenas;
           p.prepare = [=] {
             const std::uint64_t seed = (*visits)++;
             team->run([&](int rank) {

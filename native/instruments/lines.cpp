@@ -145,7 +145,7 @@ void measure(mm::Run& run) {
                           {"home_node", home}, {"pages", mm::name(arena->request().pages)}};
           p.metrics = {"line_latency"};
           p.team = team;
-          p.arena = arena;
+          p.arenas = {arena};
           points.push_back(std::move(p));
         }
       }

@@ -106,7 +106,7 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   p.conditions = conditions(*g, "chains", chains, threads);
   p.metrics = {"load_latency", "bandwidth_net"};
   p.team = team;
-  p.arena = g->arenas[0];
+  p.arenas = g->arenas;
   p.prepare = [=] {
     if (*steps == 0) *steps = mm::iterations_for(kBurst_s, work, 256);
     work(*steps / 8 + 1);
@@ -153,7 +153,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   p.conditions["read_share"] = read_share;
   p.metrics = {"load_latency", "bandwidth_net"};
   p.team = team;
-  p.arena = g->arenas[0];
+  p.arenas = g->arenas;
   p.prepare = [=] {
     if (*loads == 0) *loads = mm::iterations_for(kBurst_s, [=](std::uint64_t n) { return work(n).took; }, 1024);
   };
@@ -192,8 +192,7 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
         "load_latency and bandwidth_net over " + std::to_string(curve.size()) + " numbers of chains";
     const auto rates = [count = threads](const mm::Outcome* o, double factor) {
       std::vector<double> all;
-      for (double latency : o->samples)
-        all.push_back(factor * o->conditions["chains"].get<double>() * count / latency);
+      for (double latency : o->samples) all.push_back(factor * o->conditions["chains"].get<double>() * count / latency);
       return all;
     };
     if (threads == 1) {

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from meshmark.report.charts import in_memory
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 
@@ -32,24 +33,15 @@ def _most_threads(records: Sequence[Record], instrument: str) -> float:
     return max((_count(r, "threads") for r in records if r.instrument == instrument), default=1)
 
 
-def _in_memory(records: Sequence[Record]) -> Callable[[Record], bool]:
-    """Of bandwidth: beyond any cache, as far as the run went (at least 128 MiB)."""
-    return lambda r: (
-        r.instrument == "bandwidth" and r.metric == "bandwidth_net" and _count(r, "footprint_bytes") > 2**27
-    )
-
-
 def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
     """Key → (title, record or None), in the order in which a reader wants them."""
-    stream = _in_memory(records)
+    triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     all_threads = _most_threads(records, "bandwidth")
     peak_threads = _most_threads(records, "peak")
     dense_threads = _most_threads(records, "dgemm")
 
     def triad(threads: float) -> Record | None:
-        return _best(
-            records, lambda r: stream(r) and r.conditions.get("kernel") == "triad" and _count(r, "threads") == threads
-        )
+        return _best(triads, lambda r: _count(r, "threads") == threads)
 
     def memory(small_pages: bool) -> Record | None:
         return _best(

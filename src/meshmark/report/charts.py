@@ -212,7 +212,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Net bandwidth against footprint, ordinary against streaming stores."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
-    name = _several(found, "kernel", "isa", "pages", "memory_node", "threads", "store")
+    name = _several(found, "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     counts: dict[str, set[Any]] = {}
     for r in found:
         counts.setdefault(name(r), set()).add(r.conditions["footprint_bytes"])
@@ -228,17 +228,25 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _layers(rows, _bytes_axis("footprint", rows, "footprint of all arrays"), y, "series", ["size"])
 
 
+def in_memory(records: Sequence[Record]) -> list[Record]:
+    """Net bandwidths of the largest footprints of the run: those are meant to be beyond every cache."""
+    found = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_net"]
+    most = max((float(str(r.conditions["footprint_bytes"])) for r in found), default=0.0)
+    return [r for r in found if float(str(r.conditions["footprint_bytes"])) >= 0.45 * most]
+
+
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
-    found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
+    found = [r for r in records if r.metric == "bandwidth_net" and r.conditions.get("mode") == "threads"]
+    most = max((float(str(r.conditions["threads"])) for r in found), default=0)
+    found = [r for r in found if r.conditions["threads"] in {1, most}]
     kernels = {str(r.conditions["kernel"]) for r in found}
     if len(kernels) < 2:
         return None
     wide = [r for r in found if _largest(r, found)]
     rows = [
         row(r, kernel=r.conditions["kernel"], threads=r.conditions["threads"], store=r.conditions["store"],
-            series=f"{r.conditions['threads']} thread{'s' if r.conditions['threads'] != 1 else ''}, "
-                   f"{r.conditions['store']} stores")
+            series=f"{said('threads', r.conditions['threads'])}, {said('store', r.conditions['store'])}")
         for r in wide
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["threads"], r["store"]))
@@ -396,17 +404,12 @@ _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
     peaks = [r for r in records if r.instrument == "peak" and r.conditions.get("type") == "fp64"]
-    streams = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_net"]
+    streams = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     rows: list[Row] = []
     marks: list[Row] = []
     for threads in sorted({int(str(r.conditions["threads"])) for r in peaks}):
         top = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
-        among = [r for r in streams if r.conditions["threads"] == threads]
-        wide = [
-            r
-            for r in among
-            if float(str(r.conditions["footprint_bytes"])) >= 2**27 and r.conditions["kernel"] == "triad"
-        ]
+        wide = [r for r in streams if r.conditions["threads"] == threads]
         if not wide:
             continue
         slope = max(wide, key=lambda r: r.value)

@@ -1,0 +1,165 @@
+#include "crew.hpp"
+
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "error.hpp"
+#include "team.hpp"
+
+namespace mm {
+
+struct Crew::Shared {
+  std::atomic<int> arrived{0};
+  Order order{};
+};
+
+/// One process's own line of the shared memory.
+struct alignas(64) Crew::Member {
+  Ticks begin = 0, end = 0;
+  double value = 0;
+  bool moved = false;
+  long faults = 0;
+  char error[256] = "";
+};
+
+Crew::Crew(std::vector<int> cpus, const std::function<Work(int)>& prepare) : cpus_(std::move(cpus)) {
+  bytes_ = (sizeof(Shared) + 63) / 64 * 64 + cpus_.size() * sizeof(Member);
+  void* map = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (map == MAP_FAILED) throw Failure(std::string("no shared memory for the processes: ") + std::strerror(errno));
+  shared_ = new (map) Shared;
+  members_ = reinterpret_cast<Member*>(static_cast<char*>(map) + (sizeof(Shared) + 63) / 64 * 64);
+  values_.resize(cpus_.size());
+  const int parent = getpid();
+  try {
+    for (int rank = 0; rank < size(); ++rank) {
+      new (members_ + rank) Member;
+      int ends[2];
+      if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        throw Failure(std::string("no socket for a process: ") + std::strerror(errno));
+      lines_.push_back(ends[0]);
+      const int pid = fork();
+      if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent) _exit(1);
+        for (int fd : lines_) close(fd);  // held open here, they would hide the parent's death from the others
+        serve(rank, ends[1], prepare);
+      }
+      const int why = errno;
+      close(ends[1]);
+      if (pid < 0) throw Failure(std::string("no process: ") + std::strerror(why));
+      pids_.push_back(pid);
+    }
+    hear_all();
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+Crew::~Crew() { end(); }
+
+void Crew::end() {
+  for (int fd : lines_) close(fd);
+  for (int pid : pids_) {
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+  }
+  lines_.clear();
+  pids_.clear();
+  if (shared_ != nullptr) munmap(shared_, bytes_);
+  shared_ = nullptr;
+}
+
+void Crew::serve(int rank, int line, const std::function<Work(int)>& prepare) {
+  Member& me = members_[rank];
+  char byte = 0;
+  try {
+    const int cpu = cpus_[static_cast<std::size_t>(rank)];
+    pin(cpu);
+    const Work work = prepare(rank);
+    while (send(line, &byte, 1, MSG_NOSIGNAL) == 1 && read(line, &byte, 1) == 1) {
+      rusage before{}, after{};
+      getrusage(RUSAGE_SELF, &before);
+      shared_->arrived.fetch_add(1);
+      for (int spins = 0; shared_->arrived.load(std::memory_order_acquire) < size(); ++spins)
+        if (spins > 1 << 10) sched_yield();  // a process that died never arrives: the parent kills the rest
+      me.begin = ticks();
+      me.value = work(shared_->order);
+      me.end = ticks();
+      getrusage(RUSAGE_SELF, &after);
+      me.moved = sched_getcpu() != cpu;
+      me.faults = after.ru_minflt - before.ru_minflt;
+    }
+  } catch (const std::exception& why) {
+    std::strncpy(me.error, why.what(), sizeof me.error - 1);
+    _exit(1);
+  }
+  _exit(0);
+}
+
+/// Waits for one byte of everybody. In whatever order they come: the others wait for one that died.
+void Crew::hear_all() {
+  std::vector<pollfd> waiting;
+  for (int fd : lines_) waiting.push_back({fd, POLLIN, 0});
+  for (std::size_t missing = waiting.size(); missing > 0;) {
+    if (poll(waiting.data(), waiting.size(), -1) < 0) {
+      if (errno == EINTR) continue;
+      throw Failure(std::string("cannot wait for the processes: ") + std::strerror(errno));
+    }
+    for (std::size_t rank = 0; rank < waiting.size(); ++rank) {
+      if (waiting[rank].revents == 0) continue;
+      char byte = 0;
+      if (read(lines_[rank], &byte, 1) != 1) {
+        const char* said = members_[rank].error;
+        throw Failure(*said != 0 ? std::string(said) : "process " + std::to_string(rank) + " of the crew died");
+      }
+      waiting[rank].fd = -1;  // poll ignores it from now on
+      --missing;
+    }
+  }
+}
+
+const std::vector<double>& Crew::run(const Order& order) {
+  shared_->order = order;
+  shared_->arrived = 0;
+  const char byte = 1;
+  for (int fd : lines_)
+    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1) throw Failure("a process of the crew died");
+  hear_all();
+  for (int rank = 0; rank < size(); ++rank) values_[static_cast<std::size_t>(rank)] = members_[rank].value;
+  return values_;
+}
+
+double Crew::elapsed_s() const {
+  Ticks begin = ~Ticks{0}, end = 0;
+  for (int rank = 0; rank < size(); ++rank) {
+    begin = std::min(begin, members_[rank].begin);
+    end = std::max(end, members_[rank].end);
+  }
+  return seconds(end - begin);
+}
+
+bool Crew::moved() const {
+  return std::any_of(members_, members_ + size(), [](const Member& m) { return m.moved; });
+}
+
+bool Crew::faulted() const {
+  return std::any_of(members_, members_ + size(), [](const Member& m) { return m.faults > 0; });
+}
+
+}  // namespace mm
