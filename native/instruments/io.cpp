@@ -129,23 +129,24 @@ std::string first_line(const std::string& text) {
   return line.empty() ? "it said nothing" : line.substr(0, 200);
 }
 
-/// A file of ours that goes with us, also when we are told to end.
-struct TemporaryFile {
-  static std::string& name() {
-    static std::string path;
-    return path;
+/// A file without a name: it goes with the last process that holds it, however that one ends.
+class NamelessFile {
+ public:
+  explicit NamelessFile(const std::string& folder) {
+    const std::string name = (fs::path(folder) / (".meshmark-io-" + std::to_string(getpid()))).string();
+    fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
+    if (fd_ < 0) throw mm::Absent("cannot write in '" + folder + "': " + std::strerror(errno), "another --target");
+    unlink(name.c_str());
   }
-  explicit TemporaryFile(const std::string& path) {
-    name() = path;
-    for (int s : {SIGTERM, SIGINT, SIGHUP})
-      std::signal(s, [](int number) {
-        unlink(name().c_str());
-        _exit(128 + number);
-      });
-  }
-  ~TemporaryFile() { unlink(name().c_str()); }
-  TemporaryFile(const TemporaryFile&) = delete;
-  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~NamelessFile() { close(fd_); }
+  NamelessFile(const NamelessFile&) = delete;
+  NamelessFile& operator=(const NamelessFile&) = delete;
+  int fd() const { return fd_; }
+  /// By which other processes of this user find it.
+  std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_); }
+
+ private:
+  int fd_;
 };
 
 std::string pick_engine(const std::string& fio, const std::string& asked) {
@@ -186,32 +187,28 @@ void measure(mm::Run& run) {
                      "apt-get install fio (Debian, Ubuntu); dnf install fio (Fedora); spack install fio");
   const std::string engine = pick_engine(fio, run.text("engine"));
 
-  const std::string file = folder ? (fs::path(target) / (".meshmark-io-" + std::to_string(getpid()))).string() : target;
-  std::unique_ptr<TemporaryFile> temporary;
+  std::string file = target;
+  std::shared_ptr<NamelessFile> temporary;
   bool direct = true;
   if (folder) {
     const auto space = fs::space(target);
     if (space.available < size + size / 10)
       throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in '" + target + "'",
                        "a smaller --size, or another --target");
-    temporary = std::make_unique<TemporaryFile>(file);
-    const int fd = open(file.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
-    if (fd < 0) throw mm::Absent("cannot write in '" + target + "': " + std::strerror(errno), "another --target");
+    temporary = std::make_shared<NamelessFile>(target);
+    file = temporary->path();
+    const int fd = temporary->fd();
     // Real blocks with changing content: a hole reads faster than any disk, and zeros may be stored as nothing.
     std::vector<std::uint64_t> chunk(1 << 17);
     std::uint64_t x = run.seed() * 2 + 1;
     for (std::size_t at = 0; at < size; at += chunk.size() * 8) {
       for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
       const std::size_t n = std::min(chunk.size() * 8, size - at);
-      if (write(fd, chunk.data(), n) != static_cast<ssize_t>(n)) {
-        const int why = errno;
-        close(fd);
-        throw mm::Failure("cannot lay out the file in '" + target + "': " + std::strerror(why));
-      }
+      if (write(fd, chunk.data(), n) != static_cast<ssize_t>(n))
+        throw mm::Failure("cannot lay out the file in '" + target + "': " + std::strerror(errno));
       run.beat("laying out the file");
     }
     fsync(fd);
-    close(fd);
     const int probe = open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
     direct = probe >= 0;
     if (probe >= 0) close(probe);

@@ -26,6 +26,11 @@ class Step:
     argv: tuple[str, ...]
     budget_s: float
 
+    @property
+    def repeats(self) -> str:
+        """The same for all repetitions of a step: its name in the specification."""
+        return re.sub(r"^\d+-|\.r\d+$", "", self.id)
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

@@ -13,7 +13,9 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal, whole_lines
-from meshmark.measure.plan import Plan, make_plan
+from meshmark.measure.plan import Plan, Step, make_plan
+from meshmark.measure.probe import description
+from meshmark.measure.repetitions import pool
 from meshmark.measure.runner import Report, run_plan, save_state
 from meshmark.measure.spec import load_spec
 from meshmark.store.record import Record
@@ -93,21 +95,29 @@ def _load_state(folder: Path) -> dict[str, Any]:
     return state
 
 
+def _width_percent(step: Step) -> float:
+    words = list(step.argv)
+    asked = words[words.index("--interval") + 1] if "--interval" in words else ""
+    return float(asked or description(step.instrument).parameter("interval").default)
+
+
 def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
-    """What a run folder holds, from its journals: also of a run that is not finished.
+    """What a run folder holds, from its journals: also of a run that is not finished. Repetitions are pooled.
 
     Raises:
         MeshmarkError: the folder's plan or state cannot be read.
     """
     plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
-    records: list[Record] = []
+    repeated: dict[str, list[list[Record]]] = {}  # by step, whatever its repetition
+    widths: dict[str, float] = {}
     absences: list[Absence] = []
     headers: list[dict[str, Any]] = []
     machine = socket.gethostname()
     messages = {s["id"]: s.get("message", "") for s in state.get("steps", [])}
     for step in plan.steps:
         reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
-        records += reading.records
+        widths[step.repeats] = _width_percent(step)
+        repeated.setdefault(step.repeats, []).append(reading.records)
         absences += reading.absences
         if reading.header:
             headers.append(reading.header)
@@ -121,4 +131,5 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         command=str(state.get("command", "")), version=str(state.get("version", "")),
         headers=headers, host=state.get("host", {}), steps=state.get("steps", []),
     )  # fmt: skip
+    records = [r for name, runs in repeated.items() for r in (pool(runs, widths[name]) if len(runs) > 1 else runs[0])]
     return records, absences, info

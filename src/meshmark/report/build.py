@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
 from typing import Any
-
-import altair as alt
 
 from meshmark.report import charts
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
@@ -19,6 +18,8 @@ from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, s
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.store.store import write_aside
+
+MOST_ROWS = 2000  # of one table: a page must open at once also for a machine of hundreds of CPUs
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ class Section:
     title: str
     instrument: str
     caption: str
-    draw: Callable[[Sequence[Record]], alt.TopLevelMixin | None]
+    draw: Callable[[Sequence[Record]], charts.Drawn | None]
 
 
 SECTIONS = (
@@ -77,7 +78,7 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     """
     import vl_convert
 
-    drawn: dict[str, alt.TopLevelMixin] = {}
+    drawn: dict[str, charts.Drawn] = {}
     for section in SECTIONS:
         chart = section.draw(records)
         if chart is not None:
@@ -96,7 +97,9 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     return ReportPaths(html_path, card_path, tuple(paths))
 
 
-def _page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, Any]) -> str:
+def _page(
+    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, charts.Drawn]
+) -> str:
     import vl_convert
 
     specs = {name: charts.themed(chart) for name, chart in drawn.items()}
@@ -111,18 +114,17 @@ def _page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, 
         "figures": _figures(records, absences),
         "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
         "machine": _machine_table(records, run),
-        "sections": "".join(_section(s, s.name in drawn, records, absences) for s in SECTIONS),
+        "sections": "".join(_section(s, s.name in drawn, records, absences, run.run_id) for s in SECTIONS),
         "clock": _clock(records),
         "absent": _absent(absences),
         "flags": _flag_legend(records),
         "provenance": _provenance(records, run),
-        # `</` would end the script element in the middle of a text.
-        "specs": json.dumps(specs, default=str).replace("</", "<\\/"),
+        # A text with a tag in it would end the script element.
+        "specs": json.dumps(specs, default=str).replace("<", "\\u003c"),
         "bundle": bundle.replace("</script", "<\\/script"),
     }
-    for key, text in parts.items():
-        template = template.replace(f"<!--{key}-->", text)
-    return template
+    # In one pass: what was put in is never looked at again.
+    return re.sub(r"<!--(\w+)-->", lambda m: parts[m[1]], template)
 
 
 def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
@@ -334,7 +336,7 @@ def _commands(records: Sequence[Record], instrument: str) -> str:
     return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
 
 
-def _section(section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence]) -> str:
+def _section(section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence], run_id: str) -> str:
     head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
     if not drawn:
         reason = escape(why_absent(absences, section.instrument))
@@ -342,7 +344,7 @@ def _section(section: Section, drawn: bool, records: Sequence[Record], absences:
     return (
         f'{head}<p class="caption">{escape(section.caption)}</p>'
         f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
-        f"{_table(section, records)}{_commands(records, section.instrument)}</section>"
+        f"{_table(section, records, run_id)}{_commands(records, section.instrument)}</section>"
     )
 
 
@@ -350,7 +352,7 @@ _HIDDEN = {"observed_node", "observed_node_share", "observed_cpus", "steal_share
            "load_1min", "shield", "huge_share", "page_bytes", "cpus", "fill"}  # fmt: skip
 
 
-def _table(section: Section, records: Sequence[Record]) -> str:
+def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
     """The numbers behind the chart, once an instrument (with its first chart)."""
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     mine = [
@@ -368,7 +370,7 @@ def _table(section: Section, records: Sequence[Record]) -> str:
     keys = [k for k in keys if len({str(r.conditions.get(k)) for r in mine}) > 1]
     head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
     body = []
-    for r in mine:
+    for r in mine[:MOST_ROWS]:
         best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
         cells = [_cell(k, r.conditions.get(k)) for k in keys]
         values = [
@@ -382,7 +384,13 @@ def _table(section: Section, records: Sequence[Record]) -> str:
             f"<tr><td>{escape(r.metric)}</td>" + "".join(f"<td>{c}</td>" for c in cells)
             + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{_badges(r.flags)}</td></tr>"
         )  # fmt: skip
-    return f"<details><summary>{len(mine)} results as a table</summary>{_grid(head, body)}</details>"
+    rest = (
+        f"<p>The first {MOST_ROWS}; all of them: <code>meshmark store export --run {escape(run_id)} "
+        f"--instrument {escape(section.instrument)}</code></p>"
+        if len(mine) > MOST_ROWS
+        else ""
+    )
+    return f"<details><summary>{len(mine)} results as a table</summary>{rest}{_grid(head, body)}</details>"
 
 
 def _grid(head: Sequence[str], rows: Sequence[str], kind: str = "data") -> str:

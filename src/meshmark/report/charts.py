@@ -6,10 +6,13 @@ tooltips are the same everywhere: a hollow mark is a flagged one, and a hover te
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -20,6 +23,7 @@ from meshmark.store.record import Record
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
 WIDTH, HEIGHT = 720, 340
+MANY = 2500  # marks of one chart beyond which tooltips are short and the page draws on a canvas
 NO_INTERVAL = "none from fewer than 6 samples"
 Row = dict[str, Any]
 
@@ -74,8 +78,40 @@ def _doubt(r: Row) -> tuple[bool, bool, float]:
     return r["flagged"], r["interval"] == NO_INTERVAL, (r["high"] - r["low"]) / (abs(r["value"]) or 1)
 
 
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A chart and its data by name. Altair would check and copy every row many times, which takes half a minute for the
+    65 280 pairs of 256 CPUs; so it sees names only, and the rows join the specification at the end."""
+
+    chart: alt.TopLevelMixin
+    data: dict[str, list[Row]]
+
+
+_rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
+
+
+def _drawing(
+    draw: Callable[[Sequence[Record]], alt.TopLevelMixin | None],
+) -> Callable[[Sequence[Record]], Drawn | None]:
+    """Collects the rows that `draw` charts."""
+
+    @functools.wraps(draw)
+    def drawn(records: Sequence[Record]) -> Drawn | None:
+        token = _rows.set({})
+        try:
+            chart = draw(records)
+            return None if chart is None else Drawn(chart, _rows.get())
+        finally:
+            _rows.reset(token)
+
+    return drawn
+
+
 def _chart(rows: Sequence[Row]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=list(rows)))  # type: ignore[no-untyped-call]
+    data = _rows.get()
+    name = f"rows{len(data)}"
+    data[name] = list(rows)
+    return alt.Chart(alt.NamedData(name=name))
 
 
 def _layers(
@@ -173,6 +209,7 @@ def said(key: str, value: Any) -> str:
     return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
 
 
+@_drawing
 def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against footprint, log-log, with the levels found."""
     curve = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
@@ -209,6 +246,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return chart
 
 
+@_drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Net bandwidth against footprint, ordinary against streaming stores."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
@@ -235,6 +273,7 @@ def in_memory(records: Sequence[Record]) -> list[Record]:
     return [r for r in found if float(str(r.conditions["footprint_bytes"])) >= 0.45 * most]
 
 
+@_drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.conditions.get("mode") == "threads"]
@@ -284,6 +323,7 @@ def _bars(
     return alt.layer(bars, whiskers)
 
 
+@_drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Core to core: a heat map a protocol."""
     found = [r for r in records if r.metric == "line_latency"]
@@ -305,6 +345,11 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         if not rows:
             continue
         rows = clearest(rows, "from_cpu", "to_cpu")
+        tips = tooltip("from_cpu", "to_cpu")
+        if len(rows) > MANY:  # a cell of a large machine says its median, interval and flags; the rest is in the store
+            kept = ("from_cpu", "to_cpu", "value", "median", "interval", "flags", "flagged")
+            rows = [{k: r[k] for k in kept} for r in rows]
+            tips = [alt.Tooltip(f"{k}:N", title=k.replace("_", " ")) for k in kept if k not in {"value", "flagged"}]
         low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
         # A difference of a few per cent must not look like black and white.
         scale = alt.Scale(scheme="cividis", reverse=True, domain=[low, max(high, 1.5 * low)])
@@ -321,7 +366,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
                 color=alt.Color("value:Q", title=None, scale=scale, legend=legend),
                 stroke=alt.condition("datum.flagged", alt.value("#D55E00"), alt.value(None)),
-                tooltip=tooltip("from_cpu", "to_cpu"),
+                tooltip=tips,
             )
         ]
         if numbers:
@@ -338,6 +383,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return maps
 
 
+@_drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against bandwidth; a point's chains or pause are in its tooltip."""
     mine = [r for r in records if r.instrument == "loaded"]
@@ -365,6 +411,7 @@ def _point(r: Record) -> str:
     return str([r.conditions.get(k) for k in keys])
 
 
+@_drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Random updates by pages, kernel and threads."""
     found = [r for r in records if r.metric == "update_rate"]
@@ -380,6 +427,7 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     )
 
 
+@_drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Peak, dgemm and linpack beside each other."""
     found = [r for r in records if r.metric == "flop_rate"]
@@ -401,6 +449,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 
 
+@_drawing
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
     peaks = [r for r in records if r.instrument == "peak" and r.conditions.get("type") == "fp64"]
@@ -437,6 +486,7 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return alt.layer(line, base.mark_point(filled=True, size=60), labels)
 
 
+@_drawing
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Rates by direction and queue depth."""
     found = [r for r in records if r.instrument == "io" and r.metric == "bandwidth_net"]
@@ -450,6 +500,7 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
 
 
+@_drawing
 def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency while 1, 2, 4 … CPUs chase together."""
     found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
@@ -469,9 +520,10 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _layers(rows, x, _linear("time per load", _NS), "series", ["processes"], band=False)
 
 
-def themed(chart: alt.TopLevelMixin, wide: bool = True) -> dict[str, Any]:
+def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
     """The Vega-Lite specification with the common look; texts take the page's colour."""
-    spec: dict[str, Any] = chart.to_dict()
+    spec: dict[str, Any] = drawn.chart.to_dict()
+    spec["datasets"] = drawn.data
     if "concat" not in spec and wide:
         spec["width"], spec["height"] = "container", HEIGHT
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}
@@ -488,9 +540,9 @@ def themed(chart: alt.TopLevelMixin, wide: bool = True) -> dict[str, Any]:
     return spec
 
 
-def for_file(chart: alt.TopLevelMixin) -> dict[str, Any]:
+def for_file(drawn: Drawn) -> dict[str, Any]:
     """The same on white and of fixed size, for PNG and SVG."""
-    spec = themed(chart, wide=False)
+    spec = themed(drawn, wide=False)
     if "concat" not in spec:
         spec["width"], spec["height"] = WIDTH, HEIGHT
     spec["background"] = "white"

@@ -1,0 +1,118 @@
+"""Runs made up for tests of the views: every instrument, on any topology, with chosen flags."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Iterable
+from typing import Any
+
+from meshmark.store.record import Record, median, median_interval
+from meshmark.store.run import Absence, RunInfo
+
+UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_latency": "s", "bandwidth_net": "B/s",
+        "bandwidth_gross": "B/s", "update_rate": "op/s", "flop_rate": "flop/s", "op_rate": "op/s",
+        "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s"}  # fmt: skip
+
+
+def record(
+    instrument: str, metric: str, value: float, flags: Iterable[str] = (), count: int = 9, **conditions: Any
+) -> Record:
+    """Samples within 2 % of `value`, the same for the same conditions."""
+    dice = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
+    samples = tuple(value * dice.uniform(0.99, 1.01) for _ in range(count))
+    return Record(
+        source="host", machine="made-up", instrument=instrument, metric=metric, unit=UNIT[metric], samples=samples,
+        value=median(samples), interval=median_interval(samples), conditions=conditions, flags=frozenset(flags),
+        provenance={"command": f"{instrument} --seed 1", "build": "0", "compiler": "none"},
+    )  # fmt: skip
+
+
+def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
+    made = []
+    steps = {"1": (1.2e-9, 2**15), "2": (4e-9, 2**19), "3": (20e-9, 2**25), "4": (120e-9, 2**40)}
+    for node, pages in itertools.product(range(nodes), ("4KiB", "thp")):
+        where = {"pages": pages, "memory_node": node, "cpu": 0, "stride_bytes": 64, "pattern": "random",
+                 "locality_bytes": 0}  # fmt: skip
+        factor = (1 + 0.5 * node) * (1.2 if pages == "4KiB" else 1)
+        for footprint in (2**k for k in range(11, 31)):
+            value = next(v for v, limit in steps.values() if footprint <= limit) * (factor if footprint > 2**25 else 1)
+            made.append(
+                record("latency", "load_latency", value, flags, footprint_bytes=footprint, processes=1, **where)
+            )
+        made.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **where))
+        made.append(
+            record("latency", "level_latency", 120e-9 * factor, level=4, kind="memory", from_bytes=2**26,
+                   to_bytes=2**30, **where)
+        )  # fmt: skip
+        made.append(
+            record("latency", "level_latency", 1.2e-9, level=1, kind="cache", from_bytes=2**11, to_bytes=2**15, **where)
+        )
+        made.append(
+            record("latency", "level_capacity", 2**15, count=1, level=1, kind="cache", from_bytes=2**11, to_bytes=2**15,
+                   **where)
+        )  # fmt: skip
+    return made
+
+
+def bandwidth(threads: int = 2) -> list[Record]:
+    made = []
+    for kernel, store, t in itertools.product(("copy", "triad", "read"), ("ordinary", "streaming"), (1, threads)):
+        if kernel == "read" and store == "streaming":
+            continue
+        sizes = (2**14, 2**18, 2**22, 2**29) if kernel == "triad" else (2**29,)
+        for size in sizes:
+            value = 2e10 * t**0.8 * (2 if size < 2**20 else 1) * (1.3 if store == "streaming" else 1)
+            c = {"kernel": kernel, "store": store, "threads": t, "isa": "avx2", "footprint_bytes": size, "pages": "thp",
+                 "memory_node": "local", "fill": "cores", "mode": "threads", "cpus": "0"}  # fmt: skip
+            made.append(record("bandwidth", "bandwidth_net", value, **c))
+            made.append(record("bandwidth", "bandwidth_gross", 1.3 * value, **c))
+    return made
+
+
+def lines(cpus: int, states: Iterable[str] = ("swap", "flag", "dirty", "clean")) -> list[Record]:
+    return [
+        record("lines", "line_latency", 25e-9 + (a // 8 != b // 8) * 60e-9 + (a // 64 != b // 64) * 90e-9, from_cpu=a,
+               to_cpu=b, state=state, trip="one_way", home_node=0, pages="thp")
+        for state in states for a in range(cpus) for b in range(cpus) if a != b
+    ]  # fmt: skip
+
+
+def the_rest(threads: int = 2) -> list[Record]:
+    made = [
+        record("clock", "core_frequency", 3.1e9, cpu=0, clock="tsc"),
+        record("clock", "clock_overhead", 2e-8, cpu=0, clock="tsc"),
+        record("loaded", "memory_parallelism", 12.0, threads=1, mode="chains", best_chains=16),
+        record("linpack", "flop_rate", 4e10, n=1000, threads=threads, library="openblas", library_kernel="Zen"),
+        record("dgemm", "flop_rate", 9e10, n=2000, threads=threads, library="openblas", library_kernel="Zen"),
+        record("io", "bandwidth_net", 1e9, target=".", direction="read", block_bytes=2**17, queue_depth=16, jobs=1),
+    ]
+    for t in (1, threads):
+        c = {"mode": "chains", "threads": t, "read_share": 1.0, "pause": 0, "pages": "thp", "memory_node": "local",
+             "footprint_bytes": 2**28}  # fmt: skip
+        for chains in (1, 4, 16):
+            made.append(record("loaded", "load_latency", 1e-7 * (1 + chains / 20), chains=chains, **c))
+            made.append(record("loaded", "bandwidth_net", 64e7 * chains * t / (1 + chains / 20), chains=chains, **c))
+        made.append(record("gups", "update_rate", 8e7 * t, table_bytes=2**29, kernel="plain", threads=t, pages="thp"))
+        made.append(record("peak", "flop_rate", 5e10 * t, type="fp64", isa="avx2", threads=t, cpus="0"))
+    return made
+
+
+def everything(threads: int = 2) -> list[Record]:
+    return [*latency(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads)]
+
+
+def run_info(host: dict[str, Any] | None = None, machine: str = "made-up") -> RunInfo:
+    return RunInfo(
+        run_id="run-1", machine=machine, started="2026-11-21T07:15:28.3+00:00", elapsed_s=93.0, spec_name="quick",
+        command="meshmark survey --quick", version="0", host=host or {},
+        steps=[{"id": "01-latency", "status": "ok", "elapsed_s": 3.0, "argv": ["latency", "--seed", "1"]}],
+    )  # fmt: skip
+
+
+def absences() -> list[Absence]:
+    return [
+        Absence(instrument="gups", metric="update_rate", reason="no 2MiB pages in the pool", enable="vm.nr_hugepages",
+                conditions={"pages": "2MiB"}),
+        Absence(instrument="io", reason="fio died (SIGSEGV)", kind="error", step="13-io"),
+    ]  # fmt: skip
