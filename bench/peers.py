@@ -322,7 +322,7 @@ class Dgemm:
             raise Absent("meshmark-probe dgemm gave no flop_rate")
         conditions = record["conditions"]
         self.library = str(conditions.get("library_path") or conditions.get("library") or "")
-        self.core = str(conditions.get("library_kernel") or conditions.get("core") or "")
+        self.core = str(conditions.get("library_kernel") or "")
         return Figure(record["value"], frozenset(record["flags"]), self.core)
 
     def bare(self) -> Figure:
@@ -422,7 +422,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 "core to core, one way",
                 "ns",
                 1e-9,
-                ours("line_latency", *pair, best=min, state="dirty", trip="one_way"),
+                ours("line_latency", *pair, "--state", "swap", best=min, state="swap", trip="one_way"),
                 {"core-to-core-latency": core_to_core(options.core_to_core, cpus)},
                 low=0.95,
                 high=1.05,
@@ -433,7 +433,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 "core to core, round trip",
                 "ns",
                 1e-9,
-                ours("line_latency", *pair, best=min, state="dirty", trip="round"),
+                ours("line_latency", *pair, "--state", "flag", best=min, state="flag", trip="round"),
                 {"multichase pingpong": pingpong(options.pingpong)},
                 low=0.95,
                 high=1.05,
@@ -476,7 +476,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
     target = WORK / "io.bin"
     io = [
-        "io", "--target", str(target), "--direction", "read", "--block", "128KiB", "--queue-depth", "16",
+        "io", "--target", str(WORK), "--direction", "read", "--block", "128KiB", "--depth", "16",
         "--jobs", "1", "--budget", "6s",
     ]  # fmt: skip
     found.append(

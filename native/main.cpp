@@ -49,16 +49,15 @@ void end_line(const mm::Run::State& s, const char* status) {
                     {"overhead", s.worst_overhead}});
 }
 
-int measure(const mm::Instrument& instrument, mm::Run::State& s) {
+int measure(const mm::Instrument& instrument, mm::Run::State& s, bool only_check) {
   s.started_s = mm::wall_s();
   mm::Run run(s);
   try {
     if (s.values["machine"].empty()) s.values["machine"] = mm::host_name();
     s.machine = s.values["machine"];
     s.budget_end_s = s.started_s + run.budget_s();
-    run.real("interval_percent");
-    run.integer("seed");
-    run.cpus();
+    run.check();
+    if (only_check) return 0;
     if (!s.values["resume"].empty()) s.load_earlier(s.values["resume"]);
     instrument.measure(run);
     s.write_header(0);
@@ -98,7 +97,7 @@ int main(int argc, char** argv) {
   app.add_flag("--describe", describe_all, "describe every instrument in JSON");
 
   std::map<std::string, mm::Run::State> states;
-  std::map<std::string, bool> describe_one;
+  std::map<std::string, bool> describe_one, check_one;
   for (const mm::Instrument* instrument : mm::instruments()) {
     const mm::Description& d = instrument->description;
     mm::Run::State& s = states[d.name];
@@ -111,6 +110,7 @@ int main(int argc, char** argv) {
     }
     CLI::App* sub = app.add_subcommand(d.name, d.summary);
     sub->add_flag("--describe", describe_one[d.name], "describe this instrument in JSON");
+    sub->add_flag("--check", check_one[d.name], "read all parameters, measure nothing");
     for (const mm::Parameter& p : s.parameters) {
       std::string& value = s.values[p.name];
       value = p.fallback;
@@ -155,7 +155,7 @@ int main(int argc, char** argv) {
         s.command += ' ' + mm::option_of(p);
         if (p.kind != mm::Kind::flag) s.command += ' ' + s.values[p.name];
       }
-    return measure(*instrument, s);
+    return measure(*instrument, s, check_one[name]);
   }
   return usage_error(mm::UsageError("instrument", "none was given", names()));
 }

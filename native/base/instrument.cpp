@@ -232,6 +232,45 @@ std::vector<int> Run::integers(std::string_view name, int all) const {
   return numbers;
 }
 
+void Run::check() const {
+  cpus();
+  memory_nodes();
+  for (const Parameter& p : state_.parameters) {
+    if (p.name == "cpus" || p.name == "memory_node" || state_.value(p.name).empty()) continue;
+    switch (p.kind) {
+      case Kind::integer:
+        integer(p.name);
+        break;
+      case Kind::real:
+        real(p.name);
+        break;
+      case Kind::size:
+        bytes(p.name);
+        break;
+      case Kind::sizes:
+        sizes(p.name);
+        break;
+      case Kind::time:
+        time_s(p.name);
+        break;
+      case Kind::choices:
+        choices(p.name);
+        break;
+      case Kind::integers:
+        integers(p.name, std::max(1, static_cast<int>(topology().cpus.size())));
+        break;
+      case Kind::flag:
+        flag(p.name);
+        break;
+      case Kind::choice:
+      case Kind::cpus:
+      case Kind::text:
+        text(p.name);
+        break;
+    }
+  }
+}
+
 bool Run::given(std::string_view name) const { return state_.was_given.contains(state_.parameter(name).name); }
 
 std::vector<int> Run::cpus() const {

@@ -105,6 +105,9 @@ class Run {
   double budget_s() const;
   std::uint64_t seed() const;
 
+  /// Reads every parameter by its kind and limits, so that a wrong one is refused before any work. UsageError.
+  void check() const;
+
   /// A usage error: exit status 2 with one line. `allowed` says what would do.
   [[noreturn]] void refuse(const std::string& field, const std::string& message, const std::string& allowed = {}) const;
   /// Reports something that cannot be had here; the run goes on.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -126,6 +126,19 @@ def words(d: Description, options: Mapping[str, Any]) -> list[str]:
         else:
             line += [parameter.option, _text(value)]
     return line
+
+
+def check(instrument: str, line: Sequence[str]) -> None:
+    """Lets the probe read a command line without measuring; UsageError names the field, found and allowed."""
+    try:
+        done = subprocess.run(
+            [find_probe(), instrument, "--check", *line], capture_output=True, text=True, check=False, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as why:
+        raise MeshmarkError(f"the probe does not run: {why}", hint="make setup") from why
+    if done.returncode == UsageError.status:
+        said = done.stderr.strip().splitlines() or ["a parameter is wrong"]
+        raise UsageError(f"{instrument}: {said[-1].partition('error: ')[2] or said[-1]}")
 
 
 def _text(value: Any) -> str:

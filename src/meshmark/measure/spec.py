@@ -18,7 +18,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from meshmark.errors import UsageError
-from meshmark.measure.probe import description, words
+from meshmark.measure.probe import check, description, words
 
 SHIPPED = ("quick", "full")
 
@@ -67,7 +67,7 @@ def parse_spec(text: str, origin: str) -> Spec:
         raise UsageError(f"{origin}: {place}: found {found!r}; {allowed}") from why
     for number, step in enumerate(spec.step):
         try:
-            words(description(step.instrument), step.options)
+            check(step.instrument, words(description(step.instrument), step.options))
         except UsageError as why:
             raise UsageError(f"{origin}: step.{number}: {why}") from why
     return spec

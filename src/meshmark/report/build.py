@@ -273,14 +273,23 @@ def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
     triad = figures(records)["triad_all"][1]
     share = f"; triad reaches {percent(triad.value / peak)}" if isinstance(peak, int | float) and triad else ""
     rows.append(_row("Hardware bandwidth", _fact(peak, "B/s") + share))
-    pages, settings, firmware, virtual = (_facts(run, k) for k in ("pages", "settings", "firmware", "virtual"))
+    virtual = _facts(run, "virtual")
+    if virtual:
+        rows.append(_row("Guest", f"yes, {escape(str(virtual.get('hypervisor')))}" if virtual.get("guest") else "no"))
+    doubts = _facts(run, "topology").get("doubts") or []
+    for doubt in doubts if isinstance(doubts, list) else []:
+        rows.append(_row("Doubt", escape(str(doubt))))
+    return f'<table class="card">{"".join(rows)}</table>{_settings(run)}'
+
+
+def _settings(run: RunInfo) -> str:
+    """What an administrator could change, and what of it can be read here."""
+    rows = []
+    pages, settings, firmware = (_facts(run, k) for k in ("pages", "settings", "firmware"))
     if pages:
         rows.append(_row("Transparent huge pages", _fact(pages.get("thp")), "defrag " + _fact(pages.get("thp_defrag"))))
-        pools = (
-            [f"{size(float(p['size_bytes']))}: {p['total']}" for p in pages.get("huge", []) if isinstance(p, Mapping)]
-            if isinstance(pages.get("huge"), list)
-            else []
-        )
+        huge = pages.get("huge")
+        pools = [f"{size(float(p['size_bytes']))}: {p['total']}" for p in huge] if isinstance(huge, list) else []
         rows.append(_row("Explicit huge pages", escape(", ".join(pools)) or '<span class="absent">none</span>'))
     for key, title in (
         ("governor", "Governor"),
@@ -296,14 +305,9 @@ def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
         rows.append(
             _row("Firmware", _fact(firmware.get("bios_version")), escape(date) if isinstance(date, str) else "")
         )
-    if virtual:
-        rows.append(_row("Guest", f"yes, {escape(str(virtual.get('hypervisor')))}" if virtual.get("guest") else "no"))
-    doubts = _facts(run, "topology").get("doubts") or []
-    for doubt in doubts if isinstance(doubts, list) else []:
-        rows.append(_row("Doubt", escape(str(doubt))))
-    kernel = _facts(run, "kernel")
-    rows.append(_row("Kernel", _fact(kernel.get("release"))))
-    return f'<table class="card">{"".join(rows)}</table>'
+    rows.append(_row("Kernel", _fact(_facts(run, "kernel").get("release"))))
+    table = f'<table class="card">{"".join(rows)}</table>'
+    return f"<details><summary>Pages, governor, balancing, firmware, kernel</summary>{table}</details>"
 
 
 def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:

@@ -132,7 +132,10 @@ class Store:
                 )
         elif folder.exists() and not folder.is_dir():
             raise StoreError(f"store {folder}: found a file, a folder is needed")
-        elif folder.is_dir() and any(p.suffix != ".parquet" and p.name[0] != "." for p in folder.iterdir()):
+        # A marker that is found only now was made by another writer in between.
+        elif folder.is_dir() and any(
+            p.suffix != ".parquet" and p.name[0] != "." and p.name != MARKER for p in folder.iterdir()
+        ):
             raise StoreError(f"store {folder}: found a folder that is no store", hint="name an empty or new folder")
 
     def _write(self, name: str, table: pa.Table) -> Path:

@@ -1,0 +1,81 @@
+"""The report in a real browser: it opens from a file without a network, draws everything, and answers the mouse."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+import made_run
+
+from meshmark.report.build import SECTIONS, write_report
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    records = [*made_run.everything(), *made_run.latency(flags=["noisy"])[:3]]
+    return write_report(records, made_run.absences(), made_run.run_info(), out).html
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
+def test_every_chart_is_drawn_within_the_page(browser: Any, report: Path, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    wrong: list[str] = []
+    asked: list[str] = []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.on("request", lambda r: asked.append(r.url) if not r.url.startswith(("file:", "data:")) else None)
+    page.goto(report.as_uri())
+    for section in SECTIONS:
+        chart = page.locator(f"#chart-{section.name} svg.marks")
+        chart.wait_for(timeout=20000)
+        assert chart.locator("path").count() > 3, section.name
+    assert wrong == [] and asked == []
+    overflow = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+    assert overflow <= 0, f"the page is {overflow} px wider than the window"
+    assert page.locator("text=cannot be drawn").count() == 0
+    page.close()
+
+
+def test_the_mouse_shows_the_distribution(browser: Any, report: Path) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 900}, offline=True)
+    page.goto(report.as_uri())
+    page.locator("#chart-gups svg.marks").wait_for(timeout=20000)
+    page.locator("#chart-gups path[aria-roledescription='bar']").first.hover()
+    tip = page.locator("#vg-tooltip-element.visible")
+    tip.wait_for(timeout=5000)
+    text = tip.inner_text()
+    for word in ("median", "interval", "best", "worst", "spread", "distribution", "samples", "flags"):
+        assert word in text
+    page.close()
+
+
+def test_tables_and_commands_open(browser: Any, report: Path) -> None:
+    page = browser.new_page(viewport={"width": 1200, "height": 900}, offline=True)
+    page.goto(report.as_uri())
+    page.locator("#latency summary", has_text="results as a table").click()
+    assert page.locator("#latency table.data tbody tr").count() > 40
+    page.locator("#latency summary", has_text="Repeat it").click()
+    assert "meshmark measure latency" in page.locator("#latency pre").inner_text()
+    page.close()

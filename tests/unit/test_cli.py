@@ -1,0 +1,198 @@
+"""The command line as a user meets it: exit statuses, one-line errors, data on stdout, survey to report and back."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure.probe import descriptions, find_probe
+
+SMALL = """
+name = "small"
+[[step]]
+instrument = "clock"
+options = { clocks = "tsc,monotonic", budget = "1s" }
+[[step]]
+instrument = "latency"
+repetitions = 2
+options = { footprint = "4KiB..256KiB", cpus = "first", budget = "1s" }
+[[step]]
+instrument = "gups"
+options = { table = "1MiB", threads = "1", budget = "1s" }
+[[step]]
+instrument = "latency"
+name = "no-such-pages"
+options = { footprint = "1GiB", pages = "1GiB", budget = "1s" }
+""".replace("first", str(min(os.sched_getaffinity(0))))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
+
+
+def command(*words: str) -> list[str]:
+    return [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+
+
+def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*words), capture_output=True, text=True, env=env, cwd=cwd, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["measure", "bogus"], 2, "latency"),
+        (["measure", "latency", "--footprint", "-4KiB"], 2, "footprint_bytes: found '-4KiB'"),
+        (["measure", "latency", "--footprint", "9999999TiB"], 2, "footprint_bytes"),
+        (["measure", "latency", "--footprint", "4KiX"], 2, "footprint_bytes: found '4KiX'"),
+        (["measure", "latency", "--cpus", "99999"], 2, "99999"),
+        (["measure", "latency", "--cpus", "3-1"], 2, "cpus"),
+        (["measure", "latency", "--wrong", "1"], 2, "allowed are footprint, stride"),
+        (["measure", "latency", "--budget", "soon"], 2, "budget"),
+        (["measure", "latency", "--footprint"], 2, "a value is needed"),
+        (["measure", "latency", "--on", "atlantis"], 77, "no machine 'atlantis'"),
+        (["measure", "latency", "--on", "paper:alphaserver_gs1280_2003"], 77, "publication"),
+        (["measure", "latency", "--pages", "1GiB", "--footprint", "1GiB", "--no-store", "--budget", "1s"], 77, "1GiB"),
+        (["list", "nonsense"], 2, "allowed are instruments"),
+        (["survey", "--spec", "/nonexistent.toml"], 2, "nonexistent"),
+        (["survey", "--quick", "--spec", "x.toml"], 2, "--quick"),
+        (["survey", "--resume"], 2, "found no run"),
+        (["report", "no-such-run"], 1, "found no run 'no-such-run'"),
+        (["report"], 2, "found no run"),
+        (["store", "import", "/nonexistent"], 2, "found no file"),
+        (["store", "export", "--format", "xml"], 2, "jsonl, csv"),
+        (["frobnicate"], 2, "frobnicate"),
+        (["survey", "--frobnicate"], 2, "frobnicate"),
+    ],
+)  # fmt: skip
+def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[str], status: int, says: str) -> None:
+    if "1GiB" in words and Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages").exists():
+        pool = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages").read_text().strip()
+        if pool != "0":
+            pytest.skip("this machine has a pool of 1 GiB pages")
+    done = meshmark(*words, env=home)
+    assert done.returncode == status, done.stderr
+    assert says in done.stderr and done.stdout == ""
+    assert "Traceback" not in done.stderr
+    errors = [x for x in done.stderr.splitlines() if x.startswith(("meshmark: error:", "meshmark: absent:"))]
+    assert len(errors) == 1
+    assert not list(Path(home["XDG_DATA_HOME"]).rglob("*.part"))
+
+
+@pytest.mark.parametrize(
+    ("spec", "says"),
+    [
+        ("name = 'x'\n[[step]]\ninstrument = 'latency'\nbudgt = 1", "step.0.budgt"),
+        ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { footprint = '4 parsecs' }", "footprint"),
+        ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { fotprint = '4KiB' }", "fotprint"),
+        ("name = 'x'\n[[step]]\ninstrument = 'nonsense'", "nonsense"),
+        ("name = 'x'", "step"), ("name = ", "not TOML"), ("", "name"), ("name = '../../x'\n[[step]]\n", "name"),
+    ],
+)  # fmt: skip
+def test_a_wrong_spec_measures_nothing(home: dict[str, str], tmp_path: Path, spec: str, says: str) -> None:
+    (tmp_path / "my.toml").write_text(spec)
+    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(tmp_path / "run"), env=home)
+    assert done.returncode == 2 and says in done.stderr and "my.toml" in done.stderr, done.stderr
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_store_of_another_version_is_refused_before_anything_is_measured(
+    home: dict[str, str], tmp_path: Path
+) -> None:
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / "meshmark-store.json").write_text('{"version": 999}')
+    began = time.monotonic()
+    done = meshmark("survey", "--store", str(store), "--out", str(tmp_path / "run"), env=home)
+    assert done.returncode == 1 and "999" in done.stderr and time.monotonic() - began < 10
+    assert [p.name for p in store.iterdir()] == ["meshmark-store.json"] and not (tmp_path / "run").exists()
+
+
+def test_a_survey_from_spec_to_report(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(SMALL)
+    out = tmp_path / "run"
+    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out), "--json", env=home)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(x) for x in done.stdout.splitlines()]
+    assert {r["instrument"] for r in records} == {"clock", "latency", "gups"}
+    curve = [r for r in records if r["metric"] == "load_latency"]
+    assert len(curve) == 7 and all(r["conditions"]["runs"] == 2 for r in curve)
+    page = (out / "report.html").read_text()
+    assert "1GiB" in page and "absent" in page
+    card = json.loads((out / "card.json").read_text())
+    assert card["figures"]["gups"]["value"] > 0 and "absent" in card["figures"]["peak_fp64"]
+    assert any(a["instrument"] == "latency" for a in card["absent"])
+    # The same run cannot be measured over; the report can be written again, elsewhere.
+    again = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out), env=home)
+    assert again.returncode == 2 and "--resume" in again.stderr
+    elsewhere = meshmark("report", str(out), "--out", str(tmp_path / "copy"), env=home)
+    assert elsewhere.returncode == 0 and (tmp_path / "copy" / "report.html").exists()
+    # What the store has came whole.
+    assert meshmark("store", "verify", env=home).returncode == 0
+    exported = meshmark("store", "export", "--instrument", "latency", env=home).stdout.splitlines()
+    assert len([x for x in exported if '"load_latency"' in x]) == 14  # two runs of seven points
+
+
+def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(SMALL)
+    out = tmp_path / "run"
+    dice = random.Random(7)
+    words = ["survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out)]
+    kills = 0
+    for _ in range(12):
+        with subprocess.Popen(
+            command(*words), env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        ) as child:
+            try:
+                child.wait(dice.uniform(0.7, 2.2))
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                kills += 1
+        if child.returncode == 0:
+            break
+        if (out / "plan.json").exists():
+            words = ["survey", "--resume", "--out", str(out)]
+    else:
+        assert meshmark(*words, env=home).returncode == 0
+    assert kills >= 1
+    for journal in (out / "journal").glob("*.jsonl"):
+        ends = Counter()
+        for text in journal.read_text().splitlines():
+            try:
+                got = json.loads(text)
+            except ValueError:
+                continue  # torn by a kill
+            if got["type"] == "result" and "point" in got:
+                ends[got["point"], got["metric"]] += 1
+        assert all(n == 1 for n in ends.values()), (journal, ends)
+    assert len(json.loads((out / "card.json").read_text())["levels"]) >= 1
+    assert not list(tmp_path.rglob("*.part")) and meshmark("store", "verify", env=home).returncode == 0
+
+
+def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str]) -> None:
+    for words in (["survey"], ["measure"], ["report"], ["list"], ["store", "export"], ["store", "import"],
+                  ["machine", "show"], *(["measure", name] for name in descriptions())):  # fmt: skip
+        done = meshmark(*words, "--help", env=home)
+        assert done.returncode == 0 and "example: " in done.stdout.lower(), words
+
+
+def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -> None:
+    lines = subprocess.run(
+        [find_probe(), "clock", "--budget", "1s", "--clocks", "tsc"], capture_output=True, check=True
+    )
+    torn = tmp_path / "n042.jsonl"
+    torn.write_bytes(b"nonsense\n" + lines.stdout + b'{"type": "result", "val')
+    done = meshmark("store", "import", str(torn), env=home)
+    assert done.returncode == 0 and "records imported" in done.stderr
+    listed = meshmark("store", "list", "--json", env=home)
+    assert json.loads(listed.stdout.splitlines()[0])["run"] == "n042"
