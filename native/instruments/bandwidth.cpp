@@ -195,31 +195,31 @@ struct Job {
 
 /// Who works: threads of this process, or processes; all on the same job, each on its own part.
 struct Workers {
-  std::function<double(std::uint64_t)> work;  ///< so many passes; s from the first begin to the last end
-  std::function<void()> fill;
-  std::function<bool(std::uint64_t)> right;
+  std::function<double(const Job&, std::uint64_t)> work;  ///< so many passes; s from the first begin to the last end
+  std::function<void(const Job&)> fill;
+  std::function<bool(const Job&, std::uint64_t)> right;
 };
 
-Workers threads_on(const Job& job, const std::shared_ptr<mm::Team>& team, const std::vector<Share>& shares) {
+Workers threads_on(const std::shared_ptr<mm::Team>& team, const std::vector<Share>& shares) {
   const auto threads = static_cast<std::size_t>(team->size());
   auto parts = std::make_shared<std::vector<Part>>();
   for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
   auto sums = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
   Workers w;
-  w.work = [=](std::uint64_t passes) {
+  w.work = [=](const Job& job, std::uint64_t passes) {
     team->run([&](int rank) {
       const auto t = static_cast<std::size_t>(rank);
       (*sums)[t * 8] = job.run((*parts)[t], passes);
     });
     return team->elapsed_s();
   };
-  w.fill = [=] {
+  w.fill = [=](const Job& job) {
     team->run([&](int rank) {
       double* at = (*parts)[static_cast<std::size_t>(rank)].a;
       std::fill(at, at + job.n, kA);
     });
   };
-  w.right = [=](std::uint64_t passes) {
+  w.right = [=](const Job& job, std::uint64_t passes) {
     for (std::size_t t = 0; t < threads; ++t)
       if (!job.right((*parts)[t], passes, (*sums)[t * 8])) return false;
     return true;
@@ -264,18 +264,30 @@ mm::Crew::Work serve(const mm::MemoryRequest& request, std::size_t footprint) {
   };
 }
 
-Workers processes_on(const Job& job, const std::shared_ptr<mm::Crew>& crew) {
+Workers processes_on(const std::shared_ptr<mm::Crew>& crew) {
   Workers w;
-  w.work = [=](std::uint64_t passes) {
+  w.work = [=](const Job& job, std::uint64_t passes) {
     crew->run(order_of(Op::work, job, passes));
     return crew->elapsed_s();
   };
-  w.fill = [=] { crew->run(order_of(Op::fill, job, 0)); };
-  w.right = [=](std::uint64_t passes) {
+  w.fill = [=](const Job& job) { crew->run(order_of(Op::fill, job, 0)); };
+  w.right = [=](const Job& job, std::uint64_t passes) {
     const auto& said = crew->run(order_of(Op::right, job, passes));
     return std::all_of(said.begin(), said.end(), [](double x) { return x == 1.0; });
   };
   return w;
+}
+
+/// Takes the variant with software prefetch where a trial finds it faster: processors differ by a fifth either way.
+void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers, std::uint64_t passes) {
+  Job other = job;
+  other.function = ahead;
+  double best = 1e9, best_ahead = 1e9;
+  for (int turn = 0; turn < 3; ++turn) {
+    best = std::min(best, workers.work(job, passes));
+    best_ahead = std::min(best_ahead, workers.work(other, passes));
+  }
+  if (best_ahead < best) job = other;
 }
 
 /// Adds one point of `cpus`: threads that share `shares`, or the processes of `crew` where there is one.
@@ -294,8 +306,10 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   }
   const mm::StreamTable* table = mm::stream_table(s.isa);
   if (table == nullptr) throw std::logic_error("no kernels for " + s.isa);
-  const Job job{kernel, (s.store == "streaming" ? table->streaming : table->ordinary)[index], n,
-                kernel == mm::StreamKernel::update ? -1.0 : 3.0};
+  const auto job =
+      std::make_shared<Job>(Job{kernel, (s.store == "streaming" ? table->streaming : table->ordinary)[index], n,
+                                kernel == mm::StreamKernel::update ? -1.0 : 3.0});
+  const mm::StreamFunction plain = job->function, ahead = s.store == "streaming" ? table->ahead[index] : plain;
   const std::size_t bytes = n * 8 * arrays * threads;
 
   mm::Point p;
@@ -317,11 +331,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     // The processes work, not our threads: a thread waits for them and must not keep their CPU.
     p.cpu = cpus[0];
     p.shield = p.timed_inside = false;
-    workers = processes_on(job, crew);
+    workers = processes_on(crew);
   } else {
     p.team = run.team(cpus);
     for (std::size_t t = 0; t < threads; ++t) p.arenas.push_back(shares[t].arena);
-    workers = threads_on(job, p.team, shares);
+    workers = threads_on(p.team, shares);
   }
   // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
   // read.
@@ -339,43 +353,46 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   const auto progress = std::make_shared<Progress>();
   p.prepare = [=] {
     if (progress->passes == 0) {
-      progress->passes = mm::iterations_for(kBurst_s, workers.work);
+      progress->passes = mm::iterations_for(kBurst_s, [&](std::uint64_t passes) { return workers.work(*job, passes); });
       progress->passes += progress->passes % 2;  // an even number of flips of the sign leaves `update`'s array alone
+      if (ahead != plain) choose_prefetch(*job, ahead, workers, progress->passes);
     }
-    if (job.fills()) workers.fill();
-    if (warms) workers.work(kernel == mm::StreamKernel::update ? 2 : 1);
+    if (job->fills()) workers.fill(*job);
+    if (warms) workers.work(*job, kernel == mm::StreamKernel::update ? 2 : 1);
   };
   p.burst = [=] {
     const auto passes = static_cast<double>(progress->passes);
-    const double took = workers.work(progress->passes);
+    const double took = workers.work(*job, progress->passes);
     if (crew) {
       progress->moved = progress->moved || crew->moved();
       progress->faulted = progress->faulted || crew->faulted();
     }
-    progress->wrong = progress->wrong || !workers.right(progress->passes);
+    progress->wrong = progress->wrong || !workers.right(*job, progress->passes);
     const double per_thread_clock = net * passes / took / static_cast<double>(threads) / core_hz();
     // Three loads and two stores of a full vector a clock: no core does more.
     if (per_thread_clock > 1.3 * 5 * vector_bytes) throw mm::Failure("faster than a core's ports to its first cache");
     return mm::Values{net * passes / took, gross * passes / took};
   };
-  if (crew)
-    p.observe = [=] {
-      const auto huge = crew->run(order_of(Op::huge_share, job, 0));
-      const auto nodes = crew->run(order_of(Op::node, job, 0));
-      std::vector<int> distinct(nodes.begin(), nodes.end());
-      std::sort(distinct.begin(), distinct.end());
-      distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-      return json{{"huge_share", *std::min_element(huge.begin(), huge.end())},
-                  {"observed_node", distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct))},
-                  {"observed_cpus", mm::cpu_list(cpus)}};
-    };
+  p.observe = [=] {
+    json seen{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
+    if (!crew) return seen;
+    const auto huge = crew->run(order_of(Op::huge_share, *job, 0));
+    const auto nodes = crew->run(order_of(Op::node, *job, 0));
+    std::vector<int> distinct(nodes.begin(), nodes.end());
+    std::sort(distinct.begin(), distinct.end());
+    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+    seen["huge_share"] = *std::min_element(huge.begin(), huge.end());
+    seen["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
+    seen["observed_cpus"] = mm::cpu_list(cpus);
+    return seen;
+  };
   p.check = [=] {
     std::vector<std::string> flags;
     if (progress->wrong) flags.emplace_back("unverified");
     if (progress->moved) flags.emplace_back("migrated");
     if (progress->faulted) flags.emplace_back("faulted");
     if (crew && s.node >= 0) {
-      const auto& nodes = crew->run(order_of(Op::node, job, 0));
+      const auto& nodes = crew->run(order_of(Op::node, *job, 0));
       if (std::any_of(nodes.begin(), nodes.end(), [&](double node) { return node != s.node; }))
         flags.emplace_back("misplaced");
     }

@@ -250,9 +250,11 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
     int level = 0;
     for (const mm::Plateau& plateau : levels) {
       ++level;
-      // The last level is memory where the curve does not climb to yet another one behind it: translation misses
-      // may still lift its end, the next level of a hierarchy would multiply it.
-      const bool memory = level > 1 && &plateau == &levels.back() && y.back() < 1.5 * plateau.level;
+      // The last level is memory where the curve ends on it. Translation misses may still lift its end: then it is
+      // memory if it lies beyond every cache that is claimed, and no further level's multiple of it follows.
+      const auto end_bytes = curve[plateau.last]->conditions["footprint_bytes"].get<std::size_t>();
+      const bool lifted = end_bytes > mm::topology().last_level_bytes() && y.back() < 2.5 * plateau.level;
+      const bool memory = level > 1 && &plateau == &levels.back() && (plateau.last + 1 == curve.size() || lifted);
       json c;
       for (const char* key : {"stride_bytes", "pattern", "page_bytes", "pages", "cpu", "memory_node"})
         c[key] = curve[0]->conditions[key];

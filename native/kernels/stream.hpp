@@ -29,7 +29,8 @@ enum class StreamKernel { copy, scale, add, triad, read, write, update };
 using StreamFunction = double (*)(double* a, const double* b, const double* c, std::size_t n, double s);
 
 struct StreamTable {
-  std::array<StreamFunction, 7> ordinary, streaming;
+  /// `ahead` is `streaming` with a software prefetch; the same functions where there is nothing to read ahead.
+  std::array<StreamFunction, 7> ordinary, streaming, ahead;
 };
 
 struct StreamShape {

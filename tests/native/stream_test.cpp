@@ -38,12 +38,12 @@ TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
     ASSERT_NE(table, nullptr) << isa;
     for (std::size_t n : {1u, 7u, 8u, 31u, 32u, 33u, 64u, 1000u, 1023u}) {
       for (std::size_t k = 0; k < 7; ++k)
-        for (const bool streaming : {false, true}) {
+        for (const int how : {0, 1, 2}) {
           std::vector<Line> a(140), b(140), c(140);
           double *x = a[0].d, *y = b[0].d, *z = c[0].d;
           for (std::size_t i = 0; i < 1120; ++i)
             x[i] = static_cast<double>(i), y[i] = 2.0 * static_cast<double>(i), z[i] = 5;
-          const auto f = (streaming ? table->streaming : table->ordinary)[k];
+          const auto f = (how == 0 ? table->ordinary : how == 1 ? table->streaming : table->ahead)[k];
           const double sum = f(x, y, z, n, 3);
           const auto kernel = static_cast<mm::StreamKernel>(k);
           if (kernel == mm::StreamKernel::read)
