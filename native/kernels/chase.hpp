@@ -71,13 +71,23 @@ inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t st
 }
 
 /// Follows `steps` links on each of K rings at once: K loads are on their way together. `at` holds where each stands.
+template <class... Place>
+[[gnu::always_inline]] inline void walk_places(Link** at, std::uint64_t steps, Place*... p) noexcept {
+  // Each place in a register of its own, as far as there are any: two that the compiler packs into one vector would
+  // wait for each other, and an array would live in memory.
+  for (std::uint64_t i = steps; i != 0; --i) {
+    const auto step = [](auto*& place) {
+      place = place->next;
+      asm volatile("" : "+r"(place));
+    };
+    (step(p), ...);
+  }
+  ((*at++ = p), ...);
+}
+
 template <int K>
 inline void walk_together(Link** at, std::uint64_t steps) noexcept {
-  Link* p[K];
-  for (int k = 0; k < K; ++k) p[k] = at[k];
-  for (std::uint64_t i = steps; i != 0; --i)
-    for (int k = 0; k < K; ++k) p[k] = p[k]->next;  // K is a constant: the compiler unrolls
-  for (int k = 0; k < K; ++k) at[k] = p[k];
+  [&]<std::size_t... k>(std::index_sequence<k...>) { walk_places(at, steps, at[k]...); }(std::make_index_sequence<K>{});
 }
 
 using WalkTogether = void (*)(Link**, std::uint64_t);
