@@ -149,10 +149,17 @@ def records(*words: str) -> list[dict[str, Any]]:
     return results
 
 
-def ours(metric: str, *words: str, note: str = "", best: Callable[..., Any] = max, **conditions: object) -> Measure:
+def ours(
+    metric: str,
+    *words: str,
+    note: str = "",
+    best: Callable[..., Any] = max,
+    sample: bool = False,
+    **conditions: object,
+) -> Measure:
     """Measures with the probe. Of several results that match `conditions`, takes the best median.
 
-    The figure is the record's median, never its best sample, although some peers print their best.
+    The figure is the record's median; with `sample` its best sample, for a peer that prints its best one.
     """
 
     def measure() -> Figure:
@@ -165,7 +172,8 @@ def ours(metric: str, *words: str, note: str = "", best: Callable[..., Any] = ma
             raise Absent(f"meshmark-probe {words[0]} gave no {metric} with {conditions}")
         chosen = best(fitting, key=lambda r: r["value"])
         said = str(chosen["conditions"].get(note, "")) if note else ""
-        return Figure(chosen["value"], frozenset(chosen["flags"]), said)
+        value = best(chosen["samples"]) if sample else chosen["value"]
+        return Figure(value, frozenset(chosen["flags"]), said or ("best against best" if sample else ""))
 
     return measure
 
@@ -237,12 +245,17 @@ def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
     return measure
 
 
-def pingpong(binary: str | None) -> Measure:
+def pingpong(binary: str | None, *words: str, trips: int = 1) -> Measure:
+    """multichase's pingpong prints the time of one hand-over, whatever its protocol; its best sample of several.
+
+    Its default of ten pauses after every try (-r 10) measures the pauses on processors where they are long.
+    """
+
     def measure() -> Figure:
         if not binary:
             raise Absent("no multichase pingpong binary found; give one with --pingpong PATH")
-        text = run([binary, "-u", "-c", "2"], timeout_s=60)
-        return Figure(number(r"\n\s*0:\s+([\d.]+)", text, "pingpong") * 1e-9)
+        text = run([binary, *words, "-c", "2"], timeout_s=60)
+        return Figure(number(r"\n\s*0:\s+([\d.]+)", text, "pingpong") * trips * 1e-9, note=" ".join(words))
 
     return measure
 
@@ -397,7 +410,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
                     "ns",
                     1e-9,
-                    ours("load_latency", *chase, best=min),
+                    ours("load_latency", *chase, best=min, sample=True),
                     {"multichase": multichase(options.multichase, peer_size, pages == "thp")},
                     low=0.97,
                     high=1.03,
@@ -419,24 +432,25 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         pair = ["lines", "--cpus", f"{cpus[0]},{cpus[1]}", "--budget", "5s"]
         found.append(
             Row(
-                "core to core, one way",
+                "core to core by compare-and-swap, one way",
                 "ns",
                 1e-9,
                 ours("line_latency", *pair, "--state", "swap", best=min, state="swap", trip="one_way"),
-                {"core-to-core-latency": core_to_core(options.core_to_core, cpus)},
+                {
+                    "core-to-core-latency": core_to_core(options.core_to_core, cpus),
+                    "multichase pingpong": pingpong(options.pingpong, "-l", "-r", "0"),
+                },
                 low=0.95,
                 high=1.05,
             )
         )
         found.append(
             Row(
-                "core to core, round trip",
+                "core to core by flag, round trip",
                 "ns",
                 1e-9,
                 ours("line_latency", *pair, "--state", "flag", best=min, state="flag", trip="round"),
-                {"multichase pingpong": pingpong(options.pingpong)},
-                low=0.95,
-                high=1.05,
+                {"multichase pingpong": pingpong(options.pingpong, "-u", "-r", "1", trips=2)},
             )
         )
     for threads in counts:

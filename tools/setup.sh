@@ -37,7 +37,6 @@ need|have cmake|cmake|cmake|cmake
 need|have pkg-config|pkg-config|pkgconf-pkg-config|pkgconf
 need|pkg-config --exists hwloc|libhwloc-dev|hwloc-devel|hwloc
 need|header CLI/CLI.hpp|libcli11-dev|cli11-devel|cli11
-need|header fmt/format.h|libfmt-dev|fmt-devel|fmt
 need|header nlohmann/json.hpp|nlohmann-json3-dev|json-devel|nlohmann-json
 need|header gtest/gtest.h|libgtest-dev|gtest-devel|googletest
 use|have ninja|ninja-build|ninja-build|ninja

@@ -18,7 +18,7 @@ const mm::Description kGups{
     .detail =
         "table[x & mask] ^= x over HPCC's random stream, each thread from another place of it. plain: one after the "
         "other; "
-        "ahead: the same with the lines of the next 64 updates on their way. At the end all updates are made once "
+        "ahead: the same with the lines of the next 32 updates on their way. At the end all updates are made once "
         "more, which must give back the first table: more than 1 % of wrong words (threads may overwrite each "
         "other, as the benchmark's rules permit) sets the flag unverified.\n"
         "example: meshmark-probe gups --table 1GiB --pages 4KiB,thp --threads 1,all",

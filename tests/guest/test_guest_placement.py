@@ -91,9 +91,15 @@ def plan(name: str) -> list[dict[str, Any]]:
     if name in {"numa-2", "cxl-2+1"} and "bandwidth" in instruments():
         words = ["bandwidth", "--footprint", "3MiB", "--budget", "1s", "--interval", "50", "--shield", "off"]
         last = str(machine["memory"][-1])
-        steps.append(
-            {"name": "bandwidth", "run": [*words, "--kernel", "read", "--threads", "2", "--memory-node", last]}
-        )
+        steps += [
+            {"name": "bandwidth", "run": [*words, "--kernel", "read", "--threads", "2", "--memory-node", last]},
+            {"name": "processes",
+             "run": [*words, "--mode", "processes", "--cpus", f"{cpus[0]},{cpus[-1]}", "--store", "ordinary",
+                     "--threads", "2", "--memory-node", last]},
+            {"name": "own-memory",
+             "run": [*words, "--mode", "processes", "--cpus", f"{cpus[0]},{cpus[-1]}", "--store", "ordinary",
+                     "--threads", "2"]},
+        ]  # fmt: skip
     if name == "numa-2" and "lines" in instruments():
         # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
         words = ["lines", "--state", "dirty", "--cpus", "0,2", "--budget", "12s", "--interval", "50", "--shield", "off"]
@@ -250,6 +256,22 @@ def test_bandwidth_comes_from_the_asked_node(name: str) -> None:
     for record in points:
         assert record["conditions"]["observed_node"] == MACHINES[name]["memory"][-1]
         assert not {"misplaced", "migrated"} & set(record["flags"])
+
+
+@pytest.mark.parametrize("name", ["numa-2", "cxl-2+1"])
+def test_processes_have_their_memory_where_it_was_asked_for(name: str) -> None:
+    answers, machine = answers_of(name), MACHINES[name]
+    cpus = [c for node in machine["cpus"] for c in node]
+    for step in ("processes", "own-memory"):
+        points = results(answers, step)
+        assert points
+        for record in points:
+            assert record["conditions"]["mode"] == "processes"
+            assert expand(record["conditions"]["observed_cpus"]) == [cpus[0], cpus[-1]]
+            assert not {"misplaced", "migrated", "unverified"} & set(record["flags"])
+            seen = expand(record["conditions"]["observed_node"])
+            homes = sorted({n for n, own in enumerate(machine["cpus"]) if {cpus[0], cpus[-1]} & set(own)})
+            assert seen == ([machine["memory"][-1]] if step == "processes" else homes)
 
 
 def test_lines_go_both_ways_between_the_nodes(numa_2: dict[str, Any]) -> None:

@@ -181,7 +181,8 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         best = min(record.samples) if record.unit == "s" else max(record.samples)
         tiles.append(
-            f'<div class="tile"><h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
+            f'<div class="tile" title="meshmark measure {escape(str(record.provenance.get("command")), quote=True)}">'
+            f'<h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
             f'<p class="small">{escape(told(record))}</p>'
             f'<p class="small">95 % interval {interval}</p>'
             f'<p class="small">best {number(best / scale.factor)} · spread {percent(record.spread)} · '
