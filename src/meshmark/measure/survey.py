@@ -59,8 +59,8 @@ def run_survey(
             raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
         state = {"run_id": run_id, "started": started.isoformat(), "spec": plan.spec, "command": command,
                  "version": version("meshmark"), "elapsed_s": 0.0, "host": _host_facts(), "steps": []}  # fmt: skip
-        plan.save(folder / "plan.json")
         save_state(folder, state)
+        plan.save(folder / "plan.json")  # last: it makes the folder a run
     talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
     results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), talk)
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
