@@ -354,7 +354,6 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   p.prepare = [=] {
     if (progress->passes == 0) {
       progress->passes = mm::iterations_for(kBurst_s, [&](std::uint64_t passes) { return workers.work(*job, passes); });
-      progress->passes += progress->passes % 2;  // an even number of flips of the sign leaves `update`'s array alone
       if (ahead != plain) choose_prefetch(*job, ahead, workers, progress->passes);
     }
     if (job->fills()) workers.fill(*job);
