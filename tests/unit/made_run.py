@@ -55,6 +55,18 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
     return made
 
 
+def strides() -> list[Record]:
+    where = {"footprint_bytes": 2**28, "processes": 1, "cpu": 0, "memory_node": 0, "pages": "thp"}
+    even = [
+        record(
+            "latency", "load_latency", 1e-9 * (3 + k), stride_bytes=2**k, pattern="stride", locality_bytes=0, **where
+        )
+        for k in range(6, 17, 2)
+    ]
+    blocks = record("latency", "load_latency", 4e-8, stride_bytes=64, pattern="random", locality_bytes=8192, **where)
+    return [*even, blocks]
+
+
 def bandwidth(threads: int = 2) -> list[Record]:
     made = []
     for kernel, store, t in itertools.product(("copy", "triad", "read"), ("ordinary", "streaming"), (1, threads)):
@@ -99,7 +111,7 @@ def the_rest(threads: int = 2) -> list[Record]:
 
 
 def everything(threads: int = 2) -> list[Record]:
-    return [*latency(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads)]
+    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads)]
 
 
 def run_info(host: dict[str, Any] | None = None, machine: str = "made-up") -> RunInfo:

@@ -45,6 +45,9 @@ SECTIONS = (
             "Time of a load that waits for the load before it, while it walks a random ring over the footprint. "
             "Steps are levels of the hierarchy; bold figures are the levels found, the band is the 95 % interval.",
             charts.latency),
+    Section("strides", "Latency against stride", "latency",
+            "The same by constant strides. A short one finds its memory page open and a prefetcher ahead of it; a long "
+            "one opens another page with every load. Dashed: random walks over the same footprint.", charts.strides),
     Section("company", "Latency in company", "latency",
             "The same from memory, while several CPUs walk at once.", charts.company),
     Section("bandwidth", "Bandwidth by kernel", "bandwidth",
@@ -173,7 +176,7 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     tiles = []
     for key, (title, record) in found.items():
         if record is None:
-            reason = escape(why_absent(absences, INSTRUMENT_OF[key]))
+            reason = escape(why_absent(records, absences, INSTRUMENT_OF[key]))
             tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
             continue
         scale = scale_for(record.unit, record.value)
@@ -344,7 +347,7 @@ def _commands(records: Sequence[Record], instrument: str) -> str:
 def _section(section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence], run_id: str) -> str:
     head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
     if not drawn:
-        reason = escape(why_absent(absences, section.instrument))
+        reason = escape(why_absent(records, absences, section.instrument))
         return f'{head}<p class="absent">absent: {reason}</p></section>'
     return (
         f'{head}<p class="caption">{escape(section.caption)}</p>'

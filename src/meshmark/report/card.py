@@ -38,6 +38,7 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
     triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     all_threads = _most_threads(records, "bandwidth")
     peak_threads = _most_threads(records, "peak")
+    largest_table = max((_count(r, "table_bytes") for r in records if r.metric == "update_rate"), default=0)
     dense_threads = _most_threads(records, "dgemm")
 
     def triad(threads: float) -> Record | None:
@@ -82,7 +83,10 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
             ),
         ),
         "linpack": ("linpack", _best(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
-        "gups": ("Random updates, best", _best(records, lambda r: r.metric == "update_rate")),
+        "gups": (
+            "Random updates, largest table",
+            _best(records, lambda r: r.metric == "update_rate" and _count(r, "table_bytes") >= 0.45 * largest_table),
+        ),
         "memory_parallelism": ("Loads in flight, one core", _best(records, lambda r: r.metric == "memory_parallelism")),
         "core_frequency": ("Core clock reached", _best(records, lambda r: r.metric == "core_frequency")),
         "io_read": (
@@ -108,8 +112,10 @@ def _figure(record: Record) -> Figure:
     }  # fmt: skip
 
 
-def why_absent(absences: Sequence[Absence], instrument: str) -> str:
+def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrument: str) -> str:
     """The reason that was given for an instrument, or that it was not asked for."""
+    if any(r.instrument == instrument for r in records):
+        return "not among what this run measured"
     reasons = [a.reason for a in absences if a.instrument == instrument]
     return reasons[0] if reasons else "not measured in this run"
 
@@ -127,7 +133,7 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     card: dict[str, Any] = {
         "schema": SCHEMA, "machine": run.machine, "run": run.run_id, "started": run.started, "version": run.version,
         "figures": {
-            key: _figure(record) if record else {"absent": why_absent(absences, INSTRUMENT_OF[key])}
+            key: _figure(record) if record else {"absent": why_absent(records, absences, INSTRUMENT_OF[key])}
             for key, (_, record) in found.items()
         },
     }  # fmt: skip

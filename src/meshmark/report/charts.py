@@ -209,25 +209,36 @@ def said(key: str, value: Any) -> str:
     return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
 
 
+def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
+    """Rows of those series over condition `x` that have more than two points, named by what differs among them."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for r in records:
+        groups.setdefault(tuple(str(r.conditions.get(k)) for k in keys), []).append(r)
+    curves = [g for g in groups.values() if len({r.conditions[x] for r in g}) > 2]
+    drawn = [r for g in curves for r in g]
+    name = _several(drawn, *keys)
+    rows = [row(r, series=name(r), x=r.conditions[x], size=size(float(str(r.conditions[x])))) for r in drawn]
+    return sorted(clearest(rows, "series", "x"), key=lambda r: r["x"])
+
+
+def _walks(records: Sequence[Record]) -> list[Record]:
+    """Latencies of the plain question: one random cycle over all of the footprint."""
+    return [
+        r for r in records
+        if r.instrument == "latency" and r.metric == "load_latency" and r.conditions["pattern"] == "random"
+        and not r.conditions.get("locality_bytes")
+    ]  # fmt: skip
+
+
 @_drawing
 def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against footprint, log-log, with the levels found."""
-    curve = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
-    curve = [r for r in curve if r.conditions["processes"] == 1]
-    counts: dict[str, int] = {}
-    name = _several(curve, "pattern", "stride_bytes", "locality_bytes", "cpu", "memory_node", "pages")
-    for r in curve:
-        counts[name(r)] = counts.get(name(r), 0) + 1
-    rows = [
-        row(r, series=name(r), footprint=r.conditions["footprint_bytes"],
-            size=size(float(str(r.conditions["footprint_bytes"]))))
-        for r in curve if counts[name(r)] > 2
-    ]  # fmt: skip
+    curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
+    rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
-    rows = sorted(clearest(rows, "series", "footprint"), key=lambda r: r["footprint"])
     y = _log(rows, "time per load", _NS)
-    chart = _layers(rows, _bytes_axis("footprint", rows, "footprint"), y, "series", ["size"])
+    chart = _layers(rows, _bytes_axis("x", rows, "footprint"), y, "series", ["size"])
     levels = [r for r in records if r.metric == "level_latency"]
     series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
     marks = [
@@ -247,23 +258,43 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 @_drawing
+def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Latency against a constant stride, with the random walks of the same footprint as levels to compare with."""
+    found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
+    found = [r for r in found if r.conditions["processes"] == 1 and r.conditions["pages"] != "4KiB"]
+    even = [r for r in found if r.conditions["pattern"] == "stride"]
+    rows = _curves(even, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
+    if not rows:
+        return None
+    # A footprint is cut to whole strides, so that it differs a little from what was asked for.
+    most = max(float(str(r.conditions["footprint_bytes"])) for r in even)
+    nodes = {r.conditions["memory_node"] for r in even}
+    marks = [
+        row(r, label=f"random in blocks of {size(float(str(r.conditions['locality_bytes'])))}"
+            if r.conditions.get("locality_bytes") else "random over all")
+        for r in found
+        if r.conditions["pattern"] == "random" and r.conditions["memory_node"] in nodes
+        and abs(float(str(r.conditions["footprint_bytes"])) / most - 1) < 0.01
+    ]  # fmt: skip
+    marks = clearest(marks, "label")
+    y = _log([*rows, *marks], "time per load", _NS)
+    chart = _layers(rows, _bytes_axis("x", rows, "stride"), y, "series", ["size"])
+    if not marks:
+        return chart
+    rules = _chart(marks).encode(y=y("value"))
+    names = rules.mark_text(align="left", dy=-7, fontSize=12).encode(text="label:N", x=alt.value(6))
+    return alt.layer(chart, rules.mark_rule(strokeDash=[5, 4], opacity=0.7).encode(tooltip=tooltip("label")), names)
+
+
+@_drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Net bandwidth against footprint, ordinary against streaming stores."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
-    name = _several(found, "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
-    counts: dict[str, set[Any]] = {}
-    for r in found:
-        counts.setdefault(name(r), set()).add(r.conditions["footprint_bytes"])
-    rows = [
-        row(r, series=name(r), footprint=r.conditions["footprint_bytes"],
-            size=size(float(str(r.conditions["footprint_bytes"]))))
-        for r in found if len(counts[name(r)]) > 2
-    ]  # fmt: skip
+    rows = _curves(found, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     if not rows:
         return None
-    rows = sorted(clearest(rows, "series", "footprint"), key=lambda r: r["footprint"])
     y = _log(rows, "net bandwidth", _GB)
-    return _layers(rows, _bytes_axis("footprint", rows, "footprint of all arrays"), y, "series", ["size"])
+    return _layers(rows, _bytes_axis("x", rows, "footprint of all arrays"), y, "series", ["size"])
 
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
@@ -307,9 +338,11 @@ def _largest(record: Record, among: Sequence[Record]) -> bool:
 def _bars(
     rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
 ) -> alt.LayerChart | alt.FacetChart:
-    series = list(dict.fromkeys(r["series"] for r in rows))
+    series = sorted({r["series"] for r in rows}, key=_natural)
+    crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
+    axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
     base = _chart(rows).encode(
-        x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None),
+        x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None, axis=axis),
         xOffset=alt.XOffset("series:N", sort=series),
     )
     bars = base.mark_bar(cornerRadiusEnd=2, strokeWidth=1.5).encode(
@@ -411,20 +444,25 @@ def _point(r: Record) -> str:
     return str([r.conditions.get(k) for k in keys])
 
 
+_GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
+
+
 @_drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Random updates by pages, kernel and threads."""
+    """Random updates by pages, kernel and threads; over the table's size where there are several."""
     found = [r for r in records if r.metric == "update_rate"]
     if not found:
         return None
+    if len({r.conditions["table_bytes"] for r in found}) > 2:
+        curves = _curves(found, "table_bytes", "memory_node", "pages", "kernel", "threads")
+        y = _log(curves, "updates a second", _GOPS)
+        return _layers(curves, _bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
         row(r, group=f"{size(float(str(r.conditions['table_bytes'])))}, {r.conditions['pages']}",
             series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
-        for r in sorted(found, key=lambda r: (str(r.conditions["threads"]), str(r.conditions["kernel"]) != "plain"))
+        for r in found
     ]  # fmt: skip
-    return _bars(
-        rows, "group", None, "updates a second", "format(datum.value / 1e9, '~r') + ' Gop/s'", ["group", "series"]
-    )
+    return _bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
 
 
 @_drawing
@@ -438,8 +476,10 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         c = r.conditions
         what = f"peak {c['type']} {c['isa']}" if r.instrument == "peak" else f"{r.instrument} n={c['n']}"
         library = f"{c.get('library')} {c.get('library_kernel') or ''}".strip() if r.instrument != "peak" else "–"
-        rows.append(row(r, what=what, series=said("threads", c["threads"]), threads=c["threads"], library=library))
-    rows.sort(key=lambda r: r["threads"])
+        n = float(str(c.get("n", 0)))
+        rows.append(row(r, what=what, series=said("threads", c["threads"]), threads=c["threads"], library=library, n=n))
+    rows = clearest(rows, "what", "series")
+    rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
     return _bars(
         rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
@@ -503,9 +543,11 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @_drawing
 def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency while 1, 2, 4 … CPUs chase together."""
-    found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
-    together: dict[str, set[Any]] = {}
+    found = [r for r in _walks(records) if r.conditions["pages"] != "4KiB"]
+    shared = {r.conditions["footprint_bytes"] for r in found if r.conditions["processes"] != 1}
+    found = [r for r in found if r.conditions["footprint_bytes"] in shared]
     series = _several(found, "pages", "memory_node", "footprint_bytes")
+    together: dict[str, set[Any]] = {}
     for r in found:
         together.setdefault(series(r), set()).add(r.conditions["processes"])
     rows = [
