@@ -175,6 +175,8 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     found = figures(records)
     tiles = []
     for key, (title, record) in found.items():
+        if key == "core_frequency":
+            continue  # the table says it for all cores
         if record is None:
             reason = escape(why_absent(records, absences, INSTRUMENT_OF[key]))
             tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
