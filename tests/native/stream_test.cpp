@@ -46,8 +46,9 @@ TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
           const auto f = (how == 0 ? table->ordinary : how == 1 ? table->streaming : table->ahead)[k];
           const double sum = f(x, y, z, n, 3);
           const auto kernel = static_cast<mm::StreamKernel>(k);
-          if (kernel == mm::StreamKernel::read)
+          if (kernel == mm::StreamKernel::read) {
             EXPECT_EQ(sum, static_cast<double>(n) * static_cast<double>(n - 1) / 2) << isa << ' ' << n;
+          }
           for (std::size_t i = 0; i < 1120; ++i) {
             const auto at = static_cast<double>(i);
             ASSERT_EQ(x[i], i < n ? expected(kernel, at, 2 * at, 5, 3) : at)
