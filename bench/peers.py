@@ -154,12 +154,11 @@ def ours(
     *words: str,
     note: str = "",
     best: Callable[..., Any] = max,
-    sample: bool = False,
     **conditions: object,
 ) -> Measure:
     """Measures with the probe. Of several results that match `conditions`, takes the best median.
 
-    The figure is the record's median; with `sample` its best sample, for a peer that prints its best one.
+    The figure is the record's median, never its best sample, although some peers print their best.
     """
 
     def measure() -> Figure:
@@ -172,8 +171,7 @@ def ours(
             raise Absent(f"meshmark-probe {words[0]} gave no {metric} with {conditions}")
         chosen = best(fitting, key=lambda r: r["value"])
         said = str(chosen["conditions"].get(note, "")) if note else ""
-        value = best(chosen["samples"]) if sample else chosen["value"]
-        return Figure(value, frozenset(chosen["flags"]), said or ("best against best" if sample else ""))
+        return Figure(chosen["value"], frozenset(chosen["flags"]), said)
 
     return measure
 
@@ -410,7 +408,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
                     "ns",
                     1e-9,
-                    ours("load_latency", *chase, best=min, sample=True),
+                    ours("load_latency", *chase, best=min),
                     {"multichase": multichase(options.multichase, peer_size, pages == "thp")},
                     low=0.97,
                     high=1.03,
