@@ -215,7 +215,7 @@ class Store:
                 """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
                           list_sort(list(DISTINCT instrument)) AS instruments,
                           min(json_extract_string(provenance, '$.start')) AS start
-                   FROM read_parquet(?) GROUP BY run ORDER BY start""",
+                   FROM read_parquet(?) GROUP BY run ORDER BY start, run""",
                 [readable],
             )
             names = [d[0] for d in cursor.description or ()]
