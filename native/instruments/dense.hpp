@@ -18,6 +18,18 @@ inline std::vector<Parameter> dense_parameters(const char* sizes) {
           {"coretype", "OpenBLAS's kernel; auto: the fastest by trial", "", Kind::text, "auto"}};
 }
 
+/// Binds this process, and thereby the threads that a library will make, to the CPUs that `--threads` asks for.
+inline std::vector<int> bind_for_library(Run& run) {
+  std::vector<int> cpus = fill_order("cores", run.cpus());
+  const auto threads = run.integers("threads", static_cast<int>(cpus.size()));
+  if (threads.size() != 1) run.refuse("threads", "found several", "one number: a library is loaded once a process");
+  if (threads.front() > static_cast<int>(cpus.size()))
+    run.refuse("threads", "found " + std::to_string(threads.front()), "1 to " + std::to_string(cpus.size()));
+  cpus.resize(static_cast<std::size_t>(threads.front()));
+  bind_process(cpus);
+  return cpus;
+}
+
 /// fp64 multiply-add rate of this team now, flop/s: best of a few short bursts.
 inline double peak_now(Team& team) {
   const std::string_view isa = best_isa() == "sve" ? "neon" : best_isa();

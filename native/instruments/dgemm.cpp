@@ -54,14 +54,8 @@ double residual(const Matrices& m, int n) {
 }
 
 void measure(mm::Run& run) {
-  const std::vector<int> order = mm::fill_order("cores", run.cpus());
-  const auto threads = run.integers("threads", static_cast<int>(order.size()));
-  if (threads.size() != 1) run.refuse("threads", "found several", "one number: a library is loaded once a process");
-  const int count = threads.front();
-  if (count > static_cast<int>(order.size()))
-    run.refuse("threads", "found " + std::to_string(count), "1 to " + std::to_string(order.size()));
-  const std::vector<int> cpus(order.begin(), order.begin() + count);
-  mm::bind_process(cpus);  // before the library makes its threads
+  const std::vector<int> cpus = mm::bind_for_library(run);
+  const int count = static_cast<int>(cpus.size());
   const std::shared_ptr<mm::Blas> blas = mm::Blas::load(run.text("library"), run.text("coretype"), count);
   run.beat("library loaded");
   const auto team = run.team(cpus);

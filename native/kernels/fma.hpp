@@ -44,66 +44,56 @@ inline std::uint32_t affine(std::uint64_t n) {
 #define MM_CHAINS(STEP) \
   STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11)
 
-#define MM_FLOAT_KERNEL(NAME, TARGET, V, T, WIDTH, SET, STEP_EXPR, STORE)                                            \
-  TARGET inline double NAME(std::uint64_t iterations) {                                                              \
-    const V m = SET(static_cast<T>(0.5)), a = SET(static_cast<T>(1));                                                \
-    V x[12];                                                                                                         \
-    for (auto& chain : x) chain = SET(static_cast<T>(1.5));                                                          \
-    V x0 = x[0], x1 = x[1], x2 = x[2], x3 = x[3], x4 = x[4], x5 = x[5], x6 = x[6], x7 = x[7], x8 = x[8], x9 = x[9],  \
-      x10 = x[10], x11 = x[11];                                                                                      \
-    for (std::uint64_t i = iterations; i != 0; --i) {                                                                \
-      MM_CHAINS(STEP_EXPR)                                                                                           \
-      asm volatile(""                                                                                                \
-                   : "+" MM_REG(x0), "+" MM_REG(x1), "+" MM_REG(x2), "+" MM_REG(x3), "+" MM_REG(x4), "+" MM_REG(x5), \
-                     "+" MM_REG(x6), "+" MM_REG(x7), "+" MM_REG(x8), "+" MM_REG(x9), "+" MM_REG(x10),                \
-                     "+" MM_REG(x11));                                                                               \
-    }                                                                                                                \
-    alignas(64) T out[12 * WIDTH];                                                                                   \
-    STORE(out, x0);                                                                                                  \
-    STORE(out + WIDTH, x1);                                                                                          \
-    STORE(out + 2 * WIDTH, x2);                                                                                      \
-    STORE(out + 3 * WIDTH, x3);                                                                                      \
-    STORE(out + 4 * WIDTH, x4);                                                                                      \
-    STORE(out + 5 * WIDTH, x5);                                                                                      \
-    STORE(out + 6 * WIDTH, x6);                                                                                      \
-    STORE(out + 7 * WIDTH, x7);                                                                                      \
-    STORE(out + 8 * WIDTH, x8);                                                                                      \
-    STORE(out + 9 * WIDTH, x9);                                                                                      \
-    STORE(out + 10 * WIDTH, x10);                                                                                    \
-    STORE(out + 11 * WIDTH, x11);                                                                                    \
-    double wrong = 0;                                                                                                \
-    for (T lane : out) wrong += iterations < 64 ? 0 : static_cast<double>(lane > 2 ? lane - 2 : 2 - lane);           \
-    return wrong;                                                                                                    \
+// Every chain in a register at the end of a step, and no step merged with the next.
+#define MM_HOLD                                                                                                  \
+  asm volatile(""                                                                                                \
+               : "+" MM_REG(x0), "+" MM_REG(x1), "+" MM_REG(x2), "+" MM_REG(x3), "+" MM_REG(x4), "+" MM_REG(x5), \
+                 "+" MM_REG(x6), "+" MM_REG(x7), "+" MM_REG(x8), "+" MM_REG(x9), "+" MM_REG(x10), "+" MM_REG(x11));
+
+#define MM_STORE_ALL(WIDTH, STORE) \
+  STORE(out, x0);                  \
+  STORE(out + WIDTH, x1);          \
+  STORE(out + 2 * WIDTH, x2);      \
+  STORE(out + 3 * WIDTH, x3);      \
+  STORE(out + 4 * WIDTH, x4);      \
+  STORE(out + 5 * WIDTH, x5);      \
+  STORE(out + 6 * WIDTH, x6);      \
+  STORE(out + 7 * WIDTH, x7);      \
+  STORE(out + 8 * WIDTH, x8);      \
+  STORE(out + 9 * WIDTH, x9);      \
+  STORE(out + 10 * WIDTH, x10);    \
+  STORE(out + 11 * WIDTH, x11);
+
+#define MM_FLOAT_KERNEL(NAME, TARGET, V, T, WIDTH, SET, STEP_EXPR, STORE)                                             \
+  TARGET inline double NAME(std::uint64_t iterations) {                                                               \
+    const V m = SET(static_cast<T>(0.5)), a = SET(static_cast<T>(1));                                                 \
+    V x0 = SET(static_cast<T>(1.5)), x1 = x0, x2 = x0, x3 = x0, x4 = x0, x5 = x0, x6 = x0, x7 = x0, x8 = x0, x9 = x0, \
+      x10 = x0, x11 = x0;                                                                                             \
+    for (std::uint64_t i = iterations; i != 0; --i) {                                                                 \
+      MM_CHAINS(STEP_EXPR)                                                                                            \
+      MM_HOLD                                                                                                         \
+    }                                                                                                                 \
+    alignas(64) T out[12 * WIDTH];                                                                                    \
+    MM_STORE_ALL(WIDTH, STORE)                                                                                        \
+    double wrong = 0;                                                                                                 \
+    for (T lane : out) wrong += iterations < 64 ? 0 : static_cast<double>(lane > 2 ? lane - 2 : 2 - lane);            \
+    return wrong;                                                                                                     \
   }
 
-#define MM_INT_KERNEL(NAME, TARGET, V, WIDTH, SET, STEP_EXPR, STORE)                                                 \
-  TARGET inline double NAME(std::uint64_t iterations) {                                                              \
-    const V m = SET(3), a = SET(1);                                                                                  \
-    V x0 = SET(0), x1 = x0, x2 = x0, x3 = x0, x4 = x0, x5 = x0, x6 = x0, x7 = x0, x8 = x0, x9 = x0, x10 = x0,        \
-      x11 = x0;                                                                                                      \
-    for (std::uint64_t i = iterations; i != 0; --i) {                                                                \
-      MM_CHAINS(STEP_EXPR)                                                                                           \
-      asm volatile(""                                                                                                \
-                   : "+" MM_REG(x0), "+" MM_REG(x1), "+" MM_REG(x2), "+" MM_REG(x3), "+" MM_REG(x4), "+" MM_REG(x5), \
-                     "+" MM_REG(x6), "+" MM_REG(x7), "+" MM_REG(x8), "+" MM_REG(x9), "+" MM_REG(x10),                \
-                     "+" MM_REG(x11));                                                                               \
-    }                                                                                                                \
-    alignas(64) std::uint32_t out[12 * WIDTH];                                                                       \
-    STORE(out, x0);                                                                                                  \
-    STORE(out + WIDTH, x1);                                                                                          \
-    STORE(out + 2 * WIDTH, x2);                                                                                      \
-    STORE(out + 3 * WIDTH, x3);                                                                                      \
-    STORE(out + 4 * WIDTH, x4);                                                                                      \
-    STORE(out + 5 * WIDTH, x5);                                                                                      \
-    STORE(out + 6 * WIDTH, x6);                                                                                      \
-    STORE(out + 7 * WIDTH, x7);                                                                                      \
-    STORE(out + 8 * WIDTH, x8);                                                                                      \
-    STORE(out + 9 * WIDTH, x9);                                                                                      \
-    STORE(out + 10 * WIDTH, x10);                                                                                    \
-    STORE(out + 11 * WIDTH, x11);                                                                                    \
-    double wrong = 0;                                                                                                \
-    for (std::uint32_t lane : out) wrong += lane != affine(iterations);                                              \
-    return wrong;                                                                                                    \
+#define MM_INT_KERNEL(NAME, TARGET, V, WIDTH, SET, STEP_EXPR, STORE)                                          \
+  TARGET inline double NAME(std::uint64_t iterations) {                                                       \
+    const V m = SET(3), a = SET(1);                                                                           \
+    V x0 = SET(0), x1 = x0, x2 = x0, x3 = x0, x4 = x0, x5 = x0, x6 = x0, x7 = x0, x8 = x0, x9 = x0, x10 = x0, \
+      x11 = x0;                                                                                               \
+    for (std::uint64_t i = iterations; i != 0; --i) {                                                         \
+      MM_CHAINS(STEP_EXPR)                                                                                    \
+      MM_HOLD                                                                                                 \
+    }                                                                                                         \
+    alignas(64) std::uint32_t out[12 * WIDTH];                                                                \
+    MM_STORE_ALL(WIDTH, STORE)                                                                                \
+    double wrong = 0;                                                                                         \
+    for (std::uint32_t lane : out) wrong += lane != affine(iterations);                                       \
+    return wrong;                                                                                             \
   }
 
 #if defined(__x86_64__)
@@ -155,6 +145,8 @@ MM_INT_KERNEL(neon_int32, , uint32x4_t, 4, vdupq_n_u32, MM_S, vst1q_u32)
 #undef MM_REG
 #endif
 
+#undef MM_HOLD
+#undef MM_STORE_ALL
 #undef MM_CHAINS
 #undef MM_FLOAT_KERNEL
 #undef MM_INT_KERNEL

@@ -309,7 +309,6 @@ class _progress:  # noqa: N801 (used like a function)
             self.bar.stop()
 
 
-_COMMON = {"pages", "locality_bytes", "page_bytes"}
 _OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
              "disturbed_share", "load_1min", "shield", "derived_from", "state"}  # fmt: skip
 

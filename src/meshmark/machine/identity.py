@@ -46,10 +46,14 @@ def identity(topology: Topology, cpu: Mapping[str, object], hostname: str | None
     return {"id": f"{name}-{short[:8]}", "name": name, "hash": short}
 
 
-def host_id() -> str:
-    """The id of this machine, as records carry it; its name alone where the topology cannot be read."""
+def host_id(facts: Mapping[str, object] | None = None) -> str:
+    """The id of this machine, as records carry it; its name alone where the topology cannot be read.
+
+    Args:
+        facts: `host_facts()`, where the caller has them already; None reads them.
+    """
     from meshmark.machine.facts import host_facts
 
-    machine = host_facts().get("machine")
+    machine = (host_facts() if facts is None else facts).get("machine")
     found = machine.get("id") if isinstance(machine, dict) else None
     return str(found or socket.gethostname())

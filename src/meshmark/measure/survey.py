@@ -41,6 +41,7 @@ def run_survey(
     """
     from importlib.metadata import version
 
+    from meshmark.machine.facts import host_facts
     from meshmark.machine.identity import host_id
 
     store = Store(store_folder)  # refused now rather than after ten minutes
@@ -51,14 +52,15 @@ def run_survey(
         plan = Plan.load(folder / "plan.json")
         state = _load_state(folder)
     else:
-        plan = make_plan(load_spec(spec), machine=host_id())
+        host = host_facts()
+        plan = make_plan(load_spec(spec), machine=host_id(host))
         started = datetime.datetime.now(datetime.UTC)
         run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id
         if (folder / "plan.json").exists():
             raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
         state = {"run_id": run_id, "started": started.isoformat(), "spec": plan.spec, "command": command,
-                 "version": version("meshmark"), "elapsed_s": 0.0, "host": _host_facts(), "steps": []}  # fmt: skip
+                 "version": version("meshmark"), "elapsed_s": 0.0, "host": host, "steps": []}  # fmt: skip
         save_state(folder, state)
         plan.save(folder / "plan.json")  # last: it makes the folder a run
     talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
@@ -77,12 +79,6 @@ def run_survey(
     if not any(r.reading.records for r in results):
         raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
     return folder
-
-
-def _host_facts() -> dict[str, Any]:
-    from meshmark.machine.facts import host_facts
-
-    return dict(host_facts())
 
 
 def _load_state(folder: Path) -> dict[str, Any]:

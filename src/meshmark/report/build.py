@@ -184,13 +184,12 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
         scale = scale_for(record.unit, record.value)
         low, high = record.interval or (0.0, 0.0)
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
-        best = min(record.samples) if record.unit == "s" else max(record.samples)
         tiles.append(
             f'<div class="tile" title="meshmark measure {escape(str(record.provenance.get("command")), quote=True)}">'
             f'<h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
             f'<p class="small">{escape(told(record))}</p>'
             f'<p class="small">95 % interval {interval}</p>'
-            f'<p class="small">best {number(best / scale.factor)} · spread {percent(record.spread)} · '
+            f'<p class="small">best {number(record.best / scale.factor)} · spread {percent(record.spread)} · '
             f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{_badges(record.flags)}</div>"
         )
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]

@@ -104,10 +104,9 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
 
 
 def _figure(record: Record) -> Figure:
-    best = min(record.samples) if record.unit == "s" else max(record.samples)
     return {
         "value": record.value, "unit": record.unit, "interval": list(record.interval) if record.interval else None,
-        "best": best, "spread": record.spread, "samples": len(record.samples), "flags": sorted(record.flags),
+        "best": record.best, "spread": record.spread, "samples": len(record.samples), "flags": sorted(record.flags),
         "conditions": dict(record.conditions), "command": record.provenance.get("command"),
     }  # fmt: skip
 

@@ -31,13 +31,11 @@ Row = dict[str, Any]
 def row(record: Record, **more: Any) -> Row:
     """What a mark needs: value, interval, and the texts of its tooltip. Values stay in the metric's unit."""
     low, high = record.interval or (record.value, record.value)
-    best = min(record.samples) if record.unit == "s" else max(record.samples)
-    worst = max(record.samples) if record.unit == "s" else min(record.samples)
     return {
         "value": record.value, "low": low, "high": high,
         "median": show(record.value, record.unit),
         "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
-        "best": show(best, record.unit), "worst": show(worst, record.unit),
+        "best": show(record.best, record.unit), "worst": show(record.worst, record.unit),
         "spread": f"{100 * record.spread:.1f} %", "samples": len(record.samples),
         "distribution": histogram(record.samples),
         "flags": ", ".join(sorted(record.flags)) or "none", "flagged": bool(record.flags), **more,

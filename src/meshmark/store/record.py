@@ -78,12 +78,14 @@ class Record:
     provenance: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
-    def best_low(self) -> float:
-        return min(self.samples)
+    def best(self) -> float:
+        """The least of times, the greatest of rates, in `unit`."""
+        return min(self.samples) if self.unit == "s" else max(self.samples)
 
     @property
-    def best_high(self) -> float:
-        return max(self.samples)
+    def worst(self) -> float:
+        """The greatest of times, the least of rates, in `unit`."""
+        return max(self.samples) if self.unit == "s" else min(self.samples)
 
     @property
     def spread(self) -> float:
