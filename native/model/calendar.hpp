@@ -1,0 +1,117 @@
+#pragma once
+/// The event queue: a calendar of 4,096 buckets, and a heap for what lies beyond its horizon.
+/// Source: Brown, "Calendar queues", CACM 31(10), 1988.
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+namespace mm::model {
+
+using Time = std::int64_t;  ///< ps
+constexpr Time kNever = INT64_MAX / 4;
+
+struct Event {
+  Time at;
+  std::uint32_t what;  ///< kind in the upper 4 bits, target below
+  std::uint32_t with;
+};
+static_assert(sizeof(Event) == 16);
+
+/// Events leave in order of time; those of one time in the order in which they came (far ones first).
+class Calendar {
+ public:
+  /// A bucket is 2^shift ps wide; about one event a bucket is best, any width is right.
+  explicit Calendar(int shift = 9) : shift_(shift) {}
+
+  void push(Time at, std::uint32_t what, std::uint32_t with) {
+    ++size_;
+    const std::int64_t bucket = at >> shift_;
+    if (bucket <= open_) {  // the bucket being worked on: keep it sorted
+      auto place = now_.end();
+      while (place != now_.begin() + static_cast<std::ptrdiff_t>(next_) && (place - 1)->at > at) --place;
+      now_.insert(place, Event{at, what, with});
+    } else if (bucket - open_ < kBuckets) {
+      const auto slot = static_cast<std::size_t>(bucket) % kBuckets;
+      buckets_[slot].push_back(Event{at, what, with});
+      used_[slot / 64] |= std::uint64_t{1} << slot % 64;
+    } else {
+      far_.push_back(Far{Event{at, what, with}, far_count_++});
+      std::push_heap(far_.begin(), far_.end(), later);
+    }
+  }
+
+  bool empty() const { return size_ == 0; }
+  std::size_t size() const { return size_; }
+
+  /// The earliest event; must not be empty.
+  Event pop() {
+    --size_;
+    if (next_ == now_.size()) advance();
+    return now_[next_++];
+  }
+
+ private:
+  static constexpr std::int64_t kBuckets = 4096;
+  struct Far {
+    Event event;
+    std::uint64_t count;
+  };
+  static bool later(const Far& a, const Far& b) {
+    return a.event.at != b.event.at ? a.event.at > b.event.at : a.count > b.count;
+  }
+
+  void advance() {
+    now_.clear();
+    next_ = 0;
+    std::int64_t bucket = next_used();
+    if (!far_.empty()) {
+      const std::int64_t first = far_.front().event.at >> shift_;
+      if (bucket < 0 || first < bucket) bucket = first;
+    }
+    open_ = bucket;
+    while (!far_.empty() && (far_.front().event.at >> shift_) == bucket) {
+      std::pop_heap(far_.begin(), far_.end(), later);
+      now_.push_back(far_.back().event);
+      far_.pop_back();
+    }
+    const auto slot = static_cast<std::size_t>(bucket) % kBuckets;
+    if (now_.empty()) {
+      now_.swap(buckets_[slot]);
+    } else {
+      now_.insert(now_.end(), buckets_[slot].begin(), buckets_[slot].end());
+      buckets_[slot].clear();
+    }
+    used_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
+    const auto earlier = [](const Event& a, const Event& b) { return a.at < b.at; };
+    if (!std::is_sorted(now_.begin(), now_.end(), earlier)) std::stable_sort(now_.begin(), now_.end(), earlier);
+  }
+
+  /// The first bucket after the open one that holds something; -1 if none.
+  std::int64_t next_used() const {
+    const auto start = static_cast<std::size_t>(open_ + 1) % kBuckets;
+    for (std::size_t i = 0; i <= kBuckets / 64; ++i) {
+      const std::size_t word = (start / 64 + i) % (kBuckets / 64);
+      std::uint64_t bits = used_[word];
+      if (i == 0) bits &= ~std::uint64_t{0} << start % 64;
+      if (i == kBuckets / 64) bits &= ~(~std::uint64_t{0} << start % 64);
+      if (bits == 0) continue;
+      const auto slot = static_cast<std::int64_t>(word * 64) + std::countr_zero(bits);
+      const auto ahead = (slot - static_cast<std::int64_t>(start) + kBuckets) % kBuckets;
+      return open_ + 1 + ahead;
+    }
+    return -1;
+  }
+
+  int shift_;
+  std::int64_t open_ = -1;
+  std::size_t next_ = 0, size_ = 0;
+  std::vector<Event> now_;
+  std::array<std::vector<Event>, kBuckets> buckets_;
+  std::array<std::uint64_t, kBuckets / 64> used_{};
+  std::vector<Far> far_;
+  std::uint64_t far_count_ = 0;
+};
+
+}  // namespace mm::model

@@ -1,0 +1,94 @@
+#include "closed.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace mm::model {
+
+Time path_time(const Graph& g, const Routing& routing, const RouterRules& rules, std::uint32_t from, std::uint32_t to) {
+  const Endpoint& a = g.endpoints[from];
+  const Endpoint& b = g.endpoints[to];
+  const auto pipeline = [&](std::uint32_t r) {
+    return g.is_bus(r) ? 0 : rules.pipeline + (rules.exclusive ? rules.allocation : 0);
+  };
+  Time time = a.delay + pipeline(a.router);
+  std::uint32_t at = a.router, came = kNone;
+  while (at != b.router) {
+    std::uint32_t local;
+    if (rules.channels.adaptive > 0) {
+      const std::uint64_t ways = routing.minimal(at, b.router);
+      local = static_cast<std::uint32_t>(std::countr_zero(ways));
+      if (came != kNone && g.outputs[came].dimension >= 0)
+        for (std::uint64_t m = ways; m; m &= m - 1) {
+          const auto k = static_cast<std::uint32_t>(std::countr_zero(m));
+          const Output& way = g.outputs[g.first_output[at] + k];
+          if (way.dimension == g.outputs[came].dimension && way.direction == g.outputs[came].direction) local = k;
+        }
+    } else {
+      local = routing.escape(at, b.router, kFresh).output;
+    }
+    came = g.first_output[at] + local;
+    at = g.outputs[came].to_router;
+    time += g.outputs[came].delay + pipeline(at);
+  }
+  return time + g.outputs[b.output].delay;
+}
+
+Time zero_load(const Graph& g, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
+               std::uint32_t cpu, std::uint32_t node, std::uint32_t controller, State state, std::uint32_t owner,
+               bool page_open) {
+  const std::uint32_t home = g.memories_of[node][controller];
+  const std::uint32_t here = g.endpoints[cpu].node;
+  const auto between = [&](std::uint32_t a, std::uint32_t b) {
+    return rules.bypass && g.endpoints[a].node == g.endpoints[b].node ? 0 : path_time(g, routing, routers, a, b);
+  };
+  const auto tail = [&](std::uint32_t from, std::uint32_t flits) {
+    const bool near = rules.bypass && g.endpoints[from].node == here;
+    return near || rules.critical_word ? 0 : (g.outputs[g.endpoints[cpu].output].fs_per_flit * flits + 500) / 1000;
+  };
+  const Time to_home = rules.request + between(cpu, home);
+  const Time memory = rules.access + (page_open || rules.page_bytes == 0 ? 0 : rules.activate);
+  const auto data = static_cast<std::uint32_t>(rules.data_flits), ack = static_cast<std::uint32_t>(rules.ack_flits);
+  if (state == State::dirty && rules.coherence != Coherence::broadcast) {
+    const std::uint32_t holder = g.cpus_of[owner].back() != cpu ? g.cpus_of[owner].back() : g.cpus_of[owner].front();
+    return to_home + rules.directory + between(home, holder) + rules.probe + between(holder, cpu) + tail(holder, data) +
+           rules.fill;
+  }
+  Time last = to_home + memory + between(home, cpu) + tail(home, data);
+  if (rules.coherence == Coherence::broadcast)
+    for (std::uint32_t n = 0; n < g.nodes(); ++n) {
+      if (n == here || g.cpus_of[n].empty()) continue;
+      const std::uint32_t probed = g.cpus_of[n].front();
+      last = std::max(last, to_home + between(home, probed) + rules.probe + between(probed, cpu) + tail(probed, ack));
+    }
+  return last + rules.fill;
+}
+
+std::vector<double> uniform_loads(const Graph& g, const Routing& routing) {
+  // For each target, the flow from all nodes: handed down in order of decreasing distance, split over minimal outputs.
+  std::vector<double> load(g.outputs.size(), 0);
+  const double pairs = static_cast<double>(g.nodes()) * g.nodes();
+  std::vector<std::uint32_t> order(g.routers());
+  for (std::uint32_t t = 0; t < g.nodes(); ++t) {
+    const std::uint32_t target = g.node_router[t];
+    std::vector<double> flow(g.routers(), 0);
+    for (std::uint32_t n = 0; n < g.nodes(); ++n) flow[g.node_router[n]] += 1;
+    for (std::uint32_t r = 0; r < g.routers(); ++r) order[r] = r;
+    std::sort(order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return routing.distance(a, target) > routing.distance(b, target);
+    });
+    for (const std::uint32_t r : order) {
+      if (r == target || flow[r] == 0) continue;
+      const std::uint64_t ways = routing.minimal(r, target);
+      const double each = flow[r] / std::popcount(ways);
+      for (std::uint64_t m = ways; m; m &= m - 1) {
+        const std::uint32_t o = g.first_output[r] + static_cast<std::uint32_t>(std::countr_zero(m));
+        load[o] += each / pairs;
+        flow[g.outputs[o].to_router] += each;
+      }
+    }
+  }
+  return load;
+}
+
+}  // namespace mm::model

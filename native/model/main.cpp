@@ -1,0 +1,124 @@
+/// meshmark-model: simulates machines under given workloads and answers in JSON Lines.
+///
+/// Reads requests on standard input, one JSON object a line:
+///   {"machine": {…}, "runs": [{"kind": "trial", …}, …], "threads": 2}
+/// and writes one answer a run, in the order of the runs, whatever the number of threads
+/// (docs/reference/model-protocol.md).
+#include <atomic>
+#include <condition_variable>
+#include <cstdio>
+#include <cstring>
+#include <iostream>
+#include <mutex>
+#include <thread>
+
+#include "base/error.hpp"
+#include "base/json.hpp"
+#include "base/output.hpp"
+#include "requests.hpp"
+
+namespace {
+
+int say(const mm::json& field, const std::string& message, const mm::json& allowed, int status) {
+  try {
+    mm::emit(mm::json{{"type", "error"}, {"field", field}, {"message", message}, {"allowed", allowed}});
+  } catch (const mm::Failure&) {
+    // Nobody reads standard output any more; standard error still gets the line.
+  }
+  const std::string where = field.is_string() ? field.get<std::string>() + ": " : "";
+  const std::string instead = allowed.is_string() ? "; allowed: " + allowed.get<std::string>() : "";
+  std::fprintf(stderr, "meshmark-model: error: %s%s%s\n", where.c_str(), message.c_str(), instead.c_str());
+  return status;
+}
+
+void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned threads) {
+  const std::size_t count = runs.size();
+  if (threads <= 1 || count <= 1) {
+    for (std::size_t i = 0; i < count; ++i)
+      mm::emit(mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { mm::emit(frame); }));
+    return;
+  }
+  // Each run is simulated by one thread; answers (and frames before them) leave in order.
+  struct Slot {
+    std::vector<mm::json> lines;
+    std::exception_ptr wrong;
+    bool done = false;
+  };
+  std::vector<Slot> slots(count);
+  std::atomic<std::size_t> next{0};
+  std::atomic<bool> stop{false};
+  std::mutex lock;
+  std::condition_variable news;
+  std::vector<std::jthread> team;
+  for (unsigned t = 0; t < std::min<std::size_t>(threads, count); ++t)
+    team.emplace_back([&] {
+      for (std::size_t i = next++; i < count && !stop; i = next++) {
+        Slot made;
+        try {
+          mm::json line =
+              mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { made.lines.push_back(frame); });
+          made.lines.push_back(std::move(line));
+        } catch (...) {
+          made.wrong = std::current_exception();
+        }
+        made.done = true;
+        const std::scoped_lock held(lock);
+        slots[i] = std::move(made);
+        news.notify_all();
+      }
+    });
+  for (std::size_t i = 0; i < count; ++i) {
+    std::unique_lock held(lock);
+    news.wait(held, [&] { return slots[i].done; });
+    const Slot mine = std::move(slots[i]);
+    held.unlock();
+    try {
+      if (mine.wrong) std::rethrow_exception(mine.wrong);
+      for (const mm::json& line : mine.lines) mm::emit(line);
+    } catch (...) {
+      stop = true;
+      throw;
+    }
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
+    std::puts(
+        "usage: meshmark-model < requests.jsonl\n\n"
+        "Simulates machines; one JSON request a line in, one JSON answer a run out.\n"
+        "People use: meshmark model, meshmark measure INSTRUMENT --on MACHINE\n\n"
+        "example: echo '{\"machine\":{\"topology\":{\"kind\":\"torus\",\"shape\":[8,8]},\"links\":{\"wire\":"
+        "{\"bandwidth_gb_per_s\":8,\"latency_ns\":1}},\"router\":{\"message_classes\":1}},"
+        "\"runs\":[{\"kind\":\"traffic\",\"load\":0.3,\"packets\":10000}]}' | meshmark-model");
+    return 0;
+  }
+  if (argc > 1) return say("options", std::string("found ") + argv[1], "none: requests come on standard input", 2);
+  std::string text;
+  std::size_t number = 0;
+  try {
+    while (std::getline(std::cin, text)) {
+      ++number;
+      if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
+      const mm::json request = mm::json::parse(text, nullptr, false);
+      if (!request.is_object() || !request.contains("machine") || !request.at("machine").is_object() ||
+          !request.contains("runs") || !request.at("runs").is_array())
+        return say("request", "line " + std::to_string(number) + " is no request", "{\"machine\": {…}, \"runs\": […]}",
+                   2);
+      const mm::model::Ready machine(request.at("machine"));
+      unsigned threads = 1;
+      if (request.contains("threads") && request.at("threads").is_number_unsigned())
+        threads = std::min(256U, request.at("threads").get<unsigned>());
+      run_all(machine, request.at("runs"), threads);
+    }
+    return 0;
+  } catch (const mm::UsageError& e) {
+    return say(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
+  } catch (const std::bad_alloc&) {
+    return say(nullptr, "not enough memory for this machine", nullptr, 1);
+  } catch (const std::exception& e) {
+    return say(nullptr, e.what(), nullptr, 1);
+  }
+}

@@ -1,0 +1,539 @@
+#include "network.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace mm::model {
+
+namespace {
+
+constexpr std::int32_t kUnbounded = 1 << 30;
+
+std::uint32_t ring_size(const RouterRules& rules) {
+  return std::bit_ceil(static_cast<std::uint32_t>(rules.buffer_flits + 1));
+}
+
+}  // namespace
+
+RouterRules router_rules(const Graph& graph, const json& machine) {
+  const Table all(machine, "");
+  const Table t = all.table("router");
+  RouterRules r;
+  const std::string routing = t.text("routing", "adaptive");
+  if (routing != "adaptive" && routing != "dimension_order")
+    t.refuse("routing", '"' + routing + '"', "adaptive, dimension_order");
+  r.adaptive = routing == "adaptive";
+  const bool tree = graph.rule == EscapeRule::up_down;
+  if (tree && !r.adaptive) t.refuse("routing", "dimension_order", "adaptive: the topology has no dimensions");
+  r.channels.adaptive = t.integer("adaptive_channels", 0, 8, r.adaptive ? 1 : 0);
+  r.channels.escape = t.integer("escape_channels", 0, 2, 2);
+  r.channels.width = t.integer("channels_per_escape", 1, 8, 1);
+  r.channels.classes = t.integer("message_classes", 1, 4, 3);
+  if (r.adaptive && r.channels.adaptive < 1) t.refuse("adaptive_channels", "0", "at least 1 for adaptive routing");
+  if (!r.adaptive && r.channels.adaptive > 0)
+    t.refuse("adaptive_channels", std::to_string(r.channels.adaptive), "0 for routing = \"dimension_order\"");
+  if (!r.adaptive && r.channels.escape < 1)
+    t.refuse("escape_channels", "0", "1 or 2 for routing = \"dimension_order\"");
+  if (tree && r.channels.escape == 1)
+    t.refuse("escape_channels", "1", "0 or 2: the way up and the way down need one each");
+  if (r.channels.all() > 64)
+    t.refuse("adaptive_channels", std::to_string(r.channels.all()) + " virtual channels in all", "at most 64");
+  r.pipeline = ps(t.number("pipeline_ns", 0, 1e6, 0));
+  r.cycle = std::max<Time>(1, ps(t.number("cycle_ns", 0.001, 1e6, 1)));
+  r.allocation = ps(t.number("allocation_ns", 0, 1e6, 0));
+  r.requeue = ps(t.number("requeue_ns", 0, 1e6, 0));
+  r.credit = ps(t.number("credit_ns", 0, 1e6, 0));
+  r.reads = t.integer("local_arbiters", 1, 4, 1);
+  r.buffer_flits = t.integer("buffer_flits", 1, 8192, 64);
+  const std::string sharing = t.text("channel_sharing", "packets");
+  if (sharing != "packets" && sharing != "exclusive")
+    t.refuse("channel_sharing", '"' + sharing + '"', "packets, exclusive");
+  r.exclusive = sharing == "exclusive";
+  if (r.exclusive && r.adaptive)
+    t.refuse("channel_sharing", "exclusive", "packets; exclusive only with routing = \"dimension_order\"");
+  return r;
+}
+
+Network::Network(const Graph& graph, const Routing& routing, const RouterRules& rules, Calendar& calendar)
+    : graph_(graph),
+      routing_(routing),
+      rules_(rules),
+      calendar_(calendar),
+      v_(static_cast<std::uint32_t>(rules.channels.all())),
+      per_class_(static_cast<std::uint32_t>(rules.channels.per_class())),
+      ring_(ring_size(rules)),
+      reads_(static_cast<std::uint32_t>(rules.reads)),
+      queues_(graph.inputs.size() * v_),
+      spaces_(graph.outputs.size() * v_),
+      credits_(spaces_.size() * ring_),
+      servers_(graph.servers.size()),
+      busy_(graph.outputs.size(), 0),
+      flits_(graph.outputs.size(), 0),
+      waiting_(graph.inputs.size(), 0),
+      unowned_(graph.inputs.size(), 0),
+      inputs_waiting_(graph.routers(), 0),
+      reading_(graph.inputs.size() * static_cast<std::size_t>(rules.reads), 0),
+      turn_(graph.inputs.size(), 0),
+      favoured_(graph.outputs.size(), 0),
+      own_turn_(graph.routers(), 0),
+      channel_turn_(graph.outputs.size(), 0),
+      next_(graph.routers(), kNever),
+      sources_(graph.endpoints.size() * static_cast<std::size_t>(rules.channels.classes)),
+      injecting_(graph.endpoints.size(), 0) {
+  for (std::size_t q = 0; q < queues_.size(); ++q) queues_[q].klass = static_cast<std::uint8_t>(q % v_ / per_class_);
+  for (std::size_t o = 0; o < graph.outputs.size(); ++o)
+    for (std::uint32_t v = 0; v < v_; ++v) {
+      Space& s = spaces_[o * v_ + v];
+      s.bounded = graph.outputs[o].to_endpoint == kNone;
+      s.flits = s.bounded ? rules.buffer_flits : kUnbounded;
+    }
+}
+
+void Network::bound(std::uint32_t endpoint, int klass, int flits) {
+  // An endpoint has one queue a class: its first channel stands for it.
+  const std::uint32_t first = graph_.endpoints[endpoint].output * v_ + static_cast<std::uint32_t>(klass) * per_class_;
+  spaces_[first].bounded = true;
+  spaces_[first].flits = flits;
+}
+
+void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
+  const Endpoint& e = graph_.endpoints[endpoint];
+  Packet& packet = pool_[p];
+  ++inside_;
+  packet.next = kNone;
+  packet.came = kFresh;
+  packet.hops = 0;
+  const std::uint32_t first = packet.klass * per_class_;
+  for (std::uint32_t v = first; v < first + per_class_; ++v)
+    if (Queue& queue = queues_[e.input * v_ + v]; queue.head == kNone) {
+      queue.head = queue.tail = p;
+      refill(e.input, v, now);
+      return;
+    }
+  Source& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + packet.klass];
+  if (source.head == kNone)
+    source.head = p;
+  else
+    pool_[source.tail].next = p;
+  source.tail = p;
+}
+
+/// The packet at the head of an injection queue passes the injection port and the pipeline.
+void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
+  const Queue& queue = queues_[input * v_ + v];
+  const std::uint32_t endpoint = graph_.inputs[input].from_endpoint;
+  const Endpoint& e = graph_.endpoints[endpoint];
+  const Packet& packet = pool_[queue.head];
+  const Time start = std::max(now, injecting_[endpoint]);
+  injecting_[endpoint] = start + (e.fs_per_flit * packet.flits + 500) / 1000;
+  const Time pipeline = graph_.is_bus(e.router) ? 0 : rules_.pipeline;
+  lead(input, v, std::max(start + e.delay + pipeline, queue.free_from));
+}
+
+void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {
+  Packet& packet = pool_[p];
+  Queue& queue = queues_[input * v_ + packet.channel];
+  packet.next = kNone;
+  if (queue.head == kNone) {
+    queue.head = queue.tail = p;
+    lead(input, packet.channel, std::max(now, queue.free_from));
+  } else {
+    pool_[queue.tail].next = p;
+    queue.tail = p;
+  }
+}
+
+void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
+  Queue& queue = queues_[input * v_ + v];
+  const Packet& packet = pool_[queue.head];
+  const std::uint32_t router = graph_.inputs[input].router;
+  const Endpoint& target = graph_.endpoints[packet.target];
+  queue.retry = queue.ready = from;
+  queue.owned_output = -1;
+  queue.straight = -1;
+  if (target.router == router) {
+    queue.minimal = std::uint64_t{1} << (target.output - graph_.first_output[router]);
+    queue.escape_output = -1;
+  } else {
+    queue.minimal = rules_.channels.adaptive > 0 ? routing_.minimal(router, target.router) : 0;
+    if (rules_.channels.escape > 0) {
+      const Hop fresh = routing_.escape(router, target.router, kFresh);
+      queue.escape_output = fresh.output;
+      queue.escape = fresh.escape;
+      const std::uint32_t from_output = graph_.inputs[input].from_output;
+      if (from_output != kNone) {
+        const Output& in = graph_.outputs[from_output];
+        const Output& out = graph_.outputs[graph_.first_output[router] + fresh.output];
+        if (packet.came != kFresh && routing_.keeps_class(graph_, in, out)) {
+          const Hop kept = routing_.escape(router, target.router, packet.came);
+          queue.escape_output = kept.output;
+          queue.escape = kept.escape;
+        }
+        if (in.dimension >= 0)
+          for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
+            const int o = std::countr_zero(m);
+            const Output& way = graph_.outputs[graph_.first_output[router] + static_cast<std::uint32_t>(o)];
+            if (way.dimension == in.dimension && way.direction == in.direction)
+              queue.straight = static_cast<std::int16_t>(o);
+          }
+      }
+    }
+  }
+  waiting_[input] |= std::uint64_t{1} << v;
+  if (rules_.exclusive) unowned_[input] |= std::uint64_t{1} << v;
+  inputs_waiting_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
+  schedule(router, from);
+}
+
+/// Whether a space can take a packet now; if not, `when` becomes the earliest known time at which to ask again.
+bool Network::has_space(std::uint32_t space, int flits, Time now, Time& when) {
+  Space& s = spaces_[space];
+  if (!s.bounded) return true;
+  while (s.count > 0) {
+    const Credit& c = credits_[space * ring_ + s.first];
+    if (c.at > now) break;
+    s.flits += c.flits;
+    s.first = static_cast<std::uint16_t>((s.first + 1U) & (ring_ - 1));
+    --s.count;
+  }
+  if (s.flits >= flits) return true;
+  if (s.count > 0)
+    when = std::min(when, credits_[space * ring_ + s.first].at);
+  else
+    s.starved = true;
+  return false;
+}
+
+bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice) {
+  const int flits = pool_[queue.head].flits;
+  const std::uint32_t first = queue.klass * per_class_, adaptive = static_cast<std::uint32_t>(rules_.channels.adaptive),
+                      width = static_cast<std::uint32_t>(rules_.channels.width);
+  Time when = kNever;
+  const auto server_free = [&](std::uint32_t output) {
+    const Time until = servers_[graph_.outputs[output].server].busy_until;
+    if (until > now) when = std::min(when, until);
+    return until <= now;
+  };
+
+  if (rules_.exclusive) {
+    if (queue.owned_output < 0) return false;
+    const std::uint32_t o = base + static_cast<std::uint32_t>(queue.owned_output);
+    const auto channel = static_cast<std::uint32_t>(queue.owned_channel);
+    if (server_free(o) && has_space(o * v_ + channel, flits, now, when)) {
+      choice = {static_cast<std::uint8_t>(queue.owned_output), static_cast<std::uint8_t>(channel),
+                static_cast<std::uint8_t>((channel - first) / width)};
+      return true;
+    }
+    queue.retry = when;
+    return false;
+  }
+
+  const bool leaves = queue.escape_output < 0 && adaptive == 0;
+  bool room = false;  // somewhere on an adaptive channel, even if its server is busy
+  bool found = false;
+  std::int32_t best = -1;
+  for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
+    const auto local = static_cast<std::uint32_t>(std::countr_zero(m));
+    const std::uint32_t o = base + local;
+    std::uint32_t channel = kNone;
+    std::int32_t most = -1;
+    const std::uint32_t last = first + (leaves || graph_.outputs[o].to_endpoint != kNone ? 1 : adaptive);
+    for (std::uint32_t c = first; c < last; ++c)
+      if (has_space(o * v_ + c, flits, now, when) && spaces_[o * v_ + c].flits > most) {
+        most = spaces_[o * v_ + c].flits;
+        channel = c;
+      }
+    if (channel == kNone) continue;
+    room = true;
+    if (!server_free(o)) continue;
+    if (static_cast<int>(local) == queue.straight) most = kUnbounded;  // straight on is preferred
+    if (most <= best) continue;
+    best = most;
+    found = true;
+    choice = {static_cast<std::uint8_t>(local), static_cast<std::uint8_t>(channel), kFresh};
+  }
+  if (found) return true;
+  if (!room && queue.escape_output >= 0) {
+    const std::uint32_t o = base + static_cast<std::uint32_t>(queue.escape_output);
+    for (std::uint32_t k = 0; k < static_cast<std::uint32_t>(rules_.channels.escape); ++k) {
+      if (queue.escape != kEither && queue.escape != k) continue;
+      for (std::uint32_t c = first + adaptive + k * width; c < first + adaptive + (k + 1) * width; ++c) {
+        if (!has_space(o * v_ + c, flits, now, when)) continue;
+        if (!server_free(o)) {
+          queue.retry = when;
+          return false;
+        }
+        choice = {static_cast<std::uint8_t>(queue.escape_output), static_cast<std::uint8_t>(c),
+                  static_cast<std::uint8_t>(k)};
+        return true;
+      }
+    }
+  }
+  queue.retry = when;
+  return false;
+}
+
+/// Exclusive sharing: gives heads of queues virtual channels of their own, as far as some are free.
+void Network::own_all(std::uint32_t router, Time now) {
+  const std::uint32_t in = graph_.first_input[router];
+  const int turn = own_turn_[router]++ & (kMaxPorts - 1);
+  const std::uint64_t all = inputs_waiting_[router];
+  for (int half = 0; half < 2; ++half) {
+    const std::uint64_t part = half == 0 ? all >> turn << turn : all & ~(~std::uint64_t{0} >> turn << turn);
+    for (std::uint64_t m = part; m; m &= m - 1) {
+      const std::uint32_t input = in + static_cast<std::uint32_t>(std::countr_zero(m));
+      for (std::uint64_t w = unowned_[input]; w; w &= w - 1) {
+        const auto v = static_cast<std::uint32_t>(std::countr_zero(w));
+        if (queues_[input * v_ + v].retry <= now) own(router, input, v, now);
+      }
+    }
+  }
+}
+
+void Network::own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now) {
+  Queue& queue = queues_[input * v_ + v];
+  const bool leaves = queue.escape_output < 0;
+  const std::uint32_t o = graph_.first_output[router] +
+                          static_cast<std::uint32_t>(leaves ? std::countr_zero(queue.minimal) : queue.escape_output);
+  const bool any = leaves || queue.escape == kEither;
+  const std::uint32_t width = static_cast<std::uint32_t>(rules_.channels.width);
+  const std::uint32_t first = queue.klass * per_class_ + (any ? 0 : queue.escape * width);
+  const std::uint32_t count = any ? per_class_ : width;
+  std::uint32_t k = channel_turn_[o] >= count ? 0 : channel_turn_[o];
+  Time when = kNever;
+  for (std::uint32_t i = 0; i < count; ++i, k = k + 1 == count ? 0 : k + 1) {
+    Space& s = spaces_[o * v_ + first + k];
+    if (s.free_from > now) {
+      when = std::min(when, s.free_from);
+      continue;
+    }
+    s.free_from = kNever;
+    channel_turn_[o] = static_cast<std::uint8_t>(k + 1);
+    queue.owned_output = static_cast<std::int16_t>(o - graph_.first_output[router]);
+    queue.owned_channel = static_cast<std::int16_t>(first + k);
+    queue.retry = now + rules_.allocation;
+    unowned_[input] &= ~(std::uint64_t{1} << v);
+    return;
+  }
+  queue.retry = when;
+}
+
+void Network::give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits) {
+  const std::uint32_t space = output * v_ + channel;
+  Space& s = spaces_[space];
+  credits_[space * ring_ + ((s.first + s.count) & (ring_ - 1))] = {at, flits};
+  ++s.count;
+  if (s.starved) {
+    s.starved = false;
+    wake(graph_.outputs[output].router, at);
+  }
+}
+
+void Network::wake(std::uint32_t router, Time at) {
+  const std::uint32_t base = graph_.first_input[router];
+  for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
+    const std::uint32_t input = base + static_cast<std::uint32_t>(std::countr_zero(m));
+    for (std::uint64_t w = waiting_[input]; w; w &= w - 1) {
+      Queue& queue = queues_[input * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
+      queue.retry = std::min(queue.retry, std::max(at, queue.ready));
+    }
+  }
+  schedule(router, at);
+}
+
+void Network::consumed(std::uint32_t endpoint, int klass, int flits, Time now) {
+  const std::uint32_t space = graph_.endpoints[endpoint].output * v_ + static_cast<std::uint32_t>(klass) * per_class_;
+  Space& s = spaces_[space];
+  if (!s.bounded) return;
+  s.flits += flits;
+  if (s.starved) {
+    s.starved = false;
+    wake(graph_.endpoints[endpoint].router, now);
+  }
+}
+
+void Network::arbitrate(std::uint32_t router, Time now) {
+  if (next_[router] != now) return;  // a later wish was overtaken by an earlier one
+  next_[router] = kNever;
+  const std::uint32_t in = graph_.first_input[router], out = graph_.first_output[router];
+  if (rules_.exclusive) own_all(router, now);
+
+  Nominee nominees[kMaxPorts];  // only those of `nominated` are set
+  std::uint64_t nominated = 0;
+  Time again = kNever;
+  for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
+    const auto local = static_cast<std::uint32_t>(std::countr_zero(m));
+    const std::uint32_t input = in + local;
+    std::uint64_t left = waiting_[input];
+    for (std::uint32_t a = 0; a < reads_ && left; ++a) {
+      const Time until = reading_[input * reads_ + a];
+      if (until > now) {
+        again = std::min(again, until);
+        continue;
+      }
+      const int turn = turn_[input];
+      while (left) {
+        const std::uint64_t ahead = left >> turn << turn;
+        const auto v = static_cast<std::uint32_t>(std::countr_zero(ahead ? ahead : left));
+        left &= ~(std::uint64_t{1} << v);
+        Queue& queue = queues_[input * v_ + v];
+        Choice choice;
+        if (queue.retry > now || !choose(out, queue, now, choice)) {
+          again = std::min(again, queue.retry);
+          continue;
+        }
+        const std::uint32_t o = choice.output;
+        const std::uint32_t rank = (local - favoured_[out + o]) & (kMaxPorts - 1);
+        if (nominated >> o & 1U) {
+          again = std::min(again, now + rules_.cycle);
+          if (rank >= nominees[o].rank) break;
+        }
+        nominees[o] = {input, v, a, rank, choice};
+        nominated |= std::uint64_t{1} << o;
+        break;
+      }
+    }
+  }
+  for (std::uint64_t m = nominated; m; m &= m - 1) {
+    const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
+    const Nominee& n = nominees[o];
+    const Time until = servers_[graph_.outputs[out + o].server].busy_until;
+    if (until > now) {  // a bus, granted to another output just now
+      again = std::min(again, until);
+      continue;
+    }
+    grant(router, n, now);
+    // Its other channels are looked at again when the input has been read.
+    if (waiting_[n.input]) again = std::min(again, reading_[n.input * reads_ + n.arbiter]);
+  }
+  if (again < kNever) schedule(router, std::max(again, now + 1));
+}
+
+void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
+  const std::uint32_t input = nominee.input, v = nominee.channel;
+  const Choice& choice = nominee.choice;
+  Queue& queue = queues_[input * v_ + v];
+  const std::uint32_t p = queue.head;
+  Packet& packet = pool_[p];
+  const std::uint32_t o = graph_.first_output[router] + choice.output;
+  const Output& output = graph_.outputs[o];
+  const std::uint32_t space = o * v_ + choice.channel;
+  ++hops_;
+
+  const Time takes = duration(o, packet.flits);
+  ServerState& server = servers_[output.server];
+  const Time turnaround = server.user == o ? 0 : graph_.servers[output.server].turnaround;
+  const Time start = std::max(now, server.busy_until + turnaround), end = start + takes;
+  server.busy_until = end;
+  server.user = o;
+  busy_[o] += takes;
+  flits_[o] += packet.flits;
+  reading_[input * reads_ + nominee.arbiter] = end;
+  if (spaces_[space].bounded) spaces_[space].flits -= packet.flits;
+  turn_[input] = static_cast<std::uint8_t>(v + 1 == v_ ? 0 : v + 1);
+  favoured_[o] = static_cast<std::uint8_t>(input - graph_.first_input[router] + 1);
+
+  // The room it leaves: flit by flit as it goes, so a packet that follows at the input's rate never meets a full buffer
+  // from the time at which its last flit would.
+  const std::uint32_t from = graph_.inputs[input].from_output;
+  if (from != kNone) {
+    const Time in_rate = duration(from, packet.flits - 1);
+    give_back(from, packet.channel, std::max(start, end - in_rate) + rules_.credit, packet.flits);
+  }
+
+  // The next of the queue, or of the source behind it.
+  queue.head = packet.next;
+  const auto bit = std::uint64_t{1} << v;
+  queue.free_from = rules_.exclusive ? end + rules_.requeue : 0;
+  if (rules_.exclusive) spaces_[space].free_from = std::max(end, now + rules_.cycle);
+  queue.owned_output = -1;
+  if (queue.head == kNone) {
+    queue.tail = kNone;
+    waiting_[input] &= ~bit;
+    if (waiting_[input] == 0) inputs_waiting_[router] &= ~(std::uint64_t{1} << (input - graph_.first_input[router]));
+    if (const std::uint32_t endpoint = graph_.inputs[input].from_endpoint; endpoint != kNone) {
+      Source& source = sources_[endpoint * static_cast<std::size_t>(rules_.channels.classes) + queue.klass];
+      if (source.head != kNone) {
+        queue.head = queue.tail = source.head;
+        source.head = pool_[source.head].next;
+        pool_[queue.head].next = kNone;
+        refill(input, v, now);
+      }
+    }
+  } else {
+    lead(input, v, std::max(now, queue.free_from));
+  }
+  if (rules_.exclusive)  // those that wait for a channel of this output now know when it is free
+    for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
+      const std::uint32_t i = graph_.first_input[router] + static_cast<std::uint32_t>(std::countr_zero(m));
+      for (std::uint64_t w = unowned_[i]; w; w &= w - 1) {
+        Queue& other = queues_[i * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
+        const Time at = std::max(spaces_[space].free_from, other.ready);
+        if (at >= other.retry) continue;
+        other.retry = at;
+        schedule(router, at);
+      }
+    }
+
+  packet.channel = choice.channel;
+  packet.came = choice.escape;
+  ++packet.hops;
+  if (output.to_endpoint != kNone) {
+    calendar_.push(start + output.delay, event_of(kDeliver, output.to_endpoint), p);
+    --inside_;
+  } else {
+    const Time pipeline = graph_.is_bus(output.to_router) ? 0 : rules_.pipeline;
+    calendar_.push(start + output.delay + pipeline, event_of(kArrive, output.to_input), p);
+  }
+}
+
+Time Network::tail_of(std::uint32_t p, Time head) const {
+  const Packet& packet = pool_[p];
+  return head + duration(graph_.endpoints[packet.target].output, packet.flits);
+}
+
+bool Network::all_credits_back(Time now) {
+  Time when = kNever;
+  for (std::size_t s = 0; s < spaces_.size(); ++s) {
+    if (!spaces_[s].bounded || graph_.outputs[s / v_].to_endpoint != kNone) continue;
+    if (!has_space(static_cast<std::uint32_t>(s), rules_.buffer_flits, now, when)) return false;
+  }
+  return true;
+}
+
+std::string Network::waits() const {
+  std::string text;
+  int shown = 0;
+  for (std::size_t q = 0; q < queues_.size(); ++q) {
+    if (queues_[q].head == kNone) continue;
+    const auto input = static_cast<std::uint32_t>(q / v_);
+    const std::uint32_t router = graph_.inputs[input].router, from = graph_.inputs[input].from_output;
+    const std::uint32_t target = pool_[queues_[q].head].target;
+    if (from == kNone) continue;
+    if (++shown > 12) {
+      text += "; ...";
+      break;
+    }
+    std::string wanted;
+    const auto add = [&](int o) {
+      wanted += (wanted.empty() ? "" : " or ") + std::string("[") +
+                name_of(graph_, graph_.first_output[router] + static_cast<std::uint32_t>(o)) + "]";
+    };
+    for (std::uint64_t m = queues_[q].minimal; m; m &= m - 1) add(std::countr_zero(m));
+    if (queues_[q].escape_output >= 0 && !(queues_[q].minimal >> queues_[q].escape_output & 1U))
+      add(queues_[q].escape_output);
+    text += (text.empty() ? "" : "; ") + std::string("[") + name_of(graph_, from) + "] channel " +
+            std::to_string(q % v_) + " waits for " + wanted + " towards endpoint " + std::to_string(target);
+  }
+  return text;
+}
+
+std::size_t Network::bytes() const {
+  return queues_.capacity() * sizeof(Queue) + spaces_.capacity() * sizeof(Space) +
+         credits_.capacity() * sizeof(Credit) + pool_.capacity() * sizeof(Packet) +
+         (busy_.capacity() + flits_.capacity()) * 8;
+}
+
+}  // namespace mm::model

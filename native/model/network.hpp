@@ -1,0 +1,188 @@
+#pragma once
+/// The network: packets cut through routers with virtual channels, credits and two-level arbitration.
+///
+/// Two events a packet and hop: its head arrives (after the link and the router's pipeline), and its router arbitrates.
+/// The rest is arithmetic on times known in advance: an output is busy until the tail has left; the space a packet
+/// leaves in a buffer comes back as a dated credit, which the upstream router reads when it looks. Nothing is done a
+/// flit, so the cost does not grow with the size of packets.
+///
+/// Arbitration, once a router and cycle: each input's local arbiters nominate one packet each, round robin over virtual
+/// channels, for an output that is free and has space for it; each output's global arbiter grants one nominee, round
+/// robin over inputs; the others try again a cycle later. That imperfect matching is what limits real routers under
+/// load.
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "calendar.hpp"
+#include "graph.hpp"
+#include "routing.hpp"
+
+namespace mm::model {
+
+struct RouterRules {
+  Channels channels;
+  Time pipeline = 0;       ///< from the arrival of a head to its first arbitration
+  Time cycle = 1000;       ///< between arbitrations
+  Time allocation = 0;     ///< exclusive: from the grant of a virtual channel to the first arbitration for the switch
+  Time requeue = 0;        ///< from the grant of a packet's last flit to the next packet's first arbitration
+  Time credit = 0;         ///< from the freeing of space to its use upstream
+  int reads = 1;           ///< local arbiters an input
+  int buffer_flits = 64;   ///< of each virtual channel
+  bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left (no cut-through sharing)
+  bool adaptive = true;    ///< false: dimension order (escape channels only)
+};
+
+RouterRules router_rules(const Graph& graph, const json& machine);
+
+struct Packet {
+  std::uint32_t next = kNone;  ///< in its queue, or in the pool
+  std::uint32_t about = 0;     ///< the sender's own
+  std::uint32_t target = 0;    ///< endpoint
+  std::uint16_t flits = 1;
+  std::uint8_t klass = 0;      ///< message class: a later one never waits for an earlier one
+  std::uint8_t channel = 0;    ///< virtual channel, global number
+  std::uint8_t came = kFresh;  ///< escape class by which it came straight, or kFresh
+  std::uint8_t what = 0;       ///< the sender's own
+  std::uint16_t hops = 0;
+  Time born = 0;
+};
+
+/// Kinds of events in the upper four bits of Event::what; the network's are the first two.
+enum : std::uint32_t { kArrive = 0, kArbitrate = 1, kDeliver = 2, kFirstOfOthers = 3 };
+constexpr std::uint32_t event_of(std::uint32_t kind, std::uint32_t target) { return kind << 28 | target; }
+
+class Network {
+ public:
+  Network(const Graph& graph, const Routing& routing, const RouterRules& rules, Calendar& calendar);
+
+  std::uint32_t packet() {
+    if (free_ == kNone) {
+      pool_.emplace_back();
+      return static_cast<std::uint32_t>(pool_.size() - 1);
+    }
+    const std::uint32_t p = free_;
+    free_ = pool_[p].next;
+    pool_[p] = Packet{};
+    return p;
+  }
+  Packet& at(std::uint32_t p) { return pool_[p]; }
+  void release(std::uint32_t p) {
+    pool_[p].next = free_;
+    free_ = p;
+  }
+
+  /// Sends a packet from an endpoint; it waits in a queue of its class without limit until the router takes it.
+  void inject(std::uint32_t endpoint, std::uint32_t p, Time now);
+  void arrive(std::uint32_t p, std::uint32_t input, Time now);
+  void arbitrate(std::uint32_t router, Time now);
+  /// An endpoint with a bounded queue has taken a packet of a class out of it.
+  void consumed(std::uint32_t endpoint, int klass, int flits, Time now);
+  /// Bounds what an endpoint takes of a class; without, it takes all.
+  void bound(std::uint32_t endpoint, int klass, int flits);
+
+  std::uint64_t inside() const { return inside_; }  ///< packets sent and not delivered
+  std::uint64_t packet_hops() const { return hops_; }
+  Time tail_of(std::uint32_t p, Time head) const;  ///< when the last flit has come, by the last output's rate
+  bool all_credits_back(Time now);
+  std::string waits() const;  ///< which packets wait for what; for a run without progress
+  std::size_t bytes() const;
+
+  /// Busy time of an output up to `now`, ps.
+  Time busy(std::uint32_t output, Time now) const {
+    const ServerState& s = servers_[graph_.outputs[output].server];
+    const Time ahead = s.busy_until - now;
+    const Time mine = busy_[output];
+    return ahead > 0 && s.user == output ? mine - ahead : mine;
+  }
+  std::uint64_t flits_through(std::uint32_t output) const { return flits_[output]; }
+  const Graph& graph() const { return graph_; }
+  const RouterRules& rules() const { return rules_; }
+
+ private:
+  struct Queue {  ///< of one input and virtual channel
+    std::uint32_t head = kNone, tail = kNone;
+    Time retry = 0;      ///< the earliest time at which its head may be granted, as far as known
+    Time ready = 0;      ///< when its head has passed the pipeline
+    Time free_from = 0;  ///< exclusive: when its next packet may be routed
+    std::uint64_t minimal = 0;
+    std::int16_t escape_output = -1, straight = -1;
+    std::uint8_t escape = 0, klass = 0;
+    std::int16_t owned_output = -1, owned_channel = -1;
+  };
+  struct Space {  ///< of one output and virtual channel: room at its far end
+    std::int32_t flits = 0;
+    std::uint16_t first = 0, count = 0;  ///< of its dated credits
+    bool starved = false, bounded = true;
+    Time free_from = 0;  ///< exclusive: when another packet may own it
+  };
+  struct ServerState {
+    Time busy_until = -1000000000;  ///< long ago
+    std::uint32_t user = kNone;
+  };
+  struct Credit {
+    Time at;
+    std::int32_t flits;
+  };
+  struct Choice {
+    std::uint8_t output, channel, escape;  ///< local number; escape class or kFresh
+  };
+  struct Nominee {
+    std::uint32_t input, channel, arbiter, rank;
+    Choice choice;
+  };
+
+  Time duration(std::uint32_t output, int flits) const {
+    return (graph_.outputs[output].fs_per_flit * flits + 500) / 1000;
+  }
+  void lead(std::uint32_t input, std::uint32_t v, Time from);  ///< a packet has come to the head of its queue
+  bool choose(std::uint32_t base, Queue& queue, Time now, Choice& choice);
+  bool has_space(std::uint32_t space, int flits, Time now, Time& when);
+  void own_all(std::uint32_t router, Time now);
+  void own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now);
+  void grant(std::uint32_t router, const Nominee& nominee, Time now);
+  void give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits);
+  void wake(std::uint32_t router, Time at);
+  void schedule(std::uint32_t router, Time at) {
+    if (at < next_[router]) {
+      next_[router] = at;
+      calendar_.push(at, event_of(kArbitrate, router), 0);
+    }
+  }
+  void refill(std::uint32_t input, std::uint32_t v, Time now);
+
+  const Graph& graph_;
+  const Routing& routing_;
+  const RouterRules rules_;
+  Calendar& calendar_;
+  const std::uint32_t v_;          ///< virtual channels an input
+  const std::uint32_t per_class_;  ///< of them, of one message class
+  const std::uint32_t ring_;       ///< dated credits a space, a power of two
+  const std::uint32_t reads_;      ///< local arbiters an input
+  std::vector<Queue> queues_;      ///< input x channel
+  std::vector<Space> spaces_;      ///< output x channel
+  std::vector<Credit> credits_;    ///< space x ring
+  std::vector<ServerState> servers_;
+  std::vector<Time> busy_;  ///< of outputs, all granted
+  std::vector<std::uint64_t> flits_;
+  std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
+  std::vector<std::uint64_t> unowned_;         ///< of inputs, exclusive: of those, channels that own none at the output
+  std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
+  std::vector<Time> reading_;                  ///< input x arbiter: busy until
+  std::vector<std::uint8_t> turn_;             ///< of inputs: the channel that is first
+  std::vector<std::uint8_t> favoured_;         ///< of outputs: the input that is first
+  std::vector<std::uint8_t> own_turn_;         ///< of routers, exclusive
+  std::vector<std::uint8_t> channel_turn_;     ///< of outputs, exclusive
+  std::vector<Time> next_;                     ///< of routers: time of the arbitration to come
+  struct Source {
+    std::uint32_t head = kNone, tail = kNone;
+  };
+  std::vector<Source> sources_;  ///< endpoint x class
+  std::vector<Time> injecting_;  ///< endpoint: busy until
+  std::vector<Packet> pool_;
+  std::uint32_t free_ = kNone;
+  std::uint64_t inside_ = 0, hops_ = 0;
+};
+
+}  // namespace mm::model

@@ -1,0 +1,307 @@
+#include "requests.hpp"
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/error.hpp"
+#include "closed.hpp"
+#include "traffic.hpp"
+
+namespace mm::model {
+
+Ready::Ready(const json& machine)
+    : graph(build_graph(machine)), routers(router_rules(graph, machine)), routing(graph, routers.channels) {
+  const Table router = Table(machine, "").table("router");
+  if (!router.flag("deadlock_allowed", false))
+    if (const std::string cycle = routing.find_cycle(graph, routers.channels); !cycle.empty())
+      throw UsageError(
+          "router.escape_channels",
+          "found " + std::to_string(routers.channels.escape) + ", with which this routing can deadlock: " + cycle,
+          "2 for rings, tori and graphs, 1 for meshes and hypercubes");
+  has_memory = machine.contains("memory");
+  if (has_memory) nodes = node_rules(graph, machine);
+}
+
+namespace {
+
+constexpr double kMostNs = 1e12;
+
+std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::size_t count, const std::string& of) {
+  const json& given = table.at(key);
+  const std::string allowed =
+      "\"all\" or numbers from 0 to " + std::to_string(count == 0 ? 0 : count - 1) + " (" + of + ")";
+  std::vector<std::uint32_t> list;
+  if (given == "all") {
+    for (std::uint32_t i = 0; i < count; ++i) list.push_back(i);
+    return list;
+  }
+  if (!given.is_array() || given.empty()) table.refuse(key, given.dump(), allowed);
+  for (const json& v : given) {
+    if (!v.is_number_integer() || v.get<std::int64_t>() < 0 ||
+        v.get<std::int64_t>() >= static_cast<std::int64_t>(count))
+      table.refuse(key, v.dump(), allowed);
+    list.push_back(v.get<std::uint32_t>());
+  }
+  return list;
+}
+
+Stream stream_of(const Table& t, const Ready& m) {
+  Stream s;
+  const std::string op = t.text("op", "read"), state = t.text("state", "clean");
+  if (op == "read")
+    s.op = Op::read;
+  else if (op == "own")
+    s.op = Op::own;
+  else if (op == "write")
+    s.op = Op::write;
+  else
+    t.refuse("op", '"' + op + '"', "read, own, write");
+  if (state == "clean")
+    s.state = State::clean;
+  else if (state == "dirty")
+    s.state = State::dirty;
+  else if (state == "shared")
+    s.state = State::shared;
+  else
+    t.refuse("state", '"' + state + '"', "clean, dirty, shared");
+  if (t.has("homes") && t.at("homes").is_array()) {
+    s.nodes = numbers(t, "homes", m.graph.nodes(), "nodes");
+    s.homes = s.nodes.size() == 1 ? Homes::fixed : Homes::list;
+  } else {
+    const std::string homes = t.text("homes", "local");
+    if (homes == "local")
+      s.homes = Homes::local;
+    else if (homes == "uniform")
+      s.homes = Homes::uniform;
+    else if (homes == "others")
+      s.homes = Homes::others;
+    else
+      t.refuse("homes", '"' + homes + '"', "local, uniform, others, or a list of nodes");
+  }
+  s.owner = t.integer("owner", 0, static_cast<int>(m.graph.nodes()) - 1, -1);
+  if (!t.has("owner")) s.owner = -1;
+  s.sharers = t.integer("sharers", 0, 255, 0);
+  s.random = t.flag("random", false);
+  s.span_lines = static_cast<std::uint64_t>(t.number("span_lines", 1, 1e15, 1 << 24));
+  s.stride_bytes = static_cast<std::uint64_t>(t.number("stride_bytes", 0, 1e12, 0));
+  s.base = static_cast<std::uint64_t>(t.number("base_line", 0, 1e15, 0));
+  return s;
+}
+
+Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
+  Trial trial;
+  trial.seed = seed;
+  trial.warm = ps(t.number("warm_ns", 0, kMostNs, 0));
+  trial.measure = ps(t.number("measure_ns", 0, kMostNs, 0));
+  trial.batches = t.integer("batches", 1, 10000, 11);
+  trial.window = ps(t.number("window_ns", 0, kMostNs, 0));
+  std::vector<std::uint32_t> cpus, ios;
+  for (std::uint32_t e = 0; e < m.graph.endpoints.size(); ++e) {
+    if (m.graph.endpoints[e].kind == EndpointKind::cpu) cpus.push_back(e);
+    if (m.graph.endpoints[e].kind == EndpointKind::io) ios.push_back(e);
+  }
+  // CPUs by node: number n is the n-th of the machine, whatever the order in which routers list them.
+  const auto by_node = [&](std::uint32_t a, std::uint32_t b) {
+    return m.graph.endpoints[a].node != m.graph.endpoints[b].node
+               ? m.graph.endpoints[a].node < m.graph.endpoints[b].node
+               : a < b;
+  };
+  std::sort(cpus.begin(), cpus.end(), by_node);
+  std::sort(ios.begin(), ios.end(), by_node);
+  const json& actors = t.at("actors");
+  if (!actors.is_array() || actors.empty()) t.refuse("actors", actors.dump().substr(0, 60), "a list of actors");
+  bool endless = false;
+  for (std::size_t i = 0; i < actors.size(); ++i) {
+    const Table a(actors[i], t.path("actors[" + std::to_string(i) + "]"));
+    Actor actor;
+    actor.chains = a.integer("chains", 1, 65536, 1);
+    actor.think = ps(a.number("think_ns", 0, kMostNs, 0));
+    actor.pace = ps(a.number("pace_ns", 0, kMostNs, 0));
+    actor.start = ps(a.number("start_ns", 0, kMostNs, 0));
+    actor.accesses = static_cast<std::uint64_t>(a.number("accesses", 0, 1e15, 0));
+    actor.group = a.integer("group", 0, 1 << 20, 0);
+    if (actor.think > 0 && actor.chains > 1)
+      a.refuse("think_ns", "it with chains = " + std::to_string(actor.chains), "it with one chain only");
+    endless = endless || actor.accesses == 0;
+    const json& streams = a.at("streams");
+    if (!streams.is_array() || streams.empty()) a.refuse("streams", streams.dump().substr(0, 60), "a list of streams");
+    for (std::size_t k = 0; k < streams.size(); ++k)
+      actor.streams.push_back(stream_of(Table(streams[k], a.path("streams[" + std::to_string(k) + "]")), m));
+    const bool io = a.has("io");
+    const auto& pool = io ? ios : cpus;
+    if (io && ios.empty()) a.refuse("io", "a machine without I/O ports", "a machine with [io]");
+    for (const std::uint32_t n : numbers(a, io ? "io" : "cpus", pool.size(), io ? "I/O ports" : "CPUs")) {
+      actor.endpoint = pool[n];
+      Actor mine = actor;
+      // Arrays of different programs lie apart, in different pages.
+      for (std::size_t k = 0; k < mine.streams.size(); ++k)
+        if (!streams[k].contains("base_line"))
+          mine.streams[k].base = (trial.actors.size() * 64 + k) * ((1ULL << 26) + 4099);
+      trial.actors.push_back(mine);
+    }
+  }
+  if (endless && trial.measure == 0) t.refuse("measure_ns", "0", "a time, or accesses for every actor");
+  return trial;
+}
+
+json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const FrameSink& frames) {
+  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory]: this run reads memory");
+  const Trial trial = trial_of(t, m, seed);
+  const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial, frames);
+  const double batch_s = static_cast<double>(r.measured) * 1e-12 / trial.batches;
+  json groups = json::array();
+  for (const GroupResult& g : r.groups) {
+    json latency = json::array(), reads = json::array(), bytes = json::array();
+    for (std::size_t b = 0; b < g.reads.size(); ++b) {
+      if (g.reads[b] > 0) latency.push_back(g.latency_ps[b] / g.reads[b] * 1e-12);
+      reads.push_back(g.reads[b] / batch_s);
+      bytes.push_back(g.bytes[b] / batch_s);
+    }
+    groups.push_back({{"latency_s", latency},
+                      {"reads_per_s", reads},
+                      {"bytes_per_s", bytes},
+                      {"ended_s", static_cast<double>(g.ended) * 1e-12}});
+  }
+  json answer{{"groups", groups},
+              {"measured_s", static_cast<double>(r.measured) * 1e-12},
+              {"memory_share", r.memory_busy},
+              {"packet_hops", r.packet_hops},
+              {"asked", r.asked},
+              {"answered", r.answered}};
+  if (t.flag("links", false)) {
+    json links = json::array();
+    for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {
+      const Output& out = m.graph.outputs[o];
+      if (out.to_router == kNone) continue;
+      links.push_back({{"from", out.router},
+                       {"to", out.to_router},
+                       {"kind", m.graph.kinds[out.kind].name},
+                       {"dimension", out.dimension},
+                       {"share", r.output_busy[o]}});
+    }
+    answer["links"] = links;
+    json io = json::array();
+    for (const Endpoint& e : m.graph.endpoints)
+      if (e.kind == EndpointKind::io) io.push_back(r.output_busy[e.output]);
+    answer["io_share"] = io;
+  }
+  return answer;
+}
+
+json matrix(const Ready& m, const Table& t) {
+  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory]: this run reads memory");
+  const std::string state = t.text("state", "clean");
+  if (state != "clean" && state != "dirty") t.refuse("state", '"' + state + '"', "clean, dirty");
+  const bool open = t.flag("page_open", true);
+  std::vector<std::uint32_t> from;
+  if (t.has("nodes"))
+    from = numbers(t, "nodes", m.graph.nodes(), "nodes");
+  else
+    for (std::uint32_t n = 0; n < m.graph.nodes(); ++n) from.push_back(n);
+  json rows = json::array();
+  for (const std::uint32_t a : from) {
+    json row = json::array();
+    for (std::uint32_t b = 0; b < m.graph.nodes(); ++b) {
+      if (m.graph.cpus_of[a].empty() || m.graph.memories_of[b].empty())
+        row.push_back(nullptr);
+      else
+        row.push_back(static_cast<double>(zero_load(m.graph, m.routing, m.routers, m.nodes, m.graph.cpus_of[a].front(),
+                                                    b, 0, state == "dirty" ? State::dirty : State::clean, b, open)) *
+                      1e-12);
+    }
+    rows.push_back(row);
+  }
+  return json{{"latency_s", rows}};
+}
+
+json hops(const Ready& m) {
+  json rows = json::array();
+  for (std::uint32_t a = 0; a < m.graph.nodes(); ++a) {
+    json row = json::array();
+    for (std::uint32_t b = 0; b < m.graph.nodes(); ++b)
+      row.push_back(m.routing.distance(m.graph.node_router[a], m.graph.node_router[b]));
+    rows.push_back(row);
+  }
+  return json{{"hops", rows}};
+}
+
+json describe(const Ready& m) {
+  json routers = json::array(), links = json::array();
+  std::size_t cpus = 0, memories = 0, ios = 0;
+  for (const Endpoint& e : m.graph.endpoints)
+    (e.kind == EndpointKind::cpu ? cpus : e.kind == EndpointKind::memory ? memories : ios) += 1;
+  for (std::uint32_t r = 0; r < m.graph.routers(); ++r) {
+    json place = json::array();
+    if (!m.graph.shape.empty() && !m.graph.is_bus(r))
+      for (std::size_t d = 0; d < m.graph.shape.size(); ++d)
+        place.push_back(m.graph.coordinate(r, static_cast<int>(d)));
+    routers.push_back({{"router", r}, {"bus", m.graph.is_bus(r)}, {"place", place}});
+  }
+  for (const Output& o : m.graph.outputs)
+    if (o.to_router != kNone)
+      links.push_back({{"from", o.router},
+                       {"to", o.to_router},
+                       {"kind", m.graph.kinds[o.kind].name},
+                       {"dimension", o.dimension},
+                       {"direction", o.direction}});
+  json nodes = json::array();
+  for (std::uint32_t n = 0; n < m.graph.nodes(); ++n)
+    nodes.push_back({{"node", n},
+                     {"router", m.graph.node_router[n]},
+                     {"cpus", m.graph.cpus_of[n].size()},
+                     {"memories", m.graph.memories_of[n].size()},
+                     {"io", m.graph.ios_of[n].size()}});
+  return json{{"nodes", nodes},
+              {"routers", routers},
+              {"links", links},
+              {"cpus", cpus},
+              {"memories", memories},
+              {"io_ports", ios},
+              {"table_bytes", m.routing.bytes()}};
+}
+
+json loads(const Ready& m) {
+  json links = json::array();
+  const std::vector<double> share = uniform_loads(m.graph, m.routing);
+  for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {
+    const Output& out = m.graph.outputs[o];
+    if (out.to_router == kNone) continue;
+    links.push_back({{"from", out.router},
+                     {"to", out.to_router},
+                     {"kind", m.graph.kinds[out.kind].name},
+                     {"dimension", out.dimension},
+                     {"share", share[o]}});
+  }
+  return json{{"links", links}};
+}
+
+}  // namespace
+
+json answer(const Ready& machine, const json& run, std::size_t number, const FrameSink& frames) {
+  if (!run.is_object())
+    throw UsageError("runs[" + std::to_string(number) + "]", "found " + run.dump().substr(0, 60), "an object");
+  const Table table(run, "runs[" + std::to_string(number) + "]");
+  const std::string kind = table.text("kind", "");
+  const auto seed = static_cast<std::uint64_t>(table.number("seed", 0, 1e15, 1));
+  json line{{"type", "answer"}, {"run", number}, {"kind", kind}};
+  if (run.contains("id")) line["id"] = run.at("id");
+  json said;
+  if (kind == "trial")
+    said = trial_answer(machine, table, seed, frames);
+  else if (kind == "traffic")
+    said = run_traffic(machine.graph, machine.routing, machine.routers, table, seed);
+  else if (kind == "matrix")
+    said = matrix(machine, table);
+  else if (kind == "hops")
+    said = hops(machine);
+  else if (kind == "loads")
+    said = loads(machine);
+  else if (kind == "describe")
+    said = describe(machine);
+  else
+    table.refuse("kind", '"' + kind + '"', "trial, traffic, matrix, hops, loads, describe");
+  line.update(said);
+  return line;
+}
+
+}  // namespace mm::model

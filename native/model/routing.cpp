@@ -1,0 +1,257 @@
+#include "routing.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include "base/error.hpp"
+
+namespace mm::model {
+
+namespace {
+
+std::string router_name(const Graph& g, std::uint32_t router) {
+  std::string text = g.is_bus(router) ? "bus " : "router ";
+  text += std::to_string(router);
+  if (!g.shape.empty() && !g.is_bus(router)) {
+    text += " (";
+    for (std::size_t d = 0; d < g.shape.size(); ++d)
+      text += (d ? "," : "") + std::to_string(g.coordinate(router, static_cast<int>(d)));
+    text += ")";
+  }
+  return text;
+}
+
+/// The output of `router` in a dimension and direction, local number.
+int output_towards(const Graph& g, std::uint32_t router, int dimension, int direction) {
+  for (std::uint32_t o = g.first_output[router]; o < g.first_output[router + 1]; ++o)
+    if (g.outputs[o].dimension == dimension && g.outputs[o].direction == direction)
+      return static_cast<int>(o - g.first_output[router]);
+  return -1;
+}
+
+/// Dimension order: the first dimension that differs, the shorter way round; halfway round, even routers go up.
+/// Class by the balanced date lines of Scott and Thorson (HOTI 1996): packets that will cross the wrap link take class
+/// 1, those that cross the middle class 0, the others either. Minimal ways cover at most half a ring, so neither class
+/// can close a cycle.
+Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Channels& channels) {
+  for (int d = 0; d < static_cast<int>(g.shape.size()); ++d) {
+    const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
+    if (a == b) continue;
+    int direction = b > a ? 1 : -1;
+    if (g.wraps) {
+      const int ahead = ((b - a) % n + n) % n;
+      direction = 2 * ahead < n || (2 * ahead == n && a % 2 == 0) ? 1 : -1;
+    }
+    int output = output_towards(g, at, d, direction);
+    if (output < 0) output = output_towards(g, at, d, -direction);  // a ring of two has one link
+    std::uint8_t escape = kEither;
+    if (g.wraps && n > 2) {
+      const bool crosses = direction > 0 ? a > b : a < b;
+      const int middle = (n - 1) / 2;
+      const bool mid = direction > 0 ? a <= middle && b > middle : a > middle && b <= middle;
+      escape = crosses ? 1 : mid ? 0 : kEither;
+    }
+    if (channels.escape < 2) escape = 0;
+    return {static_cast<std::uint8_t>(output), escape};
+  }
+  return {0, 0};
+}
+
+}  // namespace
+
+std::string name_of(const Graph& g, std::uint32_t output) {
+  const Output& o = g.outputs[output];
+  if (o.to_endpoint != kNone) {
+    static const char* const kinds[] = {"CPU ", "memory ", "I/O "};
+    const Endpoint& e = g.endpoints[o.to_endpoint];
+    return router_name(g, o.router) + " to " + kinds[static_cast<int>(e.kind)] + std::to_string(e.index);
+  }
+  return router_name(g, o.router) + " to " + router_name(g, o.to_router) + ", by " + g.kinds[o.kind].name;
+}
+
+Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers(), kNone) {
+  std::vector<std::uint32_t> targets;
+  for (const Endpoint& e : g.endpoints)
+    if (target_[e.router] == kNone) {
+      target_[e.router] = static_cast<std::uint32_t>(targets.size());
+      targets.push_back(e.router);
+    }
+  targets_ = targets.size();
+  const std::size_t entries = g.routers() * targets_;
+  minimal_.assign(entries, 0);
+  distance_.assign(entries, 0xffff);
+  escape_.assign(entries, Hop{0, 0});
+  const bool up_down = g.rule == EscapeRule::up_down && channels.escape > 0;
+  if (up_down) down_.assign(entries, Hop{255, 1});
+
+  // Up*/down* order: levels of a breadth-first tree from router 0, ties by number (Schroeder et al., Autonet, 1991).
+  std::vector<std::uint32_t> rank(g.routers());
+  if (up_down) {
+    std::vector<std::uint32_t> order{0};
+    std::vector<char> seen(g.routers(), 0);
+    seen[0] = 1;
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      rank[order[i]] = static_cast<std::uint32_t>(i);
+      for (std::uint32_t o = g.first_output[order[i]]; o < g.first_output[order[i] + 1]; ++o)
+        if (g.outputs[o].to_router != kNone && !seen[g.outputs[o].to_router]) {
+          seen[g.outputs[o].to_router] = 1;
+          order.push_back(g.outputs[o].to_router);
+        }
+    }
+  }
+
+  std::vector<std::uint32_t> queue;
+  std::vector<std::uint16_t> steps;
+  for (std::size_t t = 0; t < targets_; ++t) {
+    const std::uint32_t target = targets[t];
+    // Distances by going backwards; links come in pairs, so the outputs of a router are its neighbours.
+    queue.assign(1, target);
+    distance_[target * targets_ + t] = 0;
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      const std::uint32_t r = queue[i];
+      for (std::uint32_t in = g.first_input[r]; in < g.first_input[r + 1]; ++in) {
+        if (g.inputs[in].from_output == kNone) continue;
+        const std::uint32_t from = g.outputs[g.inputs[in].from_output].router;
+        if (distance_[from * targets_ + t] != 0xffff) continue;
+        distance_[from * targets_ + t] = static_cast<std::uint16_t>(distance_[r * targets_ + t] + 1);
+        queue.push_back(from);
+      }
+    }
+    for (std::uint32_t r = 0; r < g.routers(); ++r) {
+      if (r == target) continue;
+      const std::size_t at = r * targets_ + t;
+      std::uint64_t mask = 0;
+      for (std::uint32_t o = g.first_output[r]; o < g.first_output[r + 1]; ++o)
+        if (g.outputs[o].to_router != kNone && distance_[g.outputs[o].to_router * targets_ + t] + 1 == distance_[at])
+          mask |= std::uint64_t{1} << (o - g.first_output[r]);
+      minimal_[at] = mask;
+      const auto first = static_cast<std::uint8_t>(std::countr_zero(mask));
+      if (g.rule != EscapeRule::dimension) continue;
+      if (g.is_bus(r) || g.anchor[r] == g.anchor[target])
+        escape_[at] = {first, 0};
+      else
+        escape_[at] = dimension_hop(g, r, g.anchor[target], channels);
+    }
+    if (!up_down) continue;
+    // Steps to the target by down moves alone, then by up moves followed by down ones.
+    steps.assign(g.routers(), 0xffff);
+    steps[target] = 0;
+    queue.assign(1, target);
+    for (std::size_t i = 0; i < queue.size(); ++i) {
+      const std::uint32_t r = queue[i];
+      for (std::uint32_t in = g.first_input[r]; in < g.first_input[r + 1]; ++in) {
+        const std::uint32_t o = g.inputs[in].from_output;
+        if (o == kNone || rank[g.outputs[o].router] > rank[r] || steps[g.outputs[o].router] != 0xffff) continue;
+        const std::uint32_t from = g.outputs[o].router;
+        steps[from] = static_cast<std::uint16_t>(steps[r] + 1);
+        down_[from * targets_ + t] = {static_cast<std::uint8_t>(o - g.first_output[from]), 1};
+        queue.push_back(from);
+      }
+    }
+    std::vector<std::uint32_t> up_order(g.routers());
+    for (std::uint32_t r = 0; r < g.routers(); ++r) up_order[rank[r]] = r;
+    std::vector<std::uint16_t> best = steps;
+    for (const std::uint32_t r : up_order) {  // a router's upper neighbours are done before it
+      const std::size_t at = r * targets_ + t;
+      if (steps[r] != 0xffff) {
+        escape_[at] = down_[at];
+        escape_[at].escape = 1;
+      }
+      for (std::uint32_t o = g.first_output[r]; o < g.first_output[r + 1]; ++o) {
+        const std::uint32_t to = g.outputs[o].to_router;
+        if (to == kNone || rank[to] > rank[r] || best[to] == 0xffff || best[to] + 1 >= best[r]) continue;
+        best[r] = static_cast<std::uint16_t>(best[to] + 1);
+        escape_[at] = {static_cast<std::uint8_t>(o - g.first_output[r]), 0};
+      }
+    }
+  }
+}
+
+std::string Routing::find_cycle(const Graph& g, const Channels& channels) const {
+  // A vertex is an output and a class on it; an edge says that a packet in the one may wait for the other.
+  const bool adaptive = channels.escape == 0;
+  constexpr std::size_t kWide = 2;
+  std::vector<std::vector<std::uint32_t>> next(g.outputs.size() * kWide);
+  std::vector<std::uint32_t> targets;
+  for (std::uint32_t r = 0; r < g.routers(); ++r)
+    if (target_[r] != kNone) targets.push_back(r);
+  const auto link = [&](std::uint32_t from, std::uint8_t a, std::uint32_t to, std::uint8_t b) {
+    auto& list = next[from * kWide + a];
+    const auto vertex = static_cast<std::uint32_t>(to * kWide + b);
+    if (std::find(list.begin(), list.end(), vertex) == list.end()) list.push_back(vertex);
+  };
+  const auto classes = [](std::uint8_t c, auto&& each) {
+    if (c == kEither)
+      each(std::uint8_t{0}), each(std::uint8_t{1});
+    else
+      each(c);
+  };
+  for (const std::uint32_t target : targets)
+    for (std::uint32_t r = 0; r < g.routers(); ++r) {
+      if (r == target) continue;
+      const auto follow = [&](std::uint32_t out, std::uint8_t c) {
+        const std::uint32_t far = g.outputs[out].to_router;
+        if (far == target || far == kNone) return;
+        if (adaptive) {
+          for (std::uint64_t m = minimal(far, target); m; m &= m - 1)
+            link(out, 0, g.first_output[far] + static_cast<std::uint32_t>(std::countr_zero(m)), 0);
+          return;
+        }
+        const Hop fresh = escape(far, target, kFresh);
+        const std::uint32_t then = g.first_output[far] + fresh.output;
+        if (!down_.empty()) {
+          const Hop hop = escape(far, target, c);
+          link(out, c, g.first_output[far] + hop.output, hop.escape);
+        } else if (keeps_class(g, g.outputs[out], g.outputs[then]) && channels.escape > 1) {
+          link(out, c, then, c);
+        } else {
+          classes(fresh.escape, [&](std::uint8_t k) { link(out, c, then, k); });
+        }
+      };
+      if (adaptive) {
+        for (std::uint64_t m = minimal(r, target); m; m &= m - 1)
+          follow(g.first_output[r] + static_cast<std::uint32_t>(std::countr_zero(m)), 0);
+        continue;
+      }
+      const Hop hop = escape(r, target, kFresh);
+      classes(hop.escape, [&](std::uint8_t c) { follow(g.first_output[r] + hop.output, c); });
+    }
+
+  std::vector<char> state(next.size(), 0);  // 1: on the way, 2: done
+  std::vector<std::pair<std::uint32_t, std::size_t>> stack;
+  for (std::uint32_t start = 0; start < next.size(); ++start) {
+    if (state[start]) continue;
+    stack.assign(1, {start, 0});
+    state[start] = 1;
+    while (!stack.empty()) {
+      auto& [vertex, edge] = stack.back();
+      if (edge == next[vertex].size()) {
+        state[vertex] = 2;
+        stack.pop_back();
+        continue;
+      }
+      const std::uint32_t to = next[vertex][edge++];
+      if (state[to] == 2) continue;
+      if (state[to] == 0) {
+        state[to] = 1;
+        stack.push_back({to, 0});
+        continue;
+      }
+      std::string text;
+      std::size_t i = stack.size();
+      while (stack[i - 1].first != to) --i;
+      for (std::size_t k = i - 1; k < stack.size(); ++k) {
+        text += (text.empty() ? "" : " -> ") + std::string("[") +
+                name_of(g, static_cast<std::uint32_t>(stack[k].first / kWide)) + "]";
+        if (k - i > 8) {
+          text += " -> ...";
+          break;
+        }
+      }
+      return text;
+    }
+  }
+  return {};
+}
+
+}  // namespace mm::model

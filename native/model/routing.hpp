@@ -1,0 +1,80 @@
+#pragma once
+/// Where a packet may go next: one table of minimal outputs, and one escape output with its class.
+///
+/// Deadlock: every class of messages owns virtual channels; inside a class a blocked packet may always take the escape
+/// channel, whose dependencies form no cycle (Duato, IEEE TPDS 4(12), 1993; with virtual cut-through a packet holds one
+/// buffer, so the direct dependencies are all). `find_cycle` proves it for the table at hand.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "graph.hpp"
+
+namespace mm::model {
+
+/// How the virtual channels of one message class are cut: adaptive ones first, then `escape` classes of `width` each.
+struct Channels {
+  int adaptive = 1;
+  int escape = 2;
+  int width = 1;
+  int classes = 3;  ///< of messages: request, forward, response
+  int per_class() const { return adaptive + escape * width; }
+  int all() const { return per_class() * classes; }
+};
+
+constexpr std::uint8_t kEither = 2;   ///< escape class: take whichever is free
+constexpr std::uint8_t kFresh = 255;  ///< the packet did not come by an escape channel of this dimension
+
+struct Hop {
+  std::uint8_t output;  ///< of the router, local number
+  std::uint8_t escape;  ///< class: 0, 1 or kEither
+};
+
+class Routing {
+ public:
+  Routing() = default;
+  Routing(const Graph& graph, const Channels& channels);
+
+  /// Minimal outputs of `router` towards `target` (another router), bits of local numbers.
+  std::uint64_t minimal(std::uint32_t router, std::uint32_t target) const {
+    return minimal_[router * targets_ + target_[target]];
+  }
+  /// The escape hop; `came` is the class by which the packet came straight here, or kFresh.
+  Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t came) const {
+    const std::size_t at = router * targets_ + target_[target];
+    if (down_.empty()) {
+      Hop hop = escape_[at];
+      if (came != kFresh) hop.escape = came;
+      return hop;
+    }
+    return came == 1 ? down_[at] : escape_[at];
+  }
+  int distance(std::uint32_t router, std::uint32_t target) const {
+    return distance_[router * targets_ + target_[target]];
+  }
+
+  /// Whether a packet that came by `in` keeps its escape class on leaving by `out`.
+  bool keeps_class(const Graph& g, const Output& in, const Output& out) const {
+    return g.rule == EscapeRule::up_down ||
+           (in.dimension >= 0 && in.dimension == out.dimension && in.direction == out.direction);
+  }
+
+  /// A cycle of channels that wait for each other, as text; empty if there is none.
+  std::string find_cycle(const Graph& graph, const Channels& channels) const;
+
+  std::size_t bytes() const {
+    return minimal_.size() * 8 + (escape_.size() + down_.size()) * sizeof(Hop) + distance_.size() * 2;
+  }
+
+ private:
+  std::size_t targets_ = 0;
+  std::vector<std::uint32_t> target_;  ///< compressed number of each router that has endpoints
+  std::vector<std::uint64_t> minimal_;
+  std::vector<Hop> escape_, down_;
+  std::vector<std::uint16_t> distance_;
+};
+
+/// "router 3 (1,0) to router 7 (1,1), by cable", for messages.
+std::string name_of(const Graph& graph, std::uint32_t output);
+
+}  // namespace mm::model
