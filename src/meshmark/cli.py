@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from meshmark.cli_machine import app as machine_app
+from meshmark.cli_model import app as model_app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.terminal import counted, data_home, print_records, print_rows, say
 
 if TYPE_CHECKING:
     from meshmark.measure.probe import Description
-    from meshmark.store.record import Record
 
 app = typer.Typer(
     name="meshmark",
@@ -33,6 +34,7 @@ app = typer.Typer(
 store_app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
+app.add_typer(model_app, name="model")
 
 StoreOption = Annotated[
     Path | None,
@@ -40,13 +42,10 @@ StoreOption = Annotated[
 ]
 
 
-def data_home() -> Path:
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    return Path(base) / "meshmark"
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="of a described machine: table.key=value; may be repeated", show_default=False),
+]
 
 
 def fail(error: MeshmarkError) -> NoReturn:
@@ -127,30 +126,13 @@ def list_(
     elif what == "machines":
         rows = [{"machine": "host", "source": "host", "title": "this machine"}]
         from meshmark.machine.reference import publications
+        from meshmark.model.machine import find_machine, machine_names
 
+        rows += [{"machine": n, "source": "model", "title": find_machine(n).title} for n in machine_names()]
         rows += [{"machine": f"paper:{p.name}", "source": "paper", "title": p.title} for p in publications()]
     else:
         raise UsageError(f"list: found '{what}', allowed are instruments, kernels, machines, policies, metrics")
-    _print_rows(rows, as_json)
-
-
-def _print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
-    if as_json:
-        for row in rows:
-            print(json.dumps(row, default=str))
-        return
-    if not rows:
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in rows[0]:
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
-    wide = None if sys.stdout.isatty() else 200
-    Console(width=wide, highlight=False).print(table)
+    print_rows(rows, as_json)
 
 
 # ------------------------------------------------------------------ measure
@@ -165,7 +147,8 @@ def _instrument_help(d: Description) -> str:
         choices = f": {', '.join(p.choices)}" if p.choices else ""
         default = f" [{p.default}]" if p.default else ""
         lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
-    lines += ["", "  --on MACHINE   host [host]", "  --json         one record a line",
+    lines += ["", "  --on MACHINE   host, or a described machine (meshmark model list) [host]",
+              "  --set KEY=VAL  changes a number of a described machine", "  --json         one record a line",
               "  --store DIR    where the records go; --no-store keeps none"]  # fmt: skip
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
     lines += ["", example.replace("meshmark-probe", "meshmark measure")]
@@ -182,6 +165,7 @@ def measure(
     as_json: Annotated[bool, typer.Option("--json", help="one record a line")] = False,
     store: StoreOption = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="keep no records")] = False,
+    settings: SetOption = None,
 ) -> None:
     """Measure with one instrument; its own options: meshmark measure INSTRUMENT --help.
 
@@ -211,7 +195,10 @@ def measure(
 
         if on.removeprefix("paper:") in {p.name for p in publications()}:
             raise AbsentError(f"{on} is a publication: its numbers are read, not measured", "meshmark list machines")
-        raise AbsentError(f"this version has no machine '{on}' to measure on: it has host", "meshmark list machines")
+        _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
+        return
+    if settings:
+        raise UsageError("--set: found with --on host, a described machine is needed", "meshmark model list")
     argv = _checked_words(d, extra)
     budget = argv[argv.index("--budget") + 1] if "--budget" in argv else d.parameter("budget").default
     run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
@@ -227,7 +214,7 @@ def measure(
     for record in result.reading.records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json and result.reading.records:
-        _print_records(result.reading.records)
+        print_records(result.reading.records)
     for absence in result.reading.absences:
         if absence.kind == "absent":
             say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
@@ -238,6 +225,36 @@ def measure(
     if result.status == "absent" or not result.reading.records:
         reasons = [a.reason for a in result.reading.absences]
         raise AbsentError(f"{instrument}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _measure_model(
+    on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
+) -> None:
+    from meshmark.cli_model import keep, rests_on
+    from meshmark.model.instruments import measure as measure_model
+    from meshmark.model.machine import find_machine
+
+    machine = find_machine(on, settings)
+    argv = iter(_checked_words(d, extra))
+    options: dict[str, str] = {}
+    for option in argv:
+        parameter = d.parameter(option)
+        options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
+    seed = options.get("seed", "1")
+    if not seed.isdigit():
+        raise UsageError(f"{d.name}: --seed: found '{seed}', a whole number is needed")
+    with counted(f"{d.name} on {machine.name}") as progress:
+        records = measure_model(
+            d.name, machine, options, command=" ".join([d.name, *extra]), seed=int(seed), progress=progress
+        )
+    if not records:
+        raise AbsentError(f"{d.name}: {machine.path.name} does not say what this point needs")
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json:
+        print_records(records)
+    keep(store, records, d.name)
+    rests_on(machine)
 
 
 def _checked_words(d: Description, extra: list[str]) -> list[str]:
@@ -307,66 +324,6 @@ class _progress:  # noqa: N801 (used like a function)
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-
-
-_OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
-             "disturbed_share", "load_1min", "shield", "derived_from", "state"}  # fmt: skip
-
-
-def scaled(value: float, unit: str) -> str:
-    """A value for people: SI prefixes, binary ones for bytes."""
-    if unit == "B":
-        for prefix in ("B", "KiB", "MiB", "GiB"):
-            if abs(value) < 1024 or prefix == "GiB":
-                return f"{value:.4g} {prefix}"
-            value /= 1024
-    if unit == "1" or value == 0:
-        return f"{value:.3g}"
-    steps = (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")
-    for factor, prefix in steps:
-        if abs(value) >= factor:
-            return f"{value / factor:.4g} {prefix}{unit}"
-    return f"{value / 1e-12:.3g} p{unit}"
-
-
-def _print_records(records: list[Record]) -> None:
-    """Conditions that differ become columns; those in common are said once above."""
-    from rich.console import Console
-    from rich.table import Table
-
-    keys: list[str] = []
-    for r in records:
-        keys += [k for k in r.conditions if k not in keys and k not in _OBSERVED]
-    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("metric", *varying):
-        table.add_column(name, overflow="fold")
-    for name in ("median", "95 % interval", "best", "spread", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("flags", no_wrap=True)
-    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
-    for r in sorted(order, key=lambda r: r.metric):
-        interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
-        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
-        table.add_row(
-            r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
-            scaled(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples)), " ".join(sorted(r.flags)),
-        )  # fmt: skip
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
-    console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
-    console.print(table)
-
-
-def _sort_key(value: Any) -> tuple[int, float, str]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, float(value), "") if number else (1, 0.0, str(value))
-
-
-def _shown(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    return scaled(float(value), "B") if key.endswith("_bytes") and isinstance(value, int | float) else str(value)
 
 
 # ------------------------------------------------------------------ survey and report
@@ -478,7 +435,7 @@ def store_list(
     """
     from meshmark.store.store import Store
 
-    _print_rows(Store(store or data_home() / "store").runs(), as_json)
+    print_rows(Store(store or data_home() / "store").runs(), as_json)
 
 
 @store_app.command("export")

@@ -1,0 +1,267 @@
+"""`meshmark model`: described machines, measured, drawn, compared, swept, fitted and checked by simulation."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshmark.errors import UsageError
+from meshmark.terminal import counted, data_home, print_records, print_rows, say
+
+if TYPE_CHECKING:
+    from meshmark.model.machine import MachineFile
+    from meshmark.store.record import Record
+
+app = typer.Typer(
+    help="Ask machines that are described rather than here: list, show, measure, compare, sweep, fit, validate.",
+    no_args_is_help=True,
+)
+
+MachineArgument = Annotated[str, typer.Argument(help="name of a described machine, or a machine file")]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="table.key=value; may be repeated", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="one object a line")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False),
+]
+NoStoreOption = Annotated[bool, typer.Option("--no-store", help="keep no records")]
+
+
+def keep(store: Path | None, records: list[Record], step: str) -> None:
+    """Adds records to the store as a run of their own; None keeps nothing."""
+    if store is None or not records:
+        return
+    from meshmark.store.store import Store
+
+    run = f"model-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    Store(store).add(run, step, records, (), records[0].machine)
+
+
+def rests_on(machine: MachineFile) -> None:
+    """Says on how many guesses a prediction rests."""
+    assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
+    if assumed or machine.unknown:
+        say(f"note: {machine.name} has {assumed} assumed and {len(machine.unknown)} unknown numbers; predictions that "
+            f"rest on them are weak: meshmark model show {machine.name} --numbers")  # fmt: skip
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the described machines.
+
+    example: meshmark model list
+    """
+    from collections import Counter
+
+    from meshmark.model.machine import find_machine, machine_names
+
+    rows = []
+    for name in machine_names():
+        m = find_machine(name)
+        kinds = Counter(o.kind for o in m.origins.values())
+        rows.append({"machine": name, "title": m.title, "topology": m.data["topology"]["kind"],
+                     **{k: kinds.get(k, 0) for k in ("published", "derived", "fitted", "assumed")},
+                     "unknown": len(m.unknown)})  # fmt: skip
+    print_rows(rows, as_json)
+
+
+@app.command("show")
+def show(
+    name: MachineArgument,
+    settings: SetOption = None,
+    numbers: Annotated[bool, typer.Option("--numbers", help="every number with its origin")] = False,
+    svg: Annotated[Path | None, typer.Option("--svg", help="write the drawing of the mesh", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a machine: its mesh, what it can do at best, and where its numbers are from.
+
+    example: meshmark model show gs1280-16 --svg mesh.svg
+    """
+    from meshmark.model.drawing import mesh_svg, mesh_text
+    from meshmark.model.figures import figures
+    from meshmark.model.machine import find_machine
+
+    machine = find_machine(name, settings)
+    found = figures(machine, simulate=False)
+    if svg is not None:
+        from meshmark.store.store import write_aside
+
+        write_aside(svg, mesh_svg(machine).encode())
+    origins = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
+    origins += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
+    if as_json:
+        print(json.dumps({"machine": machine.name, "title": machine.title, "figures": [f.to_json() for f in found],
+                          "data": machine.data, "origins": origins}))  # fmt: skip
+        return
+    print(f"{machine.label}: {machine.title}")
+    if machine.note:
+        print(machine.note)
+    sys.stdout.write("\n" + mesh_text(machine) + "\n")
+    print_rows([{"figure": f.name, "value": f.shown(), "by": f.how} for f in found], False)
+    if numbers:
+        print()
+        print_rows(
+            [
+                {"key": o["key"], "value": _value_of(machine, o["key"]), "origin": o["origin"], "of": o["of"]}
+                for o in origins
+            ],
+            False,
+        )
+    if svg is not None:
+        say(f"drawing: {svg}")
+    rests_on(machine)
+
+
+def _value_of(machine: MachineFile, dotted: str) -> str:
+    at: Any = machine.data
+    for part in dotted.replace("[", ".").replace("]", "").split("."):
+        at = (
+            at[int(part)] if isinstance(at, list) and part.isdigit() else at.get(part) if isinstance(at, dict) else None
+        )
+    return "" if at is None else str(at)
+
+
+@app.command("compare")
+def compare(
+    names: Annotated[list[str], typer.Argument(help="two or more described machines; the first is the base")],
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Put machines side by side: latency, bandwidth, loaded network, random updates. --set changes all but the first.
+
+    example: meshmark model compare gs1280-8 es80
+    """
+    from meshmark.model.figures import comparison
+    from meshmark.model.machine import find_machine
+
+    if len(names) < 2 and not settings:
+        raise UsageError("compare: found one machine, two are needed, or one with --set")
+    if len(names) == 1:
+        names = [names[0], names[0]]
+    machines = [find_machine(names[0])] + [find_machine(n, settings) for n in names[1:]]
+    with counted("compare") as progress:
+        rows = comparison(machines, progress)
+    print_rows(rows, as_json)
+    if not as_json:
+        for m in {m.name: m for m in machines}.values():
+            rests_on(m)
+
+
+@app.command("measure")
+def measure(
+    workload: Annotated[
+        str,
+        typer.Argument(help="hot_spot, random_reads, throughput, exchange, all_to_all, halo, swap, or an instrument"),
+    ],
+    name: MachineArgument,
+    chains: Annotated[
+        str, typer.Option("--chains", help="reads on their way at once, of each CPU: a list, a range")
+    ] = "1..16",
+    threads: Annotated[str, typer.Option("--threads", help="CPUs at work: a list, a range, all")] = "all",
+    distance: Annotated[str, typer.Option("--distance", help="swap: how many nodes away the partner is")] = "1",
+    block: Annotated[
+        str, typer.Option("--block", help="exchange, all_to_all, halo, swap: size of a message")
+    ] = "64KiB",
+    rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
+    write_share: Annotated[float, typer.Option("--write-share", min=0, max=1, help="throughput: of its lines")] = 0.33,
+    frames: Annotated[
+        Path | None, typer.Option("--frames", help="write utilisation frames, JSON Lines", show_default=False)
+    ] = None,
+    window: Annotated[float, typer.Option("--window", help="of a frame (ns)")] = 1000.0,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+) -> None:
+    """Run a workload on a described machine; instruments also by meshmark measure INSTRUMENT --on MACHINE.
+
+    example: meshmark model measure hot_spot gs1280-16 --chains 1..16 --set placement.striping=pair
+    """
+    from meshmark.model.machine import find_machine
+    from meshmark.model.patterns import Request, run_pattern
+
+    machine = find_machine(name, settings)
+    request = Request(workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0)
+    with counted(f"{workload} on {machine.name}") as progress:
+        records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)
+    if frames is not None:
+        from meshmark.store.store import write_aside
+
+        write_aside(frames, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        say(f"{len(lines)} frames: {frames}")
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json:
+        print_records(records)
+    keep(None if no_store else store or data_home() / "store", records, workload)
+    rests_on(machine)
+
+
+@app.command("sweep")
+def sweep(
+    name: MachineArgument,
+    vary: Annotated[
+        list[str], typer.Option("--vary", help="table.key=A,B,C or table.key=A..B/N (N steps); may be repeated")
+    ],
+    instrument: Annotated[str, typer.Option("--instrument", help="what is measured at each point")] = "loaded",
+    options: Annotated[
+        list[str] | None, typer.Option("--option", help="of the instrument: word=value", show_default=False)
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    resume: Annotated[bool, typer.Option("--resume", help="skip points that the store has already")] = False,
+) -> None:
+    """Measure a machine over ranges of its numbers; all CPUs are used and every point is stored as it is done.
+
+    example: meshmark model sweep gs1280-64 --vary links.bandwidth=1.5..6/4 --instrument gups --option threads=all
+    """
+    from meshmark.model.machine import find_machine
+    from meshmark.model.sweep import run_sweep
+
+    machine = find_machine(name, settings)
+    given = dict(o.partition("=")[::2] for o in options or [])
+    with counted(f"sweep of {machine.name}") as progress:
+        records = run_sweep(machine, vary, instrument, given, None if no_store else store or data_home() / "store",
+                            resume, progress, say)  # fmt: skip
+    for record in records if as_json else ():
+        print(json.dumps(record.to_json()))
+    if not as_json:
+        print_records(records)
+    rests_on(machine)
+
+
+@app.command("place-io")
+def place_io(
+    name: MachineArgument,
+    ports: Annotated[int, typer.Option("--ports", min=1, help="how many I/O ports to place")] = 1,
+    least: Annotated[
+        str, typer.Option("--least", help="mean or max: which distance to a port is to be least")
+    ] = "mean",
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Choose the nodes for I/O ports so that the mean or the largest distance of all nodes to a port is least.
+
+    example: meshmark model place-io gs1280-32 --ports 8 --least max
+    """
+    from meshmark.model.machine import find_machine
+    from meshmark.model.place_io import place
+
+    machine = find_machine(name, settings)
+    found = place(machine, ports, least)
+    if as_json:
+        print(json.dumps(found))
+        return
+    nodes, proof = ", ".join(map(str, found["nodes"])), "proved least" if found["proved"] else "best found"
+    print(f"nodes {nodes}: mean {found['mean_hops']:.3f} hops, at most {found['max_hops']} ({proof})")

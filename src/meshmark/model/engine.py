@@ -1,0 +1,99 @@
+"""The simulator's process: one request in, one answer a run out (docs/reference/model-protocol.md)."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.model.machine import MachineFile, MachineFileError
+
+Answer = Mapping[str, Any]
+
+
+def find_engine() -> Path:
+    """The simulator of `MESHMARK_MODEL`, of the installed package, or of the build folder of this checkout.
+
+    Raises:
+        MeshmarkError: none is there, or it cannot be executed.
+    """
+    package = Path(__file__).resolve().parents[1]
+    named = os.environ.get("MESHMARK_MODEL")
+    places = [Path(named)] if named else [
+        package / "bin" / "meshmark-model",
+        package.parents[1] / "build" / "release" / "bin" / "meshmark-model",
+    ]  # fmt: skip
+    for place in places:
+        if place.is_file() and os.access(place, os.X_OK):
+            return place
+    raise MeshmarkError(
+        f"meshmark-model is not at {places[-1]}", hint="make setup builds it; MESHMARK_MODEL names another"
+    )
+
+
+def ask(
+    machine: MachineFile,
+    runs: Sequence[Mapping[str, Any]],
+    *,
+    threads: int | None = None,
+    heard: Callable[[Answer], None] | None = None,
+) -> list[Answer]:
+    """Simulates all runs on one machine; answers in the order of the runs.
+
+    Args:
+        threads: simulations at once; None: all CPUs this process may use. The answers do not depend on it.
+        heard: called with every line as it comes, frames too.
+
+    Raises:
+        MachineFileError: the machine is wrong; the message names the file and the key.
+        MeshmarkError: the simulation failed (no progress: the message says who waits for whom).
+    """
+    if not runs:
+        return []
+    count = threads or len(os.sched_getaffinity(0))
+    request = json.dumps({"machine": machine.resolved(), "runs": list(runs), "threads": count})
+    answers: list[Answer] = []
+    error: Answer | None = None
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as talk:
+        asked.write(request + "\n")
+        asked.seek(0)
+        with subprocess.Popen([find_engine()], stdin=asked, stdout=subprocess.PIPE, stderr=talk, text=True) as child:
+            assert child.stdout is not None
+            try:
+                for text in child.stdout:
+                    line = json.loads(text)
+                    if line.get("type") == "error":
+                        error = line
+                    elif line.get("type") == "answer":
+                        answers.append(line)
+                    if heard is not None and error is None:
+                        heard(line)
+            except BaseException:
+                child.kill()
+                raise
+        talk.seek(0)
+        said = talk.read().strip()
+    if error is not None:
+        message = f"{error['message']}" + (f"; allowed: {error['allowed']}" if error.get("allowed") else "")
+        field = error.get("field")
+        if field and str(field).startswith(("runs[", "request", "options")):
+            raise UsageError(f"{field}: {message}")
+        if field:
+            raise MachineFileError(f"{machine.path.name}: {field}: {message}")
+        raise MeshmarkError(f"{machine.name}: {message}")
+    if child.returncode != 0 or len(answers) != len(runs):
+        how = f"signal {-child.returncode}" if child.returncode < 0 else f"status {child.returncode}"
+        raise MeshmarkError(f"the simulator ended with {how}" + (f": {said.splitlines()[-1]}" if said else ""))
+    return answers
+
+
+def median_of(values: Iterable[float]) -> float:
+    """Median of at least one value."""
+    ordered = sorted(values)
+    n = len(ordered)
+    return ordered[n // 2] if n % 2 else 0.5 * (ordered[n // 2 - 1] + ordered[n // 2])

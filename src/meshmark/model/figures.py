@@ -1,0 +1,149 @@
+"""Key figures of a described machine: those of the closed form at once, those under load by simulation."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from meshmark.model.engine import Answer, ask, median_of
+from meshmark.model.instruments import fill_order, nodes_and_cpus
+from meshmark.model.machine import MachineFile
+from meshmark.model.workloads import gups, random_reads, stream_actor, trial
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One number of a machine, in `unit` (SI); `how`: closed form or simulated."""
+
+    name: str
+    value: float
+    unit: str
+    how: str
+    lower_is_better: bool = False
+
+    def shown(self) -> str:
+        factors: Final = {"s": (1e9, "ns"), "B/s": (1e-9, "GB/s"), "op/s": (1e-6, "M/s"), "1": (1, "")}
+        factor, unit = factors.get(self.unit, (1, self.unit))
+        return f"{self.value * factor:.4g} {unit}".strip()
+
+    def to_json(self) -> dict[str, Any]:
+        return {"name": self.name, "value": self.value, "unit": self.unit, "how": self.how}
+
+
+def matrix_figures(matrix: Sequence[Sequence[float]], what: str) -> list[Figure]:
+    """Local, mean remote and worst of a square matrix of latencies in s."""
+    n = len(matrix)
+    remote = [matrix[a][b] for a in range(n) for b in range(n) if a != b]
+    made = [Figure(f"{what}, local", math.fsum(matrix[a][a] for a in range(n)) / n, "s", "closed form", True)]
+    if remote:
+        made.append(Figure(f"{what}, mean remote", math.fsum(remote) / len(remote), "s", "closed form", True))
+        made.append(Figure(f"{what}, worst", max(remote), "s", "closed form", True))
+    return made
+
+
+def figures(machine: MachineFile, simulate: bool = True, progress: Progress | None = None) -> list[Figure]:
+    """The figures of one machine."""
+    closed = ask(
+        machine,
+        [
+            {"kind": "matrix"},
+            {"kind": "matrix", "state": "dirty"},
+            {"kind": "hops"},
+            {"kind": "loads"},
+            {"kind": "describe"},
+        ],
+        threads=1,
+    )
+    clean, dirty, hops, loads, shape = closed
+    made = matrix_figures(clean["latency_s"], "load latency")
+    if len(dirty["latency_s"]) > 1:
+        made += [
+            f for f in matrix_figures(dirty["latency_s"], "latency, dirty in the home's cache") if "local" not in f.name
+        ]
+    away = [h for a, row in enumerate(hops["hops"]) for b, h in enumerate(row) if a != b]
+    if away:
+        made.append(Figure("hops, mean remote", sum(away) / len(away), "1", "closed form", True))
+    peak = (
+        sum(n["memories"] for n in shape["nodes"])
+        * machine.number("memory.channels", 1)
+        * machine.number("memory.channel_gb_per_s", math.nan)
+        * 1e9
+    )
+    if not math.isnan(peak):
+        made.append(Figure("memory peak, all nodes", peak, "B/s", "closed form"))
+    if loads["links"]:
+        # Lines a second that all nodes together may move when everyone reads from everyone, before a link is full.
+        packets = machine.number("packets.data_flits", 9) * machine.number("router.flit_bytes", 8)
+        line = machine.number("memory.line_bytes", 64)
+        rate = {k: v["bandwidth_gb_per_s"] * 1e9 for k, v in machine.data.get("links", {}).items()}
+        bound = min(
+            (rate[x["kind"]] / (x["share"] * packets) for x in loads["links"] if x["share"] > 0 and x["kind"] in rate),
+            default=math.inf,
+        )
+        if math.isfinite(bound):
+            made.append(Figure("network bound, uniform reads", bound * line, "B/s", "closed form"))
+    if not simulate:
+        return made
+    _, node_of = nodes_and_cpus(machine)
+    order = fill_order(node_of, "cores")
+    chains = int(machine.number("cpu.outstanding"))
+    runs = [
+        trial([stream_actor(machine, order[:1], "triad", "ordinary", "local")]),
+        trial([stream_actor(machine, order, "triad", "ordinary", "local")]),
+        random_reads(machine, 1),
+        random_reads(machine, min(chains, 16)),
+        random_reads(machine, chains, homes=[0]),
+        gups("all", chains),
+    ]
+    done = 0
+
+    def hear(line: Answer) -> None:
+        nonlocal done
+        done += line.get("type") == "answer"
+        if progress is not None:
+            progress(done, len(runs))
+
+    one, every, light, heavy, hot, updates = ask(machine, runs, heard=hear)
+
+    def group(x: Answer, key: str) -> float:
+        return median_of(x["groups"][0][key])
+
+    made += [
+        Figure("triad, one CPU, net", group(one, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        Figure("triad, all CPUs, net", group(every, "bytes_per_s") * 3 / 4, "B/s", "simulated"),
+        Figure("reads of random CPUs, 1 each: latency", group(light, "latency_s"), "s", "simulated", True),
+        Figure(
+            f"reads of random CPUs, {min(chains, 16)} each: latency", group(heavy, "latency_s"), "s", "simulated", True
+        ),
+        Figure(
+            f"reads of random CPUs, {min(chains, 16)} each: bandwidth", group(heavy, "bytes_per_s"), "B/s", "simulated"
+        ),
+        Figure("hot spot, all read node 0: bandwidth", group(hot, "bytes_per_s"), "B/s", "simulated"),
+        Figure("random updates, all CPUs", group(updates, "reads_per_s"), "op/s", "simulated"),
+    ]
+    return made
+
+
+def comparison(machines: Sequence[MachineFile], progress: Progress | None = None) -> list[dict[str, Any]]:
+    """One row a figure: the value on each machine, and how much better (+) or worse (-) than the first."""
+    tables = [{f.name: f for f in figures(m, progress=progress)} for m in machines]
+    labels: list[str] = []
+    for m in machines:
+        labels.append(m.label if m.label not in labels else f"{m.label} ({len(labels)})")
+    rows = []
+    for name, base in tables[0].items():
+        row: dict[str, Any] = {"figure": name, labels[0]: base.shown()}
+        for label, table in zip(labels[1:], tables[1:], strict=True):
+            other = table.get(name)
+            row[label] = other.shown() if other else "-"
+            if other and base.value and other.value:
+                gain = base.value / other.value if base.lower_is_better else other.value / base.value
+                row[f"{label}, gain"] = f"{100 * (gain - 1):+.1f} %"
+            else:
+                row[f"{label}, gain"] = "-"
+        rows.append(row)
+    return rows

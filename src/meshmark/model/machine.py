@@ -1,0 +1,516 @@
+"""Machine files: one TOML file describes a machine, and says of every number where it is from.
+
+A number is written `{ value = 1.15, published = "gs1280_2003 s2" }`; instead of `published` there may be
+`derived` (how), `fitted` (to which statements) or `assumed` (why). One of these words on a table holds for
+the plain numbers in it. `{ unknown = "why" }` says that a number is not known: it stays absent.
+docs/reference/machine-files.md lists every key.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import tomllib
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, Literal, cast, get_args
+
+from meshmark.errors import MeshmarkError, UsageError
+
+FOLDER: Final = Path(__file__).parent / "machines"
+Kind = Literal["published", "derived", "fitted", "assumed"]
+KINDS: Final = frozenset(get_args(Kind))
+FORMAT: Final = 1
+
+# table: key: what it is. `*` stands for any name. The native side knows the limits of each number.
+KEYS: Final[Mapping[str, Mapping[str, str]]] = {
+    "": {
+        "format": "1",
+        "title": "for people",
+        "publication": "name of the document that describes the machine",
+        "extends": "another machine file of the same folder, whose tables this one adds to and overrides",
+        "note": "for people",
+        "abstract": "true: only a base for others",
+    },
+    "topology": {
+        "kind": "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph",
+        "shape": "torus, mesh, ring: nodes along each dimension",
+        "links": "kind of link, or per dimension (or level) a list of kinds, repeated along it",
+        "double_links_of_two": "torus: a dimension of two nodes has two links, not one",
+        "dimensions": "hypercube: 2^dimensions nodes",
+        "arity": "fat_tree: children of a switch",
+        "levels": "fat_tree: levels of switches",
+        "parents": "fat_tree: parents of a switch [arity]",
+        "nodes": "crossbar, switches: number of nodes",
+        "radix": "switches: children of a switch, a number a level",
+        "routers": "graph: number of routers",
+        "edges": "graph: [from, to] or [from, to, kind], both ways",
+        "hosts": "graph: router of each node [all routers]",
+    },
+    "links.*": {
+        "bandwidth_gb_per_s": "each way (GB/s)",
+        "latency_ns": "one way, without the routers' pipelines (ns)",
+    },
+    "router": {
+        "flit_bytes": "data of a flit (B)",
+        "pipeline_ns": "from the arrival of a head to its first arbitration (ns)",
+        "cycle_ns": "between arbitrations (ns)",
+        "allocation_ns": "exclusive: from the grant of a virtual channel to the switch (ns)",
+        "requeue_ns": "exclusive: from a packet's last flit to the next packet's routing (ns)",
+        "credit_ns": "from the freeing of space to its use upstream (ns)",
+        "buffer_flits": "of each virtual channel (flits)",
+        "adaptive_channels": "virtual channels a message class with adaptive routing",
+        "escape_channels": "classes of deadlock-free channels a message class: 0, 1 or 2",
+        "channels_per_escape": "virtual channels of each of them",
+        "message_classes": "1 to 4; a machine with memory needs 3",
+        "local_arbiters": "packets an input may have on their way at once",
+        "channel_sharing": "packets (virtual cut-through) or exclusive (a packet owns its channel)",
+        "routing": "adaptive or dimension_order",
+        "deadlock_allowed": "true: simulate a routing that can deadlock",
+    },
+    "packets": {
+        "request_flits": "of a request, forward or probe (flits)",
+        "data_flits": "of a line with its header (flits)",
+        "ack_flits": "of an acknowledgement (flits)",
+    },
+    "node": {
+        "cpus": "cores of a node",
+        "controllers": "memory controllers of a node",
+        "leave_ns": "for a packet to leave its endpoint (ns)",
+        "port_gb_per_s": "between an endpoint and its router, each way; 0: unlimited (GB/s)",
+        "bypass": "true: a core reaches its own node's memory without the router",
+        "outstanding": "misses of all cores of a node at once; 0: no bound",
+    },
+    "node.bus": {
+        "cpus_per_bus": "cores that share a bus",
+        "bandwidth_gb_per_s": "of the bus (GB/s)",
+        "latency_ns": "of a transfer (ns)",
+        "turnaround_ns": "lost when the bus changes its sender (ns)",
+    },
+    "cpu": {
+        "clock_ghz": "(GHz)",
+        "outstanding": "misses of a core at once",
+        "stream_outstanding": "of them, those that a regular stream of loads keeps going [outstanding]",
+        "write_buffers": "writes of a core on their way at once",
+        "request_ns": "from a load to its request's leaving the core (ns)",
+        "request_cycles": "the same, in cycles of the core",
+        "fill_ns": "from the data's arrival to its use (ns)",
+        "fill_cycles": "the same, in cycles of the core",
+        "issue_ns": "between two misses of a core (ns)",
+        "issue_cycles": "the same, in cycles of the core",
+        "probe_ns": "from a probe's arrival to the answer's leaving (ns)",
+        "critical_word_first": "false: a load ends with the last flit of its data",
+        "line_work_ns": "a core's own work on each line that a STREAM kernel moves (ns)",
+        "line_work_cycles": "the same, in cycles of the core",
+        "threads": "hardware threads of a core",
+        "flops_per_cycle": "fp64, of a core",
+    },
+    "cache[]": {
+        "name": "L1, L2 …",
+        "size_kib": "(KiB)",
+        "latency_ns": "load to use (ns)",
+        "bandwidth_gb_per_s": "copy, gross, of one core (GB/s)",
+        "shared_by": "cores that share one",
+        "line_bytes": "(B)",
+    },
+    "memory": {
+        "channels": "of a controller, each with its own lines",
+        "channel_gb_per_s": "of a channel (GB/s)",
+        "line_bytes": "(B)",
+        "access_ns": "in the controller and the open page (ns)",
+        "activate_ns": "more where the page is closed (ns)",
+        "page_bytes": "of a bank; 0: every page is open (B)",
+        "banks": "of a channel",
+        "turnaround_ns": "lost when a channel changes between reads and writes (ns)",
+        "write_batch": "writes between two changes",
+        "gap_ns": "lost a line (ns)",
+        "queue": "requests that a controller holds",
+        "node_share": "of a channel's rate, one number a node",
+        "node_channels": "channels of a controller, one number a node",
+        "capacity_gib": "of a node (GiB)",
+        "ratchet_mhz": "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)",
+        "channel_bytes": "with ratchet_mhz: width of a channel (B)",
+    },
+    "coherence": {
+        "kind": "directory, broadcast or snoop",
+        "directory_ns": "from a request at the home to the forward's leaving it (ns)",
+    },
+    "placement": {
+        "striping": "none, pair or all: lines go round the memories of these nodes",
+        "pair_dimension": "dimension along which pairs lie",
+        "first_touch": "true: pages lie where they are first written",
+    },
+    "io": {
+        "port_gb_per_s": "between an I/O port and its router (GB/s)",
+        "device_gb_per_s": "what the devices behind a port sustain (GB/s)",
+        "nodes": "those that have a port",
+        "ports_per_node": "where all have",
+        "outstanding": "lines of a port on their way at once",
+    },
+    "tlb": {
+        "entries": "of a core",
+        "page_kib": "(KiB)",
+        "large_page_kib": "largest page that one entry maps (KiB)",
+        "miss_ns": "(ns)",
+    },
+    "messages": {
+        "overhead_us": "of one message, both ends (µs)",
+        "copies": "times a message is copied through memory",
+        "one_sided_overhead_us": "of a put or get (µs)",
+    },
+}  # fmt: skip
+
+_COUNTS: Final = {
+    "topology", "packets", "placement", "io.nodes",
+}  # tables whose plain numbers say what is built rather than what was measured  # fmt: skip
+
+
+class MachineFileError(UsageError):
+    """A machine file is wrong: the message names the file, the key and the reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class MachineFile:
+    """A described machine. `data` holds plain values; `origins` says where each number is from, by dotted key."""
+
+    name: str
+    path: Path
+    title: str
+    publication: str
+    note: str
+    data: Mapping[str, Any]
+    origins: Mapping[str, Origin]
+    unknown: Mapping[str, str]  # dotted key: why
+    settings: tuple[str, ...] = field(default=())  # what --set changed
+
+    def number(self, dotted: str, fallback: float | None = None) -> float:
+        """A number by its dotted key.
+
+        Raises:
+            MachineFileError: it is missing and there is no fallback.
+        """
+        at: Any = self.data
+        for part in dotted.split("."):
+            at = at.get(part) if isinstance(at, dict) else None
+        if isinstance(at, int | float) and not isinstance(at, bool):
+            return float(at)
+        if fallback is None:
+            why = self.unknown.get(dotted)
+            raise MachineFileError(
+                f"{self.path.name}: {dotted}: found {'unknown: ' + why if why else at!r}, a number is needed"
+            )
+        return fallback
+
+    @property
+    def label(self) -> str:
+        """As records carry it: the name, and what was set."""
+        return self.name + "".join(f" {s}" for s in self.settings)
+
+    def weak(self) -> list[str]:
+        """Keys on whose guesses predictions rest: assumed, or unknown."""
+        return sorted([k for k, o in self.origins.items() if o.kind == "assumed"] + list(self.unknown))
+
+    def resolved(self) -> dict[str, Any]:
+        """The machine as the simulator takes it: native tables only, cycles turned into time.
+
+        Raises:
+            MachineFileError: a number that it needs is unknown.
+        """
+        data = deepcopy(dict(self.data))
+        clock = self.number("cpu.clock_ghz", math.nan)
+        cpu = data.get("cpu", {})
+        for stem in ("request", "fill", "issue"):
+            cycles = cpu.pop(f"{stem}_cycles", None)
+            if cycles is not None:
+                if math.isnan(clock):
+                    raise MachineFileError(
+                        f"{self.path.name}: cpu.{stem}_cycles: found without cpu.clock_ghz, which is needed with it"
+                    )
+                cpu[f"{stem}_ns"] = cpu.get(f"{stem}_ns", 0) + cycles / clock
+        memory = data.get("memory", {})
+        ratchet, width = memory.pop("ratchet_mhz", None), memory.pop("channel_bytes", 8)
+        if ratchet is not None:
+            memory["channel_gb_per_s"] = width * data_rate_mhz(1000 * clock, ratchet) / 1000
+        for key in (
+            "clock_ghz",
+            "stream_outstanding",
+            "line_work_ns",
+            "line_work_cycles",
+            "threads",
+            "flops_per_cycle",
+        ):
+            cpu.pop(key, None)
+        for table, key in (
+            ("memory", "capacity_gib"),
+            ("placement", "first_touch"),
+            ("io", "device_gb_per_s"),
+            ("io", "outstanding"),
+        ):
+            data.get(table, {}).pop(key, None)
+        native = {"topology", "links", "router", "packets", "node", "cpu", "memory", "coherence", "placement", "io"}
+        return {k: v for k, v in data.items() if k in native}
+
+    def with_settings(self, settings: list[str]) -> MachineFile:
+        """A copy in which `table.key=value` were set; `links.bandwidth` sets it of every kind of link.
+
+        Raises:
+            UsageError: a setting is no assignment, or names no key of a machine file.
+        """
+        data, origins, unknown = deepcopy(dict(self.data)), dict(self.origins), dict(self.unknown)
+        for setting in settings:
+            key, equals, text = setting.partition("=")
+            key = key.strip()
+            if not equals or not key:
+                raise UsageError(f"--set: found '{setting}', table.key=value is needed")
+            value = _value(text.strip())
+            for dotted in _targets(key, data):
+                table: Any = data
+                *way, last = dotted.split(".")
+                for part in way:
+                    table = table.setdefault(part, {})
+                table[last] = value
+                origins[dotted] = Origin("assumed", "set on the command line")
+                unknown.pop(dotted, None)
+        return MachineFile(self.name, self.path, self.title, self.publication, self.note, data, origins, unknown,
+                           (*self.settings, *settings))  # fmt: skip
+
+
+def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
+    """Data rate of double-pumped memory whose clock is the core's over a whole number: 2 f / ceil(f / nominal), MHz.
+
+    Source: the rule reproduces the five rates that the e325's publication prints.
+    """
+    return 2 * core_mhz / math.ceil(core_mhz / nominal_mhz - 1e-9)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"x = {text}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
+    """The dotted keys that a setting means."""
+    table, _, last = key.rpartition(".")
+    if table == "links" and last in {"bandwidth", "bandwidth_gb_per_s", "latency", "latency_ns"}:
+        full = {"bandwidth": "bandwidth_gb_per_s", "latency": "latency_ns"}.get(last, last)
+        kinds = list(data.get("links", {}))
+        if not kinds:
+            raise UsageError(f"--set: found '{key}' for a machine without links")
+        return [f"links.{k}.{full}" for k in kinds]
+    known = _known_keys(table)
+    if known is None or last not in known:
+        have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
+        near = difflib.get_close_matches(key, have, 3, 0.4)
+        raise UsageError(f"--set: found no key '{key}'" + (f", near it are {', '.join(near)}" if near else ""),
+                         "docs/reference/machine-files.md lists them")  # fmt: skip
+    return [key]
+
+
+def _known_keys(table: str) -> Mapping[str, str] | None:
+    if table in KEYS:
+        return KEYS[table]
+    if table.startswith("links.") and table.count(".") == 1:
+        return KEYS["links.*"]
+    return None
+
+
+class _Reader:
+    """Takes values apart from their origins, and refuses what a machine file does not have."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.origins: dict[str, Origin] = {}
+        self.unknown: dict[str, str] = {}
+
+    def wrong(self, key: str, why: str) -> MachineFileError:
+        return MachineFileError(f"{self.path.name}: {key}: {why}")
+
+    def table(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
+        known = _known_keys(name)
+        around = self.origin_of(raw, name)
+        plain: dict[str, Any] = {}
+        for key, value in raw.items():
+            dotted = f"{name}.{key}" if name else key
+            if key in KINDS:
+                continue
+            if isinstance(value, dict) and not self.is_number(value):
+                if name == "" and key == "links":
+                    plain[key] = {k: self.subtable(v, f"links.{k}") for k, v in value.items()}
+                elif dotted in KEYS:
+                    plain[key] = self.table(value, dotted)
+                else:
+                    raise self.wrong(dotted, f"found an unknown table, {self.near(key, [k for k in KEYS if k])}")
+                continue
+            if name == "" and key == "cache":
+                plain[key] = [
+                    self.cache_entry(entry, i) for i, entry in enumerate(value if isinstance(value, list) else [value])
+                ]
+                continue
+            if known is None or key not in known:
+                raise self.wrong(dotted, f"found an unknown key, {self.near(key, list(known or ()))}")
+            taken = self.take(value, dotted, around)
+            if taken is not None:
+                plain[key] = taken
+        return plain
+
+    def subtable(self, value: Any, dotted: str) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise self.wrong(dotted, f"found {value!r}, a table is needed")
+        return self.table(value, dotted)
+
+    def cache_entry(self, entry: Any, number: int) -> dict[str, Any]:
+        if not isinstance(entry, dict):
+            raise self.wrong(f"cache[{number}]", f"found {entry!r}, a table is needed")
+        around = self.origin_of(entry, f"cache[{number}]")
+        plain = {}
+        for key, value in entry.items():
+            if key in KINDS:
+                continue
+            if key not in KEYS["cache[]"]:
+                raise self.wrong(
+                    f"cache[{number}].{key}", f"found an unknown key, {self.near(key, list(KEYS['cache[]']))}"
+                )
+            taken = self.take(value, f"cache[{number}].{key}", around)
+            if taken is not None:
+                plain[key] = taken
+        return plain
+
+    @staticmethod
+    def is_number(value: Mapping[str, Any]) -> bool:
+        return "value" in value or "unknown" in value
+
+    @staticmethod
+    def near(key: str, known: list[str]) -> str:
+        close = difflib.get_close_matches(key, known, 1, 0.5)
+        return f"is it {close[0]}?" if close else f"allowed are {', '.join(known)}"
+
+    def origin_of(self, raw: Mapping[str, Any], dotted: str) -> Origin | None:
+        said = [k for k in raw if k in KINDS]
+        if len(said) > 1:
+            raise self.wrong(dotted, f"found {' and '.join(said)}, one of them is needed")
+        if not said:
+            return None
+        text = raw[said[0]]
+        if not isinstance(text, str) or not text:
+            raise self.wrong(f"{dotted}.{said[0]}", f"found {text!r}, a text is needed: where, how, to what or why")
+        return Origin(cast(Kind, said[0]), text)
+
+    def take(self, value: Any, dotted: str, around: Origin | None) -> Any:
+        origin = around
+        if isinstance(value, dict):
+            if "unknown" in value:
+                if set(value) != {"unknown"} or not isinstance(value["unknown"], str):
+                    raise self.wrong(dotted, 'found unknown with more, { unknown = "why" } is needed')
+                self.unknown[dotted] = value["unknown"]
+                return None
+            extra = set(value) - KINDS - {"value"}
+            if extra:
+                raise self.wrong(
+                    dotted, f"found an unknown key '{sorted(extra)[0]}', allowed are value, {', '.join(sorted(KINDS))}"
+                )
+            origin = self.origin_of(value, dotted) or around
+            value = value["value"]
+        numbers = value if isinstance(value, list) else [value]
+        is_number = any(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
+        for n in numbers:
+            if isinstance(n, float) and not math.isfinite(n):
+                raise self.wrong(dotted, f"found {n!r}, a finite number is needed")
+            if isinstance(n, int | float) and not isinstance(n, bool) and n < 0:
+                raise self.wrong(dotted, f"found {n!r}, a number of at least 0 is needed")
+        if is_number:
+            if origin is None and dotted.split(".", maxsplit=1)[0] not in _COUNTS and dotted != "format":
+                raise self.wrong(
+                    dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed"
+                )
+            if origin is not None:
+                self.origins[dotted] = origin
+        return value
+
+
+def _merge(base: dict[str, Any], top: Mapping[str, Any]) -> dict[str, Any]:
+    made = dict(base)
+    for key, value in top.items():
+        if isinstance(value, dict) and isinstance(made.get(key), dict) and key != "topology":
+            made[key] = _merge(made[key], value)
+        else:
+            made[key] = value
+    return made
+
+
+def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
+    """A machine file with what it extends.
+
+    Raises:
+        MachineFileError: it cannot be read, or is wrong; the message names the file, the key and the reason.
+    """
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as why:
+        raise MachineFileError(f"{path}: {why.strerror}") from why
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
+        raise MachineFileError(f"{path.name}: no TOML: {why}") from why
+    reader = _Reader(path)
+    if raw.get("format") != FORMAT and "extends" not in raw:
+        raise reader.wrong("format", f"found {raw.get('format')!r}, this program reads {FORMAT}")
+    data = reader.table(raw, "")
+    origins, unknown = reader.origins, reader.unknown
+    base_name = data.pop("extends", None)
+    if base_name is not None:
+        if not isinstance(base_name, str) or "/" in base_name or base_name in seen:
+            raise reader.wrong("extends", f"found {base_name!r}, another machine file of its folder is needed")
+        below = path.parent / f"{base_name}.toml"
+        base = read_machine(below if below.is_file() else FOLDER / f"{base_name}.toml", (*seen, path.stem))
+        data = _merge({"title": base.title, "publication": base.publication, "note": base.note, **base.data}, data)
+        origins = {
+            **{k: v for k, v in base.origins.items() if not k.startswith("topology.") or "topology" not in raw},
+            **origins,
+        }
+        unknown = {k: v for k, v in {**base.unknown, **unknown}.items() if k not in reader.origins}
+    for key in ("title", "publication", "note"):
+        if not isinstance(data.get(key, ""), str):
+            raise reader.wrong(key, f"found {data[key]!r}, a text is needed")
+    return MachineFile(
+        name=path.stem, path=path, title=str(data.pop("title", path.stem)),
+        publication=str(data.pop("publication", "")), note=str(data.pop("note", "")),
+        data={k: v for k, v in data.items() if k not in {"format", "abstract"}},
+        origins=origins, unknown=unknown,
+    )  # fmt: skip
+
+
+@cache
+def machine_names() -> tuple[str, ...]:
+    """Names of the machines that ship with the package, without those that are only bases."""
+    return tuple(sorted(p.stem for p in FOLDER.glob("*.toml") if not tomllib.loads(p.read_text()).get("abstract")))
+
+
+def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
+    """A machine by its name or by the path of its file, with `--set` applied.
+
+    Raises:
+        UsageError: there is none; the message names those that are near.
+    """
+    if name.endswith(".toml") or "/" in name:
+        machine = read_machine(Path(name))
+    elif name in machine_names():
+        machine = read_machine(FOLDER / f"{name}.toml")
+    else:
+        near = difflib.get_close_matches(name, machine_names(), 3, 0.3)
+        raise UsageError(f"machine: found no '{name}'" + (f", near it are {', '.join(near)}" if near else ""),
+                         "meshmark model list; or the path of a machine file")  # fmt: skip
+    return machine.with_settings(settings or [])
+
+
+def check_text(machine: MachineFile, why: MeshmarkError) -> MachineFileError:
+    """The simulator's refusal, with the file's name before the key."""
+    return MachineFileError(f"{machine.path.name}: {why}")

@@ -1,0 +1,62 @@
+"""Where to put I/O ports: the nodes that make the mean or the largest distance to a port least."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.errors import UsageError
+from meshmark.model.engine import ask
+from meshmark.model.machine import MachineFile
+
+
+def place(machine: MachineFile, ports: int, least: str) -> dict[str, Any]:
+    """Nodes for `ports` I/O ports, one a node.
+
+    Returns:
+        nodes, mean_hops, max_hops (over all nodes, to the nearest port), and whether no choice is proved better.
+
+    Raises:
+        UsageError: more ports than nodes, or `least` is neither mean nor max.
+
+    Source: p-median and p-center of a graph (Hakimi, 1964), as mixed integer programs for HiGHS.
+    """
+    import numpy as np
+    from scipy.optimize import Bounds, LinearConstraint, milp
+    from scipy.sparse import csr_array, eye_array, hstack, kron
+
+    if least not in {"mean", "max"}:
+        raise UsageError(f"--least: found '{least}', allowed are mean, max")
+    hops = np.array(ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"], dtype=float)
+    n = len(hops)
+    if not 1 <= ports <= n:
+        raise UsageError(f"--ports: found {ports}, allowed are 1 to {n}: {machine.name} has {n} nodes")
+    # y[j]: node j has a port; x[i, j]: node i uses it; with `max` one more variable bounds every used distance.
+    extra = 1 if least == "max" else 0
+    cost = np.concatenate(
+        [np.zeros(n), hops.ravel() / n if least == "mean" else 1e-6 * hops.ravel() / n, np.ones(extra)]
+    )
+    zeros = csr_array((n, extra))
+    one_each = hstack([csr_array((n, n)), kron(eye_array(n), np.ones((1, n))), zeros])
+    only_ports = hstack([kron(np.ones((n, 1)), -eye_array(n)), eye_array(n * n), csr_array((n * n, extra))])
+    count = hstack([csr_array(np.ones((1, n))), csr_array((1, n * n)), csr_array((1, extra))])
+    rows = [
+        LinearConstraint(one_each, 1, 1),
+        LinearConstraint(only_ports, -np.inf, 0),
+        LinearConstraint(count, ports, ports),
+    ]
+    if extra:
+        used = kron(eye_array(n), np.ones((1, n))).multiply(np.tile(hops.ravel(), (n, 1)))
+        rows.append(
+            LinearConstraint(hstack([csr_array((n, n)), csr_array(used), csr_array(-np.ones((n, 1)))]), -np.inf, 0)
+        )
+    integrality = np.concatenate([np.ones(n), np.zeros(n * n + extra)])
+    upper = np.concatenate([np.ones(n + n * n), np.full(extra, hops.max())])
+    found = milp(cost, constraints=rows, integrality=integrality, bounds=Bounds(0, upper), options={"time_limit": 30.0})
+    if found.x is None:
+        raise UsageError(f"--ports: no placement was found within 30 s for {n} nodes")
+    nodes = sorted(int(j) for j in np.flatnonzero(found.x[:n] > 0.5))
+    nearest = hops[:, nodes].min(axis=1)
+    return {
+        "machine": machine.label, "nodes": nodes, "mean_hops": float(nearest.mean()),
+        "max_hops": int(nearest.max()), "proved": bool(found.status == 0),
+    }  # fmt: skip

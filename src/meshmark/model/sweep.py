@@ -1,0 +1,118 @@
+"""Sweeps: one instrument on a machine over ranges of its numbers, every point stored as soon as it is done."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import UsageError
+from meshmark.model.instruments import measure
+from meshmark.model.machine import MachineFile
+from meshmark.store.record import Record
+
+Progress = Callable[[int, int], None]
+MOST_POINTS = 100_000
+
+
+def values_of(text: str) -> list[str]:
+    """`A,B,C` as they are; `A..B/N`: N steps, ends included.
+
+    Raises:
+        UsageError: a range without numbers or steps.
+    """
+    found: list[str] = []
+    for part in text.split(","):
+        low, dots, rest = part.partition("..")
+        if not dots:
+            found.append(part.strip())
+            continue
+        high, slash, steps = rest.partition("/")
+        try:
+            a, b, n = float(low), float(high), int(steps) if slash else 2
+        except ValueError:
+            raise UsageError(f"--vary: found '{part}', a range like 1..4/4 is needed") from None
+        if not 2 <= n <= 1000:
+            raise UsageError(f"--vary: found '{part}', 2 to 1000 steps are allowed")
+        found += [f"{a + (b - a) * i / (n - 1):.9g}" for i in range(n)]
+    return found
+
+
+def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
+    """All combinations of `key=values`, as settings.
+
+    Raises:
+        UsageError: no assignment, or more than 100,000 points.
+    """
+    axes = []
+    for one in vary:
+        key, equals, text = one.partition("=")
+        if not equals or not text:
+            raise UsageError(f"--vary: found '{one}', table.key=values is needed")
+        axes.append([f"{key.strip()}={v}" for v in values_of(text)])
+    count = 1
+    for axis in axes:
+        count *= len(axis)
+    if count > MOST_POINTS:
+        raise UsageError(f"--vary: found {count} points, at most {MOST_POINTS} are allowed")
+    return list(itertools.product(*axes))
+
+
+def run_sweep(
+    machine: MachineFile, vary: Sequence[str], instrument: str, options: Mapping[str, str], store: Path | None,
+    resume: bool, progress: Progress | None, talk: Callable[[str], None],
+) -> list[Record]:  # fmt: skip
+    """Measures every point; what varies is a condition of the records.
+
+    Raises:
+        UsageError: a wrong range, key or option; nothing was simulated then.
+    """
+    from meshmark.store.store import Store
+
+    points = grid(vary)
+    machines = [machine.with_settings(list(p)) for p in points]  # all keys are looked at before any work
+    for m in machines:
+        m.resolved()
+    kept = Store(store) if store is not None else None
+    run = _run_name(machine, vary, instrument, options)
+    earlier: dict[str, list[Record]] = {}
+    for r in kept.query(run=run) if kept is not None and resume else ():
+        earlier.setdefault(str(r.provenance.get("sweep_point")), []).append(r)
+    records: list[Record] = []
+    for number, (point, varied) in enumerate(zip(points, machines, strict=True)):
+        label = " ".join(point)
+        if label in earlier:
+            records += earlier[label]
+        else:
+            conditions = {key: _number(value) for key, _, value in (p.partition("=") for p in point)}
+            found = [
+                replace(r, machine=machine.label, conditions={**conditions, **r.conditions},
+                        provenance={**r.provenance, "sweep_point": label})
+                for r in measure(instrument, varied, options, command=f"sweep {label}")
+            ]  # fmt: skip
+            if kept is not None:
+                kept.add(run, f"point-{number:06d}", found, (), machine.label)
+            records += found
+        if progress is not None:
+            progress(number + 1, len(points))
+    if earlier:
+        talk(f"{len(earlier)} of {len(points)} points were in the store already")
+    return records
+
+
+def _number(text: str) -> Any:
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _run_name(machine: MachineFile, vary: Sequence[str], instrument: str, options: Mapping[str, str]) -> str:
+    """The same sweep has the same name, so that it can be resumed; a changed machine file has another."""
+    import hashlib
+
+    what = json.dumps([machine.label, machine.resolved(), list(vary), instrument, dict(options)], sort_keys=True)
+    return f"sweep-{machine.name}-{instrument}-{hashlib.sha256(what.encode()).hexdigest()[:10]}"

@@ -1,0 +1,84 @@
+"""Workloads as the simulator takes them: actors that walk through streams of lines.
+
+Every function answers a run (a plain object, see docs/reference/model-protocol.md); none simulates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from meshmark.model.machine import MachineFile
+
+Run = dict[str, Any]
+Homes = str | list[int]
+
+# (lines read, lines written) an iteration of a line, and bytes counted by STREAM in lines. After STREAM (McCalpin).
+KERNELS: Final[Mapping[str, tuple[int, int]]] = {
+    "copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1), "update": (1, 1),
+}  # fmt: skip
+WARM_NS: Final = 4_000.0
+MEASURE_NS: Final = 30_000.0
+BATCHES: Final = 11
+
+
+def trial(
+    actors: Sequence[Mapping[str, Any]], *, warm_ns: float = WARM_NS, measure_ns: float = MEASURE_NS, **more: Any
+) -> Run:
+    """A run of given actors; measure_ns 0: until all have ended."""
+    return {
+        "kind": "trial",
+        "actors": list(actors),
+        "warm_ns": warm_ns,
+        "measure_ns": measure_ns,
+        "batches": BATCHES,
+        **more,
+    }
+
+
+def chase(cpu: int, homes: Homes, *, state: str = "clean", owner: int | None = None, random: bool = False,
+          stride_bytes: int = 64, span_lines: int = 1 << 24) -> Run:  # fmt: skip
+    """Dependent loads of one CPU, one at a time."""
+    stream: dict[str, Any] = {"homes": homes, "state": state, "random": random, "span_lines": span_lines}
+    if not random:
+        stream["stride_bytes"] = stride_bytes
+    if owner is not None:
+        stream["owner"] = owner
+    return trial([{"cpus": [cpu], "chains": 1, "streams": [stream]}], warm_ns=2_000.0, measure_ns=20_000.0)
+
+
+def stream_actor(
+    machine: MachineFile, cpus: Sequence[int] | str, kernel: str, store: str, homes: Homes, **more: Any
+) -> Run:
+    """One actor of a STREAM kernel. Ordinary stores own a line and write it back; streaming ones only write."""
+    reads, writes = KERNELS[kernel]
+    streams: list[dict[str, Any]] = [{"op": "read", "homes": homes} for _ in range(reads)]
+    if kernel == "update":
+        streams = []
+    for _ in range(writes):
+        if store == "ordinary":
+            streams.append({"op": "own", "homes": homes})
+        streams.append({"op": "write", "homes": homes})
+    chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
+    actor: Run = {"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams, **more}
+    work = machine.number("cpu.line_work_ns", 0.0)
+    if cycles := machine.number("cpu.line_work_cycles", 0.0):
+        work += cycles / machine.number("cpu.clock_ghz")
+    if work:
+        actor["pace_ns"] = work
+    return actor
+
+
+def random_reads(machine: MachineFile, chains: int, cpus: Sequence[int] | str = "all", homes: Homes = "others",
+                 random: bool = False, **more: Any) -> Run:  # fmt: skip
+    """Every CPU reads from CPUs chosen at random, `chains` reads on their way at once."""
+    return trial([{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains,
+                   "streams": [{"homes": homes, "random": random}]}], **more)  # fmt: skip
+
+
+def gups(cpus: Sequence[int] | str, chains: int, **more: Any) -> Run:
+    """Random updates of a table that lies on all nodes: a line is read for ownership, changed, and written back."""
+    streams = [{"op": "own", "homes": "uniform", "random": True}, {"op": "write", "homes": "uniform", "random": True}]
+    return trial(
+        [{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams}], **more
+    )

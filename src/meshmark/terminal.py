@@ -1,0 +1,132 @@
+"""What the commands print: tables for people on standard output, talk and progress on standard error."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meshmark.store.record import Record
+
+
+def data_home() -> Path:
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "meshmark"
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        for row in rows:
+            print(json.dumps(row, default=str))
+        return
+    if not rows:
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
+    wide = None if sys.stdout.isatty() else 200
+    Console(width=wide, highlight=False).print(table)
+
+
+class counted:  # noqa: N801 (used like a function)
+    """A bar over a known number of simulations, on a terminal only: most end within a second."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> Callable[[int, int], None]:
+        def report(done: int, total: int) -> None:
+            if not sys.stderr.isatty():
+                return
+            if self.bar is None:
+                from rich.console import Console
+                from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+                self.bar = Progress(
+                    TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("left"),
+                    TimeRemainingColumn(), console=Console(stderr=True), transient=True,
+                )  # fmt: skip
+                self.bar.start()
+                self.task = self.bar.add_task(self.label, total=total)
+            self.bar.update(self.task, completed=done, total=total)
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+_OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
+             "disturbed_share", "load_1min", "shield", "derived_from", "state"}  # fmt: skip
+
+
+def scaled(value: float, unit: str) -> str:
+    """A value for people: SI prefixes, binary ones for bytes."""
+    if unit == "B":
+        for prefix in ("B", "KiB", "MiB", "GiB"):
+            if abs(value) < 1024 or prefix == "GiB":
+                return f"{value:.4g} {prefix}"
+            value /= 1024
+    if unit == "1" or value == 0:
+        return f"{value:.3g}"
+    steps = (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")
+    for factor, prefix in steps:
+        if abs(value) >= factor:
+            return f"{value / factor:.4g} {prefix}{unit}"
+    return f"{value / 1e-12:.3g} p{unit}"
+
+
+def print_records(records: list[Record]) -> None:
+    """Conditions that differ become columns; those in common are said once above."""
+    from rich.console import Console
+    from rich.table import Table
+
+    keys: list[str] = []
+    for r in records:
+        keys += [k for k in r.conditions if k not in keys and k not in _OBSERVED]
+    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
+    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("metric", *varying):
+        table.add_column(name, overflow="fold")
+    for name in ("median", "95 % interval", "best", "spread", "n"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("flags", no_wrap=True)
+    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
+    for r in sorted(order, key=lambda r: r.metric):
+        interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
+        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
+        table.add_row(
+            r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
+            scaled(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples)), " ".join(sorted(r.flags)),
+        )  # fmt: skip
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
+    console.print(table)
+
+
+def _sort_key(value: Any) -> tuple[int, float, str]:
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return (0, float(value), "") if number else (1, 0.0, str(value))
+
+
+def _shown(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    return scaled(float(value), "B") if key.endswith("_bytes") and isinstance(value, int | float) else str(value)
