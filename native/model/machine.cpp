@@ -166,6 +166,7 @@ class Machine {
         open_writes_(graph.endpoints.size(), 0),
         node_open_(graph.nodes(), 0),
         waiting_(graph.endpoints.size()) {
+    network_.addresses(std::max(rules_.request_flits, rules_.ack_flits));
     for (const Endpoint& e : g_.endpoints)
       if (e.kind == EndpointKind::memory)
         memory_of_index_.push_back(static_cast<std::uint32_t>(&e - g_.endpoints.data()));

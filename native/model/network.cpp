@@ -212,6 +212,7 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
                       width = static_cast<std::uint32_t>(rules_.channels.width);
   Time when = kNever;
   const auto server_free = [&](std::uint32_t output) {
+    if (flits <= address_flits_ && graph_.is_bus(graph_.outputs[output].router)) return true;
     const Time until = servers_[graph_.outputs[output].server].busy_until;
     if (until > now) when = std::min(when, until);
     return until <= now;
@@ -400,7 +401,8 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     const auto o = static_cast<std::uint32_t>(std::countr_zero(m));
     const Nominee& n = nominees[o];
     const Time until = servers_[graph_.outputs[out + o].server].busy_until;
-    if (until > now) {  // a bus, granted to another output just now
+    const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
+    if (until > now && !address) {  // a bus, granted to another output just now
       again = std::min(again, until);
       continue;
     }
@@ -422,12 +424,15 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   const std::uint32_t space = o * v_ + choice.channel;
   ++hops_;
 
-  const Time takes = duration(o, packet.flits);
+  const bool address = packet.flits <= address_flits_ && graph_.is_bus(router);
+  const Time takes = address ? 0 : duration(o, packet.flits);
   ServerState& server = servers_[output.server];
   const Time turnaround = server.user == o ? 0 : graph_.servers[output.server].turnaround;
-  const Time start = std::max(now, server.busy_until + turnaround), end = start + takes;
-  server.busy_until = end;
-  server.user = o;
+  const Time start = address ? now : std::max(now, server.busy_until + turnaround), end = start + takes;
+  if (!address) {
+    server.busy_until = end;
+    server.user = o;
+  }
   busy_[o] += takes;
   flits_[o] += packet.flits;
   reading_[input * reads_ + nominee.arbiter] = end;

@@ -79,6 +79,8 @@ class Network {
   void arbitrate(std::uint32_t router, Time now);
   /// An endpoint with a bounded queue has taken a packet of a class out of it.
   void consumed(std::uint32_t endpoint, int klass, int flits, Time now);
+  /// On buses packets of at most so many flits pass at once: addresses have wires of their own.
+  void addresses(int flits) { address_flits_ = flits; }
   /// Bounds what an endpoint takes of a class; without, it takes all.
   void bound(std::uint32_t endpoint, int klass, int flits);
 
@@ -182,6 +184,7 @@ class Network {
   std::vector<Time> injecting_;  ///< endpoint: busy until
   std::vector<Packet> pool_;
   std::uint32_t free_ = kNone;
+  int address_flits_ = 0;
   std::uint64_t inside_ = 0, hops_ = 0;
 };
 

@@ -127,6 +127,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "turnaround_ns": "lost when a channel changes between reads and writes (ns)",
         "write_batch": "writes between two changes",
         "gap_ns": "lost a line (ns)",
+        "gap_cycles": "the same, in cycles of the core, where the controller runs with it",
         "queue": "requests that a controller holds",
         "node_share": "of a channel's rate, one number a node",
         "node_channels": "channels of a controller, one number a node",
@@ -237,6 +238,8 @@ class MachineFile:
                     )
                 cpu[f"{stem}_ns"] = cpu.get(f"{stem}_ns", 0) + cycles / clock
         memory = data.get("memory", {})
+        if "gap_cycles" in memory:
+            memory["gap_ns"] = memory.get("gap_ns", 0) + memory.pop("gap_cycles") / self.number("cpu.clock_ghz")
         ratchet, width = memory.pop("ratchet_mhz", None), memory.pop("channel_bytes", 8)
         if ratchet is not None:
             memory["channel_gb_per_s"] = width * data_rate_mhz(1000 * clock, ratchet) / 1000
