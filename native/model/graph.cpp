@@ -400,6 +400,7 @@ Graph build_graph(const json& machine) {
   const auto bus_fs = has_bus ? fs_per_flit(bus.number("bandwidth_gb_per_s", 1e-6, 1e6), flit_bytes) : 0;
   const Time bus_delay = has_bus ? ps(bus.number("latency_ns", 0, 1e6, 0)) : 0;
   const Time bus_turn = has_bus ? ps(bus.number("turnaround_ns", 0, 1e6, 0)) : 0;
+  const Time bus_gap = has_bus ? ps(bus.number("gap_ns", 0, 1e6, 0)) : 0;
   const auto bus_kind = static_cast<std::uint16_t>(g.kinds.size());
   const auto port_kind = static_cast<std::uint16_t>(g.kinds.size() + 1);
   g.kinds.push_back({"bus", bus_fs, bus_delay});
@@ -457,10 +458,9 @@ Graph build_graph(const json& machine) {
       if (!g.is_bus(r)) {
         g.servers.push_back({});
       } else if (bus_server == kNone) {
-        g.servers.push_back({bus_turn, 0});
+        g.servers.push_back(Server{bus_turn, bus_gap});
         bus_server = static_cast<std::uint32_t>(g.servers.size() - 1);
       }
-      if (g.is_bus(r)) ++g.servers[bus_server].users;
       return g.is_bus(r) ? bus_server : static_cast<std::uint32_t>(g.servers.size() - 1);
     };
     for (const Edge& e : edges_of[r]) {

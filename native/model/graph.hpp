@@ -49,8 +49,8 @@ struct Endpoint {
 };
 
 struct Server {
-  Time turnaround = 0;  ///< lost when the user changes
-  std::uint32_t users = 1;
+  Time turnaround = 0;  ///< lost when the sender changes
+  Time gap = 0;         ///< lost a packet
 };
 
 /// Where a packet may go; see routing.hpp.

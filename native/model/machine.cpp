@@ -175,7 +175,7 @@ class Machine {
       const int channels = rules_.node_channels.empty() ? rules_.channels : rules_.node_channels[node];
       const double share = rules_.node_share.empty() ? 1 : rules_.node_share[node];
       memories_.push_back({static_cast<std::uint32_t>(channels), static_cast<std::uint32_t>(channels_.size()),
-                           static_cast<std::int64_t>(static_cast<double>(rules_.occupancy_fs) / share)});
+                           static_cast<Time>(std::llround((static_cast<double>(rules_.occupancy_fs) / 1000 + static_cast<double>(rules_.gap)) / share))});
       channels_.resize(channels_.size() + static_cast<std::size_t>(channels));
       network_.bound(m, kRequest, rules_.queue * rules_.request_flits + rules_.data_flits);
     }
@@ -269,7 +269,7 @@ class Machine {
  private:
   struct Memory {
     std::uint32_t channels, first;
-    std::int64_t occupancy_fs;
+    Time occupancy;  ///< of one line on one channel, with what is lost a line
   };
 
   double memory_busy(std::size_t m, Time now) const {
@@ -333,6 +333,10 @@ class Machine {
       ++s.issued;
       if (++s.stream == actor.streams.size()) s.stream = 0;
     }
+  }
+
+  static Time think(const Actor& actor, ActorState& s) {
+    return actor.random_think ? static_cast<Time>(-std::log(s.draws.unit()) * static_cast<double>(actor.think)) : actor.think;
   }
 
   void wait(std::uint32_t endpoint, std::uint32_t actor) {
@@ -476,7 +480,7 @@ class Machine {
     const std::uint64_t mine = x.line / static_cast<std::uint64_t>(std::max(1, rules_.controllers));
     const auto c = m.first + static_cast<std::uint32_t>(mine % m.channels);
     Channel& channel = channels_[c];
-    const Time takes = (m.occupancy_fs + 500) / 1000 + rules_.gap;
+    const Time takes = m.occupancy;
     Time ready = at;
     if (rules_.page_bytes > 0) {
       const std::uint64_t page = mine / m.channels * static_cast<std::uint64_t>(rules_.line_bytes) /
@@ -590,7 +594,7 @@ class Machine {
       group.ended = std::max(group.ended, now);
       --left_;
     } else if (x.op != Op::write) {
-      s.next_issue = std::max(s.next_issue, actor.chains == 1 ? now + actor.think : s.next_issue);
+      if (actor.chains == 1) s.next_issue = std::max(s.next_issue, now + think(actor, s));
       plan(x.actor, std::max(now, s.next_issue));
     }
     if (auto& list = waiting_[endpoint]; !list.empty()) {

@@ -425,13 +425,17 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   ++hops_;
 
   const bool address = packet.flits <= address_flits_ && graph_.is_bus(router);
-  const Time takes = address ? 0 : duration(o, packet.flits);
+  const Time takes = address ? 0 : duration(o, packet.flits) + graph_.servers[output.server].gap;
+  const std::uint32_t from = graph_.inputs[input].from_output;
   ServerState& server = servers_[output.server];
-  const Time turnaround = server.user == o ? 0 : graph_.servers[output.server].turnaround;
+  // Who drives the wires of a bus: the node for all that it sends, or the one CPU.
+  const std::uint32_t sender = output.to_endpoint != kNone && from != kNone ? kNone - 1 : input;
+  const Time turnaround = server.sender == sender ? 0 : graph_.servers[output.server].turnaround;
   const Time start = address ? now : std::max(now, server.busy_until + turnaround), end = start + takes;
   if (!address) {
     server.busy_until = end;
     server.user = o;
+    server.sender = sender;
   }
   busy_[o] += takes;
   flits_[o] += packet.flits;
@@ -442,7 +446,6 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
 
   // The room it leaves: flit by flit as it goes, so a packet that follows at the input's rate never meets a full buffer
   // from the time at which its last flit would.
-  const std::uint32_t from = graph_.inputs[input].from_output;
   if (from != kNone) {
     const Time in_rate = duration(from, packet.flits - 1);
     give_back(from, packet.channel, std::max(start, end - in_rate) + rules_.credit, packet.flits);

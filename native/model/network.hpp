@@ -121,7 +121,7 @@ class Network {
   };
   struct ServerState {
     Time busy_until = -1000000000;  ///< long ago
-    std::uint32_t user = kNone;
+    std::uint32_t user = kNone, sender = kNone;
   };
   struct Credit {
     Time at;

@@ -116,6 +116,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     Actor actor;
     actor.chains = a.integer("chains", 1, 65536, 1);
     actor.think = ps(a.number("think_ns", 0, kMostNs, 0));
+    actor.random_think = a.flag("random_think", false);
     actor.pace = ps(a.number("pace_ns", 0, kMostNs, 0));
     actor.start = ps(a.number("start_ns", 0, kMostNs, 0));
     actor.accesses = static_cast<std::uint64_t>(a.number("accesses", 0, 1e15, 0));

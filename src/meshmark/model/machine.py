@@ -89,6 +89,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "bandwidth_gb_per_s": "of the bus (GB/s)",
         "latency_ns": "of a transfer (ns)",
         "turnaround_ns": "lost when the bus changes its sender (ns)",
+        "gap_ns": "lost a transfer (ns)",
     },
     "cpu": {
         "clock_ghz": "(GHz)",
@@ -292,7 +293,7 @@ def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
 
     Source: the rule reproduces the five rates that the e325's publication prints.
     """
-    return 2 * core_mhz / math.ceil(core_mhz / nominal_mhz - 1e-9)
+    return 2 * core_mhz / math.ceil(core_mhz / nominal_mhz - 1e-4)
 
 
 def _value(text: str) -> Any:
