@@ -265,3 +265,43 @@ def place_io(
         return
     nodes, proof = ", ".join(map(str, found["nodes"])), "proved least" if found["proved"] else "best found"
     print(f"nodes {nodes}: mean {found['mean_hops']:.3f} hops, at most {found['max_hops']} ({proof})")
+
+
+@app.command("validate")
+def validate_(
+    only: Annotated[list[str] | None, typer.Argument(help="statements: A12 G05 … [all]", show_default=False)] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="folder for the page [./validation]", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="print only")] = False,
+) -> None:
+    """Check every statement of the publications against the models; one page, calibrated and predicted apart.
+
+    example: meshmark model validate --out validation
+    """
+    from importlib.metadata import version
+
+    from meshmark.model.validate import validate
+    from meshmark.report.validation import ROLES, published, scores, verdict, write_page
+    from meshmark.report.validation import as_json as row_json
+
+    with counted("validate") as progress:
+        rows = validate(only or (), progress)
+    if as_json:
+        for row in rows:
+            print(json.dumps(row_json(row)))
+    else:
+        print_rows(
+            [{"": r.claim.id, "statement": r.claim.quantity[:52], "published": published(r)[:24],
+              "modelled": r.finding.modelled[:44], "role": r.counts_as, "verdict": verdict(r)} for r in rows], False
+        )  # fmt: skip
+    count = scores(rows)
+    for role in ROLES:
+        total = sum(count[role].values())
+        if total:
+            say(f"{role}: {count[role]['inside']} of {total} inside, {count[role]['not_modelled']} not modelled")
+    if not no_page:
+        made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
+        paths = write_page(rows, out or Path("validation"), made)
+        say(f"page: {paths[0]}")

@@ -103,12 +103,6 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
 def _page(
     records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, charts.Drawn]
 ) -> str:
-    import vl_convert
-
-    specs = {name: charts.themed(chart) for name, chart in drawn.items()}
-    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
-    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
-    template = (resources.files("meshmark.report") / "page.html").read_text(encoding="utf-8")
     parts = {
         "title": escape(run.machine),
         "subtitle": _subtitle(run),
@@ -122,12 +116,28 @@ def _page(
         "absent": _absent(absences),
         "flags": _flag_legend(records),
         "provenance": _provenance(records, run),
+    }
+    return fill_template("page.html", parts, drawn)
+
+
+def fill_template(template: str, parts: Mapping[str, str], drawn: Mapping[str, charts.Drawn]) -> str:
+    """A self-contained page: a template of this package with its parts, its style, its charts and their library."""
+    import vl_convert
+
+    specs = {name: charts.themed(chart) for name, chart in drawn.items()}
+    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    folder = resources.files("meshmark.report")
+    common = {
+        "style": (folder / "page.css").read_text(encoding="utf-8"),
+        "script": (folder / "page.js").read_text(encoding="utf-8"),
         # A text with a tag in it would end the script element.
         "specs": json.dumps(specs, default=str).replace("<", "\\u003c"),
         "bundle": bundle.replace("</script", "<\\/script"),
     }
     # In one pass: what was put in is never looked at again.
-    return re.sub(r"<!--(\w+)-->", lambda m: parts[m[1]], template)
+    both = {**common, **parts}
+    return re.sub(r"<!--(\w+)-->", lambda m: both[m[1]], (folder / template).read_text(encoding="utf-8"))
 
 
 def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:

@@ -563,7 +563,7 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
     """The Vega-Lite specification with the common look; texts take the page's colour."""
     spec: dict[str, Any] = drawn.chart.to_dict()
-    spec["datasets"] = drawn.data
+    spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
     if "concat" not in spec and wide:
         spec["width"], spec["height"] = "container", HEIGHT
         spec["autosize"] = {"type": "fit-x", "contains": "padding"}

@@ -1,0 +1,279 @@
+"""The validation page: every statement of the publications beside what the models say, and charts in their form."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+import altair as alt
+
+from meshmark.model.validate import FIGURE_13, Row
+from meshmark.report.build import fill_template
+from meshmark.report.charts import PALETTE, Drawn, for_file
+from meshmark.store.store import write_aside
+
+TITLES: Final = {
+    "gs1280_2003": "AlphaServer GS1280 (2003)", "eserver_325_2004": "IBM eServer 325 (2004)",
+    "cray_x1_2005": "Cray X1 (2005)", "parbench_altix_2007": "PARbench on SGI Altix (2007)",
+    "xeon_5500_lsf_2009": "Xeon 5500 with Platform LSF (2009)",
+}  # fmt: skip
+ROLES: Final = ("structure", "calibrate", "predict", "fitted")
+
+
+def scores(rows: Sequence[Row]) -> dict[str, dict[str, int]]:
+    """By role: inside, outside, and not modelled."""
+    found = {role: {"inside": 0, "outside": 0, "not_modelled": 0} for role in ROLES}
+    for row in rows:
+        key = {True: "inside", False: "outside", None: "not_modelled"}[row.finding.inside]
+        found[row.counts_as][key] += 1
+    return found
+
+
+def verdict(row: Row) -> str:
+    return {True: "inside", False: "outside", None: "not modelled"}[row.finding.inside]
+
+
+def published(row: Row) -> str:
+    """The value as printed, with its unit."""
+    value = row.claim.value
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{text} {row.claim.unit}".strip()
+
+
+def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
+    """Writes `validation.html`, `validation.json` and each chart as PNG and SVG, each whole or not at all."""
+    import vl_convert
+
+    drawn = draw(rows)
+    paths = []
+    for name, chart in drawn.items():
+        spec = for_file(chart)
+        png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
+        write_aside(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_aside(svg, vl_convert.vegalite_to_svg(spec).encode())
+        paths += [png, svg]
+    html, data = out / "validation.html", out / "validation.json"
+    write_aside(
+        data, json.dumps({"scores": scores(rows), "statements": [as_json(r) for r in rows]}, indent=1).encode() + b"\n"
+    )
+    write_aside(html, _page(rows, drawn, made).encode())
+    return [html, data, *paths]
+
+
+def as_json(row: Row) -> dict[str, Any]:
+    return {
+        "id": row.claim.id, "document": row.claim.document, "place": row.claim.place,
+        "quantity": row.claim.quantity, "published": row.claim.value, "unit": row.claim.unit,
+        "tolerance": row.claim.tolerance, "role": row.claim.role, "counts_as": row.counts_as,
+        "modelled": row.finding.modelled, "inside": row.finding.inside, "error_percent": row.finding.error_percent,
+        "why": row.finding.why, "fitted_in": list(row.fitted_in),
+        "series": {name: list(values) for name, values in row.finding.series},
+    }  # fmt: skip
+
+
+def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
+    count = scores(rows)
+    tiles = []
+    for role in ROLES:
+        c = count[role]
+        total = sum(c.values())
+        if total == 0:
+            continue
+        rest = (
+            f"{c['outside']} outside, {c['not_modelled']} not modelled"
+            if c["outside"] or c["not_modelled"]
+            else "all inside"
+        )
+        tiles.append(
+            f'<div class="tile"><h3>{role}</h3><p class="big">{c["inside"]} of {total}</p>'
+            f'<p class="small">{rest}</p></div>'
+        )
+    documents = list(dict.fromkeys(r.claim.document for r in rows))
+    sections, nav = [], []
+    for name, (title, caption) in CHARTS.items():
+        if name in drawn:
+            sections.append(
+                f'<section id="{name}"><h2>{escape(title)}</h2><p class="caption">{escape(caption)}</p>'
+                f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(title)}"></div></section>'
+            )
+    for document in documents:
+        title = TITLES.get(document, document)
+        nav.append(f'<a href="#{document}">{escape(title)}</a>')
+        table = _table([r for r in rows if r.claim.document == document])
+        sections.append(f'<section id="{document}"><h2>{escape(title)}</h2>{table}</section>')
+    parts = {
+        "subtitle": f"{len(rows)} statements of {len(documents)} publications, modelled, published and compared",
+        "nav": "".join(nav), "tiles": "".join(tiles), "sections": "".join(sections), "made": escape(made),
+    }  # fmt: skip
+    return fill_template("validation.html", parts, drawn)
+
+
+def _table(rows: Sequence[Row]) -> str:
+    body = []
+    for row in rows:
+        kind = {True: "in", False: "out", None: "none"}[row.finding.inside]
+        error = "" if row.finding.error_percent is None else f"{row.finding.error_percent:+.1f} %"
+        fitted = f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""
+        body.append(
+            f'<tr><td>{row.claim.id}</td><td class="quantity">{escape(row.claim.quantity)}<br>'
+            f'<span class="place">{escape(row.claim.place)}</span></td><td>{escape(published(row))}</td>'
+            f'<td>{escape(row.claim.tolerance)}</td>'
+            f'<td>{escape(row.finding.modelled)}</td><td class="n">{error}</td><td>{row.counts_as}{escape(fitted)}</td>'
+            f'<td class="verdict {kind}">{verdict(row)}</td><td class="why">{escape(row.finding.why)}</td></tr>'
+        )  # fmt: skip
+    head = ("", "statement", "published", "tolerance", "modelled", "error", "role", "", "why it misses")
+    titles = "".join(f"<th>{h}</th>" for h in head)
+    table = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(body)}</tbody>"
+    return f'<div class="scroll"><table class="data wrap">{table}</table></div>'
+
+
+# ------------------------------------------------------------------ charts
+
+CHARTS: Final = {
+    "levels": ("Load latency over footprint (figure 3)", "Dependent loads of 64 bytes; GS1280, GS320 and ES45."),
+    "figure_13": ("Latency map of the 16-CPU GS1280 (figure 13)",
+                  "From node 0 to every node of the 4 x 4 torus: ns, and how far off what is printed."),
+    "figure_15": ("Latency under load (figure 15)",
+                  "1 to 20 outstanding reads of every CPU to random other CPUs (ES45: to its one memory)."),
+    "gups_links": ("Links under random updates (figure 62)", "Share of time each link of the 8 x 4 torus is busy."),
+    "xeon_copy": ("Copy rate over processes (Xeon)", "Streaming copy, as published and as modelled."),
+    "xeon_latency": ("Latency over processes (Xeon)", "Random dependent loads, as published and as modelled."),
+    "errors": ("All statements with one number", "Error of the model, by role; the others are bands, orders and rows."),
+}  # fmt: skip
+
+
+def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
+    """The charts that the given rows allow."""
+    by_id = {r.claim.id: r for r in rows}
+    series = {i: dict(r.finding.series) for i, r in by_id.items()}
+    made: dict[str, alt.TopLevelMixin] = {}
+    if series.get("A08"):
+        sizes = [2**k for k in range(7, 17)]
+        made["levels"] = _lines(
+            [{"x": x, "y": y, "of": of} for of, ys in series["A08"].items() for x, y in zip(sizes, ys, strict=True)],
+            "footprint (KiB)", "ns per load", log_x=True,
+        )  # fmt: skip
+    if series.get("A12"):
+        made["figure_13"] = _map(series["A12"]["modelled"])
+    if series.get("A24"):
+        names = [n.removesuffix(": s") for n in series["A24"] if n.endswith(": s")]
+        made["figure_15"] = _lines(
+            [{"x": b / 1e9, "y": t * 1e9, "of": n} for n in names
+             for b, t in zip(series["A24"][f"{n}: B/s"], series["A24"][f"{n}: s"], strict=True)],
+            "bandwidth of all CPUs (GB/s)", "ns per load", log_x=True,
+        )  # fmt: skip
+    if series.get("A31"):
+        data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
+        made["gups_links"] = _bars(data, "link", "busy (%)")
+    old_copy, new_copy = (
+        ("G03", (5.5, 5.5, 5.5, 11.0), "Xeon 5400, all"),
+        ("G05", (11, 7.5, 4.3, 4), "Xeon 5500, a core"),
+    )
+    old_ns, new_ns = ("G09", (102, 103, 117, 122), "Xeon 5400"), ("G10", (74, 76, 77, 78, 86), "Xeon 5500")
+    for name, pair, unit in (("xeon_copy", (old_copy, new_copy), "GB/s"), ("xeon_latency", (old_ns, new_ns), "ns")):
+        bars = [
+            {"x": str(n), "y": v, "of": what, "panel": of}
+            for claim, printed, of in pair
+            for what, values in (("published", printed), ("modelled", series.get(claim, {}).get(unit, ())))
+            for n, v in zip((1, 2, 4, 8, 16), values, strict=False)
+            if claim in series
+        ]
+        if any(b["of"] == "modelled" for b in bars):
+            made[name] = _grouped(bars, "processes", unit)
+    errors = [{"id": r.claim.id, "error": r.finding.error_percent, "role": r.counts_as, "quantity": r.claim.quantity}
+              for r in rows if r.finding.error_percent is not None]  # fmt: skip
+    if errors:
+        made["errors"] = (
+            _chart(errors)
+            .mark_bar()
+            .encode(
+                x=alt.X("id:N", title=None, sort=None),
+                y=alt.Y("error:Q", title="error (%)"),
+                color=alt.Color("role:N", title=None, scale=alt.Scale(domain=list(ROLES), range=PALETTE[:4])),
+                tooltip=["id:N", "quantity:N", alt.Tooltip("error:Q", format="+.2f"), "role:N"],
+            )
+        )
+    return {name: Drawn(chart, {}) for name, chart in made.items()}
+
+
+def _chart(data: list[dict[str, Any]]) -> alt.Chart:
+    return alt.Chart(alt.InlineData(values=data))
+
+
+def _colour() -> alt.Color:
+    return alt.Color("of:N", title=None, sort=None, scale=alt.Scale(range=PALETTE))
+
+
+def _lines(data: list[dict[str, Any]], x: str, y: str, log_x: bool = False) -> alt.TopLevelMixin:
+    scale = alt.Scale(type="log", base=2, nice=False, padding=12) if log_x else alt.Scale(zero=False)
+    base = _chart(data).encode(
+        x=alt.X("x:Q", title=x, scale=scale, axis=alt.Axis(format="~s" if max(d["x"] for d in data) > 1000 else "~g")),
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(type="log", nice=True)),
+        color=_colour(),
+        order="x:Q" if not log_x else alt.Undefined,
+        tooltip=["of:N", alt.Tooltip("x:Q", title=x, format=".4~g"), alt.Tooltip("y:Q", title=y, format=".4~g")],
+    )
+    return alt.layer(base.mark_line(strokeWidth=2), base.mark_point(size=42, filled=True, opacity=1))
+
+
+def _bars(data: list[dict[str, Any]], x: str, y: str) -> alt.TopLevelMixin:
+    made: alt.TopLevelMixin = (
+        _chart(data)
+        .mark_bar()
+        .encode(
+            x=alt.X("x:O", title=x, axis=alt.Axis(labels=False, ticks=False)),
+            y=alt.Y("y:Q", title=y),
+            color=_colour(),
+            xOffset="of:N",
+            tooltip=["of:N", alt.Tooltip("y:Q", title=y, format=".1f")],
+        )
+    )
+    return made
+
+
+def _grouped(data: list[dict[str, Any]], x: str, y: str) -> alt.ConcatChart:
+    panels = list(dict.fromkeys(d["panel"] for d in data))
+    return alt.concat(
+        *[
+            _chart([d for d in data if d["panel"] == panel])
+            .properties(title=panel, width=330, height=260)
+            .mark_bar()
+            .encode(
+                x=alt.X("x:N", title=x, sort=None, axis=alt.Axis(labelAngle=0)),
+                y=alt.Y("y:Q", title=y),
+                xOffset=alt.XOffset("of:N", sort=["published", "modelled"]),
+                color=alt.Color(
+                    "of:N", title=None, sort=["published", "modelled"], scale=alt.Scale(range=["#7F7F7F", "#0072B2"])
+                ),
+                tooltip=["of:N", alt.Tooltip("x:N", title=x), alt.Tooltip("y:Q", title=y, format=".4~g")],
+            )
+            for panel in panels
+        ],
+        columns=2,
+    )
+
+
+def _map(modelled: Sequence[float]) -> alt.TopLevelMixin:
+    data: list[dict[str, Any]] = [
+        {"column": i % 4, "row": i // 4, "modelled": v, "published": printed, "error": 100 * (v / printed - 1),
+         "text": f"{v:.0f}", "small": f"{100 * (v / printed - 1):+.1f} %"}
+        for i, (v, printed) in enumerate(zip(modelled, FIGURE_13, strict=True))
+    ]  # fmt: skip
+    base = _chart(data).encode(
+        x=alt.X("column:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False)),
+        y=alt.Y("row:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False)),
+        tooltip=[
+            alt.Tooltip("published:Q", title="published (ns)"),
+            alt.Tooltip("modelled:Q", title="modelled (ns)", format=".1f"),
+            alt.Tooltip("error:Q", title="error (%)", format="+.2f"),
+        ],
+    )
+    shade = base.mark_rect(stroke="white", strokeWidth=2).encode(
+        color=alt.Color("modelled:Q", title="ns", scale=alt.Scale(scheme="blues", domain=[0, 320]), legend=None)
+    )
+    large = base.mark_text(dy=-7, fontSize=20, fontWeight=600, color="#10202c").encode(text="text:N")
+    small = base.mark_text(dy=14, fontSize=12, color="#10202c").encode(text="small:N")
+    return alt.layer(shade, large, small)
