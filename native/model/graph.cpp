@@ -396,7 +396,7 @@ Graph build_graph(const json& machine) {
   const bool has_bus = node.has("bus");
   const int per_bus = has_bus ? bus.integer("cpus_per_bus", 1, kMaxPorts) : 0;
   const auto port_fs = fs_per_flit(node.number("port_gb_per_s", 0, 1e6, 0), flit_bytes);
-  const Time leave = ps(node.number("leave_ns", 0, 1e6, 0));
+  const Time leave = ps(node.number("leave_ns", 0, 1e6, 0)), reach = ps(node.number("arrive_ns", 0, 1e6, 0));
   const auto bus_fs = has_bus ? fs_per_flit(bus.number("bandwidth_gb_per_s", 1e-6, 1e6), flit_bytes) : 0;
   const Time bus_delay = has_bus ? ps(bus.number("latency_ns", 0, 1e6, 0)) : 0;
   const Time bus_turn = has_bus ? ps(bus.number("turnaround_ns", 0, 1e6, 0)) : 0;
@@ -489,7 +489,7 @@ Graph build_graph(const json& machine) {
       o.to_endpoint = static_cast<std::uint32_t>(g.endpoints.size());
       o.kind = g.is_bus(r) ? bus_kind : port_kind;
       o.fs_per_flit = g.is_bus(r) ? bus_fs : fs;
-      o.delay = g.is_bus(r) ? bus_delay : 0;
+      o.delay = g.is_bus(r) ? bus_delay : reach;
       o.server = server_for();
       g.outputs.push_back(o);
       auto& list = kind == EndpointKind::cpu ? g.cpus_of : kind == EndpointKind::memory ? g.memories_of : g.ios_of;

@@ -151,6 +151,11 @@ struct Channel {
   int writes = 0;  ///< of the batch
 };
 
+/// A few events a bucket, whatever the size of the machine; the horizon stays above a memory access.
+int bucket_shift(const Graph& graph) {
+  return std::clamp(11 - static_cast<int>(std::bit_width(graph.endpoints.size() / 3)), 4, 9);
+}
+
 class Machine {
  public:
   Machine(const Graph& graph, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
@@ -159,7 +164,7 @@ class Machine {
         rules_(rules),
         trial_(trial),
         frames_(frames),
-        calendar_(9),
+        calendar_(bucket_shift(graph)),
         network_(graph, routing, routers, calendar_),
         states_(trial.actors.size()),
         open_reads_(graph.endpoints.size(), 0),
@@ -174,8 +179,10 @@ class Machine {
       const std::uint32_t node = g_.endpoints[m].node;
       const int channels = rules_.node_channels.empty() ? rules_.channels : rules_.node_channels[node];
       const double share = rules_.node_share.empty() ? 1 : rules_.node_share[node];
-      memories_.push_back({static_cast<std::uint32_t>(channels), static_cast<std::uint32_t>(channels_.size()),
-                           static_cast<Time>(std::llround((static_cast<double>(rules_.occupancy_fs) / 1000 + static_cast<double>(rules_.gap)) / share))});
+      memories_.push_back(
+          {static_cast<std::uint32_t>(channels), static_cast<std::uint32_t>(channels_.size()),
+           static_cast<Time>(std::llround(
+               (static_cast<double>(rules_.occupancy_fs) / 1000 + static_cast<double>(rules_.gap)) / share))});
       channels_.resize(channels_.size() + static_cast<std::size_t>(channels));
       network_.bound(m, kRequest, rules_.queue * rules_.request_flits + rules_.data_flits);
     }
@@ -336,7 +343,8 @@ class Machine {
   }
 
   static Time think(const Actor& actor, ActorState& s) {
-    return actor.random_think ? static_cast<Time>(-std::log(s.draws.unit()) * static_cast<double>(actor.think)) : actor.think;
+    return actor.random_think ? static_cast<Time>(-std::log(s.draws.unit()) * static_cast<double>(actor.think))
+                              : actor.think;
   }
 
   void wait(std::uint32_t endpoint, std::uint32_t actor) {

@@ -66,10 +66,10 @@ struct Stream {
 /// A core's (or an I/O port's) program: it walks its streams in turn, one line each.
 struct Actor {
   std::uint32_t endpoint = 0;
-  int chains = 1;  ///< outstanding reads at most; the core's own bound holds too
-  Time think = 0;  ///< from a read's end to the next; with one chain only
+  int chains = 1;             ///< outstanding reads at most; the core's own bound holds too
+  Time think = 0;             ///< from a read's end to the next; with one chain only
   bool random_think = false;  ///< exponential, of mean `think`
-  Time pace = 0;   ///< between two accesses at least: prescribes a rate
+  Time pace = 0;              ///< between two accesses at least: prescribes a rate
   std::vector<Stream> streams;
   std::uint64_t accesses = 0;  ///< ends after these; 0: goes on
   Time start = 0;

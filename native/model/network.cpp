@@ -74,6 +74,7 @@ Network::Network(const Graph& graph, const Routing& routing, const RouterRules& 
       waiting_(graph.inputs.size(), 0),
       unowned_(graph.inputs.size(), 0),
       inputs_waiting_(graph.routers(), 0),
+      inputs_unowned_(graph.routers(), 0),
       reading_(graph.inputs.size() * static_cast<std::size_t>(rules.reads), 0),
       turn_(graph.inputs.size(), 0),
       favoured_(graph.outputs.size(), 0),
@@ -129,7 +130,7 @@ void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
   const Time start = std::max(now, injecting_[endpoint]);
   injecting_[endpoint] = start + (e.fs_per_flit * packet.flits + 500) / 1000;
   const Time pipeline = graph_.is_bus(e.router) ? 0 : rules_.pipeline;
-  lead(input, v, std::max(start + e.delay + pipeline, queue.free_from));
+  lead(input, v, std::max(start + e.delay + pipeline, queue.free_from), now);
 }
 
 void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {
@@ -138,14 +139,14 @@ void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {
   packet.next = kNone;
   if (queue.head == kNone) {
     queue.head = queue.tail = p;
-    lead(input, packet.channel, std::max(now, queue.free_from));
+    lead(input, packet.channel, std::max(now, queue.free_from), now);
   } else {
     pool_[queue.tail].next = p;
     queue.tail = p;
   }
 }
 
-void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
+void Network::lead(std::uint32_t input, std::uint32_t v, Time from, Time now) {
   Queue& queue = queues_[input * v_ + v];
   const Packet& packet = pool_[queue.head];
   const std::uint32_t router = graph_.inputs[input].router;
@@ -182,9 +183,14 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from) {
     }
   }
   waiting_[input] |= std::uint64_t{1} << v;
-  if (rules_.exclusive) unowned_[input] |= std::uint64_t{1} << v;
+  if (rules_.exclusive) {
+    unowned_[input] |= std::uint64_t{1} << v;
+    inputs_unowned_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
+  }
   inputs_waiting_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
-  schedule(router, from);
+  // A channel that is free is had at once; the arbitration deals with the others.
+  if (rules_.exclusive && from <= now) own(router, input, v, now);
+  if (queue.retry < kNever) schedule(router, queue.retry);
 }
 
 /// Whether a space can take a packet now; if not, `when` becomes the earliest known time at which to ask again.
@@ -280,7 +286,7 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
 void Network::own_all(std::uint32_t router, Time now) {
   const std::uint32_t in = graph_.first_input[router];
   const int turn = own_turn_[router]++ & (kMaxPorts - 1);
-  const std::uint64_t all = inputs_waiting_[router];
+  const std::uint64_t all = inputs_unowned_[router];
   for (int half = 0; half < 2; ++half) {
     const std::uint64_t part = half == 0 ? all >> turn << turn : all & ~(~std::uint64_t{0} >> turn << turn);
     for (std::uint64_t m = part; m; m &= m - 1) {
@@ -316,6 +322,7 @@ void Network::own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Ti
     queue.owned_channel = static_cast<std::int16_t>(first + k);
     queue.retry = now + rules_.allocation;
     unowned_[input] &= ~(std::uint64_t{1} << v);
+    if (!unowned_[input]) inputs_unowned_[router] &= ~(std::uint64_t{1} << (input - graph_.first_input[router]));
     return;
   }
   queue.retry = when;
@@ -355,11 +362,19 @@ void Network::consumed(std::uint32_t endpoint, int klass, int flits, Time now) {
   }
 }
 
+/// The earliest time at which one of an input's channels may be granted, as far as known.
+Time Network::earliest(std::uint32_t input, std::uint64_t channels) const {
+  Time at = kNever;
+  for (; channels; channels &= channels - 1)
+    at = std::min(at, queues_[input * v_ + static_cast<std::uint32_t>(std::countr_zero(channels))].retry);
+  return at;
+}
+
 void Network::arbitrate(std::uint32_t router, Time now) {
   if (next_[router] != now) return;  // a later wish was overtaken by an earlier one
   next_[router] = kNever;
   const std::uint32_t in = graph_.first_input[router], out = graph_.first_output[router];
-  if (rules_.exclusive) own_all(router, now);
+  if (inputs_unowned_[router]) own_all(router, now);
 
   Nominee nominees[kMaxPorts];  // only those of `nominated` are set
   std::uint64_t nominated = 0;
@@ -371,7 +386,7 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     for (std::uint32_t a = 0; a < reads_ && left; ++a) {
       const Time until = reading_[input * reads_ + a];
       if (until > now) {
-        again = std::min(again, until);
+        again = std::min(again, std::max(until, earliest(input, left)));
         continue;
       }
       const int turn = turn_[input];
@@ -408,7 +423,8 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     }
     grant(router, n, now);
     // Its other channels are looked at again when the input has been read.
-    if (waiting_[n.input]) again = std::min(again, reading_[n.input * reads_ + n.arbiter]);
+    if (const std::uint64_t left = waiting_[n.input])
+      again = std::min(again, std::max(reading_[n.input * reads_ + n.arbiter], earliest(n.input, left)));
   }
   if (again < kNever) schedule(router, std::max(again, now + 1));
 }
@@ -471,19 +487,19 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
       }
     }
   } else {
-    lead(input, v, std::max(now, queue.free_from));
+    lead(input, v, std::max(now, queue.free_from), now);
   }
-  if (rules_.exclusive)  // those that wait for a channel of this output now know when it is free
-    for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
-      const std::uint32_t i = graph_.first_input[router] + static_cast<std::uint32_t>(std::countr_zero(m));
-      for (std::uint64_t w = unowned_[i]; w; w &= w - 1) {
-        Queue& other = queues_[i * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
-        const Time at = std::max(spaces_[space].free_from, other.ready);
-        if (at >= other.retry) continue;
-        other.retry = at;
-        schedule(router, at);
-      }
+  // Those that wait for a channel of this output now know when it is free.
+  for (std::uint64_t m = inputs_unowned_[router]; m; m &= m - 1) {
+    const std::uint32_t i = graph_.first_input[router] + static_cast<std::uint32_t>(std::countr_zero(m));
+    for (std::uint64_t w = unowned_[i]; w; w &= w - 1) {
+      Queue& other = queues_[i * v_ + static_cast<std::uint32_t>(std::countr_zero(w))];
+      const Time at = std::max(spaces_[space].free_from, other.ready);
+      if (at >= other.retry) continue;
+      other.retry = at;
+      schedule(router, at);
     }
+  }
 
   packet.channel = choice.channel;
   packet.came = choice.escape;

@@ -138,9 +138,10 @@ class Network {
   Time duration(std::uint32_t output, int flits) const {
     return (graph_.outputs[output].fs_per_flit * flits + 500) / 1000;
   }
-  void lead(std::uint32_t input, std::uint32_t v, Time from);  ///< a packet has come to the head of its queue
+  void lead(std::uint32_t input, std::uint32_t v, Time from, Time now);  ///< a packet has come to the head of its queue
   bool choose(std::uint32_t base, Queue& queue, Time now, Choice& choice);
   bool has_space(std::uint32_t space, int flits, Time now, Time& when);
+  Time earliest(std::uint32_t input, std::uint64_t channels) const;
   void own_all(std::uint32_t router, Time now);
   void own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now);
   void grant(std::uint32_t router, const Nominee& nominee, Time now);
@@ -170,6 +171,7 @@ class Network {
   std::vector<std::uint64_t> flits_;
   std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
   std::vector<std::uint64_t> unowned_;         ///< of inputs, exclusive: of those, channels that own none at the output
+  std::vector<std::uint64_t> inputs_unowned_;  ///< of routers, exclusive: inputs with such channels
   std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
   std::vector<Time> reading_;                  ///< input x arbiter: busy until
   std::vector<std::uint8_t> turn_;             ///< of inputs: the channel that is first

@@ -81,10 +81,13 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
     calendar.push(advance(c), event_of(kFirstOfOthers, c), 0);
   }
 
-  std::uint64_t sent = 0, measured_sent = 0, done = 0, window_done = 0, deliveries_left = 0;
+  std::uint64_t sent = 0, measured_sent = 0, done = 0, delivered = 0, deliveries_left = 0;
+  std::uint64_t delivered_start = 0, delivered_end = 0;
   double sum = 0, sum2 = 0, hops = 0;
   Time first = -1, last = 0, window_start = 0, window_end = 0, now = 0;
-  bool stop = false;
+  bool stop = false, half_full = false;
+  const auto mark_start = [&] { window_start = now, delivered_start = delivered; };
+  const auto mark_end = [&] { window_end = now, delivered_end = delivered; };
   const std::uint64_t most_inside = std::max<std::uint64_t>(200ULL * count, 100000);
   bool unstable = false;
   while (!calendar.empty() && !stop) {
@@ -99,7 +102,7 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
       const Packet& packet = network.at(event.with);
       const Time tail = network.tail_of(event.with, now);
       if (deliveries_left > 0 && --deliveries_left == 0) stop = true;
-      if (window_start > 0 && (window_end == 0 || now <= window_end)) ++window_done;
+      ++delivered;
       if (packet.about) {
         const auto latency = static_cast<double>(tail - packet.born);
         sum += latency;
@@ -118,15 +121,16 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
       packet.target = cpus[destination(pattern, target, count, sources[target].to)];
       if (sent >= warm && measured_sent < wanted) {
         packet.about = 1;
-        if (measured_sent++ == 0) first = window_start = now;
-        if (measured_sent == wanted) window_end = now;
+        if (measured_sent++ == 0 && window_start == 0) first = now, mark_start();
+        if (measured_sent == wanted && window_end == 0) mark_end();
       }
       ++sent;
       network.inject(cpus[target], p, now);
+      if (network.inside() > most_inside / 2 && !half_full) half_full = true, mark_start();
       if (network.inside() > most_inside) {
         // More comes than leaves. Nothing more is sent; a few more deliveries show that it is not a deadlock.
         unstable = true;
-        if (window_end == 0) window_end = now;
+        if (window_end == 0) mark_end();
         deliveries_left = 100;
       } else {
         calendar.push(advance(target), event_of(kFirstOfOthers, target), 0);
@@ -140,8 +144,9 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
   const double mean = done ? sum / static_cast<double>(done) : 0;
   return json{
       {"load", load},
-      {"accepted",
-       window > 0 ? static_cast<double>(window_done) * flits * static_cast<double>(rules.cycle) / window / count : 0.0},
+      {"accepted", window > 0 ? static_cast<double>((window_end > 0 ? delivered_end : delivered) - delivered_start) *
+                                    flits * static_cast<double>(rules.cycle) / window / count
+                              : 0.0},
       {"unstable", unstable},
       {"latency_s", mean * 1e-12},
       {"latency_cycles", mean / static_cast<double>(rules.cycle)},

@@ -80,6 +80,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "cpus": "cores of a node",
         "controllers": "memory controllers of a node",
         "leave_ns": "for a packet to leave its endpoint (ns)",
+        "arrive_ns": "for a packet to reach its endpoint from the router (ns)",
         "port_gb_per_s": "between an endpoint and its router, each way; 0: unlimited (GB/s)",
         "bypass": "true: a core reaches its own node's memory without the router",
         "outstanding": "misses of all cores of a node at once; 0: no bound",
