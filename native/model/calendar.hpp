@@ -34,8 +34,7 @@ class Calendar {
       now_.insert(place, Event{at, what, with});
     } else if (bucket - open_ < kBuckets) {
       const auto slot = static_cast<std::size_t>(bucket) % kBuckets;
-      buckets_[slot].push_back(Event{at, what, with});
-      used_[slot / 64] |= std::uint64_t{1} << slot % 64;
+      append(slot, Event{at, what, with});
     } else {
       far_.push_back(Far{Event{at, what, with}, far_count_++});
       std::push_heap(far_.begin(), far_.end(), later);
@@ -58,6 +57,38 @@ class Calendar {
     Event event;
     std::uint64_t count;
   };
+  /// Buckets are lists of chunks from one pool: what is in use stays in the caches as the calendar turns.
+  static constexpr std::uint32_t kNoChunk = 0xffffffff;
+  struct Chunk {
+    std::array<Event, 15> events;
+    std::uint32_t count, next;
+  };
+  void append(std::size_t slot, const Event& event) {
+    std::uint64_t& word = used_[slot / 64];
+    const std::uint64_t bit = std::uint64_t{1} << slot % 64;
+    if (!(word & bit)) {
+      word |= bit;
+      first_[slot] = last_[slot] = fresh();
+    } else if (chunks_[last_[slot]].count == chunks_[last_[slot]].events.size()) {
+      const std::uint32_t c = fresh();
+      chunks_[last_[slot]].next = c;
+      last_[slot] = c;
+    }
+    Chunk& chunk = chunks_[last_[slot]];
+    chunk.events[chunk.count++] = event;
+  }
+  std::uint32_t fresh() {
+    std::uint32_t c = free_;
+    if (c == kNoChunk) {
+      c = static_cast<std::uint32_t>(chunks_.size());
+      chunks_.emplace_back();
+    } else {
+      free_ = chunks_[c].next;
+    }
+    chunks_[c].count = 0;
+    chunks_[c].next = kNoChunk;
+    return c;
+  }
   static bool later(const Far& a, const Far& b) {
     return a.event.at != b.event.at ? a.event.at > b.event.at : a.count > b.count;
   }
@@ -77,13 +108,17 @@ class Calendar {
       far_.pop_back();
     }
     const auto slot = static_cast<std::size_t>(bucket) % kBuckets;
-    if (now_.empty()) {
-      now_.swap(buckets_[slot]);
-    } else {
-      now_.insert(now_.end(), buckets_[slot].begin(), buckets_[slot].end());
-      buckets_[slot].clear();
+    if (used_[slot / 64] >> slot % 64 & 1U) {
+      for (std::uint32_t c = first_[slot]; c != kNoChunk;) {
+        const Chunk& chunk = chunks_[c];
+        now_.insert(now_.end(), chunk.events.begin(), chunk.events.begin() + chunk.count);
+        const std::uint32_t next = chunk.next;
+        chunks_[c].next = free_;
+        free_ = c;
+        c = next;
+      }
+      used_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
     }
-    used_[slot / 64] &= ~(std::uint64_t{1} << slot % 64);
     const auto earlier = [](const Event& a, const Event& b) { return a.at < b.at; };
     if (!std::is_sorted(now_.begin(), now_.end(), earlier)) std::stable_sort(now_.begin(), now_.end(), earlier);
   }
@@ -108,7 +143,9 @@ class Calendar {
   std::int64_t open_ = -1;
   std::size_t next_ = 0, size_ = 0;
   std::vector<Event> now_;
-  std::array<std::vector<Event>, kBuckets> buckets_;
+  std::vector<Chunk> chunks_;
+  std::uint32_t free_ = kNoChunk;
+  std::array<std::uint32_t, kBuckets> first_{}, last_{};
   std::array<std::uint64_t, kBuckets / 64> used_{};
   std::vector<Far> far_;
   std::uint64_t far_count_ = 0;
