@@ -35,9 +35,8 @@ sim_type = latency; warmup_periods = 3; sample_period = 5000; max_samples = 3; l
 """
 
 
-def torus(flits: int) -> dict[str, Any]:
+def torus() -> dict[str, Any]:
     """The same router for our simulator; a cycle is 1 ns."""
-    del flits
     return {
         "topology": {"kind": "torus", "shape": [8, 8]},
         "links": {"wire": {"bandwidth_gb_per_s": 8.0, "latency_ns": 3}},  # traversal 1, link 1, buffer write 1
@@ -83,15 +82,13 @@ def ours(flits: int, load: float) -> tuple[float, float, float, float]:
     packets = int(load * NODES * CYCLES / 2 / flits)
     run = {"kind": "traffic", "pattern": "uniform", "load": load, "packet_flits": flits, "packets": packets,
            "warm_packets": packets, "seed": 1}  # fmt: skip
-    text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(flits), "runs": [run]}) + "\n")
+    text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(), "runs": [run]}) + "\n")
     said = json.loads(text.splitlines()[0])
     return (float("nan") if said["unstable"] else said["latency_cycles"]), said["accepted"], said["packet_hops"], cpu
 
 
 def against_booksim(binary: str) -> None:
-    print(
-        f"{'flits':>5} {'load':>5} {'booksim':>8} {'ours':>8} {'error':>7}   {'accepted':>13}   CPU µs a packet and router, factor"
-    )
+    print(f"{'flits':>5} {'load':>5} {'booksim':>8} {'ours':>8} {'error':>7}   {'accepted':>13}   CPU µs a hop, factor")
     for flits in (1, 5):
         for load in LOADS:
             theirs = booksim(binary, flits, load)
@@ -100,8 +97,10 @@ def against_booksim(binary: str) -> None:
             each = 1e6 * theirs[3] / (packets * 4.998) if packets else float("nan")
             own = 1e6 * mine[3] / mine[2]
             error = f"{100 * (mine[0] / theirs[0] - 1):+.1f} %"
-            print(f"{flits:5d} {load:5.2f} {theirs[0]:8.2f} {mine[0]:8.2f} {error:>7}   {theirs[1]:.3f} {mine[1]:.3f}   "
-                  f"{each:7.2f} {own:6.3f}  {each / own:5.1f} x")  # fmt: skip
+            print(
+                f"{flits:5d} {load:5.2f} {theirs[0]:8.2f} {mine[0]:8.2f} {error:>7}   "
+                f"{theirs[1]:.3f} {mine[1]:.3f}   {each:7.2f} {own:6.3f}  {each / own:5.1f} x"
+            )
         saturated_theirs, saturated = booksim(binary, flits, 1.0), ours(flits, 1.0)
         print(f"{flits:5d}   1.0   accepted beyond saturation: {saturated_theirs[1]:.3f} and {saturated[1]:.3f}")
 
@@ -109,10 +108,12 @@ def against_booksim(binary: str) -> None:
 def against_exact() -> None:
     """Loads of the links under adaptive routing, simulated at a light load, against path counting; and the bound."""
     for shape in ([8, 8], [8, 4], [16, 4], [6, 10], [4, 4, 4]):
-        machine = torus(1)
+        machine = torus()
         machine["topology"]["shape"] = shape
-        machine["router"] |= {"routing": "adaptive", "adaptive_channels": 2, "channels_per_escape": 1, "channel_sharing": "packets",
-                              "local_arbiters": 2, "buffer_flits": 16}  # fmt: skip
+        machine["router"] |= {
+            "routing": "adaptive", "adaptive_channels": 2, "channels_per_escape": 1, "channel_sharing": "packets",
+            "local_arbiters": 2, "buffer_flits": 16,
+        }  # fmt: skip
         nodes = 1
         for n in shape:
             nodes *= n
@@ -131,8 +132,10 @@ def against_exact() -> None:
             (s for s, f in zip(shares, found, strict=True) if not f["unstable"] and f["accepted"] > 0.97 * s * bound),
             default=0,
         )
-        print(f"{'x'.join(map(str, shape)):8} links a packet: exact {exact:.4f}, simulated {found[0]['hops'] - 1:.4f}; bound "
-              f"{bound:.3f} flits a node and cycle; stable to {100 * best:.0f} % of it")  # fmt: skip
+        print(
+            f"{'x'.join(map(str, shape)):8} links a packet: exact {exact:.4f}, simulated {found[0]['hops'] - 1:.4f}; "
+            f"bound {bound:.3f} flits a node and cycle; stable to {100 * best:.0f} % of it"
+        )
 
 
 def main() -> None:

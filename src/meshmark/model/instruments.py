@@ -311,6 +311,17 @@ def _io(machine: MachineFile, options: Options) -> list[Point]:
     return points
 
 
+def _peak(machine: MachineFile, options: Options) -> list[Point]:
+    _, node_of = nodes_and_cpus(machine)
+    each = machine.number("cpu.flops_per_cycle", 0.0) * machine.number("cpu.clock_ghz", 0.0) * 1e9
+    if not each:
+        raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "a machine file that says it")
+    return [
+        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": ("flop/s", [each * n])})  # type: ignore[misc]
+        for n in words.integers("threads", options.get("threads", "1,all"), len(node_of))
+    ]
+
+
 POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], set[str]]]] = {
     "latency": (_latency, {"cpus", "memory_node", "footprint", "stride", "pattern", "processes"}),
     "lines": (_lines, {"cpus"}),
@@ -318,4 +329,5 @@ POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], 
     "loaded": (_loaded, {"threads", "chains", "memory_node"}),
     "gups": (_gups, {"threads"}),
     "io": (_io, {"jobs"}),
+    "peak": (_peak, {"threads"}),
 }

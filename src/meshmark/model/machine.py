@@ -107,7 +107,6 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "critical_word_first": "false: a load ends with the last flit of its data",
         "line_work_ns": "a core's own work on each line that a STREAM kernel moves (ns)",
         "line_work_cycles": "the same, in cycles of the core",
-        "threads": "hardware threads of a core",
         "flops_per_cycle": "fp64, of a core",
     },
     "cache[]": {
@@ -116,7 +115,6 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "latency_ns": "load to use (ns)",
         "bandwidth_gb_per_s": "copy, gross, of one core (GB/s)",
         "shared_by": "cores that share one",
-        "line_bytes": "(B)",
     },
     "memory": {
         "channels": "of a controller, each with its own lines",
@@ -133,7 +131,6 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "queue": "requests that a controller holds",
         "node_share": "of a channel's rate, one number a node",
         "node_channels": "channels of a controller, one number a node",
-        "capacity_gib": "of a node (GiB)",
         "ratchet_mhz": "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)",
         "channel_bytes": "with ratchet_mhz: width of a channel (B)",
     },
@@ -144,7 +141,6 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "placement": {
         "striping": "none, pair or all: lines go round the memories of these nodes",
         "pair_dimension": "dimension along which pairs lie",
-        "first_touch": "true: pages lie where they are first written",
     },
     "io": {
         "port_gb_per_s": "between an I/O port and its router (GB/s)",
@@ -157,11 +153,9 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "entries": "of a core",
         "page_kib": "(KiB)",
         "large_page_kib": "largest page that one entry maps (KiB)",
-        "miss_ns": "(ns)",
     },
     "messages": {
         "overhead_us": "of one message, both ends (µs)",
-        "copies": "times a message is copied through memory",
         "one_sided_overhead_us": "of a put or get (µs)",
     },
 }  # fmt: skip
@@ -255,8 +249,6 @@ class MachineFile:
         ):
             cpu.pop(key, None)
         for table, key in (
-            ("memory", "capacity_gib"),
-            ("placement", "first_touch"),
             ("io", "device_gb_per_s"),
             ("io", "outstanding"),
         ):

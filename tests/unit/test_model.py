@@ -1,0 +1,393 @@
+"""Described machines: their files, the simulator behind them, and the commands, as users meet them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.model import words
+from meshmark.model.engine import ask, find_engine, median_of
+from meshmark.model.instruments import fill_order, measure
+from meshmark.model.machine import (
+    FOLDER,
+    KEYS,
+    MachineFileError,
+    data_rate_mhz,
+    find_machine,
+    machine_names,
+    read_machine,
+)
+from meshmark.model.patterns import Request, run_pattern
+from meshmark.model.place_io import place
+from meshmark.model.sweep import grid, run_sweep, values_of
+from meshmark.model.validate import CHECKS, claims, fitted_to, validate
+from meshmark.model.workloads import random_reads
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+
+GOOD = """
+format = 1
+title = "two nodes"
+[topology]
+kind = "ring"
+shape = [2]
+[links.wire]
+bandwidth_gb_per_s = { value = 3.2, published = "somewhere" }
+latency_ns = { value = 10, fitted = "A12" }
+[router]
+pipeline_ns = { value = 5, assumed = "guess" }
+[cpu]
+outstanding = { value = 4, assumed = "guess" }
+request_ns = { value = 20, assumed = "guess" }
+[memory]
+channel_gb_per_s = { value = 6.4, derived = "8 B x 800 MHz" }
+access_ns = { value = 50, assumed = "guess" }
+turnaround_ns = { unknown = "nobody says" }
+[coherence]
+kind = "directory"
+"""
+
+
+def write(folder: Path, text: str, name: str = "m.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
+
+
+# ------------------------------------------------------------------ machine files
+
+
+def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
+    m = read_machine(write(tmp_path, GOOD))
+    assert m.number("links.wire.bandwidth_gb_per_s") == 3.2
+    assert m.origins["links.wire.bandwidth_gb_per_s"].kind == "published"
+    assert m.origins["memory.channel_gb_per_s"].text == "8 B x 800 MHz"
+    assert m.unknown == {"memory.turnaround_ns": "nobody says"}
+    assert set(m.weak()) == {
+        "router.pipeline_ns",
+        "cpu.outstanding",
+        "cpu.request_ns",
+        "memory.access_ns",
+        "memory.turnaround_ns",
+    }
+    with pytest.raises(MachineFileError, match="unknown: nobody says"):
+        m.number("memory.turnaround_ns")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "says"),
+    [
+        ("shape = [2]", "shape = [2, 0]", "topology.shape"),
+        ("shape = [2]", "shapes = [2]", "topology.shapes: found an unknown key, is it shape?"),
+        ("[router]", "[routers]", "routers: found an unknown table, is it router?"),
+        ("{ value = 3.2, published", "{ value = -3.2, published", "links.wire.bandwidth_gb_per_s: found -3.2"),
+        ("{ value = 3.2, published", "{ value = inf, published", "a finite number is needed"),
+        ("{ value = 3.2, published", "{ value = 0.0, published", "links.wire.bandwidth_gb_per_s: found 0"),
+        ('{ value = 3.2, published = "somewhere" }', "3.2", "without its origin"),
+        (
+            '{ value = 3.2, published = "somewhere" }',
+            '{ value = 3.2, published = "a", fitted = "b" }',
+            "published and fitted",
+        ),
+        ('{ value = 3.2, published = "somewhere" }', '{ value = 3.2, heard = "b" }', "unknown key 'heard'"),
+        ('{ value = 3.2, published = "somewhere" }', '{ value = 3.2, published = "" }', "a text is needed"),
+        ('{ value = 4, assumed = "guess" }', '{ value = 4.5, assumed = "guess" }', "cpu.outstanding: found 4.5"),
+        ('outstanding = { value = 4, assumed = "guess" }', "", "cpu.outstanding: found nothing"),
+        ("format = 1", "format = 2", "format: found 2"),
+        ('kind = "directory"', 'kind = "gossip"', "coherence.kind"),
+        ('kind = "ring"', 'kind = "moebius"', "topology.kind"),
+        ('unknown = "nobody says"', 'unknown = "nobody says", value = 3', "memory.turnaround_ns"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, was: str, now: str, says: str) -> None:
+    assert was in GOOD
+    path = write(tmp_path, GOOD.replace(was, now, 1))
+    done = run("measure", "latency", "--on", str(path), "--no-store")
+    assert done.returncode == 2
+    assert done.stderr.startswith("meshmark: error: m.toml: "), done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unconnected_and_deadlocking_machines_are_refused(tmp_path: Path) -> None:
+    graph = GOOD.replace('kind = "ring"\nshape = [2]', 'kind = "graph"\nrouters = 4\nedges = [[0, 1], [2, 3]]')
+    with pytest.raises(MachineFileError, match=r"m.toml: topology.kind: found an unconnected topology.*router 2"):
+        ask(read_machine(write(tmp_path, graph)), [{"kind": "hops"}])
+    ring = GOOD.replace("shape = [2]", "shape = [8]").replace(
+        "[router]", '[router]\nescape_channels = { value = 1, assumed = "too few" }'
+    )
+    with pytest.raises(MachineFileError, match=r"router.escape_channels: found 1.*can deadlock: \[router"):
+        ask(read_machine(write(tmp_path, ring)), [{"kind": "hops"}])
+
+
+def test_a_file_extends_another(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "base.toml")
+    m = read_machine(
+        write(tmp_path, 'extends = "base"\n[cpu]\noutstanding = { value = 8, published = "b" }\n', "top.toml")
+    )
+    assert m.number("cpu.outstanding") == 8
+    assert m.origins["cpu.outstanding"].kind == "published"
+    assert m.number("cpu.request_ns") == 20
+    with pytest.raises(MachineFileError, match="extends"):
+        read_machine(write(tmp_path, 'extends = "loop"\n', "loop.toml"))
+
+
+def test_settings_change_numbers_and_are_part_of_the_name() -> None:
+    m = find_machine("gs1280-16", ["links.bandwidth=6", "placement.striping=pair", "node.controllers=1"])
+    assert {k["bandwidth_gb_per_s"] for k in m.data["links"].values()} == {6}
+    assert m.label == "gs1280-16 links.bandwidth=6 placement.striping=pair node.controllers=1"
+    assert m.origins["node.controllers"].kind == "assumed"
+    for wrong in ("links.bandwith=3", "node.controller=1", "controllers", "=3", "node=3"):
+        with pytest.raises(UsageError, match="--set"):
+            find_machine("gs1280-16", [wrong])
+    with pytest.raises(UsageError, match="near it are gs1280"):
+        find_machine("gs1280-15")
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_every_machine_of_the_package_is_sound(name: str) -> None:
+    m = find_machine(name)
+    assert m.title
+    assert all(o.text for o in m.origins.values())
+    closed, hops = ask(m, [{"kind": "matrix", "nodes": [0]}, {"kind": "hops"}])
+    row = closed["latency_s"][0]
+    assert all(1e-8 < v < 5e-6 for v in row)
+    assert row[0] == min(row)
+    assert all(h[i] == 0 for i, h in enumerate(hops["hops"]))
+
+
+def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
+    native = "".join(p.read_text() for p in (Path(__file__).parents[2] / "native" / "model").glob("*.cpp"))
+    ours = "".join(p.read_text() for p in FOLDER.parent.glob("*.py"))
+    for table, keys in KEYS.items():
+        for key in keys:
+            # Once where it is described; and once more where it is used.
+            used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", ours)) > 1 or key.endswith("_cycles")
+            assert used, f"{table}.{key} is read nowhere"
+
+
+def test_the_ratchet_is_the_printed_one() -> None:
+    assert [round(data_rate_mhz(f, 500 / 3)) for f in (1400, 1600, 1800, 2000, 2200)] == [311, 320, 327, 333, 314]
+
+
+NAMES = ["topology", "links", "router", "node", "cpu", "memory", "kind", "shape", "wire", "bus", "coherence", "io",
+         "latency_ns", "bandwidth_gb_per_s", "outstanding", "cpus", "controllers", "nodes", "runs"]  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers(-5, 70) | st.floats() | st.text(max_size=8)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON)
+def test_no_machine_makes_the_simulator_crash(machine: Any) -> None:
+    text = json.dumps({"machine": machine, "runs": [{"kind": "hops"}]})
+    done = subprocess.run([find_engine()], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in {0, 1, 2}, done.stderr
+    assert done.returncode == 0 or done.stderr.count("\n") == 1
+
+
+# ------------------------------------------------------------------ words
+
+
+def test_words_are_the_probes() -> None:
+    assert words.sizes("f", "4KiB..16KiB,1MB") == [4096, 8192, 16384, 10**6]
+    assert words.sizes("f", "1KiB..2KiB/2") == [1024, 1448, 2048]
+    assert words.integers("n", "1..6,all", 9) == [1, 2, 4, 6, 9]
+    assert words.integers("n", "0-3", 9, 0) == [0, 1, 2, 3]
+    for wrong in ("", "4X", "8KiB..4KiB", "1..", "-3", "1KiB..2KiB/0"):
+        with pytest.raises(UsageError):
+            words.sizes("f", wrong)
+    assert fill_order([0, 0, 1, 1], "spread") == [0, 2, 1, 3]
+
+
+# ------------------------------------------------------------------ measuring
+
+
+def test_the_latency_map_is_the_published_one() -> None:
+    records = measure("latency", find_machine("gs1280-16"), {"pattern": "stride"})
+    ours = {int(str(r.conditions["memory_node"])): r.value * 1e9 for r in records}
+    published = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
+    errors = [ours[n] / p - 1 for n, p in enumerate(published)]
+    assert max(map(abs, errors)) <= 0.05
+    assert math.sqrt(sum(e * e for e in errors) / 16) <= 0.03
+    assert all(r.source == "model" and r.metric == "load_latency" and r.unit == "s" for r in records)
+
+
+def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
+    lines = (["bandwidth", "--threads", "1,4", "--kernel", "triad,copy"], ["loaded", "--chains", "1,4"], ["gups"],
+             ["io"], ["peak"], ["lines", "--cpus", "0"],
+             ["latency", "--footprint", "16KiB,1MiB,64MiB", "--memory-node", "0"])  # fmt: skip
+    for line in lines:
+        done = run("measure", line[0], "--on", "gs1280-8", "--json", *line[1:], env=env)
+        assert done.returncode == 0, done.stderr
+        found = [Record.from_json(json.loads(text)) for text in done.stdout.splitlines()]
+        assert found
+        assert {r.source for r in found} == {"model"}
+        assert {r.machine for r in found} == {"gs1280-8"}
+        assert "assumed" in done.stderr
+    kept = Store(tmp_path / "meshmark" / "store").query(source="model")
+    assert {r.instrument for r in kept} == {"bandwidth", "loaded", "gups", "io", "peak", "lines", "latency"}
+
+
+def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
+    assert run("measure", "dgemm", "--on", "gs1280-8", "--no-store").returncode == 77
+    wrong = run("measure", "latency", "--on", "gs1280-8", "--memory-node", "9", "--no-store")
+    assert wrong.returncode == 2
+    assert "found 9, allowed are 0 to 7" in wrong.stderr
+    assert run("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
+    assert "a described machine is needed" in run("measure", "latency", "--set", "cpu.outstanding=3").stderr
+
+
+def test_answers_do_not_depend_on_the_number_of_threads() -> None:
+    m = find_machine("gs1280-16")
+    runs = [{**random_reads(m, k), "window_ns": 5000.0, "links": True} for k in (1, 3, 8, 16)]
+    lines: list[list[Any]] = []
+    for threads in (1, 2, 4):
+        heard: list[Any] = []
+        ask(m, runs, threads=threads, heard=heard.append)
+        lines.append(heard)
+    assert lines[0] == lines[1] == lines[2]
+    assert {x["type"] for x in lines[0]} == {"frame", "answer"}
+
+
+def test_more_bandwidth_never_hurts_and_less_never_helps() -> None:
+    rates = [
+        measure("gups", find_machine("gs1280-16", [f"links.bandwidth={b}"]), {"threads": "all"})[0].value
+        for b in (1.5, 3.0, 6.0)
+    ]
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_frames_say_where_a_hot_spot_is() -> None:
+    records, frames = run_pattern(find_machine("gs1280-16"), Request("hot_spot", chains="16", window_ns=4000.0), "test")
+    assert records
+    last = frames[-1]
+    busy = [last["memory"][2 * n] + last["memory"][2 * n + 1] for n in range(16)]
+    assert busy.index(max(busy)) == 0
+    assert busy[0] > 1.5
+    assert max(busy[1:]) < 0.05
+    assert all(0 <= v <= 1.001 for key in ("memory", "link", "cpu") for v in last[key])
+
+
+@pytest.mark.parametrize("workload", ["random_reads", "throughput", "exchange", "all_to_all", "halo", "swap"])
+def test_every_workload_moves_bytes(workload: str) -> None:
+    request = Request(workload, chains="4", block="16KiB", rate="1.5")
+    records, _ = run_pattern(find_machine("gs1280-8"), request, "test")
+    moved = [r for r in records if r.metric == "bandwidth_net"]
+    assert moved
+    assert all(1e7 < r.value < 2e11 for r in moved)
+
+
+def test_example_transcript_is_exact() -> None:
+    """What the how-to shows is what the command says, to the letter."""
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "models.md").read_text()
+    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --least max\n")[1].split("```")[0]
+    assert run("model", "place-io", "gs1280-16", "--ports", "4", "--least", "max").stdout == shown
+    shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
+    said = run("model", "compare", "gs1280-8", "es80").stdout
+    assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]
+
+
+# ------------------------------------------------------------------ sweeps, places
+
+
+def test_ranges_and_grids() -> None:
+    assert values_of("1..4/4") == ["1", "2", "3", "4"]
+    assert len(grid(["a.b=1,2,3", "c.d=x,y"])) == 6
+    for wrong in ("a.b", "a.b=", "a.b=1..4/1", "a.b=x..y/3"):
+        with pytest.raises(UsageError):
+            grid([wrong])
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", "model", "sweep", "gs1280-64",
+            "--vary", "links.bandwidth=1..6/40", "--instrument", "gups", "--option", "threads=all",
+            "--store", str(tmp_path / "s")]  # fmt: skip
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "s").glob("*.records.parquet"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGKILL)
+    done = len(Store(tmp_path / "s").query())
+    assert 3 <= done < 40
+    said: list[str] = []
+    machine = find_machine("gs1280-64")
+    vary = ["links.bandwidth=1..6/40"]
+    records = run_sweep(machine, vary, "gups", {"threads": "all"}, tmp_path / "s", True, None, said.append)
+    assert len(records) == 40
+    assert said == [f"{done} of 40 points were in the store already"]
+    assert records == sorted(records, key=lambda r: float(str(r.conditions["links.bandwidth"])))
+
+
+def test_ports_are_placed_where_they_are_proved_best() -> None:
+    four = place(find_machine("gs1280-16"), 4, "max")
+    assert (four["max_hops"], four["proved"]) == (1, True)  # a perfect code of the 4 x 4 torus
+    one = place(find_machine("gs1280-16"), 1, "mean")
+    assert one["mean_hops"] == pytest.approx(2.0)
+    with pytest.raises(UsageError, match="allowed are 1 to 16"):
+        place(find_machine("gs1280-16"), 17, "mean")
+
+
+# ------------------------------------------------------------------ statements
+
+
+def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
+    assert set(CHECKS) == {c.id for c in claims()}
+
+
+def test_fitted_numbers_name_statements_that_may_be_fitted() -> None:
+    role = {c.id: c for c in claims()}
+    for claim in fitted_to():
+        assert role[claim].role == "calibrate" or "calibrate" in role[claim].note, (
+            f"{claim} was fitted but is to be predicted"
+        )
+
+
+def test_structure_is_exact_calibration_holds_and_predictions_do_not_get_worse() -> None:
+    rows = validate()
+    outside = {r.claim.id for r in rows if r.finding.inside is not True}
+    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
+    predicted = [r for r in rows if r.counts_as == "predict"]
+    assert sum(r.finding.inside is True for r in predicted) >= 35
+    assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
+
+
+def test_validate_refuses_an_unknown_statement() -> None:
+    with pytest.raises(MeshmarkError, match="found no statement 'Z99'"):
+        validate(["Z99"])
+
+
+def test_median() -> None:
+    assert median_of([3, 1, 2]) == 2
+    assert median_of([4, 1, 2, 3]) == 2.5
+
+
+def test_machine_files_are_the_packages_own() -> None:
+    for path in FOLDER.glob("*.toml"):
+        assert "shared/" not in path.read_text()
+        tomllib.loads(path.read_text())
