@@ -1,5 +1,6 @@
 """Writes the reference page of every instrument, from `meshmark-probe --describe` and the hand-written
-page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md.
+page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; and the list of
+keys of a machine file, from the loader's own table: docs/reference/machine-files.md.
 
 The first paragraphs are what a person wrote; the tables are what the program says of itself, so
 they cannot disagree with it.
@@ -16,6 +17,30 @@ from typing import Any, Final
 DOCS: Final = Path(__file__).resolve().parent
 PROBE: Final = DOCS.parent / "build" / "release" / "bin" / "meshmark-probe"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
+MACHINES: Final = DOCS / "reference" / "machine-files.md"
+MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
+
+# Machine files
+
+One TOML file describes a machine; `meshmark model list` shows those of the package, and every command that takes a
+machine also takes the path of a file. Every number says where it is from:
+
+    clock_ghz = { value = 1.15, published = "gs1280_2003 s2" }
+    latency_ns = { value = 7.2, fitted = "A12" }
+    entries = { unknown = "not found" }
+
+| word | means |
+|---|---|
+| `published` | where it can be read |
+| `derived` | how it follows from what can be read |
+| `fitted` | the statements (of `machine_facts.toml`) that it was chosen to meet; they then prove nothing |
+| `assumed` | why this guess; predictions that rest on it are weak |
+| `unknown` | why there is no value; the key stays absent |
+
+One of these words on a table holds for the plain numbers in it. `extends = "other"` takes the tables of another file of
+the same folder (or of the package) and overrides them key by key; `[topology]` is replaced whole. A machine without
+`[memory]` is a network alone.
+"""
 COMMON: Final = {
     "cpus",
     "memory_node",
@@ -85,6 +110,16 @@ def page(described: dict[str, Any]) -> list[str]:
     return out
 
 
+def machine_files() -> list[str]:
+    from meshmark.model.machine import KEYS
+
+    out = [MACHINE_FILES.strip(), ""]
+    for name, keys in KEYS.items():
+        title = {"": "The file", "links.*": "[links.KIND]", "cache[]": "[[cache]]"}.get(name, f"[{name}]")
+        out += [f"## {title}", "", *table(["key", "meaning"], [[f"`{k}`", text] for k, text in keys.items()])]
+    return out
+
+
 def main() -> int:
     try:
         text = subprocess.run([PROBE, "--describe"], capture_output=True, text=True, check=True).stdout
@@ -108,6 +143,7 @@ def main() -> int:
         out += ["## Options of all instruments", ""]
         out += parameters([p for p in instruments[0]["parameters"] if p["name"] in COMMON])
     OUTPUT.write_text("\n".join(out).rstrip() + "\n")
+    MACHINES.write_text("\n".join(machine_files()).rstrip() + "\n")
     return 0
 
 

@@ -344,12 +344,12 @@ def survey(
 
     example: meshmark survey --quick --out survey-of-n042
     """
-    from meshmark.measure.survey import load_run, run_survey
+    from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.report.build import write_report
 
     if quick and spec:
         raise UsageError("--quick: found with --spec, allowed is one of them")
-    folder = out or (_last_run() if resume else None)
+    folder = out or (last_run(data_home() / "runs") if resume else None)
     with _progress_factory() as progress:
         folder = run_survey(
             spec=spec or ("quick" if quick else "full"),
@@ -389,13 +389,6 @@ class _progress_factory:  # noqa: N801
             self.made.__exit__()
 
 
-def _last_run() -> Path:
-    runs = [p for p in (data_home() / "runs").glob("*") if (p / "plan.json").exists()]
-    if not runs:
-        raise UsageError(f"--resume: found no run in {data_home() / 'runs'}, name one with --out")
-    return max(runs, key=lambda p: (p / "plan.json").stat().st_mtime)
-
-
 @app.command()
 def report(
     run: Annotated[str, typer.Argument(help="folder of a run, its name, or latest")] = "latest",
@@ -407,15 +400,10 @@ def report(
 
     example: meshmark report latest --out report
     """
-    from meshmark.measure.survey import load_run
+    from meshmark.measure.survey import find_run, load_run
     from meshmark.report.build import write_report
 
-    folder = _last_run() if run == "latest" else Path(run)
-    if not (folder / "plan.json").exists():
-        folder = data_home() / "runs" / Path(run).name
-    if not (folder / "plan.json").exists():
-        have = sorted(p.name for p in (data_home() / "runs").glob("*"))[-5:]
-        raise MeshmarkError(f"report: found no run '{run}'", "runs here: " + (", ".join(have) or "none yet"))
+    folder = find_run(run, data_home() / "runs")
     records, absences, info = load_run(folder)
     paths = write_report(records, absences, info, out or folder)
     print(paths.html)

@@ -305,3 +305,41 @@ def validate_(
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
         paths = write_page(rows, out or Path("validation"), made)
         say(f"page: {paths[0]}")
+
+
+@app.command("fit")
+def fit_(
+    run: Annotated[str, typer.Argument(help="folder of a survey, its name, or latest")] = "latest",
+    out: Annotated[Path | None, typer.Option("--out", help="machine file [./HOST.toml]", show_default=False)] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a machine file for a host from its survey, and try it on the points it was not fitted to.
+
+    example: meshmark model fit latest --out myhost.toml
+    """
+    import tempfile
+
+    from meshmark.measure.survey import find_run, load_run
+    from meshmark.model.fit import fit
+    from meshmark.report.units import percent, show
+    from meshmark.store.store import write_aside
+
+    records, _, info = load_run(find_run(run, data_home() / "runs"))
+    name = (out.stem if out else info.machine) or "host"
+    topology: Any = info.host.get("topology", {})
+    cpus_of = [len(n.get("cpus", [])) or 1 for n in topology.get("nodes", [])] if isinstance(topology, dict) else []
+    caches: Any = topology.get("caches", []) if isinstance(topology, dict) else []
+    line = max((int(c["line_bytes"]) for c in caches if isinstance(c, dict) and c.get("line_bytes")), default=64)
+    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
+        found = fit(records, name, cpus_of or [max(1, len(os.sched_getaffinity(0)))], line, Path(folder), progress)
+    target = out or Path(f"{name}.toml")
+    write_aside(target, found.text.encode())
+    rows = [
+        {"point": p.what, "host": show(p.host, p.unit), "model": show(p.model, p.unit),
+         "error": f"{100 * p.error:+.1f} %", "": "fitted" if p.fitted else "predicted",
+         "flags": " ".join(sorted(p.flags))}
+        for p in found.points
+    ]  # fmt: skip
+    print_rows(rows, as_json)
+    say(f"fitted points: rms {percent(found.rms(True))}; predicted points: rms {percent(found.rms(False))}")
+    say(f"machine file: {target}")

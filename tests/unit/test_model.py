@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.model import words
 from meshmark.model.engine import ask, find_engine, median_of
+from meshmark.model.fit import fit
 from meshmark.model.instruments import fill_order, measure
 from meshmark.model.machine import (
     FOLDER,
@@ -391,3 +393,64 @@ def test_machine_files_are_the_packages_own() -> None:
     for path in FOLDER.glob("*.toml"):
         assert "shared/" not in path.read_text()
         tomllib.loads(path.read_text())
+
+
+# ------------------------------------------------------------------ fit
+
+
+def as_host(records: list[Record], **more: Any) -> list[Record]:
+    return [
+        replace(r, source="host", machine="h", conditions={**r.conditions, "pages": "thp", **more}) for r in records
+    ]
+
+
+def test_a_fit_to_a_known_machine_finds_its_numbers(tmp_path: Path) -> None:
+    """The survey of a model is a survey whose truth is known."""
+    truth = read_machine(write(tmp_path, """
+format = 1
+[topology]
+kind = "single"
+[node]
+cpus = 4
+assumed = "made up"
+[cpu]
+outstanding = 10
+stream_outstanding = 16
+write_buffers = 16
+request_ns = 25
+fill_ns = 15
+assumed = "made up"
+[[cache]]
+name = "L1"
+size_kib = 32
+latency_ns = 1.5
+assumed = "made up"
+[memory]
+channel_gb_per_s = 20
+access_ns = 50
+assumed = "made up"
+[coherence]
+kind = "snoop"
+""", "truth.toml"))  # fmt: skip
+    survey = as_host(measure("loaded", truth, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
+    kernels = {"threads": "1,2,4", "kernel": "triad,copy", "store": "streaming,ordinary", "footprint": "1GiB"}
+    survey += as_host(measure("bandwidth", truth, kernels))
+    level = survey[0]
+    plateau = {"kind": "cache", "level": 1, "pages": "thp", "to_bytes": 32768}
+    survey.append(
+        replace(level, instrument="latency", metric="level_latency", value=1.5e-9, samples=(1.5e-9,), interval=None,
+                conditions=plateau)
+    )  # fmt: skip
+    found = fit(survey, "again", [4], 64, tmp_path)
+    again = read_machine(write(tmp_path, found.text, "again.toml"))
+    assert again.number("cpu.outstanding") == 10
+    assert again.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
+    assert found.rms(True) < 0.05
+    assert found.rms(False) < 0.10
+    assert {p.fitted for p in found.points} == {True, False}
+    assert all(o.kind in {"fitted", "derived", "assumed"} for o in again.origins.values())
+
+
+def test_a_fit_says_what_the_survey_lacks(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="the survey has no latency level_latency"):
+        fit([], "x", [1], 64, tmp_path)

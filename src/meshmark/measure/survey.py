@@ -97,6 +97,33 @@ def _width_percent(step: Step) -> float:
     return float(asked or description(step.instrument).parameter("interval").default)
 
 
+def last_run(runs: Path) -> Path:
+    """The newest run of a folder of runs.
+
+    Raises:
+        UsageError: there is none.
+    """
+    found = [p for p in runs.glob("*") if (p / "plan.json").exists()]
+    if not found:
+        raise UsageError(f"found no run in {runs}; name a folder, or measure one: meshmark survey --quick")
+    return max(found, key=lambda p: (p / "plan.json").stat().st_mtime)
+
+
+def find_run(name: str, runs: Path) -> Path:
+    """The folder of a run: `latest`, a folder, or a name among `runs`.
+
+    Raises:
+        MeshmarkError: there is none of that name; the hint names some that are there.
+    """
+    if name == "latest":
+        return last_run(runs)
+    for folder in (Path(name), runs / Path(name).name):
+        if (folder / "plan.json").exists():
+            return folder
+    have = sorted(p.name for p in runs.glob("*"))[-5:]
+    raise MeshmarkError(f"found no run '{name}'", "runs here: " + (", ".join(have) or "none yet"))
+
+
 def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
     """What a run folder holds, from its journals: also of a run that is not finished. Repetitions are pooled.
 

@@ -233,6 +233,9 @@ class MachineFile:
                         f"{self.path.name}: cpu.{stem}_cycles: found without cpu.clock_ghz, which is needed with it"
                     )
                 cpu[f"{stem}_ns"] = cpu.get(f"{stem}_ns", 0) + cycles / clock
+        # The simulator's bound holds for all misses; a chain of loads is bound by its own workload.
+        if "outstanding" in cpu:
+            cpu["outstanding"] = max(cpu["outstanding"], cpu.get("stream_outstanding", 0))
         memory = data.get("memory", {})
         if "gap_cycles" in memory:
             memory["gap_ns"] = memory.get("gap_ns", 0) + memory.pop("gap_cycles") / self.number("cpu.clock_ghz")

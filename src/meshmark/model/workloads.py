@@ -71,7 +71,8 @@ def stream_actor(
 
 def random_reads(machine: MachineFile, chains: int, cpus: Sequence[int] | str = "all", homes: Homes = "others",
                  random: bool = False, **more: Any) -> Run:  # fmt: skip
-    """Every CPU reads from CPUs chosen at random, `chains` reads on their way at once."""
+    """Every CPU reads from CPUs chosen at random, `chains` reads on their way at once, at most what a core can have."""
+    chains = min(chains, int(machine.number("cpu.outstanding")))
     return trial([{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains,
                    "streams": [{"homes": homes, "random": random}]}], **more)  # fmt: skip
 

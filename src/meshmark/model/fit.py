@@ -1,0 +1,254 @@
+"""A machine file for a measured host: fitted to a few points of its survey, and tried on the others.
+
+Fitted are the plateaus of the latency curve, the latency of memory (of each node), the misses that a core keeps on its
+way, the rate of one streaming core, and the rate that all cores share. Everything else is predicted.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import AbsentError
+from meshmark.model.engine import Answer, ask, median_of
+from meshmark.model.machine import MachineFile, read_machine
+from meshmark.model.workloads import KERNELS, Run, gups, stream_actor, trial
+from meshmark.store.record import Record
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One number of the survey beside the model's; `fitted`: it was used to set a number."""
+
+    what: str
+    host: float
+    model: float
+    unit: str
+    fitted: bool
+    flags: frozenset[str]
+
+    @property
+    def error(self) -> float:
+        return self.model / self.host - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    text: str  # the machine file
+    points: tuple[Point, ...]
+
+    def rms(self, fitted: bool) -> float:
+        """Root mean square of the relative errors; NaN where there is no such point."""
+        errors = [p.error for p in self.points if p.fitted is fitted]
+        return math.sqrt(math.fsum(e * e for e in errors) / len(errors)) if errors else math.nan
+
+
+def _where(records: Sequence[Record], instrument: str, metric: str, **conditions: Any) -> list[Record]:
+    return [
+        r for r in records
+        if r.instrument == instrument and r.metric == metric
+        and all(r.conditions.get(k) == v for k, v in conditions.items())
+    ]  # fmt: skip
+
+
+def _best(records: Sequence[Record]) -> Record:
+    """The record with the fewest flags, then the narrowest spread."""
+    return min(records, key=lambda r: (len(r.flags), r.spread))
+
+
+def _need(records: Sequence[Record], instrument: str, metric: str, **conditions: Any) -> list[Record]:
+    found = _where(records, instrument, metric, **conditions)
+    if not found:
+        said = ", ".join(f"{k} {v}" for k, v in conditions.items())
+        raise AbsentError(f"fit: the survey has no {instrument} {metric}" + (f" with {said}" if said else ""),
+                          "a survey with it: meshmark survey")  # fmt: skip
+    return found
+
+
+def fit(records: Sequence[Record], name: str, cpus_of: Sequence[int], line_bytes: int, folder: Path,
+        progress: Progress | None = None) -> Fit:  # fmt: skip
+    """Fits a machine to the records of one host.
+
+    Args:
+        cpus_of: number of CPUs of each memory node.
+        folder: where the draft is written while it is fitted.
+
+    Raises:
+        AbsentError: the survey lacks what must be fitted; the message says what.
+    """
+    numbers = _numbers(records, cpus_of, line_bytes)
+    path = folder / f"{name}.toml"
+    machine = _settled(path, name, numbers, cpus_of)
+    points = _compare(machine, records, numbers, cpus_of, progress)
+    return Fit(path.read_text(), tuple(points))
+
+
+def _settled(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
+    """The machine whose streaming core moves what the host's does, or as much as the memory lets it."""
+    target = numbers["single"].value
+    for _ in range(6):
+        path.write_text(_text(name, numbers, cpus_of))
+        machine = read_machine(path)
+        run = trial([stream_actor(machine, [0], "triad", numbers["stream_store"], "local")])
+        ours = median_of(ask(machine, [run])[0]["groups"][0]["bytes_per_s"])
+        better = min(512, max(1, round(numbers["stream"] * target / ours)))
+        if better == numbers["stream"]:
+            break
+        numbers["stream"] = better
+    return machine
+
+
+def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> dict[str, Any]:
+    levels = _need(records, "latency", "level_latency", kind="cache")
+    pages = "thp" if any(r.conditions.get("pages") == "thp" for r in levels) else levels[0].conditions.get("pages")
+    caches = [r for r in levels if r.conditions.get("pages") == pages]
+    caches.sort(key=lambda r: float(str(r.conditions["level"])))
+    one = _best(_need(records, "loaded", "load_latency", mode="chains", chains=1, threads=1))
+    parallel = _where(records, "loaded", "memory_parallelism", threads=1)
+    deepest = max(_need(records, "loaded", "bandwidth_net", mode="chains", threads=1), key=lambda r: r.value)
+    kept = parallel[0].value if parallel else deepest.value * one.value / line
+    streaming = _where(records, "bandwidth", "bandwidth_gross", kernel="triad", store="streaming")
+    stream_store = "streaming" if streaming else "ordinary"
+    alone = _need(records, "bandwidth", "bandwidth_gross", threads=1)
+    largest = max(float(str(r.conditions["footprint_bytes"])) for r in alone)
+    big = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_gross"
+           and float(str(r.conditions["footprint_bytes"])) >= largest / 4]  # fmt: skip
+    single = _best(_need(big, "bandwidth", "bandwidth_gross", kernel="triad", store=stream_store, threads=1))
+    shared = max((r for r in big if r.conditions.get("kernel") in KERNELS), key=lambda r: r.value)
+    reads = 2 / 3 if stream_store == "streaming" else 3 / 4
+    remote: dict[int, float] = {}
+    for r in _where(records, "latency", "load_latency", pattern="random", processes=1):
+        node = r.conditions.get("memory_node")
+        if isinstance(node, int) and float(str(r.conditions["footprint_bytes"])) >= largest / 4:
+            remote[node] = min(remote.get(node, math.inf), r.value)
+    return {
+        "caches": [(int(float(str(r.conditions["to_bytes"]))), r.value * 1e9) for r in caches],
+        "latency_ns": one.value * 1e9, "outstanding": max(1, round(kept)), "line": line,
+        "stream": max(1, round(reads * single.value * one.value / line)), "stream_store": stream_store,
+        "shared_gb": shared.value * 1e-9 / len(cpus_of), "single": single, "shared": shared, "one": one,
+        "deepest": deepest,
+        "remote_ns": {n: v * 1e9 for n, v in remote.items()},
+    }  # fmt: skip
+
+
+def _said(key: str, value: float, origin: str, text: str) -> str:
+    """One number of a machine file with its origin."""
+    return f"{key} = {{ value = {value:.6g}, {origin} = {json.dumps(text)} }}"
+
+
+def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
+    latency, nodes = n["latency_ns"], len(cpus_of)
+    title = json.dumps(f"{name}, fitted to its survey")
+    lines = ["# Fitted to a survey by meshmark model fit.", "format = 1", f"title = {title}", "", "[topology]"]
+    if nodes == 1:
+        lines += ['kind = "single"', ""]
+    else:
+        edges = ", ".join(f'[{a}, {b}, "between"]' for a in range(nodes) for b in range(a + 1, nodes))
+        away = [v for node, v in n["remote_ns"].items() if node != 0]
+        each = max(0.0, (sum(away) / len(away) - n["remote_ns"].get(0, latency)) / 2) if away else 20.0
+        why = ("fitted", "mean latency of the other nodes less the local one") if away else ("assumed", "not surveyed")
+        lines += [
+            'kind = "graph"', f"routers = {nodes}", f"edges = [{edges}]",
+            'derived = "every node joined to every other"',
+            "", "[links.between]",
+            _said("bandwidth_gb_per_s", n["shared_gb"], "assumed", "as a node's memory; not surveyed"),
+            _said("latency_ns", each, *why), "",
+        ]  # fmt: skip
+    lines += [
+        "[router]", _said("pipeline_ns", 0, "assumed", "in the links"), _said("cycle_ns", 0.5, "assumed", "fast"),
+        _said("buffer_flits", 256, "assumed", "ample"), "",
+        "[node]", _said("cpus", cpus_of[0], "derived", "the host's topology"),
+        _said("controllers", 1, "assumed", "all channels of a node as one"), "",
+        "[cpu]",
+        _said("outstanding", n["outstanding"], "fitted", "memory parallelism of random chains, one CPU"),
+        _said("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
+        _said("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
+        _said("request_ns", latency / 4, "derived", "a quarter of the latency"),
+        _said("fill_ns", latency / 4, "derived", "a quarter of the latency"), "",
+    ]  # fmt: skip
+    for level, (size, ns) in enumerate(n["caches"], 1):
+        lines += [
+            "[[cache]]", f'name = "L{level}"', _said("size_kib", size / 1024, "fitted", "end of a latency plateau"),
+            _said("latency_ns", ns, "fitted", "a latency plateau"), "",
+        ]  # fmt: skip
+    lines += [
+        "[memory]", _said("channels", 1, "assumed", "all channels of a node as one"),
+        _said("channel_gb_per_s", n["shared_gb"], "fitted", "the greatest gross rate of all CPUs"),
+        _said("line_bytes", n["line"], "derived", "the host's coherence line"),
+        _said("access_ns", latency / 2, "fitted", "load latency, one chain"),
+        _said("queue", 256, "assumed", "ample"), "", "[coherence]", 'kind = "snoop"', "",
+    ]  # fmt: skip
+    return "\n".join(lines)
+
+
+def _compare(
+    machine: MachineFile, records: Sequence[Record], n: Mapping[str, Any], cpus_of: Sequence[int],
+    progress: Progress | None,
+) -> list[Point]:  # fmt: skip
+    """Every point of the survey that the model can answer, each once."""
+    total = sum(cpus_of)
+    wanted: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}
+
+    def group(answer: Answer, key: str) -> float:
+        return median_of(answer["groups"][0][key])
+
+    def rate_times(share: float, key: str = "bytes_per_s") -> Callable[[Answer], float]:
+        return lambda answer: share * group(answer, key)
+
+    def step_of(chains: int) -> Callable[[Answer], float]:
+        return lambda answer: chains / group(answer, "reads_per_s")
+
+    for r in _where(records, "loaded", "load_latency", mode="chains"):
+        chains, threads = int(str(r.conditions["chains"])), int(str(r.conditions["threads"]))
+        if threads > total:
+            continue
+        stream = {"homes": "local", "random": True}
+        actor = {"cpus": list(range(threads)), "chains": min(chains, n["outstanding"]), "streams": [stream]}
+        run = trial([actor])
+        told = f"{chains} chains, {threads} CPUs"
+        wanted.setdefault(f"load latency, {told}", (r, run, step_of(chains * threads), r is n["one"]))
+        for rate in _where(records, "loaded", "bandwidth_net", mode="chains", chains=chains, threads=threads)[:1]:
+            wanted.setdefault(f"random reads, {told}", (rate, run, rate_times(1.0), rate is n["deepest"]))
+    largest = float(str(n["single"].conditions["footprint_bytes"]))
+    fitted = {_kernel_of(n["single"]), _kernel_of(n["shared"])}
+    for r in records:
+        if r.instrument != "bandwidth" or r.metric != "bandwidth_net":
+            continue
+        kernel, store, threads = _kernel_of(r)
+        size = float(str(r.conditions["footprint_bytes"]))
+        if kernel not in KERNELS or kernel == "update" or size < 0.4 * largest or threads > total:
+            continue
+        reads, writes = KERNELS[kernel]
+        share = (reads + writes) / (reads + writes + (writes if store == "ordinary" else 0))
+        run = trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
+        told = f"{kernel}, {store} stores, {threads} CPUs"
+        wanted.setdefault(told, (r, run, rate_times(share), (kernel, store, threads) in fitted))
+    for r in _where(records, "gups", "update_rate", kernel="plain"):
+        threads = int(str(r.conditions["threads"]))
+        if r.conditions.get("pages") != "4KiB" and threads <= total:
+            run = gups(list(range(threads)), n["outstanding"])
+            wanted.setdefault(f"random updates, {threads} CPUs", (r, run, rate_times(1.0, "reads_per_s"), False))
+    done = 0
+
+    def hear(line: Answer) -> None:
+        nonlocal done
+        done += line.get("type") == "answer"
+        if progress is not None:
+            progress(done, len(wanted))
+
+    answers = ask(machine, [run for _, run, _, _ in wanted.values()], heard=hear)
+    points = [
+        Point(what, r.value, read(a), r.unit, used, r.flags)
+        for (what, (r, _, read, used)), a in zip(wanted.items(), answers, strict=True)
+    ]
+    return sorted(points, key=lambda p: [(t.isdigit(), int(t) if t.isdigit() else 0, t) for t in p.what.split()])
+
+
+def _kernel_of(r: Record) -> tuple[str, str, int]:
+    return str(r.conditions["kernel"]), str(r.conditions["store"]), int(str(r.conditions["threads"]))
