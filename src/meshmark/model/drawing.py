@@ -73,6 +73,18 @@ def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
     node_router = {n["router"] for n in shape["nodes"]}
     if kind in {"torus", "mesh"} and grid and len(grid[0]) == 2:
         return [(float(r["place"][0]), float(r["place"][1])) if r["place"] else (0.0, 0.0) for r in routers]
+    if kind == "hypercube" and grid:
+        # Each dimension is an arrow of its own: squares inside squares, a little askew so that no links coincide.
+        def arrow(d: int) -> tuple[float, float]:
+            long, skew = 2.4 ** (d // 2), 0.28 * (-0.6) ** (d // 2)
+            return (long, skew * long) if d % 2 == 0 else (skew * long, long)
+
+        arrows = [arrow(d) for d in range(len(grid[0]))]
+        return [
+            (sum(b * a[0] for b, a in zip(r["place"], arrows, strict=False)),
+             sum(b * a[1] for b, a in zip(r["place"], arrows, strict=False)))
+            for r in routers
+        ]  # fmt: skip
     hosts = [r["router"] for r in routers if r["router"] in node_router]
     others = [r["router"] for r in routers if r["router"] not in node_router and not r["bus"]]
     places = [(0.0, 0.0)] * len(routers)
@@ -132,7 +144,7 @@ def mesh_svg(machine: MachineFile, load: Mapping[tuple[int, int], float] | None 
         wide = 2.0 if share is None else 1.0 + 7.0 * share
         bend = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
         if wraps:
-            over = 24.0
+            over = 46.0
             mx, my = (x1 + x2) / 2, (y1 + y2) / 2
             bend = (f"M{x1:.1f} {y1:.1f}Q{mx:.1f} {my - over:.1f} {x2:.1f} {y2:.1f}" if abs(y1 - y2) < 1
                     else f"M{x1:.1f} {y1:.1f}Q{mx - over:.1f} {my:.1f} {x2:.1f} {y2:.1f}")  # fmt: skip
