@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
+#include <unordered_map>
 
 #include "base/error.hpp"
 
@@ -127,6 +129,8 @@ struct Transaction {
   Op op = Op::read;
   State state = State::clean;
   std::uint8_t sharers = 0;
+  bool traced = false;
+  std::uint32_t held = 0;  ///< flits of the controller's queue that are its own
 };
 
 struct ActorState {
@@ -138,6 +142,14 @@ struct ActorState {
   std::vector<std::uint64_t> at;  ///< by stream
   Time scheduled = kNever;
   bool finished = false;
+};
+
+/// What the directory knows of a line that a trace touches.
+struct Line {
+  std::uint32_t owner = kNone;         ///< endpoint that may write it
+  std::vector<std::uint32_t> sharers;  ///< endpoints that may read it
+  bool busy = false;                   ///< a transaction on it is on its way; others wait
+  std::vector<std::uint32_t> waiting;
 };
 
 struct Bank {
@@ -320,8 +332,11 @@ class Machine {
     const std::uint32_t endpoint = actor.endpoint, node = g_.endpoints[endpoint].node;
     while (!s.finished) {
       if (actor.accesses > 0 && s.issued == actor.accesses) return;
-      const Stream& stream = actor.streams[s.stream];
-      const bool write = stream.op == Op::write;
+      if (!actor.trace.empty() && hit(number, now)) continue;
+      const bool traced = !actor.trace.empty();
+      if (traced && s.issued == actor.accesses) return;
+      const Stream& stream = traced ? kTraced : actor.streams[s.stream];
+      const bool write = !traced && stream.op == Op::write;
       if (write ? open_writes_[endpoint] >= rules_.write_buffers
                 : s.reads_open >= actor.chains || open_reads_[endpoint] >= rules_.outstanding) {
         if (write || open_reads_[endpoint] >= rules_.outstanding) wait(endpoint, number);
@@ -336,10 +351,84 @@ class Machine {
         return;
       }
       s.next_issue = now + std::max(actor.pace, rules_.issue);
-      start(number, stream, s.at[s.stream]++, now);
+      start(number, stream, traced ? s.issued : s.at[s.stream]++, now);
       ++s.issued;
-      if (++s.stream == actor.streams.size()) s.stream = 0;
+      if (++s.stream >= actor.streams.size()) s.stream = 0;
     }
+  }
+
+  /// A traced access to a line that the core has already ends at once; answers whether it was one.
+  bool hit(std::uint32_t number, Time now) {
+    ActorState& s = states_[number];
+    const Actor& actor = trial_.actors[number];
+    if (s.issued == actor.accesses) return false;
+    const Traced& access = actor.trace[s.issued];
+    const auto found = lines_.find(access.line);
+    if (found == lines_.end()) return false;
+    const Line& line = found->second;
+    const bool reads = std::find(line.sharers.begin(), line.sharers.end(), actor.endpoint) != line.sharers.end();
+    if (line.owner != actor.endpoint && (access.op != Op::read || !reads)) return false;
+    ++s.issued;
+    ++s.ended;
+    ++result_.hits;
+    if (s.ended == actor.accesses) finish(number, now);
+    return true;
+  }
+
+  void finish(std::uint32_t number, Time now) {
+    states_[number].finished = true;
+    GroupResult& group = result_.groups[static_cast<std::size_t>(trial_.actors[number].group)];
+    group.ended = std::max(group.ended, now);
+    --left_;
+  }
+
+  /// Takes a traced line for a transaction and says what must be done for it; false: it waits for the one before.
+  bool take_line(std::uint32_t t) {
+    Transaction& x = pool_[t];
+    Line& line = lines_[x.line];
+    if (line.busy) {
+      line.waiting.push_back(t);
+      return false;
+    }
+    line.busy = true;
+    const std::uint32_t asking = trial_.actors[x.actor].endpoint;
+    x.owner = line.owner != kNone && line.owner != asking ? line.owner : kNone;
+    x.state = x.owner != kNone ? State::dirty : line.sharers.empty() ? State::clean : State::shared;
+    return true;
+  }
+
+  /// The transaction is over: the directory changes, and the next one on the line goes on.
+  void leave_line(const Transaction& x, Time now) {
+    Line& line = lines_[x.line];
+    const std::uint32_t asking = trial_.actors[x.actor].endpoint;
+    if (x.op == Op::read) {
+      if (line.owner != kNone) line.sharers.push_back(line.owner);
+      line.owner = kNone;
+      if (std::find(line.sharers.begin(), line.sharers.end(), asking) == line.sharers.end())
+        line.sharers.push_back(asking);
+    } else {
+      line.owner = asking;
+      line.sharers.clear();
+    }
+    if (trial_.check) check_single_writer(x, asking);
+    line.busy = false;
+    if (line.waiting.empty()) return;
+    const std::uint32_t next = line.waiting.front();
+    line.waiting.erase(line.waiting.begin());
+    request_at_home(next, pool_[next].held, now);
+  }
+
+  /// What the cores hold, kept by what reached them and not by the directory: at most one may write, and then none
+  /// reads.
+  void check_single_writer(const Transaction& x, std::uint32_t asking) {
+    auto& holders = held_[x.line];
+    const char mode = x.op == Op::read ? 'r' : 'w';
+    for (const auto& [who, how] : holders)
+      if (who != asking && (how == 'w' || mode == 'w'))
+        throw Failure("coherence is broken: line " + std::to_string(x.line) + " is held for " +
+                      (how == 'w' ? "writing" : "reading") + " by endpoint " + std::to_string(who) +
+                      " while endpoint " + std::to_string(asking) + (mode == 'w' ? " writes it" : " reads it"));
+    holders[asking] = mode;
   }
 
   static Time think(const Actor& actor, ActorState& s) {
@@ -358,8 +447,10 @@ class Machine {
     const std::uint32_t endpoint = actor.endpoint, node = g_.endpoints[endpoint].node;
     const auto line_bytes = static_cast<std::uint64_t>(rules_.line_bytes);
     const std::uint64_t step = stream.random ? s.draws.below(stream.span_lines) : count % stream.span_lines;
-    const std::uint64_t line =
-        stream.stride_bytes == 0 ? stream.base + step : stream.base + step * stream.stride_bytes / line_bytes;
+    const bool traced = !actor.trace.empty();
+    const std::uint64_t line = traced                     ? actor.trace[count].line
+                               : stream.stride_bytes == 0 ? stream.base + step
+                                                          : stream.base + step * stream.stride_bytes / line_bytes;
     std::uint32_t home = node;
     switch (stream.homes) {
       case Homes::local:
@@ -387,12 +478,14 @@ class Machine {
     x.issued = now;
     x.actor = number;
     x.line = line;
-    x.op = stream.op;
+    x.op = traced ? actor.trace[count].op : stream.op;
     x.state = stream.state;
+    x.traced = traced;
+    if (traced) home = actor.trace[count].home;
     x.home = g_.memories_of[home][line % controllers];
     x.pending = 1;
     x.sharers = static_cast<std::uint8_t>(stream.sharers);
-    if (stream.state == State::dirty) {
+    if (stream.state == State::dirty && !traced) {
       const std::uint32_t owner = stream.owner < 0 ? home : static_cast<std::uint32_t>(stream.owner);
       x.owner = g_.cpus_of[owner].back();
       if (x.owner == endpoint && g_.cpus_of[owner].size() > 1) x.owner = g_.cpus_of[owner].front();
@@ -457,8 +550,10 @@ class Machine {
 
   /// A request is at its home; `flits` of the controller's queue are its own until the controller is done with it.
   void request_at_home(std::uint32_t t, std::uint32_t flits, Time at) {
-    Transaction& x = pool_[t];
     const std::uint32_t held = flits == kNone ? 0 : flits;
+    pool_[t].held = held;
+    if (pool_[t].traced && !take_line(t)) return;
+    Transaction& x = pool_[t];
     if (x.op != Op::write && x.state == State::dirty && rules_.coherence != Coherence::broadcast) {
       calendar_.push(at + rules_.directory, event_of(kMemory, held), t);
       return;
@@ -528,7 +623,16 @@ class Machine {
         send(x.home, x.owner, kForward, t, now, now);
       return;
     }
-    if (x.op == Op::own && x.state == State::shared)
+    if (x.op == Op::own && x.state == State::shared && x.traced)
+      for (const std::uint32_t who : lines_[x.line].sharers) {
+        if (who == asking) continue;
+        ++x.pending;
+        if (rules_.bypass && g_.endpoints[who].node == g_.endpoints[x.home].node)
+          calendar_.push(now + rules_.probe, event_of(kProbed, who), t);
+        else
+          send(x.home, who, kForward, t, now, now);
+      }
+    else if (x.op == Op::own && x.state == State::shared)
       for (int i = 0; i < x.sharers; ++i) {
         std::uint32_t n = (g_.endpoints[x.home].node + 1 + static_cast<std::uint32_t>(i)) % g_.nodes();
         if (g_.cpus_of[n].empty() || n == g_.endpoints[asking].node) continue;
@@ -548,6 +652,12 @@ class Machine {
     const Transaction& x = pool_[t];
     const std::uint32_t asking = trial_.actors[x.actor].endpoint;
     const bool data = x.state == State::dirty && x.owner == endpoint && x.op != Op::write;
+    if (x.traced && trial_.check) {
+      if (x.op == Op::own)
+        held_[x.line].erase(endpoint);
+      else
+        held_[x.line][endpoint] = 'r';
+    }
     if (rules_.bypass && g_.endpoints[asking].node == g_.endpoints[endpoint].node)
       answer(t, now, now);
     else
@@ -597,10 +707,9 @@ class Machine {
       --node_open_[node];
       --s.reads_open;
     }
+    if (x.traced) leave_line(x, now);
     if (actor.accesses > 0 && s.ended == actor.accesses) {
-      s.finished = true;
-      group.ended = std::max(group.ended, now);
-      --left_;
+      finish(x.actor, now);
     } else if (x.op != Op::write) {
       if (actor.chains == 1) s.next_issue = std::max(s.next_issue, now + think(actor, s));
       plan(x.actor, std::max(now, s.next_issue));
@@ -651,6 +760,10 @@ class Machine {
     }
     if (open_ > 0 || left_ > 0 || trial_.measure > 0) calendar_.push(now + trial_.window, event_of(kWindow, 0), 0);
   }
+
+  inline static const Stream kTraced{};
+  std::unordered_map<std::uint64_t, Line> lines_;
+  std::unordered_map<std::uint64_t, std::map<std::uint32_t, char>> held_;  ///< with Trial::check
 
   const Graph& g_;
   const NodeRules& rules_;

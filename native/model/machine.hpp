@@ -63,6 +63,13 @@ struct Stream {
   std::uint64_t stride_bytes = 0;  ///< 0: one line
 };
 
+/// One access of a trace; `own` writes.
+struct Traced {
+  std::uint64_t line = 0;
+  std::uint32_t home = 0;  ///< node
+  Op op = Op::read;
+};
+
 /// A core's (or an I/O port's) program: it walks its streams in turn, one line each.
 struct Actor {
   std::uint32_t endpoint = 0;
@@ -71,6 +78,7 @@ struct Actor {
   bool random_think = false;  ///< exponential, of mean `think`
   Time pace = 0;              ///< between two accesses at least: prescribes a rate
   std::vector<Stream> streams;
+  std::vector<Traced> trace;   ///< instead of streams: these, once; caches are endless and lines are tracked
   std::uint64_t accesses = 0;  ///< ends after these; 0: goes on
   Time start = 0;
   int group = 0;  ///< results are summed by group
@@ -82,6 +90,7 @@ struct Trial {
   int batches = 11;
   Time window = 0;  ///< of frames; 0: none
   std::uint64_t seed = 1;
+  bool check = false;  ///< of traces: at most one core may write a line, and then none reads it
 };
 
 /// What one trial says of one group of actors; a batch is an equal part of the measured time.
@@ -95,7 +104,7 @@ struct TrialResult {
   Time measured = 0;
   std::vector<double> output_busy;  ///< share of the measured time, by output
   std::vector<double> memory_busy;  ///< by memory endpoint (index order)
-  std::uint64_t packet_hops = 0, answered = 0, asked = 0;
+  std::uint64_t packet_hops = 0, answered = 0, asked = 0, hits = 0;
   bool credits_back = true;
 };
 

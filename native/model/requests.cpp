@@ -88,11 +88,29 @@ Stream stream_of(const Table& t, const Ready& m) {
   return s;
 }
 
+/// [[line, home, 0 reads or 1 writes], …]
+std::vector<Traced> trace_of(const Table& t, const Ready& m) {
+  const json& given = t.at("trace");
+  if (!given.is_array() || given.empty())
+    t.refuse("trace", given.dump().substr(0, 60), "a list of [line, home, 0 or 1]");
+  std::vector<Traced> trace;
+  trace.reserve(given.size());
+  for (const json& a : given) {
+    const bool good = a.is_array() && a.size() == 3 && a[0].is_number_unsigned() && a[1].is_number_unsigned() &&
+                      a[1].get<std::uint64_t>() < m.graph.nodes() && (a[2] == 0 || a[2] == 1);
+    if (!good)
+      t.refuse("trace", a.dump().substr(0, 60), "[line, home below " + std::to_string(m.graph.nodes()) + ", 0 or 1]");
+    trace.push_back({a[0].get<std::uint64_t>(), a[1].get<std::uint32_t>(), a[2] == 1 ? Op::own : Op::read});
+  }
+  return trace;
+}
+
 Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   Trial trial;
   trial.seed = seed;
   trial.warm = ps(t.number("warm_ns", 0, kMostNs, 0));
   trial.measure = ps(t.number("measure_ns", 0, kMostNs, 0));
+  trial.check = t.flag("check", false);
   trial.batches = t.integer("batches", 1, 10000, 11);
   trial.window = ps(t.number("window_ns", 0, kMostNs, 0));
   std::vector<std::uint32_t> cpus, ios;
@@ -123,11 +141,19 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     actor.group = a.integer("group", 0, 1 << 20, 0);
     if (actor.think > 0 && actor.chains > 1)
       a.refuse("think_ns", "it with chains = " + std::to_string(actor.chains), "it with one chain only");
-    endless = endless || actor.accesses == 0;
-    const json& streams = a.at("streams");
-    if (!streams.is_array() || streams.empty()) a.refuse("streams", streams.dump().substr(0, 60), "a list of streams");
+    static const json no_streams = json::array();
+    const json& streams = a.has("trace") ? no_streams : a.at("streams");
+    if (a.has("trace")) {
+      if (m.nodes.coherence == Coherence::broadcast)
+        a.refuse("trace", "it with coherence.kind = \"broadcast\"", "directory, snoop");
+      actor.trace = trace_of(a, m);
+      actor.accesses = actor.trace.size();
+    } else if (!streams.is_array() || streams.empty()) {
+      a.refuse("streams", streams.dump().substr(0, 60), "a list of streams");
+    }
     for (std::size_t k = 0; k < streams.size(); ++k)
       actor.streams.push_back(stream_of(Table(streams[k], a.path("streams[" + std::to_string(k) + "]")), m));
+    endless = endless || actor.accesses == 0;
     const bool io = a.has("io");
     const auto& pool = io ? ios : cpus;
     if (io && ios.empty()) a.refuse("io", "a machine without I/O ports", "a machine with [io]");
@@ -168,7 +194,8 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
               {"memory_share", r.memory_busy},
               {"packet_hops", r.packet_hops},
               {"asked", r.asked},
-              {"answered", r.answered}};
+              {"answered", r.answered},
+              {"hits", r.hits}};
   if (t.flag("links", false)) {
     json links = json::array();
     for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {

@@ -160,7 +160,9 @@ def compare(
 def measure(
     workload: Annotated[
         str,
-        typer.Argument(help="hot_spot, random_reads, throughput, exchange, all_to_all, halo, swap, or an instrument"),
+        typer.Argument(
+            help="hot_spot, random_reads, throughput, exchange, all_to_all, halo, swap, trace, or an instrument"
+        ),
     ],
     name: MachineArgument,
     chains: Annotated[
@@ -173,6 +175,10 @@ def measure(
     ] = "64KiB",
     rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
     write_share: Annotated[float, typer.Option("--write-share", min=0, max=1, help="throughput: of its lines")] = 0.33,
+    trace: Annotated[
+        Path | None, typer.Option("--trace", help="trace: file of lines CPU ADDRESS r|w", show_default=False)
+    ] = None,
+    page: Annotated[str, typer.Option("--page", help="trace: size of a page, which lies where first touched")] = "8KiB",
     frames: Annotated[
         Path | None, typer.Option("--frames", help="write utilisation frames, JSON Lines", show_default=False)
     ] = None,
@@ -190,7 +196,9 @@ def measure(
     from meshmark.model.patterns import Request, run_pattern
 
     machine = find_machine(name, settings)
-    request = Request(workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0)
+    request = Request(
+        workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0, trace, page
+    )
     with counted(f"{workload} on {machine.name}") as progress:
         records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)
     if frames is not None:

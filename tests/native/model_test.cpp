@@ -415,3 +415,72 @@ TEST(Calendar, EventsLeaveInOrderWhateverTheWidth) {
 }
 
 }  // namespace
+
+namespace {
+
+/// Every CPU reads and writes a few lines at random, all at once.
+Trial shared_lines(const Ready& m, std::uint64_t seed, std::uint64_t lines, std::size_t accesses, int chains) {
+  Trial trial;
+  trial.batches = 1;
+  trial.check = true;
+  Draws draws(seed, 0);
+  for (std::uint32_t n = 0; n < m.graph.nodes(); ++n)
+    for (const std::uint32_t cpu : m.graph.cpus_of[n]) {
+      Actor actor;
+      actor.endpoint = cpu;
+      actor.chains = chains;
+      for (std::size_t i = 0; i < accesses; ++i) {
+        const std::uint64_t line = draws.below(lines);
+        actor.trace.push_back(
+            {line, static_cast<std::uint32_t>(line % m.graph.nodes()), draws.below(3) == 0 ? Op::own : Op::read});
+      }
+      actor.accesses = accesses;
+      trial.actors.push_back(actor);
+    }
+  return trial;
+}
+
+TEST(Model, AtMostOneCoreWritesALineOfATrace) {
+  for (const json& topology : topologies())
+    for (const int chains : {1, 4}) {
+      const Ready m(machine_on(topology));
+      const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, shared_lines(m, 11, 8, 300, chains));
+      EXPECT_EQ(r.asked, r.answered) << name(topology);
+      EXPECT_EQ(r.asked + r.hits, 300U * m.graph.endpoints.size() / 3) << name(topology);
+      EXPECT_GT(r.hits, 0U);
+      EXPECT_TRUE(r.credits_back);
+    }
+  json bus = machine_on({{"kind", "switches"}, {"radix", {3}}});
+  bus["node"]["cpus"] = 4;
+  bus["node"]["bus"] = {{"cpus_per_bus", 2}, {"bandwidth_gb_per_s", 6.4}, {"turnaround_ns", 7}};
+  bus["coherence"]["kind"] = "snoop";
+  const Ready m(bus);
+  const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, shared_lines(m, 12, 5, 300, 2));
+  EXPECT_EQ(r.asked, r.answered);
+}
+
+TEST(Model, ATraceTakesTheLegsOfItsProtocol) {
+  const Ready m(machine_on({{"kind", "torus"}, {"shape", {4, 4}}}));
+  const auto cpu = [&](std::uint32_t node) { return m.graph.cpus_of[node].front(); };
+  Actor writer, reader;
+  writer.endpoint = cpu(5);
+  writer.trace = {{7, 2, Op::own}, {7, 2, Op::own}, {7, 2, Op::read}};  // the second and third are hits
+  reader.endpoint = cpu(0);
+  reader.trace = {{7, 2, Op::read}, {7, 2, Op::read}};  // from the writer's cache; then a hit
+  reader.start = 5'000'000;
+  writer.accesses = 3, reader.accesses = 2;
+  reader.group = 1;
+  Trial trial;
+  trial.actors = {writer, reader};
+  trial.batches = 1;
+  trial.check = true;
+  const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
+  EXPECT_EQ(r.asked, 2U);
+  EXPECT_EQ(r.hits, 3U);
+  EXPECT_EQ(r.groups[0].latency_ps[0], static_cast<double>(zero_load(m.graph, m.routing, m.routers, m.nodes, cpu(5), 2,
+                                                                     1, State::clean, 0, false)));
+  EXPECT_EQ(r.groups[1].latency_ps[0], static_cast<double>(zero_load(m.graph, m.routing, m.routers, m.nodes, cpu(0), 2,
+                                                                     1, State::dirty, 5, true)));
+}
+
+}  // namespace

@@ -315,6 +315,20 @@ def test_example_transcript_is_exact() -> None:
     assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]
 
 
+def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
+    lines = ["# cpu address op"] + [f"{i % 8} {hex(64 * (i * 7 % 40))} {'rrw'[i % 3]}" for i in range(1200)]
+    path = write(tmp_path, "\n".join(lines), "t.trace")
+    records, _ = run_pattern(find_machine("gs1280-8"), Request("trace", chains="1,4", trace=path), "test")
+    elapsed = [r.value for r in records if r.metric == "elapsed"]
+    assert elapsed[1] < elapsed[0]
+    assert all(0 < r.value < 1 for r in records if r.metric == "hit_share")
+    for wrong, says in (("8 0 r", "are 0 to 7"), ("0 x r", "line 1"), ("0 0 q", "CPU ADDR"), ("# no", "no access")):
+        with pytest.raises(UsageError, match=says):
+            run_pattern(find_machine("gs1280-8"), Request("trace", trace=write(tmp_path, wrong)), "test")
+    with pytest.raises(UsageError, match="a file of accesses is needed"):
+        run_pattern(find_machine("gs1280-8"), Request("trace"), "test")
+
+
 # ------------------------------------------------------------------ sweeps, places
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import UsageError
@@ -15,7 +16,8 @@ from meshmark.model.workloads import Run, random_reads, trial
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
-PATTERNS: Final = ("hot_spot", "random_reads", "throughput", "exchange", "all_to_all", "halo", "swap")
+PATTERNS: Final = ("hot_spot", "random_reads", "throughput", "exchange", "all_to_all", "halo", "swap", "trace")
+MOST_ACCESSES: Final = 5_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,8 @@ class Request:
     rate: str = "2"
     write_share: float = 0.33
     window_ns: float = 0.0
+    trace: Path | None = None
+    page: str = "8KiB"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +217,72 @@ def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
     ]
 
 
+def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
+    """(CPU, address, writes) of each line `CPU ADDRESS r|w`; `#` begins a comment; addresses may be hexadecimal (0x…).
+
+    Raises:
+        UsageError: a line is wrong; the message has its number.
+    """
+    found: list[tuple[int, int, bool]] = []
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, text in enumerate(file, 1):
+                fields = text.partition("#")[0].split()
+                if not fields:
+                    continue
+                try:
+                    cpu, address, operation = fields
+                    one = (int(cpu), int(address, 0), {"r": False, "w": True}[operation.lower()])
+                except (ValueError, KeyError):
+                    raise UsageError(
+                        f"{path.name}: line {number}: found '{text.strip()[:40]}', CPU ADDRESS r|w is needed"
+                    ) from None
+                if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
+                    raise UsageError(
+                        f"{path.name}: line {number}: found CPU {cpu}, address {address}; CPUs 0 to {cpus - 1} are there"
+                    )
+                found.append(one)
+                if len(found) > MOST_ACCESSES:
+                    raise UsageError(f"{path.name}: more than {MOST_ACCESSES} accesses")
+    except (OSError, UnicodeDecodeError) as why:
+        raise UsageError(f"--trace: {path}: {getattr(why, 'strerror', None) or why}") from why
+    if not found:
+        raise UsageError(f"{path.name}: found no access")
+    return found
+
+
+def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+    """Accesses in each CPU's order; a page's home is the node of the CPU that the file names first with it."""
+    if request.trace is None:
+        raise UsageError("--trace: found nothing, a file of accesses is needed")
+    line, page = int(machine.number("memory.line_bytes")), words.size("--page", request.page)
+    home: dict[int, int] = {}
+    of_cpu: dict[int, list[list[int]]] = {}
+    for cpu, address, writes in read_trace(request.trace, len(node_of)):
+        where = home.setdefault(address // page, node_of[cpu])
+        of_cpu.setdefault(cpu, []).append([address // line, where, int(writes)])
+    points = []
+    for chains in words.integers("--chains", request.chains, 1024):
+        actors = [{"cpus": [cpu], "chains": chains, "trace": accesses} for cpu, accesses in sorted(of_cpu.items())]
+        total = sum(map(len, of_cpu.values()))
+
+        def read(x: Answer, total: int = total) -> Mapping[str, tuple[str, Sequence[float]]]:
+            group = x["groups"][0]
+            return {"elapsed": ("s", [group["ended_s"]]), "load_latency": ("s", group["latency_s"]),
+                    "hit_share": ("1", [x["hits"] / total])}  # fmt: skip
+
+        conditions = {
+            "chains": chains,
+            "threads": len(of_cpu),
+            "accesses": total,
+            "page_bytes": page,
+            "trace": request.trace.name,
+        }
+        points.append(_Point(trial(actors, warm_ns=0, measure_ns=0, check=True), conditions, read))
+    return points
+
+
 _MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[_Point]]]] = {
     "hot_spot": _hot_spot, "random_reads": _random_reads, "throughput": _throughput, "exchange": _exchange,
-    "all_to_all": _all_to_all, "halo": _halo, "swap": _swap,
+    "all_to_all": _all_to_all, "halo": _halo, "swap": _swap, "trace": _trace,
 }  # fmt: skip
