@@ -322,7 +322,12 @@ def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
     elapsed = [r.value for r in records if r.metric == "elapsed"]
     assert elapsed[1] < elapsed[0]
     assert all(0 < r.value < 1 for r in records if r.metric == "hit_share")
-    for wrong, says in (("8 0 r", "are 0 to 7"), ("0 x r", "line 1"), ("0 0 q", "CPU ADDR"), ("# no", "no access")):
+    for wrong, says in (
+        ("8 0 r", "CPUs are 0 to 7"),
+        ("0 x r", "line 1"),
+        ("0 0 q", "CPU ADDR"),
+        ("# no", "no access"),
+    ):
         with pytest.raises(UsageError, match=says):
             run_pattern(find_machine("gs1280-8"), Request("trace", trace=write(tmp_path, wrong)), "test")
     with pytest.raises(UsageError, match="a file of accesses is needed"):

@@ -239,7 +239,7 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
                     ) from None
                 if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
                     raise UsageError(
-                        f"{path.name}: line {number}: found CPU {cpu}, address {address}; CPUs 0 to {cpus - 1} are there"
+                        f"{path.name}: line {number}: found CPU {cpu}, {address}; CPUs are 0 to {cpus - 1}"
                     )
                 found.append(one)
                 if len(found) > MOST_ACCESSES:

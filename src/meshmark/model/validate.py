@@ -382,7 +382,7 @@ def _() -> Finding:
 def exchange_time(name: str, ranks: int) -> float:
     """Seconds a byte of an exchange with both neighbours: messages go through a shared buffer, two copies each.
 
-    The sender reads its array and writes the buffer in its own memory; the receiver reads the buffer and writes its array.
+    The sender reads its array and writes the buffer in its own memory; the receiver reads that and writes its array.
     """
     m = machine(name)
     _, node_of = nodes_and_cpus(m)
