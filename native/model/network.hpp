@@ -171,8 +171,8 @@ class Network {
   std::vector<std::uint64_t> flits_;
   std::vector<std::uint64_t> waiting_;         ///< of inputs: channels with a packet
   std::vector<std::uint64_t> unowned_;         ///< of inputs, exclusive: of those, channels that own none at the output
-  std::vector<std::uint64_t> inputs_unowned_;  ///< of routers, exclusive: inputs with such channels
   std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
+  std::vector<std::uint64_t> inputs_unowned_;  ///< of routers, exclusive: inputs with such channels
   std::vector<Time> reading_;                  ///< input x arbiter: busy until
   std::vector<std::uint8_t> turn_;             ///< of inputs: the channel that is first
   std::vector<std::uint8_t> favoured_;         ///< of outputs: the input that is first

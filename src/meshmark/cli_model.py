@@ -161,7 +161,7 @@ def measure(
     workload: Annotated[
         str,
         typer.Argument(
-            help="hot_spot, random_reads, throughput, exchange, all_to_all, halo, swap, trace, or an instrument"
+            help="hot_spot, random_reads, throughput, programs, exchange, all_to_all, halo, swap, trace; an instrument"
         ),
     ],
     name: MachineArgument,
@@ -175,6 +175,7 @@ def measure(
     ] = "64KiB",
     rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
     write_share: Annotated[float, typer.Option("--write-share", min=0, max=1, help="throughput: of its lines")] = 0.33,
+    programs: Annotated[str, typer.Option("--programs", help="programs: CPUS=GB/s[:WRITE SHARE],…")] = "",
     trace: Annotated[
         Path | None, typer.Option("--trace", help="trace: file of lines CPU ADDRESS r|w", show_default=False)
     ] = None,
@@ -197,7 +198,7 @@ def measure(
 
     machine = find_machine(name, settings)
     request = Request(
-        workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0, trace, page
+        workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0, trace, page, programs
     )
     with counted(f"{workload} on {machine.name}") as progress:
         records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)

@@ -315,6 +315,17 @@ def test_example_transcript_is_exact() -> None:
     assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]
 
 
+def test_programs_on_one_bus_slow_each_other_down() -> None:
+    request = Request("programs", programs="0-1=2.14:0.33,2=2.14:0.33,4=0.3:0")
+    records, _ = run_pattern(find_machine("altix3700"), request, "test")
+    slow = {str(r.conditions["program"]).partition("=")[0]: r.value for r in records if r.metric == "slowdown"}
+    assert slow["0+1"] > 1.1  # two on one bus
+    assert slow["2"] == pytest.approx(1, abs=0.05)  # alone on its own
+    for wrong in ("", "0", "0=x", "0=1:0.9", "0=1,0=2", "99=1", "0=-1"):
+        with pytest.raises(UsageError, match="--programs"):
+            run_pattern(find_machine("altix3700"), Request("programs", programs=wrong), "test")
+
+
 def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
     lines = ["# cpu address op"] + [f"{i % 8} {hex(64 * (i * 7 % 40))} {'rrw'[i % 3]}" for i in range(1200)]
     path = write(tmp_path, "\n".join(lines), "t.trace")

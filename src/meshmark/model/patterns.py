@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,15 +10,26 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.model import words
-from meshmark.model.engine import Answer, ask
+from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import POINTS, fill_order, latency_and_rate, make_record, measure, nodes_and_cpus
 from meshmark.model.machine import MachineFile
-from meshmark.model.workloads import Run, random_reads, trial
+from meshmark.model.workloads import Run, chase, random_reads, trial
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
-PATTERNS: Final = ("hot_spot", "random_reads", "throughput", "exchange", "all_to_all", "halo", "swap", "trace")
+PATTERNS: Final = (
+    "hot_spot",
+    "random_reads",
+    "throughput",
+    "exchange",
+    "all_to_all",
+    "halo",
+    "swap",
+    "programs",
+    "trace",
+)
 MOST_ACCESSES: Final = 5_000_000
+LONG_NS: Final = 200_000.0  # programs with random work between reads need a longer look
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +46,7 @@ class Request:
     window_ns: float = 0.0
     trace: Path | None = None
     page: str = "8KiB"
+    programs: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,45 +124,109 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
     ]
 
 
-def program_actor(
-    machine: MachineFile, cpus: Sequence[int], gb_per_s: float, write_share: float,
-    homes: str | list[int] = "local", **more: Any,
-) -> Run:  # fmt: skip
-    """A program that asks for a given rate of memory traffic, a share of it writes, on each of `cpus`."""
+def program_actors(
+    machine: MachineFile, cpu: int, gb_per_s: float, write_share: float = 1 / 3, homes: Any = "local", group: int = 0
+) -> list[Run]:
+    """A program of given traffic when alone: dependent chains of reads, as few as reach it, with work between them.
+
+    Its slowdown among others is how much later its reads come back. Writes follow the reads and are not waited for; the
+    time between reads is exponential, as programs have no common beat.
+    """
     line = machine.number("memory.line_bytes")
-    writes = round(12 * write_share)
-    streams: list[dict[str, Any]] = []
-    for i in range(12):  # writes spread among the reads
-        write = (i + 1) * writes // 12 > i * writes // 12
-        streams.append({"op": "write" if write else "read", "homes": homes})
-    chains = int(machine.number("cpu.outstanding"))
-    return {"cpus": list(cpus), "chains": chains, "pace_ns": line / gb_per_s, "streams": streams, **more}
+    alone = median_of(ask(machine, [chase(cpu, homes)], threads=1)[0]["groups"][0]["latency_s"]) * 1e9
+    reads = gb_per_s * (1 - write_share) / line  # a ns
+    chains = math.ceil(reads * alone)
+    think = max(0.0, chains / reads - alone)
+    writes = round(write_share / (1 - write_share) * 4)
+    streams: list[Run] = []
+    for i in range(4):
+        streams.append({"op": "read", "homes": homes})
+        streams += [{"op": "write", "homes": homes}] * ((i + 1) * writes // 4 - i * writes // 4)
+    actor = {"cpus": [cpu], "chains": 1, "think_ns": think, "random_think": True, "streams": streams, "group": group}
+    return [actor] * chains
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """Copies of one program, one a CPU."""
+
+    cpus: tuple[int, ...]
+    gb_per_s: float
+    write_share: float
+
+    @property
+    def name(self) -> str:
+        return f"{'+'.join(map(str, self.cpus))}={self.gb_per_s:g}:{self.write_share:g}"
+
+
+def parse_programs(text: str, cpus: int) -> list[Program]:
+    """`0-3=2.14:0.33,4+6=0.5`: CPUs, GB/s of each, share of writes [0.33].
+
+    Raises:
+        UsageError: a part that is none, or a CPU named twice.
+    """
+    found: list[Program] = []
+    taken: set[int] = set()
+    for part in text.split(","):
+        where, equals, what = part.partition("=")
+        rate_text, colon, share_text = what.partition(":")
+        try:
+            rate, share = float(rate_text), float(share_text) if colon else 0.33
+        except ValueError:
+            rate, share = 0.0, 0.0
+        if not equals or not 0 < rate < 1e4 or not 0 <= share <= 0.8:
+            raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to 0.8] is needed")
+        mine = words.integers("--programs", where.replace("+", ","), cpus - 1, 0)
+        if twice := taken & set(mine):
+            raise UsageError(f"--programs: found CPU {min(twice)} twice, one program a CPU is needed")
+        taken |= set(mine)
+        found.append(Program(tuple(mine), rate, share))
+    return found
+
+
+def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+    if not request.programs:
+        raise UsageError("--programs: found nothing, CPUS=GB/s[:WRITE SHARE],… is needed")
+    return programs_points(machine, parse_programs(request.programs, len(node_of)))
+
+
+def programs_points(
+    machine: MachineFile, programs: Sequence[Program], more: Mapping[str, Any] | None = None
+) -> list[_Point]:
+    """Each program's rate among the others, and its slowdown against one copy of it alone."""
+    actors, alone = [], []
+    for group, p in enumerate(programs):
+        mine = [program_actors(machine, c, p.gb_per_s, p.write_share, group=group) for c in p.cpus]
+        actors += [a for one in mine for a in one]
+        alone.append([{**a, "group": 0} for a in mine[0]])
+    answers = ask(machine, [trial(a, measure_ns=LONG_NS) for a in alone])
+    bases = [median_of(x["groups"][0]["bytes_per_s"]) for x in answers]
+    points = []
+    run = trial(actors, measure_ns=LONG_NS)
+    for group, (p, base) in enumerate(zip(programs, bases, strict=True)):
+
+        def read(
+            x: Answer, g: int = group, n: int = len(p.cpus), base: float = base
+        ) -> Mapping[str, tuple[str, Sequence[float]]]:
+            moved = x["groups"][g]["bytes_per_s"]
+            return {"bandwidth_net": ("B/s", moved), "slowdown": ("1", [base * n / b for b in moved if b > 0])}
+
+        conditions = {
+            "program": p.name,
+            "copies": len(p.cpus),
+            "rate_bytes_per_s": p.gb_per_s * 1e9,
+            "write_share": p.write_share,
+        }
+        points.append(_Point(run, {**conditions, **(more or {})}, read))
+    return points
 
 
 def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
     points = []
     for text in request.rate.split(","):
-        try:
-            rate = float(text)
-        except ValueError:
-            rate = 0.0
-        if not 0 < rate < 1e4:
-            raise UsageError(f"--rate: found '{text}', GB/s above 0 and below 10000 are needed")
         for cpus in _teams(request, node_of):
-            run = trial([program_actor(machine, cpus, rate, request.write_share)])
-            asked = rate * 1e9 * len(cpus)
-
-            def read(x: Answer, asked: float = asked) -> Mapping[str, tuple[str, Sequence[float]]]:
-                moved = x["groups"][0]["bytes_per_s"]
-                return {"bandwidth_net": ("B/s", moved), "slowdown": ("1", [asked / b for b in moved if b > 0])}
-
-            points.append(
-                _Point(
-                    run,
-                    {"threads": len(cpus), "rate_bytes_per_s": rate * 1e9, "write_share": request.write_share},
-                    read,
-                )
-            )
+            told = f"{'+'.join(map(str, cpus))}={text.strip()}:{request.write_share}"
+            points += programs_points(machine, parse_programs(told, len(node_of)), {"threads": len(cpus)})
     return points
 
 
@@ -284,5 +361,5 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
 
 _MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[_Point]]]] = {
     "hot_spot": _hot_spot, "random_reads": _random_reads, "throughput": _throughput, "exchange": _exchange,
-    "all_to_all": _all_to_all, "halo": _halo, "swap": _swap, "trace": _trace,
+    "all_to_all": _all_to_all, "halo": _halo, "swap": _swap, "programs": _programs, "trace": _trace,
 }  # fmt: skip

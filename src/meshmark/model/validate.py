@@ -19,6 +19,7 @@ from meshmark.machine.reference import FOLDER
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import fill_order, io_run, nodes_and_cpus
 from meshmark.model.machine import MachineFile, data_rate_mhz, find_machine, machine_names
+from meshmark.model.patterns import program_actors
 from meshmark.model.workloads import chase, gups, random_reads, stream_actor, trial
 
 Numbers = Sequence[float]
@@ -517,32 +518,10 @@ def _() -> Finding:
     return order(sparse > dense, f"{sparse * 1e9:.0f} > {dense * 1e9:.0f} ns")
 
 
-def program(
-    m: MachineFile, cpu: int, gb_per_s: float, write_share: float = 1 / 3, homes: Any = "local"
-) -> list[dict[str, Any]]:
-    """A program of given traffic when alone: dependent chains of reads, as few as reach it, with work between them.
-
-    Its slowdown among others is how much later its reads come back. Writes follow the reads and are not waited for.
-    """
-    line = m.number("memory.line_bytes")
-    alone = median_of(ask(m, [chase(cpu, homes)], threads=1)[0]["groups"][0]["latency_s"]) * 1e9
-    reads = gb_per_s * (1 - write_share) / line  # a ns
-    chains = math.ceil(reads * alone)
-    think = max(0.0, chains / reads - alone)
-    writes = round(write_share / (1 - write_share) * 4)
-    streams: list[dict[str, Any]] = []
-    for i in range(4):
-        streams.append({"op": "read", "homes": homes})
-        streams += [{"op": "write", "homes": homes}] * ((i + 1) * writes // 4 - i * writes // 4)
-    return [
-        {"cpus": [cpu], "chains": 1, "think_ns": think, "random_think": True, "streams": streams} for _ in range(chains)
-    ]
-
-
 def slowdown(m: MachineFile, cpus: Sequence[int], gb_per_s: float, **more: Any) -> float:
     """How much longer programs take together than one alone, %."""
-    one = program(m, cpus[0], gb_per_s, **more)
-    everyone = [a for c in cpus for a in program(m, c, gb_per_s, **more)]
+    one = program_actors(m, cpus[0], gb_per_s, **more)
+    everyone = [a for c in cpus for a in program_actors(m, c, gb_per_s, **more)]
     alone, together = ask(m, [trial(one, measure_ns=200000.0), trial(everyone, measure_ns=200000.0)])
     rates = [median_of(x["groups"][0]["reads_per_s"]) for x in (alone, together)]
     return 100 * (rates[0] * len(cpus) / rates[1] - 1)
@@ -555,7 +534,7 @@ def _() -> Finding:
     peak = plain.number("node.controllers") * plain.number("memory.channel_gb_per_s")
     losses = []
     for share in (0.08, 0.15, 0.25, 0.55):
-        every = [p for c in range(16) for p in program(plain, c, share * peak)]
+        every = [p for c in range(16) for p in program_actors(plain, c, share * peak)]
         rates = [median_of(ask(m, [trial(every)])[0]["groups"][0]["reads_per_s"]) for m in (plain, striped)]
         losses.append(100 * (rates[0] / rates[1] - 1))
     middle, worst = losses[1:3], losses[3]
@@ -592,7 +571,8 @@ def _() -> Finding:
     for gb_per_s in (2.5, 3.7):  # 20 and 30 % of two controllers, as the publication's NAS and SPECfp programs
         both, one = (machine("gs1280-4"), machine("gs1280-4", "node.controllers=1"))
         rates = [
-            median_of(ask(m, [trial(program(both, 0, gb_per_s))])[0]["groups"][0]["reads_per_s"]) for m in (both, one)
+            median_of(ask(m, [trial(program_actors(both, 0, gb_per_s))])[0]["groups"][0]["reads_per_s"])
+            for m in (both, one)
         ]
         gains.append(100 * (rates[0] / rates[1] - 1))
     inside = all(5 <= g <= 15 for g in gains)
