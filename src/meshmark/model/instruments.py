@@ -35,11 +35,12 @@ def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
 
 
 def measure(instrument: str, machine: MachineFile, options: Options, *, command: str = "", seed: int = 1,
-            progress: Progress | None = None) -> list[Record]:  # fmt: skip
+            progress: Progress | None = None, threads: int | None = None) -> list[Record]:  # fmt: skip
     """Measures a model with one instrument.
 
     Args:
         options: the instrument's own, by their word (`footprint`, `memory_node` …), as a user would write them.
+        threads: simulations at once; None: as many as there are CPUs.
 
     Raises:
         UsageError: an option that a model does not take, or a wrong value.
@@ -61,7 +62,7 @@ def measure(instrument: str, machine: MachineFile, options: Options, *, command:
             heard += 1
             progress(heard, len(runs))
 
-    answers = iter(ask(machine, runs, heard=hear))
+    answers = iter(ask(machine, runs, threads=threads, heard=hear))
     records = []
     for point in points:
         answer = next(answers) if point.run is not None else {}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -81,23 +83,33 @@ def run_sweep(
     earlier: dict[str, list[Record]] = {}
     for r in kept.query(run=run) if kept is not None and resume else ():
         earlier.setdefault(str(r.provenance.get("sweep_point")), []).append(r)
-    records: list[Record] = []
-    for number, (point, varied) in enumerate(zip(points, machines, strict=True)):
-        label = " ".join(point)
-        if label in earlier:
-            records += earlier[label]
-        else:
-            conditions = {key: _number(value) for key, _, value in (p.partition("=") for p in point)}
-            found = [
-                replace(r, machine=machine.label, conditions={**conditions, **r.conditions},
-                        provenance={**r.provenance, "sweep_point": label})
-                for r in measure(instrument, varied, options, command=f"sweep {label}")
-            ]  # fmt: skip
-            if kept is not None:
-                kept.add(run, f"point-{number:06d}", found, (), machine.label)
-            records += found
-        if progress is not None:
-            progress(number + 1, len(points))
+    labels = [" ".join(p) for p in points]
+    done = dict(earlier)
+
+    def one(number: int) -> list[Record]:
+        label = labels[number]
+        conditions = {key: _number(value) for key, _, value in (p.partition("=") for p in points[number])}
+        return [
+            replace(r, machine=machine.label, conditions={**conditions, **r.conditions},
+                    provenance={**r.provenance, "sweep_point": label})
+            for r in measure(instrument, machines[number], options, command=f"sweep {label}", threads=1)
+        ]  # fmt: skip
+
+    # One simulator a CPU; a point is stored when it is done, in whatever order that is.
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        tasks = {pool.submit(one, n): n for n, label in enumerate(labels) if label not in earlier}
+        try:
+            for task in as_completed(tasks):
+                number = tasks[task]
+                done[labels[number]] = task.result()
+                if kept is not None:
+                    kept.add(run, f"point-{number:06d}", done[labels[number]], (), machine.label)
+                if progress is not None:
+                    progress(len(done), len(points))
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+    records = [r for label in labels for r in done[label]]
     if earlier:
         talk(f"{len(earlier)} of {len(points)} points were in the store already")
     return records

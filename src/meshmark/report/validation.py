@@ -154,7 +154,7 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         sizes = [2**k for k in range(7, 17)]
         made["levels"] = _lines(
             [{"x": x, "y": y, "of": of} for of, ys in series["A08"].items() for x, y in zip(sizes, ys, strict=True)],
-            "footprint (KiB)", "ns per load", log_x=True,
+            "footprint", "ns per load", log_x=True, sizes=True,
         )  # fmt: skip
     if series.get("A12"):
         made["figure_13"] = _map(series["A12"]["modelled"])
@@ -207,10 +207,12 @@ def _colour() -> alt.Color:
     return alt.Color("of:N", title=None, sort=None, scale=alt.Scale(range=PALETTE))
 
 
-def _lines(data: list[dict[str, Any]], x: str, y: str, log_x: bool = False) -> alt.TopLevelMixin:
+def _lines(data: list[dict[str, Any]], x: str, y: str, log_x: bool = False, sizes: bool = False) -> alt.TopLevelMixin:
     scale = alt.Scale(type="log", base=2, nice=False, padding=12) if log_x else alt.Scale(zero=False)
+    kib = "datum.value < 1024 ? datum.value + ' KiB' : datum.value / 1024 + ' MiB'"
+    axis = alt.Axis(labelExpr=kib) if sizes else alt.Axis(format="~g")
     base = _chart(data).encode(
-        x=alt.X("x:Q", title=x, scale=scale, axis=alt.Axis(format="~s" if max(d["x"] for d in data) > 1000 else "~g")),
+        x=alt.X("x:Q", title=x, scale=scale, axis=axis),
         y=alt.Y("y:Q", title=y, scale=alt.Scale(type="log", nice=True)),
         color=_colour(),
         order="x:Q" if not log_x else alt.Undefined,
