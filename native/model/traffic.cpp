@@ -11,6 +11,9 @@ namespace mm::model {
 
 namespace {
 
+/// After a load has proved too high: so many more deliveries show that it is not a deadlock.
+constexpr std::uint64_t kDeliveriesToSee = 100;
+
 enum class Pattern { uniform, hot_spot, transpose, complement, tornado, neighbour };
 
 /// CPU `from` sends to the answer.
@@ -81,7 +84,7 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
     calendar.push(advance(c), event_of(kFirstOfOthers, c), 0);
   }
 
-  std::uint64_t sent = 0, measured_sent = 0, done = 0, delivered = 0, deliveries_left = 0;
+  std::uint64_t sent = 0, measured_sent = 0, done = 0, delivered = 0, deliveries_since = 0;
   std::uint64_t delivered_start = 0, delivered_end = 0;
   double sum = 0, sum2 = 0, hops = 0;
   Time first = -1, last = 0, window_start = 0, window_end = 0, now = 0;
@@ -101,7 +104,8 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
     } else if (kind == kDeliver) {
       const Packet& packet = network.at(event.with);
       const Time tail = network.tail_of(event.with, now);
-      if (deliveries_left > 0 && --deliveries_left == 0) stop = true;
+      if (unstable) ++deliveries_since;
+      if (deliveries_since >= kDeliveriesToSee) stop = true;
       ++delivered;
       if (packet.about) {
         const auto latency = static_cast<double>(tail - packet.born);
@@ -131,7 +135,7 @@ json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& 
         // More comes than leaves. Nothing more is sent; a few more deliveries show that it is not a deadlock.
         unstable = true;
         if (window_end == 0) mark_end();
-        deliveries_left = 100;
+        deliveries_since = 0;
       } else {
         calendar.push(advance(target), event_of(kFirstOfOthers, target), 0);
       }

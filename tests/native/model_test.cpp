@@ -338,7 +338,7 @@ TEST(Model, ADeadlockIsRefusedWithItsCycleAndFoundWhenItIsAllowed) {
 }
 
 TEST(Model, WrongMachinesAreRefusedByKey) {
-  const auto refused = [](json machine) -> std::string {
+  const auto refused = [](const json& machine) -> std::string {
     try {
       const Ready m(machine);
     } catch (const mm::UsageError& e) {
