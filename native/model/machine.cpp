@@ -758,7 +758,8 @@ class Machine {
       last_memory_ = std::move(memory);
       frames_(line);
     }
-    if (open_ > 0 || left_ > 0 || trial_.measure > 0) calendar_.push(now + trial_.window, event_of(kWindow, 0), 0);
+    // Windows alone are no progress: where nothing else is to come, the run ends (and says so, if requests are open).
+    if (!calendar_.empty()) calendar_.push(now + trial_.window, event_of(kWindow, 0), 0);
   }
 
   inline static const Stream kTraced{};

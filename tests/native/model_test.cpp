@@ -337,6 +337,36 @@ TEST(Model, ADeadlockIsRefusedWithItsCycleAndFoundWhenItIsAllowed) {
   }
 }
 
+TEST(Model, AWholeMachineInDeadlockEndsToo) {
+  json machine = machine_on({{"kind", "ring"}, {"shape", {8}}});
+  machine["router"]["adaptive_channels"] = 0;
+  machine["router"]["routing"] = "dimension_order";
+  machine["router"]["escape_channels"] = 1;
+  machine["router"]["deadlock_allowed"] = true;
+  machine["router"]["buffer_flits"] = 18;
+  const Ready m(machine);
+  Trial trial;
+  trial.window = 1'000'000;  // frames go on for ever if nobody minds
+  for (std::uint32_t n = 0; n < 8; ++n) {
+    Actor actor;
+    actor.endpoint = m.graph.cpus_of[n].front();
+    actor.chains = 16;
+    actor.accesses = 100000;
+    Stream write;
+    write.op = Op::write;
+    write.homes = Homes::fixed;
+    write.nodes = {(n + 3) % 8};
+    actor.streams = {write};
+    trial.actors.push_back(actor);
+  }
+  try {
+    simulate(m.graph, m.routing, m.routers, m.nodes, trial);
+    FAIL() << "eight rings of writes did not block each other";
+  } catch (const mm::Failure& e) {
+    EXPECT_NE(std::string(e.what()).find("waits for [router"), std::string::npos) << e.what();
+  }
+}
+
 TEST(Model, WrongMachinesAreRefusedByKey) {
   const auto refused = [](const json& machine) -> std::string {
     try {
