@@ -76,8 +76,8 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
       target_[e.router] = static_cast<std::uint32_t>(targets.size());
       targets.push_back(e.router);
     }
-  targets_ = targets.size();
-  const std::size_t entries = g.routers() * targets_;
+  routers_ = g.routers();
+  const std::size_t entries = routers_ * targets.size();
   minimal_.assign(entries, 0);
   distance_.assign(entries, 0xffff);
   escape_.assign(entries, Hop{0, 0});
@@ -102,27 +102,27 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
 
   std::vector<std::uint32_t> queue;
   std::vector<std::uint16_t> steps;
-  for (std::size_t t = 0; t < targets_; ++t) {
+  for (std::size_t t = 0; t < targets.size(); ++t) {
     const std::uint32_t target = targets[t];
     // Distances by going backwards; links come in pairs, so the outputs of a router are its neighbours.
     queue.assign(1, target);
-    distance_[target * targets_ + t] = 0;
+    distance_[entry(target, t)] = 0;
     for (std::size_t i = 0; i < queue.size(); ++i) {
       const std::uint32_t r = queue[i];
       for (std::uint32_t in = g.first_input[r]; in < g.first_input[r + 1]; ++in) {
         if (g.inputs[in].from_output == kNone) continue;
         const std::uint32_t from = g.outputs[g.inputs[in].from_output].router;
-        if (distance_[from * targets_ + t] != 0xffff) continue;
-        distance_[from * targets_ + t] = static_cast<std::uint16_t>(distance_[r * targets_ + t] + 1);
+        if (distance_[entry(from, t)] != 0xffff) continue;
+        distance_[entry(from, t)] = static_cast<std::uint16_t>(distance_[entry(r, t)] + 1);
         queue.push_back(from);
       }
     }
     for (std::uint32_t r = 0; r < g.routers(); ++r) {
       if (r == target) continue;
-      const std::size_t at = r * targets_ + t;
+      const std::size_t at = entry(r, t);
       std::uint64_t mask = 0;
       for (std::uint32_t o = g.first_output[r]; o < g.first_output[r + 1]; ++o)
-        if (g.outputs[o].to_router != kNone && distance_[g.outputs[o].to_router * targets_ + t] + 1 == distance_[at])
+        if (g.outputs[o].to_router != kNone && distance_[entry(g.outputs[o].to_router, t)] + 1 == distance_[at])
           mask |= std::uint64_t{1} << (o - g.first_output[r]);
       minimal_[at] = mask;
       const auto first = static_cast<std::uint8_t>(std::countr_zero(mask));
@@ -144,7 +144,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
         if (o == kNone || rank[g.outputs[o].router] > rank[r] || steps[g.outputs[o].router] != 0xffff) continue;
         const std::uint32_t from = g.outputs[o].router;
         steps[from] = static_cast<std::uint16_t>(steps[r] + 1);
-        down_[from * targets_ + t] = {static_cast<std::uint8_t>(o - g.first_output[from]), 1};
+        down_[entry(from, t)] = {static_cast<std::uint8_t>(o - g.first_output[from]), 1};
         queue.push_back(from);
       }
     }
@@ -152,7 +152,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
     for (std::uint32_t r = 0; r < g.routers(); ++r) up_order[rank[r]] = r;
     std::vector<std::uint16_t> best = steps;
     for (const std::uint32_t r : up_order) {  // a router's upper neighbours are done before it
-      const std::size_t at = r * targets_ + t;
+      const std::size_t at = entry(r, t);
       if (steps[r] != 0xffff) {
         escape_[at] = down_[at];
         escape_[at].escape = 1;

@@ -37,11 +37,11 @@ class Routing {
 
   /// Minimal outputs of `router` towards `target` (another router), bits of local numbers.
   std::uint64_t minimal(std::uint32_t router, std::uint32_t target) const {
-    return minimal_[router * targets_ + target_[target]];
+    return minimal_[entry(router, target_[target])];
   }
   /// The escape hop; `came` is the class by which the packet came straight here, or kFresh.
   Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t came) const {
-    const std::size_t at = router * targets_ + target_[target];
+    const std::size_t at = entry(router, target_[target]);
     if (down_.empty()) {
       Hop hop = escape_[at];
       if (came != kFresh) hop.escape = came;
@@ -49,9 +49,7 @@ class Routing {
     }
     return came == 1 ? down_[at] : escape_[at];
   }
-  int distance(std::uint32_t router, std::uint32_t target) const {
-    return distance_[router * targets_ + target_[target]];
-  }
+  int distance(std::uint32_t router, std::uint32_t target) const { return distance_[entry(router, target_[target])]; }
 
   /// Whether a packet that came by `in` keeps its escape class on leaving by `out`.
   bool keeps_class(const Graph& g, const Output& in, const Output& out) const {
@@ -67,7 +65,10 @@ class Routing {
   }
 
  private:
-  std::size_t targets_ = 0;
+  /// Tables lie target by target: that is how they are made.
+  std::size_t entry(std::uint32_t router, std::size_t target) const { return target * routers_ + router; }
+
+  std::size_t routers_ = 0;
   std::vector<std::uint32_t> target_;  ///< compressed number of each router that has endpoints
   std::vector<std::uint64_t> minimal_;
   std::vector<Hop> escape_, down_;

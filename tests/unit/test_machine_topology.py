@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
@@ -294,6 +294,7 @@ ATTRIBUTE = st.sampled_from(
         st.tuples(st.sampled_from(["PU", "Core", "NUMANode", "Package", "L3Cache", "Group"]), ATTRIBUTE, ATTRIBUTE)
     )
 )
+@example([("PU", "0", ""), ("L3Cache", "", "0")])  # a cache of a CPU that is not there
 def test_objects_with_any_attributes(objects: list[tuple[str, str, str]]) -> None:
     body = "".join(
         f'<object type="{kind}" os_index="{index}" cpuset="{cpus}" cache_size="{cpus}" local_memory="{index}"/>'
