@@ -274,7 +274,7 @@ def _map(modelled: Sequence[float]) -> alt.TopLevelMixin:
         ],
     )
     shade = base.mark_rect(stroke="white", strokeWidth=2).encode(
-        color=alt.Color("modelled:Q", title="ns", scale=alt.Scale(scheme="blues", domain=[0, 320]), legend=None)
+        color=alt.Color("modelled:Q", title="ns", scale=alt.Scale(scheme="blues", domain=[40, 460]), legend=None)
     )
     large = base.mark_text(dy=-7, fontSize=20, fontWeight=600, color="#10202c").encode(text="text:N")
     small = base.mark_text(dy=14, fontSize=12, color="#10202c").encode(text="small:N")
