@@ -1,0 +1,54 @@
+"""The validation page in a real browser: opens from a file, draws every chart, stays within the window."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.model.validate import validate
+from meshmark.report.validation import CHARTS, write_page
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+pytestmark = [
+    pytest.mark.browser,
+    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium"),
+]
+
+
+@pytest.fixture(scope="module")
+def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_page(validate(), tmp_path_factory.mktemp("validation"), "a test")[0]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as p:
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1200, "light"), (1200, "dark"), (390, "light")])
+def test_every_chart_and_statement_is_there(browser: Any, page_file: Path, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, offline=True)
+    wrong: list[str] = []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.goto(page_file.as_uri())
+    for name in CHARTS:
+        chart = page.locator(f"#chart-{name} svg.marks")
+        chart.wait_for(timeout=20000)
+        assert chart.locator("path").count() > 3, name
+    assert wrong == []
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    found = json.loads(page_file.with_suffix(".json").read_text())
+    assert page.locator("td.verdict").count() == len(found["statements"]) == 86
+    assert page.locator("td.verdict.in").count() == sum(role["inside"] for role in found["scores"].values())
+    assert page.locator("text=cannot be drawn").count() == 0
+    page.close()
