@@ -68,6 +68,18 @@ std::string Table::text(const char* key, const std::string& fallback) const {
   return at(key).get<std::string>();
 }
 
+std::size_t Table::choice(const char* key, std::initializer_list<const char*> allowed) const {
+  if (!has(key)) return 0;
+  std::string words;
+  std::size_t number = 0;
+  for (const char* word : allowed) {
+    if (at(key) == word) return number;
+    words += (words.empty() ? "" : ", ") + std::string(word);
+    ++number;
+  }
+  refuse(key, brief(at(key)), words);
+}
+
 Table Table::table(const char* key) const {
   if (!has(key)) return Table(kEmpty, path(key));
   if (!at(key).is_object()) refuse(key, brief(at(key)), "a table");

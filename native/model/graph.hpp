@@ -2,6 +2,7 @@
 /// A machine as a graph of servers: routers with inputs and outputs, and the endpoints (CPUs, memory controllers, I/O
 /// ports) at them. Every output is a server: a rate, a delay, a capacity at its far end. Topologies differ only here.
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,8 @@ class Table {
   int integer(const char* key, int least, int most, int fallback) const;
   bool flag(const char* key, bool fallback) const;
   std::string text(const char* key, const std::string& fallback) const;
+  /// Which of the allowed words stands there, by number; the first where the key is missing.
+  std::size_t choice(const char* key, std::initializer_list<const char*> allowed) const;
   Table table(const char* key) const;  ///< an empty one where it is missing
   const json& at(const char* key) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& found, const std::string& allowed) const;

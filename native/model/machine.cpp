@@ -51,15 +51,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
   per_node("node_channels", r.node_channels, 1, 64);
   per_node("node_share", r.node_share, 1e-3, 1e3);
 
-  const std::string kind = coherence.text("kind", "directory");
-  if (kind == "directory")
-    r.coherence = Coherence::directory;
-  else if (kind == "broadcast")
-    r.coherence = Coherence::broadcast;
-  else if (kind == "snoop")
-    r.coherence = Coherence::snoop;
-  else
-    coherence.refuse("kind", '"' + kind + '"', "directory, broadcast, snoop");
+  r.coherence = static_cast<Coherence>(coherence.choice("kind", {"directory", "broadcast", "snoop"}));
   r.directory = ps(coherence.number("directory_ns", 0, 1e6, 0));
 
   const int flit_bytes = router.integer("flit_bytes", 1, 1024, 8);
@@ -76,15 +68,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
   r.bypass = node.flag("bypass", true) && !node.has("bus");
 
   const Table placement = all.table("placement");
-  const std::string striping = placement.text("striping", "none");
-  if (striping == "none")
-    r.striping = Striping::none;
-  else if (striping == "pair")
-    r.striping = Striping::pair;
-  else if (striping == "all")
-    r.striping = Striping::all;
-  else
-    placement.refuse("striping", '"' + striping + '"', "none, pair, all");
+  r.striping = static_cast<Striping>(placement.choice("striping", {"none", "pair", "all"}));
   r.pair_dimension = placement.integer("pair_dimension", 0, 5, 0);
   if (!graph.shape.empty() && r.pair_dimension >= static_cast<int>(graph.shape.size()))
     placement.refuse("pair_dimension", std::to_string(r.pair_dimension), "a dimension of the topology");

@@ -21,10 +21,7 @@ RouterRules router_rules(const Graph& graph, const json& machine) {
   const Table all(machine, "");
   const Table t = all.table("router");
   RouterRules r;
-  const std::string routing = t.text("routing", "adaptive");
-  if (routing != "adaptive" && routing != "dimension_order")
-    t.refuse("routing", '"' + routing + '"', "adaptive, dimension_order");
-  r.adaptive = routing == "adaptive";
+  r.adaptive = t.choice("routing", {"adaptive", "dimension_order"}) == 0;
   const bool tree = graph.rule == EscapeRule::up_down;
   if (tree && !r.adaptive) t.refuse("routing", "dimension_order", "adaptive: the topology has no dimensions");
   r.channels.adaptive = t.integer("adaptive_channels", 0, 8, r.adaptive ? 1 : 0);
@@ -47,10 +44,7 @@ RouterRules router_rules(const Graph& graph, const json& machine) {
   r.credit = ps(t.number("credit_ns", 0, 1e6, 0));
   r.reads = t.integer("local_arbiters", 1, 4, 1);
   r.buffer_flits = t.integer("buffer_flits", 1, 8192, 64);
-  const std::string sharing = t.text("channel_sharing", "packets");
-  if (sharing != "packets" && sharing != "exclusive")
-    t.refuse("channel_sharing", '"' + sharing + '"', "packets, exclusive");
-  r.exclusive = sharing == "exclusive";
+  r.exclusive = t.choice("channel_sharing", {"packets", "exclusive"}) == 1;
   if (r.exclusive && r.adaptive)
     t.refuse("channel_sharing", "exclusive", "packets; exclusive only with routing = \"dimension_order\"");
   return r;

@@ -47,36 +47,14 @@ std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::siz
 
 Stream stream_of(const Table& t, const Ready& m) {
   Stream s;
-  const std::string op = t.text("op", "read"), state = t.text("state", "clean");
-  if (op == "read")
-    s.op = Op::read;
-  else if (op == "own")
-    s.op = Op::own;
-  else if (op == "write")
-    s.op = Op::write;
-  else
-    t.refuse("op", '"' + op + '"', "read, own, write");
-  if (state == "clean")
-    s.state = State::clean;
-  else if (state == "dirty")
-    s.state = State::dirty;
-  else if (state == "shared")
-    s.state = State::shared;
-  else
-    t.refuse("state", '"' + state + '"', "clean, dirty, shared");
+  s.op = static_cast<Op>(t.choice("op", {"read", "own", "write"}));
+  s.state = static_cast<State>(t.choice("state", {"clean", "dirty", "shared"}));
   if (t.has("homes") && t.at("homes").is_array()) {
     s.nodes = numbers(t, "homes", m.graph.nodes(), "nodes");
     s.homes = s.nodes.size() == 1 ? Homes::fixed : Homes::list;
   } else {
-    const std::string homes = t.text("homes", "local");
-    if (homes == "local")
-      s.homes = Homes::local;
-    else if (homes == "uniform")
-      s.homes = Homes::uniform;
-    else if (homes == "others")
-      s.homes = Homes::others;
-    else
-      t.refuse("homes", '"' + homes + '"', "local, uniform, others, or a list of nodes");
+    static constexpr Homes kHomes[] = {Homes::local, Homes::uniform, Homes::others};
+    s.homes = kHomes[t.choice("homes", {"local", "uniform", "others"})];
   }
   s.owner = t.integer("owner", 0, static_cast<int>(m.graph.nodes()) - 1, -1);
   if (!t.has("owner")) s.owner = -1;
@@ -218,8 +196,7 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
 
 json matrix(const Ready& m, const Table& t) {
   if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory]: this run reads memory");
-  const std::string state = t.text("state", "clean");
-  if (state != "clean" && state != "dirty") t.refuse("state", '"' + state + '"', "clean, dirty");
+  const State state = static_cast<State>(t.choice("state", {"clean", "dirty"}));
   const bool open = t.flag("page_open", true);
   std::vector<std::uint32_t> from;
   if (t.has("nodes"))
@@ -234,7 +211,7 @@ json matrix(const Ready& m, const Table& t) {
         row.push_back(nullptr);
       else
         row.push_back(static_cast<double>(zero_load(m.graph, m.routing, m.routers, m.nodes, m.graph.cpus_of[a].front(),
-                                                    b, 0, state == "dirty" ? State::dirty : State::clean, b, open)) *
+                                                    b, 0, state, b, open)) *
                       1e-12);
     }
     rows.push_back(row);

@@ -41,12 +41,8 @@ std::uint32_t destination(Pattern pattern, std::uint32_t from, std::uint32_t cou
 
 json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& rules, const Table& workload,
                  std::uint64_t seed) {
-  static const std::vector<std::string> names{"uniform", "hot_spot", "transpose", "complement", "tornado", "neighbour"};
-  const std::string name = workload.text("pattern", "uniform");
-  const auto found = std::find(names.begin(), names.end(), name);
-  if (found == names.end())
-    workload.refuse("pattern", '"' + name + '"', "uniform, hot_spot, transpose, complement, tornado, neighbour");
-  const auto pattern = static_cast<Pattern>(found - names.begin());
+  const auto pattern = static_cast<Pattern>(
+      workload.choice("pattern", {"uniform", "hot_spot", "transpose", "complement", "tornado", "neighbour"}));
   const double load = workload.number("load", 1e-9, 1e3);  // flits a CPU and cycle
   const int flits = workload.integer("packet_flits", 1, rules.buffer_flits, 1);
   const auto warm = static_cast<std::uint64_t>(workload.integer("warm_packets", 0, 1 << 30, 20000));

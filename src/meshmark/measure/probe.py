@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.native import find_native
 
 
 def find_probe() -> Path:
@@ -20,18 +20,7 @@ def find_probe() -> Path:
     Raises:
         MeshmarkError: none is there, or it cannot be executed.
     """
-    package = Path(__file__).resolve().parents[1]
-    named = os.environ.get("MESHMARK_PROBE")
-    places = [Path(named)] if named else [
-        package / "bin" / "meshmark-probe",
-        package.parents[1] / "build" / "release" / "bin" / "meshmark-probe",
-    ]  # fmt: skip
-    for place in places:
-        if place.is_file() and os.access(place, os.X_OK):
-            return place
-    raise MeshmarkError(
-        f"meshmark-probe is not at {places[-1]}", hint="make setup builds it; MESHMARK_PROBE names another"
-    )
+    return find_native("meshmark-probe", "MESHMARK_PROBE")
 
 
 @dataclass(frozen=True, slots=True)

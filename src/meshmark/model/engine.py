@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.native import find_native
 from meshmark.model.machine import MachineFile, MachineFileError
 
 Answer = Mapping[str, Any]
@@ -22,18 +23,7 @@ def find_engine() -> Path:
     Raises:
         MeshmarkError: none is there, or it cannot be executed.
     """
-    package = Path(__file__).resolve().parents[1]
-    named = os.environ.get("MESHMARK_MODEL")
-    places = [Path(named)] if named else [
-        package / "bin" / "meshmark-model",
-        package.parents[1] / "build" / "release" / "bin" / "meshmark-model",
-    ]  # fmt: skip
-    for place in places:
-        if place.is_file() and os.access(place, os.X_OK):
-            return place
-    raise MeshmarkError(
-        f"meshmark-model is not at {places[-1]}", hint="make setup builds it; MESHMARK_MODEL names another"
-    )
+    return find_native("meshmark-model", "MESHMARK_MODEL")
 
 
 def ask(
