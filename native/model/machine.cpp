@@ -121,7 +121,7 @@ struct ActorState {
   Draws draws;
   Time next_issue = 0;  ///< by pace and by the core's issue gap
   std::uint64_t issued = 0, ended = 0;
-  int reads_open = 0, writes_open = 0;
+  int reads_open = 0;
   std::size_t stream = 0;
   std::vector<std::uint64_t> at;  ///< by stream
   Time scheduled = kNever;
@@ -318,7 +318,6 @@ class Machine {
       if (actor.accesses > 0 && s.issued == actor.accesses) return;
       if (!actor.trace.empty() && hit(number, now)) continue;
       const bool traced = !actor.trace.empty();
-      if (traced && s.issued == actor.accesses) return;
       const Stream& stream = traced ? kTraced : actor.streams[s.stream];
       const bool write = !traced && stream.op == Op::write;
       if (write ? open_writes_[endpoint] >= rules_.write_buffers
@@ -345,7 +344,6 @@ class Machine {
   bool hit(std::uint32_t number, Time now) {
     ActorState& s = states_[number];
     const Actor& actor = trial_.actors[number];
-    if (s.issued == actor.accesses) return false;
     const Traced& access = actor.trace[s.issued];
     const auto found = lines_.find(access.line);
     if (found == lines_.end()) return false;
@@ -478,7 +476,6 @@ class Machine {
     ++asked_;
     if (x.op == Op::write) {
       ++open_writes_[endpoint];
-      ++s.writes_open;
     } else {
       ++open_reads_[endpoint];
       ++node_open_[node];
@@ -546,17 +543,21 @@ class Machine {
     calendar_.push(serve(x, at), event_of(kMemory, held), t);
   }
 
+  /// The home has a core look a line up: by a message, or directly where they are of one node.
+  void look_up(std::uint32_t home, std::uint32_t core, std::uint8_t what, std::uint32_t t, Time at) {
+    if (rules_.bypass && g_.endpoints[core].node == g_.endpoints[home].node)
+      calendar_.push(at + rules_.probe, event_of(kProbed, core), t);
+    else
+      send(home, core, what, t, at, at);
+  }
+
   void probe_all(Transaction& x, std::uint32_t t, Time at) {
     const std::uint32_t asking = trial_.actors[x.actor].endpoint;
-    const std::uint32_t home = g_.endpoints[x.home].node;
     for (std::uint32_t n = 0; n < g_.nodes(); ++n) {
       if (n == g_.endpoints[asking].node || g_.cpus_of[n].empty()) continue;
       ++x.pending;
       const std::uint32_t cpu = g_.cpus_of[n].front();
-      if (n == home && rules_.bypass)
-        calendar_.push(at + rules_.probe, event_of(kProbed, cpu), t);
-      else
-        send(x.home, cpu, kProbe, t, at, at);
+      look_up(x.home, cpu, kProbe, t, at);
     }
   }
 
@@ -601,30 +602,21 @@ class Machine {
     const std::uint32_t asking = trial_.actors[x.actor].endpoint;
     const bool near = rules_.bypass && g_.endpoints[asking].node == g_.endpoints[x.home].node;
     if (x.op != Op::write && x.state == State::dirty && rules_.coherence != Coherence::broadcast) {
-      if (rules_.bypass && g_.endpoints[x.owner].node == g_.endpoints[x.home].node)
-        calendar_.push(now + rules_.probe, event_of(kProbed, x.owner), t);
-      else
-        send(x.home, x.owner, kForward, t, now, now);
+      look_up(x.home, x.owner, kForward, t, now);
       return;
     }
     if (x.op == Op::own && x.state == State::shared && x.traced)
       for (const std::uint32_t who : lines_[x.line].sharers) {
         if (who == asking) continue;
         ++x.pending;
-        if (rules_.bypass && g_.endpoints[who].node == g_.endpoints[x.home].node)
-          calendar_.push(now + rules_.probe, event_of(kProbed, who), t);
-        else
-          send(x.home, who, kForward, t, now, now);
+        look_up(x.home, who, kForward, t, now);
       }
     else if (x.op == Op::own && x.state == State::shared)
       for (int i = 0; i < x.sharers; ++i) {
         std::uint32_t n = (g_.endpoints[x.home].node + 1 + static_cast<std::uint32_t>(i)) % g_.nodes();
         if (g_.cpus_of[n].empty() || n == g_.endpoints[asking].node) continue;
         ++x.pending;
-        if (rules_.bypass && n == g_.endpoints[x.home].node)
-          calendar_.push(now + rules_.probe, event_of(kProbed, g_.cpus_of[n].front()), t);
-        else
-          send(x.home, g_.cpus_of[n].front(), kForward, t, now, now);
+        look_up(x.home, g_.cpus_of[n].front(), kForward, t, now);
       }
     if (near)
       answer(t, now, now);
@@ -685,7 +677,6 @@ class Machine {
     }
     if (x.op == Op::write) {
       --open_writes_[endpoint];
-      --s.writes_open;
     } else {
       --open_reads_[endpoint];
       --node_open_[node];

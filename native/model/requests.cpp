@@ -26,6 +26,15 @@ namespace {
 
 constexpr double kMostNs = 1e12;
 
+/// One link of an answer, with what the answer is about.
+json link_of(const Graph& g, const Output& o, const char* key, const json& value) {
+  return json{{"from", o.router},
+              {"to", o.to_router},
+              {"kind", g.kinds[o.kind].name},
+              {"dimension", o.dimension},
+              {key, value}};
+}
+
 std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::size_t count, const std::string& of) {
   const json& given = table.at(key);
   const std::string allowed =
@@ -179,11 +188,7 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
     for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {
       const Output& out = m.graph.outputs[o];
       if (out.to_router == kNone) continue;
-      links.push_back({{"from", out.router},
-                       {"to", out.to_router},
-                       {"kind", m.graph.kinds[out.kind].name},
-                       {"dimension", out.dimension},
-                       {"share", r.output_busy[o]}});
+      links.push_back(link_of(m.graph, out, "share", r.output_busy[o]));
     }
     answer["links"] = links;
     json io = json::array();
@@ -243,12 +248,7 @@ json describe(const Ready& m) {
     routers.push_back({{"router", r}, {"bus", m.graph.is_bus(r)}, {"place", place}});
   }
   for (const Output& o : m.graph.outputs)
-    if (o.to_router != kNone)
-      links.push_back({{"from", o.router},
-                       {"to", o.to_router},
-                       {"kind", m.graph.kinds[o.kind].name},
-                       {"dimension", o.dimension},
-                       {"direction", o.direction}});
+    if (o.to_router != kNone) links.push_back(link_of(m.graph, o, "direction", o.direction));
   json nodes = json::array();
   for (std::uint32_t n = 0; n < m.graph.nodes(); ++n)
     nodes.push_back({{"node", n},
@@ -271,11 +271,7 @@ json loads(const Ready& m) {
   for (std::uint32_t o = 0; o < m.graph.outputs.size(); ++o) {
     const Output& out = m.graph.outputs[o];
     if (out.to_router == kNone) continue;
-    links.push_back({{"from", out.router},
-                     {"to", out.to_router},
-                     {"kind", m.graph.kinds[out.kind].name},
-                     {"dimension", out.dimension},
-                     {"share", share[o]}});
+    links.push_back(link_of(m.graph, out, "share", share[o]));
   }
   return json{{"links", links}};
 }

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from meshmark.cli_machine import app as machine_app
+from meshmark.cli_model import StoreOption
 from meshmark.cli_model import app as model_app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.terminal import counted, data_home, print_records, print_rows, say
@@ -35,12 +36,6 @@ store_app = typer.Typer(help="List, export, import and verify what was measured.
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
-
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False),
-]
-
 
 SetOption = Annotated[
     list[str] | None,

@@ -22,7 +22,7 @@ Progress = Callable[[int, int], None]
 class Point:
     """One run and what its answer means."""
 
-    run: Run | None  # None: the closed form has `fixed`
+    run: Run | None  # None: nothing to simulate, `read` knows
     conditions: Mapping[str, Any]
     read: Callable[[Answer], Mapping[str, tuple[str, Sequence[float]]]]  # metric: unit, samples
 
@@ -52,15 +52,29 @@ def measure(instrument: str, machine: MachineFile, options: Options, *, command:
     for word in options:
         if word not in known and word not in _IGNORED:
             raise UsageError(f"{instrument}: --{word.replace('_', '-')}: a model takes {', '.join(sorted(known))}")
-    points = make(machine, options)
-    runs = [{**p.run, "seed": seed} for p in points if p.run is not None]
+    return simulate(machine, instrument, make(machine, options), command, seed, progress=progress, threads=threads)[0]
+
+
+def simulate(machine: MachineFile, name: str, points: Sequence[Point], command: str, seed: int = 1, *,
+             window_ns: float = 0.0, progress: Progress | None = None,
+             threads: int | None = None) -> tuple[list[Record], list[Answer]]:  # fmt: skip
+    """Runs the points.
+
+    Returns:
+        their records, and the utilisation frames (none unless `window_ns` is set).
+    """
+    runs = [{**p.run, "seed": seed, "window_ns": window_ns} for p in points if p.run is not None]
+    frames: list[Answer] = []
     heard = 0
 
     def hear(line: Answer) -> None:
         nonlocal heard
-        if progress is not None and line.get("type") == "answer":
+        if line.get("type") == "frame":
+            frames.append(line)
+        elif line.get("type") == "answer":
             heard += 1
-            progress(heard, len(runs))
+            if progress is not None:
+                progress(heard, len(runs))
 
     answers = iter(ask(machine, runs, threads=threads, heard=hear))
     records = []
@@ -68,8 +82,8 @@ def measure(instrument: str, machine: MachineFile, options: Options, *, command:
         answer = next(answers) if point.run is not None else {}
         for metric, (unit, samples) in point.read(answer).items():
             if samples:
-                records.append(make_record(machine, instrument, metric, unit, samples, point.conditions, command, seed))
-    return records
+                records.append(make_record(machine, name, metric, unit, samples, point.conditions, command, seed))
+    return records, frames
 
 
 def make_record(machine: MachineFile, instrument: str, metric: str, unit: str, samples: Sequence[float],

@@ -11,7 +11,7 @@ from typing import Any, Final
 from meshmark.errors import UsageError
 from meshmark.model import words
 from meshmark.model.engine import Answer, ask, median_of
-from meshmark.model.instruments import POINTS, fill_order, latency_and_rate, make_record, measure, nodes_and_cpus
+from meshmark.model.instruments import POINTS, Point, fill_order, latency_and_rate, measure, nodes_and_cpus, simulate
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import Run, chase, random_reads, trial
 from meshmark.store.record import Record
@@ -49,13 +49,6 @@ class Request:
     programs: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Point:
-    run: Run
-    conditions: Mapping[str, Any]
-    read: Callable[[Answer], Mapping[str, tuple[str, Sequence[float]]]]
-
-
 def run_pattern(
     machine: MachineFile, request: Request, command: str, progress: Progress | None = None
 ) -> tuple[list[Record], list[Answer]]:
@@ -74,25 +67,7 @@ def run_pattern(
         raise UsageError(f"workload: found '{name}', allowed are {', '.join((*PATTERNS, *POINTS))}")
     _, node_of = nodes_and_cpus(machine)
     points = _MAKERS[name](machine, request, node_of)
-    runs = [{**p.run, "window_ns": request.window_ns} for p in points]
-    frames: list[Answer] = []
-    done = 0
-
-    def hear(line: Answer) -> None:
-        nonlocal done
-        if line.get("type") == "frame":
-            frames.append(line)
-        elif line.get("type") == "answer":
-            done += 1
-            if progress is not None:
-                progress(done, len(runs))
-
-    records = []
-    for point, answer in zip(points, ask(machine, runs, heard=hear), strict=True):
-        for metric, (unit, samples) in point.read(answer).items():
-            if samples:
-                records.append(make_record(machine, name, metric, unit, samples, point.conditions, command, 1))
-    return records, frames
+    return simulate(machine, name, points, command, window_ns=request.window_ns, progress=progress)
 
 
 def _teams(request: Request, node_of: Sequence[int]) -> list[list[int]]:
@@ -100,9 +75,9 @@ def _teams(request: Request, node_of: Sequence[int]) -> list[list[int]]:
     return [order[:n] for n in words.integers("--threads", request.threads, len(node_of))]
 
 
-def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     return [
-        _Point(
+        Point(
             random_reads(machine, chains, cpus, [0]),
             {"chains": chains, "threads": len(cpus), "memory_node": 0},
             latency_and_rate,
@@ -112,9 +87,9 @@ def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
     ]
 
 
-def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     return [
-        _Point(
+        Point(
             random_reads(machine, chains, cpus),
             {"chains": chains, "threads": len(cpus), "memory_node": "others"},
             latency_and_rate,
@@ -184,7 +159,7 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
     return found
 
 
-def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     if not request.programs:
         raise UsageError("--programs: found nothing, CPUS=GB/s[:WRITE SHARE],… is needed")
     return programs_points(machine, parse_programs(request.programs, len(node_of)))
@@ -192,7 +167,7 @@ def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
 
 def programs_points(
     machine: MachineFile, programs: Sequence[Program], more: Mapping[str, Any] | None = None
-) -> list[_Point]:
+) -> list[Point]:
     """Each program's rate among the others, and its slowdown against one copy of it alone."""
     actors, alone = [], []
     for group, p in enumerate(programs):
@@ -217,11 +192,11 @@ def programs_points(
             "rate_bytes_per_s": p.gb_per_s * 1e9,
             "write_share": p.write_share,
         }
-        points.append(_Point(run, {**conditions, **(more or {})}, read))
+        points.append(Point(run, {**conditions, **(more or {})}, read))
     return points
 
 
-def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     points = []
     for text in request.rate.split(","):
         for cpus in _teams(request, node_of):
@@ -232,7 +207,7 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
 
 def message_points(
     machine: MachineFile, partners: Mapping[int, Sequence[int]], block: int, more: Mapping[str, Any]
-) -> _Point:
+) -> Point:
     """Every node reads `block` bytes from each of its partners, again and again; its CPUs' first does the work.
 
     The time of a message is the lines' own; software's share is added where the machine file gives it.
@@ -258,25 +233,25 @@ def message_points(
         elapsed = x["groups"][0]["ended_s"] / rounds + overhead * peers
         return {"elapsed": ("s", [elapsed]), "bandwidth_net": ("B/s", [sent / elapsed])}
 
-    return _Point(run, {"block_bytes": block, "partners": peers, **more}, read)
+    return Point(run, {"block_bytes": block, "partners": peers, **more}, read)
 
 
 def _ring(count: int) -> dict[int, list[int]]:
     return {n: sorted({(n - 1) % count, (n + 1) % count} - {n}) for n in range(count)}
 
 
-def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
     return [message_points(machine, _ring(count), b, {}) for b in words.sizes("--block", request.block)]
 
 
-def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
     everyone = {n: [m for m in range(count) if m != n] for n in range(count)}
     return [message_points(machine, everyone, b, {}) for b in words.sizes("--block", request.block)]
 
 
-def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     shape = ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"]
     near = min((h for a, row in enumerate(shape) for b, h in enumerate(row) if a != b), default=0)
     neighbours = {a: [b for b, h in enumerate(row) if b != a and h == near][:8] for a, row in enumerate(shape)}
@@ -284,7 +259,7 @@ def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
     return [message_points(machine, neighbours, b, {}) for b in words.sizes("--block", request.block)]
 
 
-def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
     # Node n changes places with n xor distance where that is a node: pairs, all at once.
     return [
@@ -328,7 +303,7 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
     return found
 
 
-def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[_Point]:
+def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     """Accesses in each CPU's order; a page's home is the node of the CPU that the file names first with it."""
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
@@ -355,11 +330,11 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
             "page_bytes": page,
             "trace": request.trace.name,
         }
-        points.append(_Point(trial(actors, warm_ns=0, measure_ns=0, check=True), conditions, read))
+        points.append(Point(trial(actors, warm_ns=0, measure_ns=0, check=True), conditions, read))
     return points
 
 
-_MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[_Point]]]] = {
+_MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[Point]]]] = {
     "hot_spot": _hot_spot, "random_reads": _random_reads, "throughput": _throughput, "exchange": _exchange,
     "all_to_all": _all_to_all, "halo": _halo, "swap": _swap, "programs": _programs, "trace": _trace,
 }  # fmt: skip
