@@ -8,14 +8,14 @@
 
 namespace mm::model {
 
+std::string brief(const json& value) {
+  const std::string text = value.dump(-1, ' ', true);
+  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+}
+
 namespace {
 
 const json kEmpty = json::object();
-
-std::string brief(const json& value) {
-  const std::string text = value.dump();
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
 
 std::string shown(double value) {
   json number =

@@ -86,6 +86,9 @@ Graph build_graph(const json& machine);
 Time ps(double ns);                                         ///< rounds to whole picoseconds
 std::int64_t fs_per_flit(double gb_per_s, int flit_bytes);  ///< of a rate in GB/s; 0 for an unlimited one
 
+/// A value as messages show it: at most 60 characters, and plain ASCII, so that none is cut in two.
+std::string brief(const json& value);
+
 /// Reads keys of one table; every error names the dotted key.
 class Table {
  public:

@@ -16,6 +16,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
               packets = all.table("packets"), node = all.table("node"), router = all.table("router");
   NodeRules r;
   r.outstanding = cpu.integer("outstanding", 1, 4096);
+  r.posts = cpu.flag("write_buffers_apart", true);
   r.write_buffers = cpu.integer("write_buffers", 1, 4096, r.outstanding);
   r.node_outstanding = node.integer("outstanding", 0, 65536, 0);
   r.request = ps(cpu.number("request_ns", 0, 1e6, 0));
@@ -42,9 +43,9 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
     if (!memory.has(key)) return;
     const json& given = memory.at(key);
     const std::string allowed = "one number a node (" + std::to_string(graph.nodes()) + ")";
-    if (!given.is_array() || given.size() != graph.nodes()) memory.refuse(key, given.dump(), allowed);
+    if (!given.is_array() || given.size() != graph.nodes()) memory.refuse(key, brief(given), allowed);
     for (const json& v : given) {
-      if (!v.is_number() || v.get<double>() < least || v.get<double>() > most) memory.refuse(key, v.dump(), allowed);
+      if (!v.is_number() || v.get<double>() < least || v.get<double>() > most) memory.refuse(key, brief(v), allowed);
       list.push_back(v.get<typename std::remove_reference_t<decltype(list)>::value_type>());
     }
   };
@@ -104,6 +105,8 @@ enum : std::uint8_t { kRead, kWrite, kForward, kProbe, kData, kAck };
 
 constexpr int kRequest = 0, kForwardClass = 1, kResponse = 2;
 
+constexpr std::uint64_t kEndless = ~std::uint64_t{0};
+
 struct Transaction {
   Time issued = 0, due = 0;
   std::uint32_t actor = 0, home = 0, next = kNone;
@@ -121,6 +124,8 @@ struct ActorState {
   Draws draws;
   Time next_issue = 0;  ///< by pace and by the core's issue gap
   std::uint64_t issued = 0, ended = 0;
+  std::uint64_t phase_end = kEndless;  ///< accesses issued by then end the memory phase
+  Time phase_from = 0;
   int reads_open = 0;
   std::size_t stream = 0;
   std::vector<std::uint64_t> at;  ///< by stream
@@ -188,7 +193,7 @@ class Machine {
     result_.groups.resize(static_cast<std::size_t>(groups));
     for (GroupResult& r : result_.groups) {
       const auto n = static_cast<std::size_t>(trial.batches);
-      r.latency_ps.assign(n, 0), r.reads.assign(n, 0), r.bytes.assign(n, 0);
+      for (auto* list : {&r.latency_ps, &r.reads, &r.bytes, &r.phase_ps, &r.phases}) list->assign(n, 0);
     }
   }
 
@@ -197,6 +202,7 @@ class Machine {
       states_[a].draws = Draws(trial_.seed, a);
       states_[a].at.assign(trial_.actors[a].streams.size(), 0);
       states_[a].next_issue = trial_.actors[a].start;
+      if (trial_.actors[a].burst > 0) states_[a].phase_end = trial_.actors[a].burst;
       plan(a, trial_.actors[a].start);
       left_ += trial_.actors[a].accesses > 0;
     }
@@ -316,10 +322,21 @@ class Machine {
     const std::uint32_t endpoint = actor.endpoint, node = g_.endpoints[endpoint].node;
     while (!s.finished) {
       if (actor.accesses > 0 && s.issued == actor.accesses) return;
+      if (s.issued == s.phase_end) {
+        if (s.reads_open > 0) return;  // the last answer will wake it
+        if (s.phase_from >= trial_.warm) {
+          GroupResult& group = result_.groups[static_cast<std::size_t>(actor.group)];
+          const std::size_t batch = batch_of(number, now);
+          group.phase_ps[batch] += static_cast<double>(now - s.phase_from);
+          group.phases[batch] += 1;
+        }
+        s.phase_end += actor.burst;
+        s.next_issue = std::max(s.next_issue, now + drawn(actor.rest, actor.random_rest, s));
+      }
       if (!actor.trace.empty() && hit(number, now)) continue;
       const bool traced = !actor.trace.empty();
       const Stream& stream = traced ? kTraced : actor.streams[s.stream];
-      const bool write = !traced && stream.op == Op::write;
+      const bool write = !traced && posted(stream.op);
       if (write ? open_writes_[endpoint] >= rules_.write_buffers
                 : s.reads_open >= actor.chains || open_reads_[endpoint] >= rules_.outstanding) {
         if (write || open_reads_[endpoint] >= rules_.outstanding) wait(endpoint, number);
@@ -333,7 +350,8 @@ class Machine {
         plan(number, s.next_issue);
         return;
       }
-      s.next_issue = now + std::max(actor.pace, rules_.issue);
+      if (s.issued + actor.burst == s.phase_end) s.phase_from = now;
+      s.next_issue = now + std::max({actor.pace, stream.work, rules_.issue});
       start(number, stream, traced ? s.issued : s.at[s.stream]++, now);
       ++s.issued;
       if (++s.stream >= actor.streams.size()) s.stream = 0;
@@ -413,9 +431,20 @@ class Machine {
     holders[asking] = mode;
   }
 
-  static Time think(const Actor& actor, ActorState& s) {
-    return actor.random_think ? static_cast<Time>(-std::log(s.draws.unit()) * static_cast<double>(actor.think))
-                              : actor.think;
+  /// The equal part of the measured time, or of the actor's accesses, in which something ends now.
+  std::size_t batch_of(std::uint32_t number, Time now) const {
+    const auto n = static_cast<std::size_t>(trial_.batches);
+    if (trial_.measure > 0)
+      return std::min(n - 1, static_cast<std::size_t>((now - trial_.warm) * trial_.batches / trial_.measure));
+    return std::min(n - 1, static_cast<std::size_t>(states_[number].ended * n / (trial_.actors[number].accesses + 1)));
+  }
+
+  /// A write that has a buffer of its own; others hold one of those that reads hold.
+  bool posted(Op op) const { return op == Op::write && rules_.posts; }
+
+  /// A time, or an exponential one of that mean.
+  static Time drawn(Time mean, bool random, ActorState& s) {
+    return random ? static_cast<Time>(-std::log(s.draws.unit()) * static_cast<double>(mean)) : mean;
   }
 
   void wait(std::uint32_t endpoint, std::uint32_t actor) {
@@ -474,7 +503,7 @@ class Machine {
     }
     ++open_;
     ++asked_;
-    if (x.op == Op::write) {
+    if (posted(x.op)) {
       ++open_writes_[endpoint];
     } else {
       ++open_reads_[endpoint];
@@ -663,19 +692,14 @@ class Machine {
     ++s.ended;
     GroupResult& group = result_.groups[static_cast<std::size_t>(actor.group)];
     if (now >= trial_.warm) {
-      const auto n = static_cast<std::size_t>(trial_.batches);
-      std::size_t batch = 0;
-      if (trial_.measure > 0)
-        batch = std::min(n - 1, static_cast<std::size_t>((now - trial_.warm) * trial_.batches / trial_.measure));
-      else
-        batch = std::min(n - 1, static_cast<std::size_t>(s.ended * n / (actor.accesses + 1)));
+      const std::size_t batch = batch_of(x.actor, now);
       group.bytes[batch] += rules_.line_bytes;
       if (x.op != Op::write) {
         group.reads[batch] += 1;
         group.latency_ps[batch] += static_cast<double>(x.due + rules_.fill - x.issued);
       }
     }
-    if (x.op == Op::write) {
+    if (posted(x.op)) {
       --open_writes_[endpoint];
     } else {
       --open_reads_[endpoint];
@@ -685,8 +709,8 @@ class Machine {
     if (x.traced) leave_line(x, now);
     if (actor.accesses > 0 && s.ended == actor.accesses) {
       finish(x.actor, now);
-    } else if (x.op != Op::write) {
-      if (actor.chains == 1) s.next_issue = std::max(s.next_issue, now + think(actor, s));
+    } else if (!posted(x.op)) {
+      if (actor.chains == 1) s.next_issue = std::max(s.next_issue, now + drawn(actor.think, actor.random_think, s));
       plan(x.actor, std::max(now, s.next_issue));
     }
     if (auto& list = waiting_[endpoint]; !list.empty()) {

@@ -20,6 +20,7 @@ enum class Striping : std::uint8_t { none, pair, all };
 struct NodeRules {
   // core
   int outstanding = 16, write_buffers = 16, node_outstanding = 0;
+  bool posts = true;           ///< writes have buffers of their own; false: they hold those of reads
   Time request = 0, fill = 0;  ///< from the load to the request's leaving the core; from the data's arrival to its use
   Time issue = 0;              ///< between two misses of one core
   Time probe = 0;              ///< from a probe's arrival to the answer's leaving
@@ -61,6 +62,7 @@ struct Stream {
   bool random = false;
   std::uint64_t base = 0, span_lines = 1 << 20;
   std::uint64_t stride_bytes = 0;  ///< 0: one line
+  Time work = 0;                   ///< of the core, from an access to the next
 };
 
 /// One access of a trace; `own` writes.
@@ -77,6 +79,9 @@ struct Actor {
   Time think = 0;             ///< from a read's end to the next; with one chain only
   bool random_think = false;  ///< exponential, of mean `think`
   Time pace = 0;              ///< between two accesses at least: prescribes a rate
+  std::uint64_t burst = 0;    ///< accesses of a memory phase; 0: it never rests
+  Time rest = 0;              ///< from the last read's end of a memory phase to the next phase
+  bool random_rest = false;   ///< exponential, of mean `rest`
   std::vector<Stream> streams;
   std::vector<Traced> trace;   ///< instead of streams: these, once; caches are endless and lines are tracked
   std::uint64_t accesses = 0;  ///< ends after these; 0: goes on
@@ -95,7 +100,8 @@ struct Trial {
 
 /// What one trial says of one group of actors; a batch is an equal part of the measured time.
 struct GroupResult {
-  std::vector<double> latency_ps, reads, bytes;  ///< by batch: mean latency of reads, their number, bytes moved
+  std::vector<double> latency_ps, reads, bytes;  ///< by batch: summed latency of reads, their number, bytes moved
+  std::vector<double> phase_ps, phases;          ///< by batch: summed length of the memory phases that ended, number
   Time ended = 0;                                ///< when its last actor ended; 0 where they go on
 };
 

@@ -115,16 +115,17 @@ void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   source.tail = p;
 }
 
-/// The packet at the head of an injection queue passes the injection port and the pipeline.
+/// The packet at the head of an injection queue has passed the injection port and the pipeline; both since it came, not
+/// since the one before it left: a pipeline takes the next packet while the last is still in it.
 void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
   const Queue& queue = queues_[input * v_ + v];
   const std::uint32_t endpoint = graph_.inputs[input].from_endpoint;
   const Endpoint& e = graph_.endpoints[endpoint];
   const Packet& packet = pool_[queue.head];
-  const Time start = std::max(now, injecting_[endpoint]);
+  const Time start = std::max(packet.born, injecting_[endpoint]);
   injecting_[endpoint] = start + (e.fs_per_flit * packet.flits + 500) / 1000;
   const Time pipeline = graph_.is_bus(e.router) ? 0 : rules_.pipeline;
-  lead(input, v, std::max(start + e.delay + pipeline, queue.free_from), now);
+  lead(input, v, std::max({now, start + e.delay + pipeline, queue.free_from}), now);
 }
 
 void Network::arrive(std::uint32_t p, std::uint32_t input, Time now) {

@@ -44,11 +44,11 @@ std::vector<std::uint32_t> numbers(const Table& table, const char* key, std::siz
     for (std::uint32_t i = 0; i < count; ++i) list.push_back(i);
     return list;
   }
-  if (!given.is_array() || given.empty()) table.refuse(key, given.dump(), allowed);
+  if (!given.is_array() || given.empty()) table.refuse(key, brief(given), allowed);
   for (const json& v : given) {
     if (!v.is_number_integer() || v.get<std::int64_t>() < 0 ||
         v.get<std::int64_t>() >= static_cast<std::int64_t>(count))
-      table.refuse(key, v.dump(), allowed);
+      table.refuse(key, brief(v), allowed);
     list.push_back(v.get<std::uint32_t>());
   }
   return list;
@@ -71,6 +71,7 @@ Stream stream_of(const Table& t, const Ready& m) {
   s.random = t.flag("random", false);
   s.span_lines = static_cast<std::uint64_t>(t.number("span_lines", 1, 1e15, 1 << 24));
   s.stride_bytes = static_cast<std::uint64_t>(t.number("stride_bytes", 0, 1e12, 0));
+  s.work = ps(t.number("work_ns", 0, kMostNs, 0));
   s.base = static_cast<std::uint64_t>(t.number("base_line", 0, 1e15, 0));
   return s;
 }
@@ -78,15 +79,13 @@ Stream stream_of(const Table& t, const Ready& m) {
 /// [[line, home, 0 reads or 1 writes], …]
 std::vector<Traced> trace_of(const Table& t, const Ready& m) {
   const json& given = t.at("trace");
-  if (!given.is_array() || given.empty())
-    t.refuse("trace", given.dump().substr(0, 60), "a list of [line, home, 0 or 1]");
+  if (!given.is_array() || given.empty()) t.refuse("trace", brief(given), "a list of [line, home, 0 or 1]");
   std::vector<Traced> trace;
   trace.reserve(given.size());
   for (const json& a : given) {
     const bool good = a.is_array() && a.size() == 3 && a[0].is_number_unsigned() && a[1].is_number_unsigned() &&
                       a[1].get<std::uint64_t>() < m.graph.nodes() && (a[2] == 0 || a[2] == 1);
-    if (!good)
-      t.refuse("trace", a.dump().substr(0, 60), "[line, home below " + std::to_string(m.graph.nodes()) + ", 0 or 1]");
+    if (!good) t.refuse("trace", brief(a), "[line, home below " + std::to_string(m.graph.nodes()) + ", 0 or 1]");
     trace.push_back({a[0].get<std::uint64_t>(), a[1].get<std::uint32_t>(), a[2] == 1 ? Op::own : Op::read});
   }
   return trace;
@@ -114,7 +113,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   std::sort(cpus.begin(), cpus.end(), by_node);
   std::sort(ios.begin(), ios.end(), by_node);
   const json& actors = t.at("actors");
-  if (!actors.is_array() || actors.empty()) t.refuse("actors", actors.dump().substr(0, 60), "a list of actors");
+  if (!actors.is_array() || actors.empty()) t.refuse("actors", brief(actors), "a list of actors");
   bool endless = false;
   for (std::size_t i = 0; i < actors.size(); ++i) {
     const Table a(actors[i], t.path("actors[" + std::to_string(i) + "]"));
@@ -123,11 +122,15 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     actor.think = ps(a.number("think_ns", 0, kMostNs, 0));
     actor.random_think = a.flag("random_think", false);
     actor.pace = ps(a.number("pace_ns", 0, kMostNs, 0));
+    actor.burst = static_cast<std::uint64_t>(a.number("burst", 0, 1e15, 0));
+    actor.rest = ps(a.number("rest_ns", 0, kMostNs, 0));
+    actor.random_rest = a.flag("random_rest", false);
     actor.start = ps(a.number("start_ns", 0, kMostNs, 0));
     actor.accesses = static_cast<std::uint64_t>(a.number("accesses", 0, 1e15, 0));
     actor.group = a.integer("group", 0, 1 << 20, 0);
     if (actor.think > 0 && actor.chains > 1)
       a.refuse("think_ns", "it with chains = " + std::to_string(actor.chains), "it with one chain only");
+    if (actor.rest > 0 && actor.burst == 0) a.refuse("rest_ns", "it without burst", "the accesses of a phase in burst");
     static const json no_streams = json::array();
     const json& streams = a.has("trace") ? no_streams : a.at("streams");
     if (a.has("trace")) {
@@ -136,7 +139,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
       actor.trace = trace_of(a, m);
       actor.accesses = actor.trace.size();
     } else if (!streams.is_array() || streams.empty()) {
-      a.refuse("streams", streams.dump().substr(0, 60), "a list of streams");
+      a.refuse("streams", brief(streams), "a list of streams");
     }
     for (std::size_t k = 0; k < streams.size(); ++k)
       actor.streams.push_back(stream_of(Table(streams[k], a.path("streams[" + std::to_string(k) + "]")), m));
@@ -165,9 +168,10 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
   const double batch_s = static_cast<double>(r.measured) * 1e-12 / trial.batches;
   json groups = json::array();
   for (const GroupResult& g : r.groups) {
-    json latency = json::array(), reads = json::array(), bytes = json::array();
+    json latency = json::array(), reads = json::array(), bytes = json::array(), phases = json::array();
     for (std::size_t b = 0; b < g.reads.size(); ++b) {
       if (g.reads[b] > 0) latency.push_back(g.latency_ps[b] / g.reads[b] * 1e-12);
+      if (g.phases[b] > 0) phases.push_back(g.phase_ps[b] / g.phases[b] * 1e-12);
       reads.push_back(g.reads[b] / batch_s);
       bytes.push_back(g.bytes[b] / batch_s);
     }
@@ -175,6 +179,7 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
                       {"reads_per_s", reads},
                       {"bytes_per_s", bytes},
                       {"ended_s", static_cast<double>(g.ended) * 1e-12}});
+    if (!phases.empty()) groups.back()["phase_s"] = phases;
   }
   json answer{{"groups", groups},
               {"measured_s", static_cast<double>(r.measured) * 1e-12},
@@ -279,8 +284,7 @@ json loads(const Ready& m) {
 }  // namespace
 
 json answer(const Ready& machine, const json& run, std::size_t number, const FrameSink& frames) {
-  if (!run.is_object())
-    throw UsageError("runs[" + std::to_string(number) + "]", "found " + run.dump().substr(0, 60), "an object");
+  if (!run.is_object()) throw UsageError("runs[" + std::to_string(number) + "]", "found " + brief(run), "an object");
   const Table table(run, "runs[" + std::to_string(number) + "]");
   const std::string kind = table.text("kind", "");
   const auto seed = static_cast<std::uint64_t>(table.number("seed", 0, 1e15, 1));

@@ -176,6 +176,12 @@ def measure(
     rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
     write_share: Annotated[float, typer.Option("--write-share", min=0, max=1, help="throughput: of its lines")] = 0.33,
     programs: Annotated[str, typer.Option("--programs", help="programs: CPUS=GB/s[:WRITE SHARE],…")] = "",
+    in_step: Annotated[
+        bool,
+        typer.Option(
+            "--in-step", help="programs, throughput: all begin their memory phases together, as equal copies do"
+        ),
+    ] = False,
     trace: Annotated[
         Path | None, typer.Option("--trace", help="trace: file of lines CPU ADDRESS r|w", show_default=False)
     ] = None,
@@ -198,7 +204,18 @@ def measure(
 
     machine = find_machine(name, settings)
     request = Request(
-        workload, chains, threads, distance, block, rate, write_share, window if frames else 0.0, trace, page, programs
+        workload,
+        chains,
+        threads,
+        distance,
+        block,
+        rate,
+        write_share,
+        window if frames else 0.0,
+        trace,
+        page,
+        programs,
+        in_step,
     )
     with counted(f"{workload} on {machine.name}") as progress:
         records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)

@@ -258,6 +258,106 @@ TEST(Model, NeverAboveLittleOrAChannel) {
   }
 }
 
+/// One core that reads (and writes) its own node's memory for `measure`.
+TrialResult one_core(const Ready& m, const Actor& like, Time measure = 40'000'000) {
+  Trial trial;
+  trial.warm = 5'000'000;
+  trial.measure = measure;
+  trial.batches = 1;
+  trial.actors = {like};
+  trial.actors[0].endpoint = m.graph.cpus_of[0].front();
+  return simulate(m.graph, m.routing, m.routers, m.nodes, trial);
+}
+
+double bytes_per_s(const TrialResult& r) { return r.groups[0].bytes[0] / (static_cast<double>(r.measured) * 1e-12); }
+
+Stream local(Op op) {
+  Stream s;
+  s.op = op;
+  return s;
+}
+
+TEST(Model, ARouterTakesThePacketsOfASourceWhileOthersAreInItsPipeline) {
+  json machine = machine_on({{"kind", "ring"}, {"shape", {4}}});
+  machine["node"]["bypass"] = false;
+  machine["node"]["controllers"] = 1;
+  machine["memory"].erase("page_bytes");
+  machine["cpu"]["outstanding"] = 64;
+  Actor actor;
+  actor.chains = 64;
+  actor.streams = {local(Op::read)};
+  for (const double pipeline : {1.0, 60.0}) {  // 60 ns is six times what a line takes on its channel
+    machine["router"]["pipeline_ns"] = pipeline;
+    // 18 flits of 4 bytes a line through ports of 6.4 GB/s.
+    EXPECT_NEAR(bytes_per_s(one_core(Ready(machine), actor)), 5.69e9, 0.03 * 5.69e9) << pipeline;
+  }
+}
+
+TEST(Model, WritesThatHoldTheBuffersOfReadsCountAmongThem) {
+  json machine = machine_on({{"kind", "ring"}, {"shape", {4}}});
+  machine["cpu"]["outstanding"] = 2;
+  machine["cpu"]["write_buffers"] = 16;
+  Actor actor;
+  actor.chains = 2;
+  actor.streams = {local(Op::write)};
+  const double apart = bytes_per_s(one_core(Ready(machine), actor));
+  machine["cpu"]["write_buffers_apart"] = false;
+  const double shared = bytes_per_s(one_core(Ready(machine), actor));
+  EXPECT_LT(shared, 0.5 * apart);
+  // Little: two lines on their way, each for at least the request's time and its channel's.
+  EXPECT_LE(shared, 2 * 64 / (20e-9 + 64 / 6.1e9) * 1.01);
+}
+
+TEST(Model, ACoreWorksOnTheLinesOfAStreamAndNotOnThoseOfAnother) {
+  const Ready m(machine_on({{"kind", "ring"}, {"shape", {4}}}));
+  Actor actor;
+  actor.chains = 16;
+  actor.streams = {local(Op::read), local(Op::write)};
+  actor.streams[0].work = 100'000;
+  EXPECT_NEAR(bytes_per_s(one_core(m, actor)), 2 * 64 / 100e-9, 0.02 * 2 * 64 / 100e-9);
+  actor.streams[1].work = 60'000;
+  EXPECT_NEAR(bytes_per_s(one_core(m, actor)), 2 * 64 / 160e-9, 0.02 * 2 * 64 / 160e-9);
+}
+
+TEST(Model, AProgramRestsBetweenItsMemoryPhases) {
+  json machine = machine_on({{"kind", "ring"}, {"shape", {4}}});
+  machine["node"]["cpus"] = 2;
+  machine["memory"].erase("page_bytes");
+  const Ready m(machine);
+  Actor actor;
+  actor.chains = 16;
+  actor.burst = 256;
+  actor.streams = {local(Op::read)};
+  const TrialResult busy = one_core(m, actor);
+  const double phase = busy.groups[0].phase_ps[0] / busy.groups[0].phases[0];
+  EXPECT_NEAR(phase, 256 * 64 / 12.2e9 * 1e12, 0.1 * phase);  // both channels, and the way there
+  actor.rest = static_cast<Time>(3 * phase);
+  const TrialResult alone = one_core(m, actor, 400'000'000);
+  EXPECT_NEAR(alone.groups[0].phase_ps[0] / alone.groups[0].phases[0], phase, 1);
+  EXPECT_NEAR(bytes_per_s(alone), 256 * 64 / (4 * phase * 1e-12), 0.03 * bytes_per_s(alone));
+  actor.random_rest = true;
+  EXPECT_NEAR(bytes_per_s(one_core(m, actor, 4'000'000'000)), bytes_per_s(alone), 0.05 * bytes_per_s(alone));
+
+  // Two in step share the channels in every phase; two that fall when they will share them now and then.
+  const auto together = [&](bool random) {
+    Trial trial;
+    trial.warm = 5'000'000;
+    trial.measure = 2'000'000'000;
+    trial.batches = 1;
+    actor.random_rest = random;
+    for (const std::uint32_t cpu : m.graph.cpus_of[0]) {
+      actor.endpoint = cpu;
+      trial.actors.push_back(actor);
+    }
+    const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
+    return r.groups[0].phase_ps[0] / r.groups[0].phases[0] / phase;
+  };
+  EXPECT_NEAR(together(false), 1.95, 0.1);  // alone it does not quite fill them
+  const double apart = together(true);
+  EXPECT_GT(apart, 1.1);
+  EXPECT_LT(apart, 1.6);
+}
+
 TEST(Model, NoDeadlockUnderAdversePatternsAndRandomGraphs) {
   for (const json& topology : topologies()) {
     json machine = machine_on(topology);

@@ -95,8 +95,9 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
     "cpu": {
         "clock_ghz": "(GHz)",
         "outstanding": "misses of a core at once",
-        "stream_outstanding": "of them, those that a regular stream of loads keeps going [outstanding]",
+        "stream_outstanding": "those that a regular stream keeps going, prefetched ones too [outstanding]",
         "write_buffers": "writes of a core on their way at once",
+        "write_buffers_apart": "false: writes hold the buffers that reads hold, and count in outstanding [true]",
         "request_ns": "from a load to its request's leaving the core (ns)",
         "request_cycles": "the same, in cycles of the core",
         "fill_ns": "from the data's arrival to its use (ns)",
@@ -105,8 +106,10 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "issue_cycles": "the same, in cycles of the core",
         "probe_ns": "from a probe's arrival to the answer's leaving (ns)",
         "critical_word_first": "false: a load ends with the last flit of its data",
-        "line_work_ns": "a core's own work on each line that a STREAM kernel moves (ns)",
+        "line_work_ns": "a core's own work on each line that a STREAM kernel reads or owns (ns)",
         "line_work_cycles": "the same, in cycles of the core",
+        "streaming_store_ns": "the same on each line that it stores past its caches (ns) [line_work_ns]",
+        "streaming_store_cycles": "the same, in cycles of the core",
         "flops_per_cycle": "fp64, of a core",
     },
     "cache[]": {
@@ -121,6 +124,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "channel_gb_per_s": "of a channel (GB/s)",
         "line_bytes": "(B)",
         "access_ns": "in the controller and the open page (ns)",
+        "access_clocks": "the same, in clocks of the memory; with ratchet_mhz",
         "activate_ns": "more where the page is closed (ns)",
         "page_bytes": "of a bank; 0: every page is open (B)",
         "banks": "of a channel",
@@ -128,6 +132,7 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "write_batch": "writes between two changes",
         "gap_ns": "lost a line (ns)",
         "gap_cycles": "the same, in cycles of the core, where the controller runs with it",
+        "gap_clocks": "the same, in clocks of the memory; with ratchet_mhz",
         "queue": "requests that a controller holds",
         "node_share": "of a channel's rate, one number a node",
         "node_channels": "channels of a controller, one number a node",
@@ -241,12 +246,23 @@ class MachineFile:
             memory["gap_ns"] = memory.get("gap_ns", 0) + memory.pop("gap_cycles") / self.number("cpu.clock_ghz")
         ratchet, width = memory.pop("ratchet_mhz", None), memory.pop("channel_bytes", 8)
         if ratchet is not None:
-            memory["channel_gb_per_s"] = width * data_rate_mhz(1000 * clock, ratchet) / 1000
+            rate = data_rate_mhz(1000 * clock, ratchet)
+            memory["channel_gb_per_s"] = width * rate / 1000
+        for stem in ("access", "gap"):
+            clocks = memory.pop(f"{stem}_clocks", None)
+            if clocks is not None:
+                if ratchet is None:
+                    raise MachineFileError(
+                        f"{self.path.name}: memory.{stem}_clocks: found without memory.ratchet_mhz, which it needs"
+                    )
+                memory[f"{stem}_ns"] = memory.get(f"{stem}_ns", 0) + clocks * 2000 / rate  # two transfers a clock
         for key in (
             "clock_ghz",
             "stream_outstanding",
             "line_work_ns",
             "line_work_cycles",
+            "streaming_store_ns",
+            "streaming_store_cycles",
             "threads",
             "flops_per_cycle",
         ):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from meshmark.model import words
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import POINTS, Point, fill_order, latency_and_rate, measure, nodes_and_cpus, simulate
 from meshmark.model.machine import MachineFile
-from meshmark.model.workloads import Run, chase, random_reads, trial
+from meshmark.model.workloads import Run, random_reads, trial
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
@@ -29,7 +28,8 @@ PATTERNS: Final = (
     "trace",
 )
 MOST_ACCESSES: Final = 5_000_000
-LONG_NS: Final = 200_000.0  # programs with random work between reads need a longer look
+BURST: Final = 256  # accesses of a program's memory phase: many latencies long, and short against a run
+CYCLES: Final = 66  # of the slowest program: six in each batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +47,7 @@ class Request:
     trace: Path | None = None
     page: str = "8KiB"
     programs: str = ""
+    in_step: bool = False
 
 
 def run_pattern(
@@ -99,28 +100,6 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
     ]
 
 
-def program_actors(
-    machine: MachineFile, cpu: int, gb_per_s: float, write_share: float = 1 / 3, homes: Any = "local", group: int = 0
-) -> list[Run]:
-    """A program of given traffic when alone: dependent chains of reads, as few as reach it, with work between them.
-
-    Its slowdown among others is how much later its reads come back. Writes follow the reads and are not waited for; the
-    time between reads is exponential, as programs have no common beat.
-    """
-    line = machine.number("memory.line_bytes")
-    alone = median_of(ask(machine, [chase(cpu, homes)], threads=1)[0]["groups"][0]["latency_s"]) * 1e9
-    reads = gb_per_s * (1 - write_share) / line  # a ns
-    chains = math.ceil(reads * alone)
-    think = max(0.0, chains / reads - alone)
-    writes = round(write_share / (1 - write_share) * 4)
-    streams: list[Run] = []
-    for i in range(4):
-        streams.append({"op": "read", "homes": homes})
-        streams += [{"op": "write", "homes": homes}] * ((i + 1) * writes // 4 - i * writes // 4)
-    actor = {"cpus": [cpu], "chains": 1, "think_ns": think, "random_think": True, "streams": streams, "group": group}
-    return [actor] * chains
-
-
 @dataclass(frozen=True, slots=True)
 class Program:
     """Copies of one program, one a CPU."""
@@ -162,35 +141,98 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
 def _programs(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     if not request.programs:
         raise UsageError("--programs: found nothing, CPUS=GB/s[:WRITE SHARE],… is needed")
-    return programs_points(machine, parse_programs(request.programs, len(node_of)))
+    return programs_points(machine, parse_programs(request.programs, len(node_of)), request.in_step)
+
+
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """A program that has its CPU alone: memory phases at the rate the CPU reaches, and work in between.
+
+    So it moves `gb_per_s` on average; among others its phases last longer, and its work does not.
+    """
+
+    actor: Run
+    phase_s: float
+    rest_s: float
+
+    @property
+    def length_s(self) -> float:
+        return self.phase_s + self.rest_s
+
+    def slowdowns(self, phases_s: Sequence[float]) -> list[float]:
+        """How many times longer a cycle takes, its memory phase lasting each of these times."""
+        return [(p + self.rest_s) / self.length_s for p in phases_s]
+
+
+def program_cycles(machine: MachineFile, programs: Sequence[Program]) -> list[Cycle]:
+    """Each program's cycle, from its first CPU alone on the machine.
+
+    Raises:
+        UsageError: a rate that the CPU does not reach.
+    """
+    line = machine.number("memory.line_bytes")
+    chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
+    actors: list[Run] = []
+    for p in programs:
+        writes = round(p.write_share / (1 - p.write_share) * 4)
+        streams: list[Run] = []
+        for i in range(4):
+            streams.append({"op": "read", "homes": "local"})
+            streams += [{"op": "write", "homes": "local"}] * ((i + 1) * writes // 4 - i * writes // 4)
+        actors.append({"cpus": [p.cpus[0]], "chains": chains, "streams": streams, "burst": BURST})
+    cycles = []
+    lone = [trial([{**a, "accesses": 6 * BURST}], warm_ns=0, measure_ns=0) for a in actors]
+    for p, actor, answer in zip(programs, actors, ask(machine, lone), strict=True):
+        phase = median_of(answer["groups"][0]["phase_s"])
+        rest = BURST * line / (p.gb_per_s * 1e9) - phase
+        if rest < 0:
+            most = BURST * line / phase / 1e9
+            raise UsageError(
+                f"program: found {p.gb_per_s:g} GB/s, a CPU of {machine.name} alone moves {most:.3g} at most"
+            )
+        cycles.append(Cycle(actor, phase, rest))
+    return cycles
+
+
+def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: bool) -> Run:
+    """All programs at once, a group each.
+
+    Args:
+        in_step: all start together and rest for the same time, as copies of one program do that were started together;
+            otherwise every copy rests for random (exponential) times, and its phases fall when they will.
+    """
+    actors: list[Run] = []
+    for group, (p, c) in enumerate(zip(programs, cycles, strict=True)):
+        for cpu in p.cpus:
+            begin = 0.0 if in_step else c.length_s * 1e9 * (len(actors) * 0.618034 % 1)
+            actors.append({**c.actor, "cpus": [cpu], "group": group, "rest_ns": c.rest_s * 1e9,
+                           "random_rest": not in_step, "start_ns": begin})  # fmt: skip
+    longest = max(c.length_s for c in cycles) * 1e9
+    return trial(actors, warm_ns=3 * longest, measure_ns=CYCLES * longest)
 
 
 def programs_points(
-    machine: MachineFile, programs: Sequence[Program], more: Mapping[str, Any] | None = None
+    machine: MachineFile, programs: Sequence[Program], in_step: bool = False, more: Mapping[str, Any] | None = None
 ) -> list[Point]:
-    """Each program's rate among the others, and its slowdown against one copy of it alone."""
-    actors, alone = [], []
-    for group, p in enumerate(programs):
-        mine = [program_actors(machine, c, p.gb_per_s, p.write_share, group=group) for c in p.cpus]
-        actors += [a for one in mine for a in one]
-        alone.append([{**a, "group": 0} for a in mine[0]])
-    answers = ask(machine, [trial(a, measure_ns=LONG_NS) for a in alone])
-    bases = [median_of(x["groups"][0]["bytes_per_s"]) for x in answers]
+    """Each program's rate among the others, and its slowdown against itself alone."""
+    cycles = program_cycles(machine, programs)
+    run = programs_run(cycles, programs, in_step)
+    moved = BURST * machine.number("memory.line_bytes")
     points = []
-    run = trial(actors, measure_ns=LONG_NS)
-    for group, (p, base) in enumerate(zip(programs, bases, strict=True)):
+    for group, (p, cycle) in enumerate(zip(programs, cycles, strict=True)):
 
         def read(
-            x: Answer, g: int = group, n: int = len(p.cpus), base: float = base
+            x: Answer, g: int = group, n: int = len(p.cpus), c: Cycle = cycle
         ) -> Mapping[str, tuple[str, Sequence[float]]]:
-            moved = x["groups"][g]["bytes_per_s"]
-            return {"bandwidth_net": ("B/s", moved), "slowdown": ("1", [base * n / b for b in moved if b > 0])}
+            slow = c.slowdowns(x["groups"][g].get("phase_s", ()))
+            return {"bandwidth_net": ("B/s", [n * moved / (s * c.length_s) for s in slow]), "slowdown": ("1", slow)}
 
         conditions = {
             "program": p.name,
             "copies": len(p.cpus),
             "rate_bytes_per_s": p.gb_per_s * 1e9,
             "write_share": p.write_share,
+            "in_step": in_step,
         }
         points.append(Point(run, {**conditions, **(more or {})}, read))
     return points
@@ -201,7 +243,9 @@ def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) 
     for text in request.rate.split(","):
         for cpus in _teams(request, node_of):
             told = f"{'+'.join(map(str, cpus))}={text.strip()}:{request.write_share}"
-            points += programs_points(machine, parse_programs(told, len(node_of)), {"threads": len(cpus)})
+            points += programs_points(
+                machine, parse_programs(told, len(node_of)), request.in_step, {"threads": len(cpus)}
+            )
     return points
 
 

@@ -47,25 +47,31 @@ def chase(cpu: int, homes: Homes, *, state: str = "clean", owner: int | None = N
     return trial([{"cpus": [cpu], "chains": 1, "streams": [stream]}], warm_ns=2_000.0, measure_ns=20_000.0)
 
 
+def _work(machine: MachineFile, key: str, otherwise: float) -> float:
+    """A time of the core that a machine file gives in ns, in cycles or as a sum of both, ns."""
+    ns, cycles = machine.number(f"cpu.{key}_ns", 0.0), machine.number(f"cpu.{key}_cycles", 0.0)
+    return ns + (cycles / machine.number("cpu.clock_ghz") if cycles else 0.0) or otherwise
+
+
 def stream_actor(
     machine: MachineFile, cpus: Sequence[int] | str, kernel: str, store: str, homes: Homes, **more: Any
 ) -> Run:
-    """One actor of a STREAM kernel. Ordinary stores own a line and write it back; streaming ones only write."""
+    """One actor of a STREAM kernel. Ordinary stores own a line and write it back; streaming ones only write.
+
+    The core works on each line that it reads or owns, and on each that it stores past its caches; a line that a cache
+    writes back costs it nothing.
+    """
+    work = _work(machine, "line_work", 0.0)
     reads, writes = KERNELS[kernel]
-    streams: list[dict[str, Any]] = [{"op": "read", "homes": homes} for _ in range(reads)]
-    if kernel == "update":
-        streams = []
+    read = {"op": "read", "homes": homes, "work_ns": work}
+    streams: list[dict[str, Any]] = [dict(read) for _ in range(reads if kernel != "update" else 0)]
     for _ in range(writes):
         if store == "ordinary":
-            streams.append({"op": "own", "homes": homes})
-        streams.append({"op": "write", "homes": homes})
+            streams += [{**read, "op": "own"}, {"op": "write", "homes": homes}]
+        else:
+            streams.append({"op": "write", "homes": homes, "work_ns": _work(machine, "streaming_store", work)})
     chains = int(machine.number("cpu.stream_outstanding", machine.number("cpu.outstanding")))
     actor: Run = {"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains, "streams": streams, **more}
-    work = machine.number("cpu.line_work_ns", 0.0)
-    if cycles := machine.number("cpu.line_work_cycles", 0.0):
-        work += cycles / machine.number("cpu.clock_ghz")
-    if work:
-        actor["pace_ns"] = work
     return actor
 
 

@@ -138,7 +138,11 @@ CHARTS: Final = {
                   "From node 0 to every node of the 4 x 4 torus: ns, and how far off what is printed."),
     "figure_15": ("Latency under load (figure 15)",
                   "1 to 20 outstanding reads of every CPU to random other CPUs (ES45: to its one memory)."),
+    "figure_70": ("Ring and torus of eight CPUs (figure 70)",
+                  "1 to 16 outstanding reads of every CPU to random other CPUs."),
     "gups_links": ("Links under random updates (figure 62)", "Share of time each link of the 8 x 4 torus is busy."),
+    "parbench_5": ("Two programs on a bus (PARbench, figure 5)",
+                   "How much longer copies of one program run that keep step, by what each moves alone."),
     "xeon_copy": ("Copy rate over processes (Xeon)", "Streaming copy, as published and as modelled."),
     "xeon_latency": ("Latency over processes (Xeon)", "Random dependent loads, as published and as modelled."),
     "errors": ("All statements with one number", "Error of the model, by role; the others are bands, orders and rows."),
@@ -154,16 +158,23 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         sizes = [2**k for k in range(7, 17)]
         made["levels"] = _lines(
             [{"x": x, "y": y, "of": of} for of, ys in series["A08"].items() for x, y in zip(sizes, ys, strict=True)],
-            "footprint", "ns per load", log_x=True, sizes=True,
+            "footprint", "ns per load", sizes=True,
         )  # fmt: skip
     if series.get("A12"):
         made["figure_13"] = _map(series["A12"]["modelled"])
-    if series.get("A24"):
-        names = [n.removesuffix(": s") for n in series["A24"] if n.endswith(": s")]
-        made["figure_15"] = _lines(
-            [{"x": b / 1e9, "y": t * 1e9, "of": n} for n in names
-             for b, t in zip(series["A24"][f"{n}: B/s"], series["A24"][f"{n}: s"], strict=True)],
-            "bandwidth of all CPUs (GB/s)", "ns per load", log_x=True,
+    for name, claim in (("figure_15", "A24"), ("figure_70", "A34")):
+        if found := series.get(claim):
+            machines = [n.removesuffix(": s") for n in found if n.endswith(": s")]
+            made[name] = _lines(
+                [{"x": b / 1e9, "y": t * 1e9, "of": n} for n in machines
+                 for b, t in zip(found[f"{n}: B/s"], found[f"{n}: s"], strict=True)],
+                "bandwidth of all CPUs (GB/s)", "ns per load",
+            )  # fmt: skip
+    if found := series.get("E03"):
+        rates = found["GB/s"]
+        made["parbench_5"] = _lines(
+            [{"x": x, "y": y, "of": n} for n in found if n != "GB/s" for x, y in zip(rates, found[n], strict=True)],
+            "transfer of each program alone (GB/s)", "longer run time (%)", log_x=False, log_y=False,
         )  # fmt: skip
     if series.get("A31"):
         data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
@@ -207,13 +218,15 @@ def _colour() -> alt.Color:
     return alt.Color("of:N", title=None, sort=None, scale=alt.Scale(range=PALETTE))
 
 
-def _lines(data: list[dict[str, Any]], x: str, y: str, log_x: bool = False, sizes: bool = False) -> alt.TopLevelMixin:
+def _lines(
+    data: list[dict[str, Any]], x: str, y: str, log_x: bool = True, log_y: bool = True, sizes: bool = False
+) -> alt.TopLevelMixin:
     scale = alt.Scale(type="log", base=2, nice=False, padding=12) if log_x else alt.Scale(zero=False)
     kib = "datum.value < 1024 ? datum.value + ' KiB' : datum.value / 1024 + ' MiB'"
-    axis = alt.Axis(labelExpr=kib) if sizes else alt.Axis(format="~g")
+    axis = alt.Axis(labelExpr=kib) if sizes else alt.Axis(format="~g", tickCount=8)
     base = _chart(data).encode(
         x=alt.X("x:Q", title=x, scale=scale, axis=axis),
-        y=alt.Y("y:Q", title=y, scale=alt.Scale(type="log", nice=True)),
+        y=alt.Y("y:Q", title=y, scale=alt.Scale(type="log", nice=True) if log_y else alt.Scale(zero=True)),
         color=_colour(),
         order="x:Q" if not log_x else alt.Undefined,
         tooltip=["of:N", alt.Tooltip("x:Q", title=x, format=".4~g"), alt.Tooltip("y:Q", title=y, format=".4~g")],
