@@ -546,16 +546,19 @@ def _() -> Finding:
 
 @check("A37")
 def _() -> Finding:
-    best = 0.0
+    # All read from CPU 0; the gain of those whose reads cross the mesh. CPU 0's own are beside them, and lose by it.
+    gains = {"others": 0.0, "all": 0.0}
     for chains in (1, 2, 4, 8, 16):
-        rates = [
-            rate(m, random_reads(m, chains, homes=[0]))
-            for m in (machine("gs1280-16"), machine("gs1280-16", "placement.striping=pair"))
-        ]
-        best = max(best, 100 * (rates[1] / rates[0] - 1))
-    inside = abs(best - 80) <= 15
+        moved: list[dict[str, float]] = []
+        for m in (machine("gs1280-16"), machine("gs1280-16", "placement.striping=pair")):
+            actors = [random_reads(m, chains, cpus, homes=[0])["actors"][0] for cpus in ([0], range(1, 16))]
+            groups = ask(m, [trial([{**a, "group": g} for g, a in enumerate(actors)])])[0]["groups"]
+            own, others = (median_of(g["bytes_per_s"]) for g in groups)
+            moved.append({"others": others, "all": own + others})
+        gains = {who: max(best, 100 * (moved[1][who] / moved[0][who] - 1)) for who, best in gains.items()}
+    inside = abs(gains["others"] - 80) <= 15
     return Finding(
-        f"{best:.0f} % at most",
+        f"{gains['others']:.0f} % at most ({gains['all']:.0f} % with CPU 0's own reads)",
         inside,
         "" if inside else "the two homes share the link between them, so they have 6 links, not 8",
     )
