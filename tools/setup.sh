@@ -131,5 +131,20 @@ if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; 
 fi
 .venv/bin/python -m compileall -q src >/dev/null || true
 
+# --- The page ------------------------------------------------------------------------------------
+# Node comes with the development packages of Python; what the page needs comes from the registry, by the lock file.
+stamp=build/page.stamp
+wanted=$(cd web && find . -path ./node_modules -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+if [ ! -f src/meshmark/web/static/index.html ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
+  say "building the page"
+  rm -f $stamp
+  (
+    cd web
+    PATH="$PWD/../.venv/bin:$PATH"
+    npm ci --no-audit --no-fund >../build/page.log 2>&1 && npm run build >>../build/page.log 2>&1
+  ) || { tail -n 5 build/page.log >&2; fail "the page cannot be built" "build/page.log has it all"; }
+  echo "$wanted" >$stamp
+fi
+
 # --- Native --------------------------------------------------------------------------------------
 tools/build.sh release

@@ -8,6 +8,15 @@
 
 namespace mm::model {
 
+std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind) {
+  std::vector<std::uint32_t> found;
+  for (std::uint32_t e = 0; e < graph.endpoints.size(); ++e)
+    if (graph.endpoints[e].kind == kind) found.push_back(e);
+  std::stable_sort(found.begin(), found.end(),
+                   [&](std::uint32_t a, std::uint32_t b) { return graph.endpoints[a].node < graph.endpoints[b].node; });
+  return found;
+}
+
 std::string brief(const json& value) {
   const std::string text = value.dump(-1, ' ', true);
   return text.size() > 60 ? text.substr(0, 57) + "..." : text;

@@ -86,6 +86,9 @@ Graph build_graph(const json& machine);
 Time ps(double ns);                                         ///< rounds to whole picoseconds
 std::int64_t fs_per_flit(double gb_per_s, int flit_bytes);  ///< of a rate in GB/s; 0 for an unlimited one
 
+/// Endpoints of a kind in the order of their nodes: CPU number n of a machine is the n-th, and so in its frames.
+std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind);
+
 /// A value as messages show it: at most 60 characters, and plain ASCII, so that none is cut in two.
 std::string brief(const json& value);
 

@@ -728,6 +728,7 @@ class Machine {
   void frame(Time now) {
     if (frames_) {
       json line{{"type", "frame"},
+                {"seq", ++frame_},
                 {"t_s", static_cast<double>(now) * 1e-12},
                 {"window_s", static_cast<double>(trial_.window) * 1e-12}};
       std::vector<Time> outputs(g_.outputs.size());
@@ -736,25 +737,23 @@ class Machine {
       for (std::size_t m = 0; m < memories_.size(); ++m) memory[m] = memory_busy(m, now);
       if (last_outputs_.empty()) last_outputs_.assign(outputs.size(), 0), last_memory_.assign(memory.size(), 0);
       const auto window = static_cast<double>(trial_.window);
-      const auto share = [&](double busy) { return std::round(busy / window * 1e4) / 1e4; };
-      json& channels = line["memory"] = json::array();
-      for (std::size_t m = 0; m < memories_.size(); ++m)
-        channels.push_back(share((memory[m] - last_memory_[m]) / memories_[m].channels));
-      json& cpus = line["cpu"] = json::array();
-      json& io = line["io"] = json::array();
-      for (std::uint32_t e = 0; e < g_.endpoints.size(); ++e) {
-        if (g_.endpoints[e].kind == EndpointKind::cpu)
-          cpus.push_back(std::round(1e4 * open_reads_[e] / std::max(1, rules_.outstanding)) / 1e4);
-        if (g_.endpoints[e].kind == EndpointKind::io)
-          io.push_back(
-              share(static_cast<double>(outputs[g_.endpoints[e].output] - last_outputs_[g_.endpoints[e].output])));
+      const auto rounded = [](double value) { return std::round(value * 1e4) / 1e4; };
+      json cpus = json::array(), channels = json::array(), links = json::array(), io = json::array();
+      for (const std::uint32_t e : memory_order_) {
+        const std::uint32_t m = g_.endpoints[e].index;
+        channels.push_back(rounded((memory[m] - last_memory_[m]) / window / memories_[m].channels));
       }
-      json& links = line["link"] = json::array();
+      for (const std::uint32_t e : cpu_order_)
+        cpus.push_back(rounded(1.0 * open_reads_[e] / std::max(1, rules_.outstanding)));
+      const auto share = [&](std::size_t o) {
+        return rounded(static_cast<double>(outputs[o] - last_outputs_[o]) / window);
+      };
+      for (const std::uint32_t e : io_order_) io.push_back(share(g_.endpoints[e].output));
       for (std::uint32_t o = 0; o < g_.outputs.size(); ++o)
-        if (g_.outputs[o].to_router != kNone)
-          links.push_back(share(static_cast<double>(outputs[o] - last_outputs_[o])));
+        if (g_.outputs[o].to_router != kNone) links.push_back(share(o));
       last_outputs_ = std::move(outputs);
       last_memory_ = std::move(memory);
+      line["values"] = {{"cpu.busy", cpus}, {"memory.busy", channels}, {"link.busy", links}, {"io.busy", io}};
       frames_(line);
     }
     // Windows alone are no progress: where nothing else is to come, the run ends (and says so, if requests are open).
@@ -783,6 +782,10 @@ class Machine {
   std::uint32_t free_ = kNone;
   std::uint64_t open_ = 0, left_ = 0, asked_ = 0, answered_ = 0;
   TrialResult result_;
+  std::uint64_t frame_ = 0;
+  const std::vector<std::uint32_t> cpu_order_ = by_node(g_, EndpointKind::cpu),
+                                   memory_order_ = by_node(g_, EndpointKind::memory),
+                                   io_order_ = by_node(g_, EndpointKind::io);
   std::vector<Time> base_outputs_, last_outputs_;
   std::vector<double> base_memory_, last_memory_;
 };

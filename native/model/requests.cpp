@@ -99,19 +99,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   trial.check = t.flag("check", false);
   trial.batches = t.integer("batches", 1, 10000, 11);
   trial.window = ps(t.number("window_ns", 0, kMostNs, 0));
-  std::vector<std::uint32_t> cpus, ios;
-  for (std::uint32_t e = 0; e < m.graph.endpoints.size(); ++e) {
-    if (m.graph.endpoints[e].kind == EndpointKind::cpu) cpus.push_back(e);
-    if (m.graph.endpoints[e].kind == EndpointKind::io) ios.push_back(e);
-  }
-  // CPUs by node: number n is the n-th of the machine, whatever the order in which routers list them.
-  const auto by_node = [&](std::uint32_t a, std::uint32_t b) {
-    return m.graph.endpoints[a].node != m.graph.endpoints[b].node
-               ? m.graph.endpoints[a].node < m.graph.endpoints[b].node
-               : a < b;
-  };
-  std::sort(cpus.begin(), cpus.end(), by_node);
-  std::sort(ios.begin(), ios.end(), by_node);
+  const std::vector<std::uint32_t> cpus = by_node(m.graph, EndpointKind::cpu), ios = by_node(m.graph, EndpointKind::io);
   const json& actors = t.at("actors");
   if (!actors.is_array() || actors.empty()) t.refuse("actors", brief(actors), "a list of actors");
   bool endless = false;
@@ -261,7 +249,16 @@ json describe(const Ready& m) {
                      {"cpus", m.graph.cpus_of[n].size()},
                      {"memories", m.graph.memories_of[n].size()},
                      {"io", m.graph.ios_of[n].size()}});
+  // In the order of a frame's values.
+  const auto nodes_of = [&](EndpointKind kind) {
+    json list = json::array();
+    for (const std::uint32_t e : by_node(m.graph, kind)) list.push_back(m.graph.endpoints[e].node);
+    return list;
+  };
   return json{{"nodes", nodes},
+              {"cpu_nodes", nodes_of(EndpointKind::cpu)},
+              {"memory_nodes", nodes_of(EndpointKind::memory)},
+              {"io_nodes", nodes_of(EndpointKind::io)},
               {"routers", routers},
               {"links", links},
               {"cpus", cpus},

@@ -17,6 +17,7 @@ import typer
 from meshmark.cli_machine import app as machine_app
 from meshmark.cli_model import StoreOption
 from meshmark.cli_model import app as model_app
+from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.terminal import counted, data_home, print_records, print_rows, say
 
@@ -36,6 +37,7 @@ store_app = typer.Typer(help="List, export, import and verify what was measured.
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
+register_watch(app)
 
 SetOption = Annotated[
     list[str] | None,

@@ -290,12 +290,12 @@ def test_more_bandwidth_never_hurts_and_less_never_helps() -> None:
 def test_frames_say_where_a_hot_spot_is() -> None:
     records, frames = run_pattern(find_machine("gs1280-16"), Request("hot_spot", chains="16", window_ns=4000.0), "test")
     assert records
-    last = frames[-1]
-    busy = [last["memory"][2 * n] + last["memory"][2 * n + 1] for n in range(16)]
+    last = frames[-1]["values"]
+    busy = [last["memory.busy"][2 * n] + last["memory.busy"][2 * n + 1] for n in range(16)]
     assert busy.index(max(busy)) == 0
     assert busy[0] > 1.5
     assert max(busy[1:]) < 0.05
-    assert all(0 <= v <= 1.001 for key in ("memory", "link", "cpu") for v in last[key])
+    assert all(0 <= v <= 1.001 for key in ("memory.busy", "link.busy", "cpu.busy") for v in last[key])
 
 
 @pytest.mark.parametrize("workload", ["random_reads", "throughput", "exchange", "all_to_all", "halo", "swap"])

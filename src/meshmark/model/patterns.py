@@ -66,9 +66,19 @@ def run_pattern(
         return measure(name, machine, {}, command=command, progress=progress), []
     if name not in PATTERNS:
         raise UsageError(f"workload: found '{name}', allowed are {', '.join((*PATTERNS, *POINTS))}")
+    return simulate(machine, name, points_of(machine, request), command, window_ns=request.window_ns, progress=progress)
+
+
+def points_of(machine: MachineFile, request: Request) -> list[Point]:
+    """The runs of a workload, by what changes between them.
+
+    Raises:
+        UsageError: an unknown workload or a wrong value.
+    """
+    if request.workload not in PATTERNS:
+        raise UsageError(f"workload: found '{request.workload}', allowed are {', '.join(PATTERNS)}")
     _, node_of = nodes_and_cpus(machine)
-    points = _MAKERS[name](machine, request, node_of)
-    return simulate(machine, name, points, command, window_ns=request.window_ns, progress=progress)
+    return _MAKERS[request.workload](machine, request, node_of)
 
 
 def _teams(request: Request, node_of: Sequence[int]) -> list[list[int]]:

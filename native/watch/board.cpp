@@ -1,0 +1,91 @@
+#include "board.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace mm::watch {
+
+std::size_t Board::add(const std::string& klass, json about) {
+  json& list = components_[klass];
+  if (!list.is_array()) list = json::array();
+  list.push_back(std::move(about));
+  return list.size() - 1;
+}
+
+std::size_t Board::components(const std::string& klass) const {
+  return components_.contains(klass) ? components_.at(klass).size() : 0;
+}
+
+std::size_t Board::add(Metric metric) {
+  metric.first = values_.size();
+  metric.count = components(metric.name.substr(0, metric.name.find('.')));
+  values_.resize(values_.size() + metric.count, kUnknown);
+  metrics_.push_back(std::move(metric));
+  return metrics_.size() - 1;
+}
+
+void Board::absent(const std::string& metric, const std::string& why, const std::string& hint) {
+  json said{{"metric", metric}, {"why", why}};
+  if (!hint.empty()) said["hint"] = hint;
+  absent_.push_back(said);
+}
+
+void Board::forget(std::size_t first, std::size_t last) {
+  if (first == last) return;
+  const Metric &a = metrics_[first], &b = metrics_[last - 1];
+  std::fill(values_.begin() + static_cast<std::ptrdiff_t>(a.first),
+            values_.begin() + static_cast<std::ptrdiff_t>(b.first + b.count), kUnknown);
+}
+
+json Board::header() const {
+  json metrics = json::array();
+  for (const Metric& m : metrics_) {
+    json said{{"name", m.name}, {"unit", m.unit}, {"what", m.what}};
+    if (!m.of.empty()) said["of"] = m.of;
+    metrics.push_back(said);
+  }
+  return {{"components", components_}, {"metrics", metrics}, {"absent", absent_}};
+}
+
+namespace {
+
+/// Shares to a hundredth of a per cent; everything else to six digits, whole above a thousand.
+void write_number(std::string& line, double value, bool share) {
+  if (!std::isfinite(value)) {
+    line += "null";
+    return;
+  }
+  char text[40];
+  std::to_chars_result end{};
+  if (share)
+    end = std::to_chars(text, text + sizeof text, std::round(value * 1e4) / 1e4);
+  else if (std::abs(value) >= 1000)
+    end = std::to_chars(text, text + sizeof text,
+                        static_cast<std::int64_t>(std::min(std::abs(value), 9e18)) * (value < 0 ? -1 : 1));
+  else
+    end = std::to_chars(text, text + sizeof text, value, std::chars_format::general, 6);
+  line.append(text, end.ptr);
+}
+
+}  // namespace
+
+void Board::write_values(std::string& line) const {
+  line += "\"values\":{";
+  for (std::size_t i = 0; i < metrics_.size(); ++i) {
+    const Metric& m = metrics_[i];
+    if (i > 0) line += ',';
+    line += '"';
+    line += m.name;
+    line += "\":[";
+    const bool share = m.unit == "1" && !m.of.empty();
+    for (std::size_t c = 0; c < m.count; ++c) {
+      if (c > 0) line += ',';
+      write_number(line, values_[m.first + c], share);
+    }
+    line += ']';
+  }
+  line += '}';
+}
+
+}  // namespace mm::watch

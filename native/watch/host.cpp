@@ -1,0 +1,107 @@
+#include <algorithm>
+
+#include "reading.hpp"
+#include "source.hpp"
+
+namespace mm::watch {
+
+std::vector<Registered>& registry() {
+  static std::vector<Registered> all;
+  return all;
+}
+
+namespace {
+
+/// A memory controller a node, and links between nodes that no other node lies between by the firmware's distances.
+/// Sources that know better (counters of controllers and links) add their own components instead.
+void add_memories_and_links(const std::string& root, const Host& host,
+                            const std::vector<std::vector<std::int64_t>>& distance, Board& board) {
+  for (std::size_t n = 0; n < host.nodes.size(); ++n) {
+    const std::string file = root + "/sys/devices/system/node/node" + std::to_string(host.nodes[n]) + "/meminfo";
+    File meminfo(file);
+    std::int64_t total = -1;
+    for (std::string_view text = meminfo.text(); !text.empty() && total < 0;) {
+      std::string_view line = next_line(text);
+      while (!line.empty() && total < 0)
+        if (next_word(line) == "MemTotal:") total = number(next_word(line));
+    }
+    if (total != 0) board.add("memory", {{"name", "memory " + std::to_string(host.nodes[n])}, {"node", n}});
+  }
+  const std::size_t n = host.nodes.size();
+  for (const auto& row : distance)
+    if (row.size() != n) return;
+  const auto between = [&](std::size_t a, std::size_t b) {
+    for (std::size_t c = 0; c < n; ++c)
+      if (c != a && c != b && distance[a][c] < distance[a][b] && distance[c][b] < distance[a][b]) return true;
+    return false;
+  };
+  for (std::size_t a = 0; a < distance.size(); ++a)
+    for (std::size_t b = 0; b < n; ++b)
+      if (a != b && !between(a, b))
+        board.add("link", {{"name", std::to_string(host.nodes[a]) + " to " + std::to_string(host.nodes[b])},
+                           {"from", a},
+                           {"to", b},
+                           {"kind", "by distance"}});
+}
+
+}  // namespace
+
+Host find_host(const std::string& root, Board& board) {
+  Host host;
+  host.root = root;
+  host.live = root.empty();
+  const std::string cpu_folder = root + "/sys/devices/system/cpu/", node_folder = root + "/sys/devices/system/node/";
+  host.cpus = list_of(read_once(cpu_folder + "present"));
+  if (host.cpus.empty()) host.cpus = list_of(read_once(cpu_folder + "online"));
+  if (host.cpus.empty()) {
+    // A tree without sysfs: the lines of /proc/stat say which CPUs there are.
+    File stat(root + "/proc/stat");
+    for (std::string_view text = stat.text(); !text.empty();) {
+      std::string_view line = next_line(text);
+      const std::string_view word = next_word(line);
+      if (word.size() > 3 && word.substr(0, 3) == "cpu")
+        if (const auto n = number(word.substr(3)); n >= 0 && n < (1 << 16)) host.cpus.push_back(static_cast<int>(n));
+    }
+    std::sort(host.cpus.begin(), host.cpus.end());
+    host.cpus.erase(std::unique(host.cpus.begin(), host.cpus.end()), host.cpus.end());
+  }
+  std::vector<std::vector<int>> cpus_of;
+  std::vector<std::vector<std::int64_t>> distance;
+  for (const std::string& name : names_in(node_folder)) {
+    if (name.substr(0, 4) != "node") continue;
+    const auto n = number(std::string_view(name).substr(4));
+    if (n >= 0 && n < (1 << 16)) host.nodes.push_back(static_cast<int>(n));
+  }
+  std::sort(host.nodes.begin(), host.nodes.end());
+  for (const int n : host.nodes) {
+    cpus_of.push_back(list_of(read_once(node_folder + "node" + std::to_string(n) + "/cpulist")));
+    json about{{"name", "node " + std::to_string(n)}, {"number", n}};
+    distance.emplace_back();
+    const std::string text = read_once(node_folder + "node" + std::to_string(n) + "/distance");
+    for (std::string_view line = text; !line.empty();)
+      if (const auto d = number(next_word(line)); d >= 0) distance.back().push_back(d);
+    if (!distance.back().empty()) about["distance"] = distance.back();
+    board.add("node", about);
+  }
+  if (host.nodes.empty()) {  // a kernel without NUMA: one node that has everything
+    host.nodes = {0};
+    cpus_of = {host.cpus};
+    board.add("node", {{"name", "node 0"}, {"number", 0}});
+  }
+  add_memories_and_links(root, host, distance, board);
+  for (const int cpu : host.cpus) {
+    int node = -1;
+    for (std::size_t n = 0; n < cpus_of.size(); ++n)
+      if (std::find(cpus_of[n].begin(), cpus_of[n].end(), cpu) != cpus_of[n].end()) node = static_cast<int>(n);
+    host.node_of.push_back(node);
+    const std::string topology = cpu_folder + "cpu" + std::to_string(cpu) + "/topology/";
+    json about{{"name", "CPU " + std::to_string(cpu)}, {"number", cpu}};
+    if (node >= 0) about["node"] = node;
+    for (const auto& [key, file] : {std::pair{"package", "physical_package_id"}, std::pair{"core", "core_id"}})
+      if (const auto value = number_of(topology + file, -1); value >= 0) about[key] = value;
+    board.add("cpu", about);
+  }
+  return host;
+}
+
+}  // namespace mm::watch

@@ -1,0 +1,67 @@
+/// meshmark-watch: samples this machine (or a recorded tree) and writes frames, JSON Lines, on standard output.
+///
+/// A header names the components and metrics, says what is absent and why; then a frame a tick
+/// (docs/reference/frames.md).
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "base/error.hpp"
+#include "sampler.hpp"
+
+namespace {
+
+std::atomic<bool> stop{false};
+void on_signal(int) { stop = true; }
+
+int complain(const std::string& message, int status) {
+  std::fprintf(stderr, "meshmark-watch: error: %s\n", message.c_str());
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  std::signal(SIGPIPE, SIG_IGN);
+  struct sigaction act{};
+  act.sa_handler = on_signal;  // without SA_RESTART: it ends the sleep
+  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &act, nullptr);
+
+  mm::watch::Settings settings;
+  double rate = 1;
+  bool describe = false;
+  CLI::App app{"Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5"};
+  app.add_option("--rate", rate, "frames a second (Hz)")->check(CLI::Range(0.001, 1000.0))->capture_default_str();
+  app.add_option("--duration", settings.duration_s, "then it ends (s); 0: never")->check(CLI::Range(0.0, 1e9));
+  app.add_option("--root", settings.root, "a recorded tree with proc and sys, instead of this machine")
+      ->check(CLI::ExistingDirectory);
+  std::vector<std::string> known;
+  for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
+  std::sort(known.begin(), known.end());
+  app.add_option("--sources", settings.sources, "what to sample [all]")->delimiter(',')->check(CLI::IsMember(known));
+  app.add_flag("--describe", describe, "the header alone");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& wrong) {
+    return complain(wrong.what(), 2);
+  }
+  settings.period_s = 1 / rate;
+  try {
+    mm::watch::Sampler sampler(settings);
+    mm::watch::Outlet out(STDOUT_FILENO);
+    out.line(sampler.header().dump() + "\n");
+    out.flush();
+    if (!describe) sampler.run(out, stop);
+  } catch (const std::exception& wrong) {
+    return complain(wrong.what(), 1);
+  }
+  return 0;
+}

@@ -1,0 +1,71 @@
+/// The whole machine: what waits, switches and interrupts, from /proc/stat and /proc/pressure.
+#include "watch/reading.hpp"
+#include "watch/source.hpp"
+
+namespace mm::watch {
+namespace {
+
+class System : public Source {
+ public:
+  void open(const Host& host, Board& board) override {
+    board.add("host", {{"name", "host"}});
+    stat_ = File(host.root + "/proc/stat");
+    running_ = board.add({"host.running", "1", "tasks that run or could run"});
+    blocked_ = board.add({"host.blocked", "1", "tasks that wait for I/O"});
+    switches_ = board.add({"host.switches", "1/s", "context switches"});
+    interrupts_ = board.add({"host.interrupts", "1/s", "interrupts"});
+    forks_ = board.add({"host.forks", "1/s", "tasks created"});
+    static constexpr const char* kKinds[] = {"cpu", "memory", "io"};
+    for (const char* kind : kKinds) {
+      pressure_.push_back({File(host.root + "/proc/pressure/" + kind), 0, {}});
+      if (!pressure_.back().file) {
+        board.absent(std::string("host.pressure_") + kind, "the kernel does not keep pressure (CONFIG_PSI)",
+                     "boot with psi=1");
+        pressure_.pop_back();
+        continue;
+      }
+      pressure_.back().metric =
+          board.add({std::string("host.pressure_") + kind, "1",
+                     std::string("time in which some task waited for ") + (kind == std::string("cpu")  ? "a CPU"
+                                                                           : kind == std::string("io") ? "I/O"
+                                                                                                       : kind),
+                     "wall time"});
+    }
+  }
+
+  void sample(Board& board, double now) override {
+    for (std::string_view text = stat_.text(); !text.empty();) {
+      std::string_view line = next_line(text);
+      const std::string_view key = next_word(line);
+      const auto value = [&] { return static_cast<double>(number(next_word(line), 0)); };
+      if (key == "intr") board.set(interrupts_, 0, rate_interrupts_.of(value(), now));
+      if (key == "ctxt") board.set(switches_, 0, rate_switches_.of(value(), now));
+      if (key == "processes") board.set(forks_, 0, rate_forks_.of(value(), now));
+      if (key == "procs_running") board.set(running_, 0, value());
+      if (key == "procs_blocked") board.set(blocked_, 0, value());
+    }
+    for (Pressure& p : pressure_) {
+      std::string_view text = p.file.text();
+      std::string_view line = next_line(text);
+      const std::size_t at = line.find("total=");
+      const auto total = at == std::string_view::npos ? -1 : number(line.substr(at + 6));
+      board.set(p.metric, 0, p.rate.of(total < 0 ? kUnknown : static_cast<double>(total) * 1e-6, now));
+    }
+  }
+
+ private:
+  struct Pressure {
+    File file;
+    std::size_t metric;
+    Rate rate;
+  };
+  File stat_;
+  std::vector<Pressure> pressure_;
+  Rate rate_interrupts_, rate_switches_, rate_forks_;
+  std::size_t running_ = 0, blocked_ = 0, switches_ = 0, interrupts_ = 0, forks_ = 0;
+};
+
+const Registration<System> here("system", "run queue, switches, interrupts and pressure, /proc");
+
+}  // namespace
+}  // namespace mm::watch

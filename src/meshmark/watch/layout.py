@@ -1,0 +1,248 @@
+"""Where everything lies on the map: boxes for components, lines for links, in pixels of a drawing.
+
+The same map serves the browser, the terminal and exported pages; they only colour it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from meshmark.watch.frames import Header
+
+Point = tuple[float, float]
+
+PAD: Final = 14.0
+GAP: Final = 46.0  # between boxes of neighbours: room for two lines and a label
+STUB: Final = 26.0  # of a link that goes round
+CELL: Final = (34.0, 24.0)
+SMALL_CELL: Final = (20.0, 16.0)  # where a node has many CPUs
+BAR: Final = 13.0
+LABEL: Final = 15.0
+SIDE: Final = 4.5  # half the distance of a link's two directions
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A component's box; `index` is its number in the frames."""
+
+    component_class: str
+    index: int
+    x: float
+    y: float
+    w: float
+    h: float
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A link in one direction, from the first to the last point; a stub ends in the open, where a torus closes."""
+
+    index: int
+    points: tuple[Point, ...]
+
+
+@dataclass(slots=True)
+class Map:
+    width: float = 0.0
+    height: float = 0.0
+    boxes: list[Box] = field(default_factory=list)
+    lines: list[Line] = field(default_factory=list)
+    outlines: list[tuple[float, float, float, float, str]] = field(default_factory=list)  # x, y, w, h, label: nodes
+    switches: list[tuple[float, float, str]] = field(default_factory=list)
+
+    def to_json(self) -> dict[str, Any]:
+        def n(value: float) -> float:
+            return round(value, 1)
+
+        return {
+            "width": n(self.width), "height": n(self.height),
+            "boxes": [{"class": b.component_class, "index": b.index, "x": n(b.x), "y": n(b.y), "w": n(b.w), "h": n(b.h),
+                       "label": b.label} for b in self.boxes],
+            "lines": [{"index": one.index, "points": [[n(x), n(y)] for x, y in one.points]} for one in self.lines],
+            "outlines": [{"x": n(x), "y": n(y), "w": n(w), "h": n(h), "label": label}
+                         for x, y, w, h, label in self.outlines],
+            "switches": [{"x": n(x), "y": n(y), "label": label} for x, y, label in self.switches],
+        }  # fmt: skip
+
+
+def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
+    """Places of nodes that say none: a torus or mesh where the links are one by the nodes' numbers, else a circle."""
+    if count <= 3 or all(len(s) == count - 1 for s in neighbours):
+        wide = max(1, math.ceil(math.sqrt(count))) if count > 4 else min(count, 2) if count == 4 else max(1, count)
+        return [(float(i % wide), float(i // wide)) for i in range(count)]
+    for wide in sorted((w for w in range(2, count) if count % w == 0), key=lambda w: abs(w - count / w)):
+        high = count // wide
+        if wide < high or high < 2:
+            continue
+
+        def grid(i: int, wide: int = wide, high: int = high) -> set[int]:
+            x, y = i % wide, i // wide
+            return {(x + 1) % wide + y * wide, (x - 1) % wide + y * wide, x + (y + 1) % high * wide,
+                    x + (y - 1) % high * wide} - {i}  # fmt: skip
+
+        if all(neighbours[i] == grid(i) for i in range(count)):
+            return [(float(i % wide), float(i // wide)) for i in range(count)]
+    radius = max(1.0, count / (2 * math.pi) * 1.15)
+    return [
+        (radius * math.sin(2 * math.pi * i / count), -radius * math.cos(2 * math.pi * i / count)) for i in range(count)
+    ]
+
+
+def _routers(header: Header) -> tuple[list[Point], list[bool], list[int]]:
+    """Place of every router, whether it is a bus, and the router of every node."""
+    nodes, routers = header.components.get("node", ()), header.components.get("router", ())
+    if routers:
+        places = [(float(r["place"][0]), float(r["place"][1])) for r in routers]
+        return places, [bool(r.get("bus")) for r in routers], [int(n["router"]) for n in nodes]
+    neighbours: list[set[int]] = [set() for _ in nodes]
+    for link in header.components.get("link", ()):
+        neighbours[int(link["from"])].add(int(link["to"]))
+    places = node_places(len(nodes), neighbours)
+    return places, [False] * len(nodes), list(range(len(nodes)))
+
+
+def _ends(link: Mapping[str, Any]) -> tuple[int, int]:
+    return int(link.get("from_router", link.get("from", 0))), int(link.get("to_router", link.get("to", 0)))
+
+
+def map_of(header: Header) -> Map:
+    """The map of a machine, from its header."""
+    places, is_bus, router_of = _routers(header)
+    links = header.components.get("link", ())
+    made = Map()
+    by_node: dict[str, dict[int, list[int]]] = {}
+    for kind in ("cpu", "memory", "io"):
+        by_node[kind] = defaultdict(list)
+        for i, c in enumerate(header.components.get(kind, ())):
+            by_node[kind][int(c.get("node", -1))].append(i)
+    node_at = {r: n for n, r in enumerate(router_of)}
+    buses: dict[int, list[int]] = defaultdict(list)  # node: links of its buses
+    for i, link in enumerate(links):
+        a, b = _ends(link)
+        if is_bus[a] or is_bus[b]:
+            home = node_at.get(b if is_bus[a] else a)
+            if home is not None:
+                buses[home].append(i)
+
+    most = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
+    cell = CELL if most <= 16 else SMALL_CELL
+    columns = max(1, math.ceil(math.sqrt(most * 1.3)))
+    rows = max(1, math.ceil(most / columns))
+    inner = max(columns * cell[0], 2 * CELL[0])
+    bars = [kind for kind, some in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
+            if any(k >= 0 for k in some)]  # fmt: skip
+    width = inner + 12.0
+    height = LABEL + rows * cell[1] + len(bars) * (BAR + 3.0) + 9.0
+    step = (width + GAP, height + GAP)
+
+    hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
+    left, top = min(p[0] for p in hosts), min(p[1] for p in hosts)
+    goes_round = [_goes_round(header, places, *_ends(link)) for link in links]
+    edge = STUB + 8.0 if any(goes_round) else 0.0
+
+    def centre(router: int) -> Point:
+        x, y = places[router]
+        return (PAD + edge + (x - left) * step[0] + width / 2, PAD + edge + (y - top) * step[1] + height / 2)
+
+    _draw_nodes(made, header, centre, (width, height, inner), cell, columns, bars, by_node, buses, router_of)
+    for r, name in enumerate(header.components.get("router", ())):
+        if not is_bus[r] and r not in node_at:
+            x, y = centre(r)
+            made.switches.append((x, y, str(name.get("name", r))))
+
+    twins: Counter[tuple[int, int]] = Counter()
+    for i, link in enumerate(links):
+        a, b = _ends(link)
+        if is_bus[a] or is_bus[b]:
+            continue
+        twin = twins[a, b]
+        twins[a, b] += 1
+        half = {r: (width / 2, height / 2) if r in node_at else (9.0, 9.0) for r in (a, b)}
+        made.lines += _line(i, centre(a), centre(b), half[a], half[b], goes_round[i], twin)
+
+    xs = [x + w for x, _, w, _, _ in made.outlines] + [x + 12 for x, _, _ in made.switches]
+    ys = [y + h for _, y, _, h, _ in made.outlines] + [y + 12 for _, y, _ in made.switches]
+    made.width, made.height = max(xs, default=0) + PAD + edge, max(ys, default=0) + PAD + edge
+    # What says no node (devices; CPUs that are offline) stands below.
+    loose = [(kind, i) for kind in ("cpu", "memory", "io") for i in by_node[kind].get(-1, [])]
+    per_row = max(1, int((made.width - 2 * PAD + 6) // 86))
+    for k, (kind, i) in enumerate(loose):
+        label = str(header.components[kind][i].get("name", i))
+        x, y = PAD + k % per_row * 86.0, made.height + k // per_row * 30.0
+        made.boxes.append(Box(kind, i, x, y, 80.0, 22.0, label))
+    if loose:
+        made.height += 30.0 * math.ceil(len(loose) / per_row) + PAD
+        made.width = max(made.width, PAD + 80.0 + PAD)
+    return made
+
+
+def _draw_nodes(
+    made: Map, header: Header, centre: Any, size: tuple[float, float, float], cell: tuple[float, float], columns: int,
+    bars: Sequence[str], by_node: Mapping[str, Mapping[int, list[int]]], buses: Mapping[int, list[int]],
+    router_of: Sequence[int],
+) -> None:  # fmt: skip
+    width, height, inner = size
+    for n, router in enumerate(router_of):
+        cx, cy = centre(router)
+        x0, y0 = cx - width / 2, cy - height / 2
+        about = header.components["node"][n]
+        made.outlines.append((x0, y0, width, height, str(about.get("number", n))))
+        y = y0 + LABEL
+        for kind in ("io", "cpu", "link", "memory"):
+            mine = buses.get(n, []) if kind == "link" else by_node[kind].get(n, [])
+            if kind == "cpu":
+                wide = inner / max(1, min(columns, len(mine) or 1))
+                wide = max(cell[0], wide) if len(mine) <= columns else inner / columns
+                for k, i in enumerate(mine):
+                    name = header.components["cpu"][i].get("number", i)
+                    made.boxes.append(Box("cpu", i, x0 + 6 + k % columns * wide, y + k // columns * cell[1],
+                                          wide - 2, cell[1] - 2, str(name)))  # fmt: skip
+                y = y0 + height - 6 - sum(BAR + 3.0 for b in bars if b in {"link", "memory"})
+            elif kind in bars:
+                for k, i in enumerate(mine):
+                    wide = inner / len(mine)
+                    made.boxes.append(Box(kind, i, x0 + 6 + k * wide, y, wide - 2, BAR))
+                y += BAR + 3.0
+
+
+def _goes_round(header: Header, places: Sequence[Point], a: int, b: int) -> bool:
+    """Whether a link of a grid joins its two edges. A grid is one by name, or by whole places and unit steps."""
+    if str(header.more.get("topology", "")) in {"fat_tree", "switches", "crossbar", "hypercube", "graph", "single"}:
+        return False
+    whole = all(float(v).is_integer() for p in places for v in p)
+    far = abs(places[a][0] - places[b][0]) > 1.01 or abs(places[a][1] - places[b][1]) > 1.01
+    straight = places[a][0] == places[b][0] or places[a][1] == places[b][1]
+    return whole and far and straight
+
+
+def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, goes_round: bool, twin: int) -> list[Line]:
+    dx, dy = b[0] - a[0], b[1] - a[1]
+    length = math.hypot(dx, dy) or 1.0
+    ux, uy = dx / length, dy / length
+    if goes_round:
+        ux, uy = -ux, -uy
+    side = SIDE + 2 * SIDE * twin
+    ox, oy = -uy * side, ux * side  # to the right of the way it goes
+
+    def leave(half: Point, sign: float) -> float:
+        """How far the box's edge is from its centre along the line."""
+        along = [half[k] / abs(u) for k, u in ((0, ux), (1, uy)) if abs(u) > 1e-9]
+        return sign * min(along)
+
+    start = leave(half_a, 1.0)
+    if not goes_round:
+        end = length - leave(half_b, 1.0)
+        return [Line(index, ((a[0] + ux * start + ox, a[1] + uy * start + oy),
+                             (a[0] + ux * end + ox, a[1] + uy * end + oy)))]  # fmt: skip
+    # Out of the one edge, and in at the other: two stubs of one link.
+    out = ((a[0] + ux * start + ox, a[1] + uy * start + oy),
+           (a[0] + ux * (start + STUB) + ox, a[1] + uy * (start + STUB) + oy))  # fmt: skip
+    back = leave(half_b, 1.0)
+    comes = ((b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
+             (b[0] - ux * back + ox, b[1] - uy * back + oy))  # fmt: skip
+    return [Line(index, out), Line(index, comes)]

@@ -1,0 +1,78 @@
+"""This machine's frames, from the sampler's process."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import TracebackType
+
+from meshmark.errors import MeshmarkError
+from meshmark.machine.native import find_native
+from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
+
+
+class Live:
+    """The sampler, running: use it in a `with`.
+
+    Args:
+        rate_hz: frames a second.
+        duration_s: then it ends; 0: never.
+        root: a recorded tree with proc and sys instead of this machine.
+        sources: which to sample; none: all.
+
+    Raises:
+        MeshmarkError: the sampler cannot be started, or failed; the message is its own.
+    """
+
+    def __init__(
+        self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = ()
+    ) -> None:
+        command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
+        command += ["--duration", f"{duration_s:g}"] if duration_s else []
+        command += ["--root", str(root)] if root is not None else []
+        command += ["--sources", ",".join(sources)] if sources else []
+        self._talk = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._talk, text=True)
+        assert self._process.stdout is not None
+        self._lines = self._process.stdout
+        first = self._lines.readline()
+        if not first:
+            raise MeshmarkError(self._why())
+        self.header: Header = header_of(parse_line(first))
+
+    def _why(self) -> str:
+        status = self._process.wait()
+        self._talk.seek(0)
+        said = self._talk.read().strip().splitlines()
+        return said[-1].removeprefix("meshmark-watch: error: ") if said else f"the sampler ended with status {status}"
+
+    def frames(self) -> Iterator[Frame]:
+        """Frames as they come; ends with the sampler, or after `stop`."""
+        for text in self._lines:
+            if not text.endswith("\n"):
+                break  # its last words, cut off
+            yield frame_of(parse_line(text), self.header)
+        if self._process.wait() > 0:
+            raise MeshmarkError(self._why())
+
+    def stop(self) -> None:
+        """Ends the sampler; frames that are on their way still come."""
+        if self._process.poll() is None:
+            self._process.terminate()
+
+    def __enter__(self) -> Live:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, why: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+        self._lines.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._talk.close()

@@ -1,0 +1,144 @@
+"""The map as text: the same boxes and lines as in the browser, in characters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from rich.style import Style
+from rich.text import Text
+
+from meshmark.watch.frames import USE, Frame, Header
+from meshmark.watch.layout import Map
+
+# Ten steps each; the same as in the browser (web/src/palette.ts), which a test compares.
+PALETTES: Final = {
+    "inferno": ("#170c3a", "#420a68", "#6b186e", "#932667", "#bb3754",
+                "#dd513a", "#f37819", "#fca50a", "#f6d746", "#fcffa4"),
+    "cividis": ("#00224e", "#12356f", "#3b496c", "#575d6d", "#707173",
+                "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"),
+    "spectrum": ("#4b0082", "#3a1fb8", "#1f4fe0", "#0a8fd0", "#00b39b",
+                 "#2fb344", "#9bc418", "#f0c000", "#f57f00", "#e00000"),
+}  # fmt: skip
+STEPS: Final = 10
+ACROSS: Final = 8.5  # pixels of the map that a character stands for
+DOWN: Final = 15.0
+UNKNOWN: Final = "░"
+
+
+def step_of(share: float | None, low: float, high: float) -> int:
+    """The colour step of a share between two bounds; -1 for what is not known."""
+    if share is None:
+        return -1
+    return min(STEPS - 1, max(0, int((share - low) / (high - low) * STEPS)))
+
+
+def _ink(colour: str) -> str:
+    def linear(i: int) -> float:
+        c = int(colour[i : i + 2], 16) / 255
+        return c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4
+
+    light = 0.2126 * linear(1) + 0.7152 * linear(3) + 0.0722 * linear(5)
+    return "#000000" if light > 0.179 else "#ffffff"
+
+
+def percent(share: float | None) -> str:
+    """A share in per cent, short."""
+    if share is None:
+        return "?"
+    value = 100 * share
+    return f"{value:.1f}" if 0 < value < 9.95 else f"{value:.0f}"
+
+
+class Canvas:
+    """Characters with colours, written by place."""
+
+    def __init__(self, width: int, height: int) -> None:
+        self.width, self.height = width, height
+        self._cells: list[list[tuple[str, Style | None]]] = [[(" ", None)] * width for _ in range(height)]
+
+    def put(self, x: int, y: int, text: str, style: Style | None) -> None:
+        if not 0 <= y < self.height:
+            return
+        for i, letter in enumerate(text):
+            if 0 <= x + i < self.width:
+                self._cells[y][x + i] = (letter, style)
+
+    def text(self) -> Text:
+        made = Text(no_wrap=True)
+        for y, row in enumerate(self._cells):
+            x = 0
+            while x < self.width:
+                style, end = row[x][1], x
+                while end < self.width and row[end][1] == style:
+                    end += 1
+                made.append("".join(c for c, _ in row[x:end]), style)
+                x = end
+            if y + 1 < self.height:
+                made.append("\n")
+        return made
+
+
+def draw(
+    header: Header, machine_map: Map, frame: Frame | None, low: float = 0.0, high: float = 1.0,
+    palette: str = "inferno", numbers: bool = True,
+) -> Text:  # fmt: skip
+    """The map of a machine at one tick.
+
+    Args:
+        low, high: shares at which the lowest and the highest colour begin and end.
+        numbers: per cent in the boxes; otherwise the names of the components.
+    """
+    colours = PALETTES[palette]
+    canvas = Canvas(int(machine_map.width / ACROSS) + 2, int(machine_map.height / DOWN) + 2)
+
+    def share(kind: str, index: int) -> float | None:
+        values = frame.values.get(USE[kind], ()) if frame is not None else ()
+        return values[index] if index < len(values) else None
+
+    dim = Style(dim=True)
+    for line in machine_map.lines:
+        use = share("link", line.index)
+        step = step_of(use, low, high)
+        style = dim if step < 0 else Style(color=colours[step], bold=True)
+        (x1, y1), (x2, y2) = line.points[0], line.points[-1]
+        flat = abs(x2 - x1) >= abs(y2 - y1)
+        steps = max(1, int(max(abs(x2 - x1) / ACROSS, abs(y2 - y1) / DOWN)))
+        slanted = (not flat and abs(x2 - x1) > 2 * ACROSS) or (flat and abs(y2 - y1) > DOWN)
+        mark = ("·" if slanted else "─" if flat else "│") if step < 0 else "•" if slanted else "━" if flat else "┃"
+        for i in range(steps + 1):
+            x, y = x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps
+            canvas.put(round(x / ACROSS), round(y / DOWN - 0.4), mark, style)
+    for x, y, _ in machine_map.switches:
+        canvas.put(round(x / ACROSS), round(y / DOWN - 0.4), "◆", dim)
+    for x, y, _, _, label in machine_map.outlines:
+        canvas.put(round((x + 4) / ACROSS), round(y / DOWN), label, dim)
+    for box in machine_map.boxes:
+        use = share(box.component_class, box.index)
+        step = step_of(use, low, high)
+        left, right = round(box.x / ACROSS), max(round(box.x / ACROSS) + 1, round((box.x + box.w) / ACROSS))
+        top = round((box.y + 2) / DOWN)
+        rows = max(1, round(box.h / DOWN))
+        wide = right - left
+        text = percent(use) if numbers else box.label
+        style = dim if step < 0 else Style(color=_ink(colours[step]), bgcolor=colours[step])
+        for r in range(rows):
+            shown = text if r == (rows - 1) // 2 and len(text) <= wide else ""
+            if step < 0:
+                canvas.put(left, top + r, UNKNOWN * wide, style)
+                if not numbers and shown:
+                    canvas.put(left + (wide - len(shown)) // 2, top + r, shown, style)
+            else:
+                canvas.put(left, top + r, shown.center(wide), style)
+    return canvas.text()
+
+
+def scale_text(low: float, high: float, palette: str) -> Text:
+    """The colour scale with its bounds, always shown."""
+    made = Text(no_wrap=True)
+    for i, colour in enumerate(PALETTES[palette]):
+        bound = 100 * (low + (high - low) * i / STEPS)
+        made.append(f" {bound:.3g}".ljust(5), Style(color=_ink(colour), bgcolor=colour))
+    made.append(f" {100 * high:.3g} %   ")
+    made.append(UNKNOWN * 3, Style(dim=True))
+    made.append(" not known")
+    return made

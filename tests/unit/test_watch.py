@@ -1,0 +1,561 @@
+"""Watching: frames of this host and of trees, recordings that survive, the map, the terminal view and the server."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tarfile
+import threading
+import time
+import tomllib
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.native import find_native
+from meshmark.model.frames import header_line
+from meshmark.model.machine import find_machine, machine_names
+from meshmark.watch.frames import USE, Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
+from meshmark.watch.layout import Map, map_of, node_places
+from meshmark.watch.live import Live
+from meshmark.watch.recording import Recorder, Recording, RecordingError
+from meshmark.watch.terminal import PALETTES, UNKNOWN, draw, step_of
+from meshmark.web.hub import Hub, Past
+from meshmark.web.server import make_app, serve
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES = ROOT / "tests" / "machines"
+INDEX: dict[str, dict[str, Any]] = {
+    m["name"]: m for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
+}
+RECORDED = sorted(n for n, m in INDEX.items() if m["label"] == "recorded-in-guest")
+
+
+def header(cpus: int = 4, metrics: int = 2, **more: Any) -> Header:
+    return Header(
+        "host", "test", "2026-01-01T00:00:00Z", 0.1,
+        {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus))},
+        (Metric("cpu.busy", "1", "busy", "time"), *(Metric(f"cpu.m{i}", "B/s", "moved") for i in range(metrics - 1))),
+        **more,
+    )  # fmt: skip
+
+
+def frame(n: int, *values: float | None) -> Frame:
+    return Frame(n, 0.1 * n, 0.1, {"cpu.busy": list(values), "cpu.m0": [1e9 * (v or 0) for v in values]}, at=1e9 + n)
+
+
+def tree(tmp_path: Path, name: str) -> Path:
+    with tarfile.open(MACHINES / f"{name}.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path / "root"
+
+
+# ------------------------------------------------------------------ frames
+
+
+def test_a_header_comes_back_as_it_went() -> None:
+    first = header(absent=({"metric": "memory", "why": "none here"},), more={"kernel": "6"})
+    assert header_of(json.loads(json.dumps(first.to_json()))) == first
+    assert first.why_unknown("memory.busy") == "none here"
+    assert first.why_unknown("cpu.busy", 1) == "not known at this tick"
+    one = frame(3, 0.5, None, 0.25, 1.0)
+    assert frame_of(json.loads(json.dumps(one.to_json())), first) == one
+
+
+def test_values_of_the_wrong_number_are_unknown_and_not_shifted() -> None:
+    line = {"seq": 1, "t_s": 1, "window_s": 1, "values": {"cpu.busy": [0.1, 0.2]}}
+    assert frame_of(line, header()).values["cpu.busy"] == [0.1, 0.2, None, None]
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"type":"frame"}', '{"type":"header","format":2}',
+                                  '{"type":"header","format":1,"source":"host"}'])  # fmt: skip
+def test_what_is_no_header_is_one_line(text: str) -> None:
+    with pytest.raises(FrameError, match="frames: ") as why:
+        header_of(parse_line(text))
+    assert "\n" not in str(why.value)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
+        st.sampled_from(["type", "format", "components", "metrics", "absent", "values", "cpu.busy", "seq", "name"]),
+        inner, max_size=6), max_leaves=15)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(JSON)
+@example({"type": "header", "format": 1, "source": 1, "machine": 2, "started": 3, "period_s": 4,
+          "components": {"cpu": [1]}, "metrics": []})  # fmt: skip
+def test_no_line_is_a_traceback(line: Any) -> None:
+    for read in (header_of, lambda x: frame_of(x, header())):
+        with contextlib.suppress(FrameError):
+            read(line if isinstance(line, dict) else {"type": "header", "format": 1, "metrics": line})
+
+
+# ------------------------------------------------------------------ the sampler
+
+
+def test_this_host_is_watched() -> None:
+    with Live(20, 0.5) as live:
+        found = list(live.frames())
+    assert len(found) == 10
+    assert live.header.count("cpu") >= len(os.sched_getaffinity(0))
+    for f in found:
+        assert f.window_s == pytest.approx(0.05, abs=0.05)
+        assert all(v is None or 0 <= v <= 1 for m in live.header.metrics if m.is_share for v in f.values[m.name])
+        assert 0 < f.cost_s < 0.05
+    said = Path("/sys/devices/system/node/node0/meminfo").read_text().split("MemTotal:")[1].split()[0]
+    assert found[-1].values["node.total"][0] == 1024 * int(said)
+
+
+def test_a_busy_cpu_is_seen_busy() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    line = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nwhile True: pass"
+    busy = subprocess.Popen([sys.executable, "-c", line])
+    try:
+        with Live(2, 2, sources=("cpu",)) as live:
+            place = next(i for i, c in enumerate(live.header.components["cpu"]) if c["number"] == cpu)
+            shares = [f.values["cpu.busy"][place] for f in live.frames()]
+    finally:
+        busy.kill()
+        busy.wait()
+    assert shares[-1] is not None and shares[-1] > 0.9
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> None:
+    about = INDEX[name]
+    with Live(50, 0.1, root=tree(tmp_path, name)) as live:
+        assert list(live.frames())
+        h = live.header
+    assert h.count("node") == about["nodes"]
+    assert h.count("cpu") >= about["cpus"]
+    links = {(link["from"], link["to"]) for link in h.components.get("link", ())}
+    assert links == {(b, a) for a, b in links}
+    degrees = {sum(1 for a, _ in links if a == n) for n in range(about["nodes"])}
+    wanted = {"ring-8": {2}, "torus-4x4-16": {4}}.get(name)
+    assert wanted is None or degrees == wanted
+    whole(h, map_of(h))
+
+
+FILES = ["proc/stat", "proc/diskstats", "proc/meminfo", "proc/pressure/cpu", "sys/devices/system/cpu/present",
+         "sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/numastat",
+         "sys/devices/system/node/node0/cpulist", "sys/devices/system/node/node0/distance",
+         "sys/devices/system/node/nodeX/cpulist", "sys/devices/system/cpu/cpu0/topology/core_id",
+         "sys/block/sda/size", "sys/class/net/eth0/speed", "sys/class/net/eth0/statistics/rx_bytes"]  # fmt: skip
+PIECES = st.sampled_from(["cpu0 1 2 3", "cpu -1 99999999999999999999", "cpu1", "0-3", "0-", "7-2,", "0-99999999", "-",
+                          "MemTotal: 5 kB", "Node 0 MemFree:", "numa_hit 3", "intr", "some avg10=0 total=", "10 21",
+                          "8 0 sda 1 2 3", "\0", "\xff", " \t", "-5", "1e9"])  # fmt: skip
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.dictionaries(st.sampled_from(FILES), st.lists(PIECES | st.text(max_size=12), max_size=6), max_size=8))
+def test_no_tree_makes_the_sampler_crash(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> None:
+    root = tmp_path_factory.mktemp("tree")
+    for name, lines in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_bytes("\n".join(lines).encode("utf-8", "replace"))
+    command = [find_native("meshmark-watch", "MESHMARK_WATCH"), "--root", root, "--rate", "200", "--duration", "0.02"]
+    done = subprocess.run(command, capture_output=True, timeout=30, check=False)
+    assert done.returncode == 0, done.stderr
+    lines = [json.loads(x) for x in done.stdout.splitlines()]
+    first = header_of(lines[0])
+    for line in lines[1:]:
+        frame_of(line, first)
+    map_of(first)
+
+
+def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
+    stat = tmp_path / "proc" / "stat"
+    stat.parent.mkdir()
+    (tmp_path / "sys/devices/system/cpu").mkdir(parents=True)
+    (tmp_path / "sys/devices/system/cpu/present").write_text("0-1\n")
+
+    def tick(n: int, second: bool) -> None:
+        lines = ["cpu  0 0 0 0", f"cpu0 {5 * n} 0 0 {5 * n} 0 0 0 0"] + [f"cpu1 {10 * n} 0 0 0 0 0 0 0"] * second
+        stat.write_text("\n".join(lines) + "\nctxt 5\n")
+
+    tick(1, True)
+    with Live(10, 0, root=tmp_path, sources=("cpu",)) as live:
+        seen = []
+        frames = live.frames()
+        for n in range(2, 40):
+            tick(n, second=not 10 <= n < 20)
+            seen.append(next(frames).values["cpu.busy"])
+        live.stop()
+    assert [None, 0.5] not in seen
+    second = [b for _, b in seen]
+    assert None in second[5:]  # gone
+    assert second[0] in {1.0, None} and second[-1] == 1.0  # there, and there again
+    assert all(a == 0.5 for a, _ in seen if a is not None)
+
+
+def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
+    command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", "500", "--duration", "3"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE)
+    assert child.stdout is not None
+    child.stdout.readline()
+    time.sleep(2)  # more than the pipe holds
+    lines = [json.loads(x) for x in child.stdout]
+    assert child.wait(10) == 0
+    assert lines[-1]["dropped"] > 0
+    assert lines[-1]["t_s"] == pytest.approx(3, abs=0.3)
+    assert all(b["seq"] > a["seq"] for a, b in itertools.pairwise(lines))
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["--rate", "0"], "--rate"), (["--sources", "moon"], "--sources"), (["--root", "/nowhere"], "--root"),
+    (["--duration", "-1"], "--duration"),
+])  # fmt: skip
+def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
+    command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert said in done.stderr and done.stderr.count("\n") == 1
+
+
+# ------------------------------------------------------------------ recordings
+
+
+def test_a_recording_gives_back_what_went_in(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    frames = [frame(n, 0.1234, None, n / 100, 1.0) for n in range(1, 40)]
+    with Recorder(out, header()) as recorder:
+        for f in frames:
+            recorder.add(f)
+    assert [p.name for p in tmp_path.iterdir()] == ["r.parquet"]
+    recording = Recording(out)
+    assert recording.header == header()
+    assert recording.count() == 39
+    for mine, theirs in zip(frames, recording.frames(), strict=True):
+        assert theirs.seq == mine.seq and theirs.t_s == mine.t_s and theirs.at == mine.at
+        for a, b in zip(mine.values["cpu.busy"], theirs.values["cpu.busy"], strict=True):
+            assert (a is None) == (b is None) and (a is None or b == pytest.approx(a, abs=0.0005))
+        assert theirs.values["cpu.m0"] == pytest.approx(mine.values["cpu.m0"], rel=1e-6)
+    assert [f.seq for f in recording.frames(begin_s=3.75)] == [38, 39]
+    assert [f.seq for f in recording.some(5, 2)] == [6, 7]
+
+
+def test_others_can_open_it(tmp_path: Path) -> None:
+    import duckdb
+
+    out = tmp_path / "r.parquet"
+    with Recorder(out, header()) as recorder:
+        recorder.add(frame(1, 0.25, None, 0.5, 1.0))
+    found = duckdb.sql(f'select t_s, "cpu.busy"[1]::double, "cpu.busy"[2] from \'{out}\'').fetchall()
+    assert found == [(0.1, 0.25, None)]
+
+
+def test_a_killed_recorder_loses_at_most_a_second(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    line = ("from meshmark.cli import main; import sys; "
+            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", line], stderr=subprocess.DEVNULL)
+    part = out.with_name("r.parquet.part")
+    deadline = time.monotonic() + 30
+    while not part.exists() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    time.sleep(3.2)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not out.exists()
+    found = list(Recording(part).frames())
+    assert found[-1].t_s > 2.0
+    assert len(found) == found[-1].seq
+    with part.open("r+b") as file:  # and where it was cut in the middle of a batch
+        file.truncate(part.stat().st_size - 7)
+    cut = list(Recording(part).frames())
+    assert 0 < len(cut) < len(found)
+    with pytest.raises(RecordingError, match="is there already"):
+        Recorder(out, header())
+
+
+def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    line = ("from meshmark.cli import main; import sys; "
+            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    assert "recording" in child.stderr.readline()
+    time.sleep(0.5)
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=20)
+    assert child.returncode == 0
+    assert Recording(out).count() >= 5
+
+
+def test_a_full_disk_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "r.parquet"
+    recorder = Recorder(out, header())
+    for n in range(1, 11):
+        recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
+    recorder.flush()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RecordingError, match="No space left") as why:
+        for n in range(11, 40):
+            recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
+    assert "meshmark replay" in why.value.hint
+    assert Recording(tmp_path / "r.parquet.part").count() >= 10
+
+
+def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    foreign, text, cut = tmp_path / "a.parquet", tmp_path / "b", tmp_path / "c.parquet"
+    pq.write_table(pa.table({"x": [1]}), foreign)
+    text.write_text("no recording")
+    with Recorder(cut, header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    cut.write_bytes(cut.read_bytes()[:-20])
+    for path in (foreign, text, cut, tmp_path / "nothing", tmp_path):
+        with pytest.raises(RecordingError, match=path.name) as why:
+            Recording(path)
+        assert "\n" not in str(why.value)
+
+
+# ------------------------------------------------------------------ the map
+
+
+def whole(h: Header, m: Map) -> None:
+    """Every component is on the map once, inside it, and no two boxes lie on each other."""
+    for kind in ("cpu", "memory", "io"):
+        assert sorted(b.index for b in m.boxes if b.component_class == kind) == list(range(h.count(kind)))
+    on_lines = {line.index for line in m.lines}
+    boxes = {b.index for b in m.boxes if b.component_class == "link"}
+    assert sorted(on_lines | boxes) == list(range(h.count("link")))
+    assert not on_lines & boxes
+    for b in m.boxes:
+        assert b.x >= 0 and b.y >= 0 and b.x + b.w <= m.width and b.y + b.h <= m.height
+        assert b.w > 3 and b.h > 3
+    for line in m.lines:
+        assert all(-1 <= x <= m.width + 1 and -1 <= y <= m.height + 1 for x, y in line.points)
+    for i, a in enumerate(m.boxes):
+        for b in m.boxes[i + 1 :]:
+            assert (
+                a.x + a.w <= b.x + 0.01 or b.x + b.w <= a.x + 0.01 or a.y + a.h <= b.y + 0.01 or b.y + b.h <= a.y + 0.01
+            )
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_every_model_is_drawn_whole(name: str) -> None:
+    h = header_of(header_line(find_machine(name), 1e-6))
+    whole(h, map_of(h))
+
+
+def test_places_of_nodes_that_say_none() -> None:
+    ring = [{(i - 1) % 8, (i + 1) % 8} for i in range(8)]
+    assert len({(round(x, 6), round(y, 6)) for x, y in node_places(8, ring)}) == 8
+    torus = [{(x + 1) % 4 + 4 * y, (x - 1) % 4 + 4 * y, x + 4 * ((y + 1) % 3), x + 4 * ((y - 1) % 3)}
+             for y in range(3) for x in range(4)]  # fmt: skip
+    assert node_places(12, torus)[5] == (1.0, 1.0)
+    assert node_places(2, [{1}, {0}]) == [(0.0, 0.0), (1.0, 0.0)]
+
+
+def test_the_terminal_shows_the_steps_of_the_scale() -> None:
+    h = header()
+    shown = draw(h, map_of(h), frame(1, 0.05, None, 0.55, 1.0))
+    colours = {str(s.style.bgcolor.name) for s in shown.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
+    assert colours == {PALETTES["inferno"][i] for i in (0, 5, 9)}
+    assert UNKNOWN in shown.plain and "55" in shown.plain and "5.0" in shown.plain
+    narrow = draw(h, map_of(h), frame(1, 0.05, None, 0.09, 0.0), low=0.01, high=0.1)
+    colours = {str(s.style.bgcolor.name) for s in narrow.spans if getattr(s.style, "bgcolor", None)}  # type: ignore[union-attr]
+    assert colours == {PALETTES["inferno"][i] for i in (4, 8, 0)}
+    assert [step_of(v, 0, 1) for v in (None, 0.0, 0.0999, 0.1, 0.999, 1.0)] == [-1, 0, 0, 1, 9, 9]
+
+
+def test_terminal_and_browser_have_the_same_palettes() -> None:
+    text = (ROOT / "web" / "src" / "palette.ts").read_text()
+    for name, colours in PALETTES.items():
+        line = next(x for x in text.splitlines() if x.strip().startswith(f"{name}:"))
+        assert tuple(re.findall(r"#[0-9a-f]{6}", line)) == colours
+
+
+# ------------------------------------------------------------------ the command
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
+    out = tmp_path / "m.parquet"
+    words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")
+    told = [json.loads(x) for x in run("watch", *words, "--json").stdout.splitlines()]
+    assert run("record", *words, "--out", str(out)).returncode == 0
+    again = [json.loads(x) for x in run("replay", str(out), "--json").stdout.splitlines()]
+    host = [json.loads(x) for x in run("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
+    assert len(told) == len(again) == 7 and len(host) == 5
+    for lines in (told, again, host):
+        h = header_of(lines[0])
+        assert set(lines[1]) == {"type", "seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped", "values"}
+        for line in lines[1:]:
+            for name, values in frame_of(line, h).values.items():
+                assert len(values) == h.count(name.partition(".")[0])
+    busy = told[-1]["values"][USE["memory"]]
+    assert busy[0] > 0.5 > max(busy[2:])
+
+
+def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.parquet", header())
+    for n in range(1, 25):
+        recorder.add(frame(n, 0.1, None, 0.55, 1.0))
+    done = run("replay", str(tmp_path / "r.parquet.part"))
+    assert done.returncode == 0, done.stderr
+    assert "55" in done.stdout and UNKNOWN in done.stdout and "100 %" in done.stdout
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["watch", "--from", "50", "--to", "10"], "--from"), (["watch", "--palette", "grey"], "--palette"),
+    (["watch", "--on", "nothing"], "nothing"), (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
+    (["replay", "/nowhere.parquet"], "nowhere"),
+    (["watch", "--web", "--host", "0.0.0.0", "--on", "gs1280-4"], "--token"),
+])  # fmt: skip
+def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode in {1, 2}
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+# ------------------------------------------------------------------ the server
+
+
+class Served:
+    """A server in a thread, on a free port."""
+
+    def __init__(self, what: Hub | Past, token: str = "") -> None:
+        self.ready = threading.Event()
+        self.address = ""
+
+        def say(address: str) -> None:
+            self.address = address
+            self.ready.set()
+
+        import uvicorn
+
+        self.servers: list[uvicorn.Server] = []
+        self.thread = threading.Thread(target=serve, args=(what, "127.0.0.1", 0, token, say), daemon=True)
+        self.thread.start()
+        assert self.ready.wait(10)
+        time.sleep(0.3)
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        base = self.address.partition("?")[0]
+        request = urllib.request.Request(base + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read(), dict(answer.headers)
+        except urllib.error.HTTPError as wrong:
+            return wrong.code, wrong.read(), dict(wrong.headers)
+
+
+def past(count: int = 20) -> Past:
+    frames = [frame(n, 0.1, None, 0.55, 1.0) for n in range(1, count + 1)]
+    return Past(header(), count, lambda begin, n: frames[begin : begin + n])
+
+
+def test_the_page_its_header_and_frames_are_served() -> None:
+    served = Served(past())
+    status, page, headers = served.get("")
+    assert status == 200 and b"main.js" in page
+    assert "default-src 'self'" in headers["content-security-policy"]
+    told = json.loads(served.get("api/header")[1])
+    assert told["live"] is False and told["frames"] == 20 and len(told["map"]["boxes"]) == 4
+    found = json.loads(served.get("api/past?begin=18&count=50")[1])
+    assert [f["seq"] for f in found] == [19, 20]
+    assert served.get("api/past?begin=x")[0] == 400
+    assert served.get("api/past?begin=-5&count=99999")[0] == 200
+    assert served.get("api/frames")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["../server.py", "%2e%2e/server.py", "..%2f..%2fcli.py", "//etc/passwd", "api/../../hub.py"]
+)
+def test_no_path_leads_out_of_the_page(path: str) -> None:
+    status, text, _ = Served(past()).get(path)
+    assert status in {400, 404, 405}
+    assert b"import" not in text and b"root:" not in text
+
+
+def test_only_the_right_host_and_token_are_let_in() -> None:
+    assert Served(past()).get("api/header", Host="evil.example:80")[0] == 421
+    served = Served(past(), token="secret")
+    assert served.get("api/header")[0] == 401
+    assert served.get("api/header?token=wrong")[0] == 401
+    status, _, headers = served.get("api/header?token=secret")
+    assert status == 200
+    assert served.get("api/header", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
+    with pytest.raises(UsageError, match="--token"):
+        serve(past(), "0.0.0.0", 0, "", lambda _: None)
+
+
+def test_live_frames_come_as_events_and_late_readers_get_the_past() -> None:
+    go = threading.Event()
+
+    def frames() -> Iterator[Frame]:
+        for n in range(1, 4):
+            yield frame(n, 0.1, 0.2, 0.3, 0.4)
+        go.wait(10)
+        yield frame(4, 0.5, 0.2, 0.3, 0.4)
+
+    served = Served(Hub(header(), frames()))
+    base = served.address
+    with urllib.request.urlopen(base + "api/frames", timeout=10) as answer:
+        events = []
+        while len(events) < 6:
+            text = answer.readline().decode()
+            if text.startswith("data: "):
+                events.append(json.loads(text[6:]))
+            if len(events) == 4:
+                go.set()
+    assert [e["type"] for e in events[:5]] == ["header", "frame", "frame", "frame", "frame"]
+    assert events[4]["values"]["cpu.busy"][0] == 0.5
+    assert "ended" in events[5]["why"]
+
+
+def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
+    done = threading.Event()
+
+    def frames() -> Iterator[Frame]:
+        for n in range(1, 3000):
+            yield frame(n, 0.1, 0.2, 0.3, 0.4)
+        done.set()
+
+    hub = Hub(header(), frames())
+    import asyncio
+
+    async def sleepy() -> int:
+        events = hub.events()
+        await anext(events)
+        hub.start()
+        while not done.is_set():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        await anext(events)
+        return json.loads((await anext(events)).partition("data: ")[2])["seq"]  # type: ignore[no-any-return]
+
+    assert asyncio.run(asyncio.wait_for(sleepy(), 30)) > 2900  # the oldest were dropped, not the newest
+
+
+def test_a_page_that_is_not_built_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.web.server.STATIC", tmp_path)
+    with pytest.raises(MeshmarkError, match="not built"):
+        make_app(past())

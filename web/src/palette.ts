@@ -1,0 +1,25 @@
+/** Ten steps of colour. Inferno and cividis keep their order for every eye and in grey; the spectrum is the classic. */
+
+export const PALETTES: Record<string, string[]> = {
+  inferno: ["#170c3a", "#420a68", "#6b186e", "#932667", "#bb3754", "#dd513a", "#f37819", "#fca50a", "#f6d746", "#fcffa4"],
+  cividis: ["#00224e", "#12356f", "#3b496c", "#575d6d", "#707173", "#8a8678", "#a59c74", "#c3b369", "#e1cc55", "#fee838"],
+  spectrum: ["#4b0082", "#3a1fb8", "#1f4fe0", "#0a8fd0", "#00b39b", "#2fb344", "#9bc418", "#f0c000", "#f57f00", "#e00000"],
+};
+export const STEPS = 10;
+
+/** The step of a share between two bounds; -1 for what is not known. */
+export function stepOf(share: number | null, low: number, high: number): number {
+  if (share === null) return -1;
+  const at = Math.floor(((share - low) / (high - low)) * STEPS);
+  return Math.min(STEPS - 1, Math.max(0, at));
+}
+
+/** Black or white, whichever reads better on a colour (WCAG contrast). */
+export function inkOn(colour: string): string {
+  const linear = [1, 3, 5].map((i) => {
+    const c = parseInt(colour.slice(i, i + 2), 16) / 255;
+    return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+  });
+  const light = 0.2126 * linear[0]! + 0.7152 * linear[1]! + 0.0722 * linear[2]!;
+  return light > 0.179 ? "#000000" : "#ffffff";
+}

@@ -1,0 +1,99 @@
+/** Use over time: the mean of each class, and the component that is pointed at. */
+
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+
+import type { ComponentClass, Frame, Header } from "./types";
+import { CLASSES, CLASS_NAMES, useOf } from "./types";
+
+const COLOURS: Record<ComponentClass, string> = { cpu: "#0072b2", memory: "#009e73", link: "#d55e00", io: "#cc79a7" };
+
+function mean(values: (number | null)[] | undefined): number | null {
+  let sum = 0;
+  let known = 0;
+  for (const v of values ?? []) if (v !== null) (sum += v), (known += 1);
+  return known ? (100 * sum) / known : null;
+}
+
+export class TimePlot {
+  private plot: uPlot;
+  private classes: ComponentClass[];
+  private chosen: { kind: ComponentClass; index: number } | null = null;
+  private last = 0;
+
+  constructor(
+    header: Header,
+    private place: HTMLElement,
+    onTime: (at: number) => void,
+  ) {
+    this.classes = CLASSES.filter((c) => header.components[c]?.length && header.metrics.some((m) => m.name === `${c}.busy`));
+    const ink = getComputedStyle(document.body).color;
+    const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884", width: 1 } };
+    const small = header.period_s < 1e-3; // a model's time is in microseconds
+    const unit = small ? 1e6 : 1;
+    this.scale = unit;
+    this.plot = new uPlot(
+      {
+        width: Math.max(280, place.clientWidth),
+        height: 170,
+        scales: { x: { time: false }, y: { range: [0, 100] } },
+        legend: { live: true },
+        cursor: { drag: { x: false, y: false } },
+        axes: [
+          { ...axis, label: small ? "µs" : "s", labelSize: 18, labelFont: "12px system-ui" },
+          { ...axis, values: (_, ticks) => ticks.map((t) => `${t} %`), size: 58 },
+        ],
+        series: [
+          { label: small ? "µs" : "s" },
+          ...this.classes.map((c) => ({
+            label: `${CLASS_NAMES[c]}, mean`,
+            stroke: COLOURS[c],
+            width: 1.5,
+            spanGaps: false,
+            points: { show: false },
+            value: (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : `${v.toFixed(1)} %`),
+          })),
+          {
+            label: "pointed at",
+            stroke: ink,
+            width: 1,
+            dash: [4, 3],
+            points: { show: false },
+            value: (_: uPlot, v: number | null) => (v === null || v === undefined ? "–" : `${v.toFixed(1)} %`),
+          },
+        ],
+      },
+      [[], ...this.classes.map(() => []), []],
+      place,
+    );
+    this.plot.over.addEventListener("click", () => {
+      const at = this.plot.cursor.idx;
+      if (at !== null && at !== undefined) onTime(at);
+    });
+    new ResizeObserver(() => this.plot.setSize({ width: Math.max(280, place.clientWidth), height: 170 })).observe(place);
+  }
+
+  private scale: number;
+
+  choose(kind: ComponentClass, index: number): void {
+    this.chosen = { kind, index };
+    this.last = 0;
+  }
+
+  /** Draws at most four times a second: a plot is looked at, not listened to. */
+  show(frames: Frame[], now = performance.now()): void {
+    if (now - this.last < 250) return;
+    this.last = now;
+    const every = Math.max(1, Math.ceil(frames.length / Math.max(200, 2 * this.place.clientWidth)));
+    const some = every === 1 ? frames : frames.filter((_, i) => i % every === 0);
+    const chosen = this.chosen;
+    this.plot.setData([
+      some.map((f) => f.t_s * this.scale),
+      ...this.classes.map((c) => some.map((f) => mean(f.values[`${c}.busy`]))),
+      some.map((f) => {
+        const share = chosen ? useOf(f, chosen.kind, chosen.index) : null;
+        return share === null ? null : 100 * share;
+      }),
+    ]);
+  }
+}
