@@ -113,18 +113,21 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
     from rich.live import Live as Screen
     from rich.text import Text
 
+    from meshmark.watch.hotspots import Detector
     from meshmark.watch.layout import map_of
     from meshmark.watch.terminal import draw, scale_text
 
     console = Console()
     machine_map = map_of(header)
+    detector = Detector(header)
 
     def view(frame: Frame) -> Group:
         title = Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold", no_wrap=True)
         absent = sorted({a["metric"].partition(":")[0] for a in header.absent})
         notes = Text(f"not seen here: {', '.join(absent)}" if absent else "", style="dim")
         picture = draw(header, machine_map, frame, low, high, palette)
-        return Group(title, scale_text(low, high, palette), picture, notes)
+        spots = [Text(str(s), style="bold red") for s in detector.add(frame)]
+        return Group(title, scale_text(low, high, palette), picture, *spots, notes)
 
     if not console.is_terminal:
         for frame in frames:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import socket
+import subprocess
 import sys
 import threading
 import time
@@ -187,9 +189,6 @@ def test_it_fits_a_phone_and_everything_has_a_name(browser: Any, recording: str,
 
 
 def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> None:
-    import socket
-    import subprocess
-
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -218,6 +217,26 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         page.locator("#state", has_text="reconnecting").wait_for()
         child = start()
         page.locator("#state", has_text="live").wait_for(timeout=20000)
+    finally:
+        child.kill()
+        child.wait()
+        page.close()
+
+
+def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
+    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--on", "gs1280-16",
+             "--frames", "12", "--window", "1000", "--port", "0"]  # fmt: skip
+    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    page = browser.new_page()
+    try:
+        assert child.stdout is not None
+        page.goto(child.stdout.readline().strip())
+        page.locator("#state", has_text="12 frames").wait_for()
+        go_to(page, 2)
+        assert page.locator("#spots li").count() == 0  # a moment is no hot spot
+        go_to(page, 11)
+        assert page.locator("#spots li").inner_text().startswith("memory bound: memory 0.0, memory 0.1")
+        assert page.locator(".ring").count() == 2
     finally:
         child.kill()
         child.wait()

@@ -189,12 +189,30 @@ class Page {
     this.dirty = false;
     const frame = this.frames[this.at];
     this.map.show(frame);
+    this.spots(frame);
     const scrubber = get<HTMLInputElement>("scrubber");
     scrubber.max = String(Math.max(0, this.frames.length - 1));
     scrubber.value = String(Math.max(0, this.at));
     get("clock").textContent = frame ? this.clock(frame) : "–";
     this.plot?.show(this.frames);
     this.tell(frame);
+  }
+
+  /** What is hot, why, and what helps; and a ring round it on the map. */
+  private spots(frame: Frame | undefined): void {
+    const spots = frame?.spots ?? [];
+    const text = spots.map((s) => s.text).join("\n");
+    const list = get("spots");
+    if (list.dataset["text"] === text) return;
+    list.dataset["text"] = text;
+    list.replaceChildren(
+      ...spots.map((s) => {
+        const item = document.createElement("li");
+        item.textContent = s.text;
+        return item;
+      }),
+    );
+    this.map!.mark(spots.flatMap((s) => s.components.map((i) => `${s.class}:${i}`)));
   }
 
   private clock(frame: Frame): string {

@@ -40,6 +40,7 @@ export class MeshMap {
   private pieces: Piece[] = [];
   private byKey = new Map<string, Piece>();
   private current = 0;
+  private rings: SVGGElement;
   low = 0;
   high = 1;
   numbers = false;
@@ -60,6 +61,7 @@ export class MeshMap {
       make("rect", { x: o.x, y: o.y, width: o.w, height: o.h, rx: 5, class: "node" }, this.svg);
       make("text", { x: o.x + 6, y: o.y + 11.5, class: "node-name" }, this.svg).textContent = o.label;
     }
+    this.rings = make("g", { "aria-hidden": "true" }, this.svg);
     // Under the links a rim, so that idle ones are seen too.
     for (const line of map.lines)
       make("polyline", { points: line.points.map((p) => p.join(",")).join(" "), class: "casing" }, this.svg);
@@ -144,6 +146,20 @@ export class MeshMap {
     from.shapes[0]!.setAttribute("tabindex", "-1");
     best.shapes[0]!.setAttribute("tabindex", "0");
     best.shapes[0]!.focus();
+  }
+
+  /** Rings round hot spots; a line gets a broader rim. */
+  mark(keys: string[]): void {
+    this.rings.replaceChildren();
+    for (const key of keys)
+      for (const shape of this.byKey.get(key)?.shapes ?? []) {
+        if (shape.tagName === "polyline") {
+          make("polyline", { points: shape.getAttribute("points")!, class: "ring-line" }, this.rings);
+          continue;
+        }
+        const at = (name: string) => Number(shape.getAttribute(name));
+        make("rect", { x: at("x") - 2, y: at("y") - 2, width: at("width") + 4, height: at("height") + 4, rx: 4, class: "ring" }, this.rings);
+      }
   }
 
   /** Colours everything after a frame; what has not changed is left alone. */

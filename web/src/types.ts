@@ -42,7 +42,15 @@ export interface Header {
   map: MachineMap;
 }
 
+export interface HotSpot {
+  class: ComponentClass;
+  components: number[];
+  verdict: string;
+  text: string;
+}
+
 export interface Frame {
+  spots?: HotSpot[];
   seq: number;
   t_s: number;
   window_s: number;

@@ -226,8 +226,8 @@ class Store:
         import pyarrow.parquet as pq
 
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if path.name == MARKER:
-                continue
+            if path.name == MARKER or re.fullmatch(r"\..+\.parquet\.\w+", path.name):
+                continue  # the latter is what a killed writer left aside; no reader takes it for data
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue

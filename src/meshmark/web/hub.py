@@ -6,11 +6,12 @@ import asyncio
 import json
 import threading
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import Frame, Header
+from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
 
 Load = Callable[[int, int], list[Frame]]
@@ -23,6 +24,13 @@ def page_header(header: Header, **more: Any) -> dict[str, Any]:
     return {**header.to_json(), "map": map_of(header).to_json(), **more}
 
 
+def _told(frame: Frame, spots: Sequence[HotSpot]) -> dict[str, Any]:
+    told = frame.to_json()
+    if spots:
+        told["spots"] = [s.to_json() for s in spots]
+    return told
+
+
 class Past:
     """Frames that are there already: a recording, or what a model was simulated to do.
 
@@ -33,7 +41,24 @@ class Past:
 
     def __init__(self, header: Header, count: int, load: Load) -> None:
         self.header_json = page_header(header, live=False, frames=count)
-        self.load = load
+        self._load = load
+        self._detector = Detector(header)
+        self._spots: list[list[HotSpot]] = []  # of the frames so far: a hot spot depends on what came before
+        self._lock = threading.Lock()
+
+    def some(self, begin: int, count: int) -> list[dict[str, Any]]:
+        """Some frames as JSON, from number `begin` on, with the hot spots that stood then."""
+        frames = self._load(begin, count)
+        with self._lock:
+            while len(self._spots) < begin:
+                missing = self._load(len(self._spots), min(600, begin - len(self._spots)))
+                if not missing:
+                    break
+                self._spots += [self._detector.add(f) for f in missing]
+            for i, frame in enumerate(frames, begin):
+                if i == len(self._spots):
+                    self._spots.append(self._detector.add(frame))
+            return [_told(f, self._spots[i]) for i, f in enumerate(frames, begin)]
 
 
 class Hub:
@@ -59,9 +84,10 @@ class Hub:
 
     def _read(self) -> None:
         why = "the stream has ended"
+        detector = Detector(self.header)
         try:
             for frame in self._frames:
-                self._tell(_event("frame", frame.to_json()), keep=True)
+                self._tell(_event("frame", _told(frame, detector.add(frame))), keep=True)
         except MeshmarkError as wrong:
             why = str(wrong)
         self.ended = why

@@ -100,8 +100,7 @@ def make_app(what: Hub | Past, token: str = "") -> Starlette:
         except ValueError:
             return PlainTextResponse("begin, count: whole numbers are needed\n", 400)
         count = min(max(count, 0), MOST_AT_ONCE)
-        found = await run_in_threadpool(what.load, max(begin, 0), count)
-        return JSONResponse([f.to_json() for f in found])
+        return JSONResponse(await run_in_threadpool(what.some, max(begin, 0), count))
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
