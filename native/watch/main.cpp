@@ -38,6 +38,8 @@ int main(int argc, char** argv) {
   CLI::App app{"Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5"};
   app.add_option("--rate", rate, "frames a second (Hz)")->check(CLI::Range(0.001, 1000.0))->capture_default_str();
   app.add_option("--duration", settings.duration_s, "then it ends (s); 0: never")->check(CLI::Range(0.0, 1e9));
+  app.add_option("--hold", settings.hold_s, "write frames this often (s); 0: each at once")
+      ->check(CLI::Range(0.0, 60.0));
   app.add_option("--root", settings.root, "a recorded tree with proc and sys, instead of this machine")
       ->check(CLI::ExistingDirectory);
   std::vector<std::string> known;

@@ -75,10 +75,10 @@ void Outlet::push() {
   }
 }
 
-bool Outlet::line(const std::string& text) {
+bool Outlet::line(const std::string& text, std::uint64_t frames) {
   push();
   if (!pending_.empty()) {
-    ++dropped_;
+    dropped_ += frames;
     return false;
   }
   pending_ = text;
@@ -126,7 +126,7 @@ json Sampler::header() const {
 void Sampler::sample(double now) {
   for (Opened& s : sources_) {
     if (now < s.due) continue;
-    s.due = now + s.source->least_period() - 1e-6;
+    s.due = now + s.source->least_period() - settings_.period_s / 4;  // a tick that is early by a little counts
     board_.forget(s.first, s.last);
     s.source->sample(board_, now);
   }
@@ -136,8 +136,10 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
   const double begin = seconds(CLOCK_MONOTONIC);
   double before = begin, spent = cpu_seconds();
   sample(begin);  // counters need a first value
-  std::string line;
-  line.reserve(1 << 16);
+  std::string lines;
+  lines.reserve(1 << 16);
+  std::uint64_t held = 0;
+  double written = begin;
   for (std::uint64_t tick = 1; !stop && !out.gone(); ++tick) {
     double due = begin + static_cast<double>(tick) * settings_.period_s;
     if (settings_.duration_s > 0 && due > begin + settings_.duration_s + 1e-9) break;
@@ -158,12 +160,19 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
                   static_cast<unsigned long long>(tick), now - begin, now - before, wall, now - due, cost - spent,
                   static_cast<unsigned long long>(out.dropped()));
     spent = cost;
-    line = head;
-    board_.write_values(line);
-    line += "}\n";
-    out.line(line);
+    lines += head;
+    board_.write_values(lines);
+    lines += "}\n";
+    ++held;
+    if (now - written >= settings_.hold_s - settings_.period_s / 2) {
+      out.line(lines, held);
+      lines.clear();
+      held = 0;
+      written = now;
+    }
     before = now;
   }
+  if (held > 0) out.line(lines, held);
   out.flush();
 }
 

@@ -14,14 +14,16 @@ struct Settings {
   std::vector<std::string> sources;  ///< names; none: all
   double period_s = 1;
   double duration_s = 0;  ///< 0: until it is told to stop
+  double hold_s = 0;      ///< frames are written this often: a recorder need not wake for each
 };
 
 /// Lines for a reader that may be slow or gone: a frame that it cannot take is dropped and counted, never waited for.
 class Outlet {
  public:
   explicit Outlet(int descriptor);
-  bool line(const std::string& text);  ///< false: dropped, because an older line is not out yet
-  void flush();                        ///< waits until the reader has all, or is gone
+  /// Writes whole lines; false: they are dropped, all `frames` of them, because older ones are not out yet.
+  bool line(const std::string& text, std::uint64_t frames = 1);
+  void flush();  ///< waits until the reader has all, or is gone
   bool gone() const { return gone_; }
   std::uint64_t dropped() const { return dropped_; }
 

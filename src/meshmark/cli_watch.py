@@ -216,7 +216,7 @@ def record(
 
     example: meshmark record --rate 10 --duration 60 --out night.parquet
     """
-    from meshmark.watch.recording import Recorder
+    from meshmark.watch.recording import BATCH_S, Recorder
 
     if on is not None:
         header, made = simulated(on, workload, settings, frames, window)
@@ -226,10 +226,20 @@ def record(
     else:
         from meshmark.watch.live import Live
 
-        with Live(rate, duration, root) as live, Recorder(out, live.header) as recorder, _ended_by_signals():
+        with (
+            Live(rate, duration, root, hold_s=BATCH_S) as live,
+            Recorder(out, live.header) as recorder,
+            _ended_by_signals(),
+        ):
             say(f"recording {live.header.machine} at {rate:g} Hz; Ctrl-C ends it")
-            for frame in live.frames():
-                recorder.add(frame)
+            try:
+                for frame in live.frames():
+                    recorder.add(frame)
+            except KeyboardInterrupt:
+                live.stop()  # what it holds comes first
+                for frame in live.frames():
+                    recorder.add(frame)
+                say("")
     print(out)
     say(f"{recorder.frames} frames, {out.stat().st_size} B; meshmark replay {out}")
 

@@ -21,16 +21,19 @@ class Live:
         duration_s: then it ends; 0: never.
         root: a recorded tree with proc and sys instead of this machine.
         sources: which to sample; none: all.
+        hold_s: frames come this often, several at once, so that a reader wakes less.
 
     Raises:
         MeshmarkError: the sampler cannot be started, or failed; the message is its own.
     """
 
     def __init__(
-        self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = ()
-    ) -> None:
+        self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = (),
+        hold_s: float = 0.0,
+    ) -> None:  # fmt: skip
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
         command += ["--duration", f"{duration_s:g}"] if duration_s else []
+        command += ["--hold", f"{hold_s:g}"] if hold_s else []
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         self._talk = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)

@@ -109,12 +109,12 @@ class Hub:
         """Events for one reader: the header, frames of the last minutes, then each as it comes."""
         queue: asyncio.Queue[str] = asyncio.Queue(WAITING)
         with self._lock:
-            past = list(self._kept)
+            past, ended = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
             yield _event("header", self.header_json) + "".join(past)
-            if self.ended:
-                yield _event("end", {"why": self.ended})
+            if ended:  # before it came; if it ends from now on, the queue has that after the last frames
+                yield _event("end", {"why": ended})
             while True:
                 try:
                     yield await asyncio.wait_for(queue.get(), 15)
