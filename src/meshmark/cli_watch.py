@@ -48,6 +48,7 @@ def register(app: typer.Typer) -> None:
     app.command("watch")(watch)
     app.command("record")(record)
     app.command("replay")(replay)
+    app.command("plot")(plot)
 
 
 def simulated(
@@ -277,3 +278,33 @@ def replay(
         with _ended_by_signals():
             slow = recording.header.period_s < 1e-3  # a model's microseconds
             _show(recording.header, _paced(frames, 10.0, 0.0 if slow else speed), *bounds, palette)
+
+
+def plot(
+    file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
+    out: Annotated[Path, typer.Option("--out", help="folder for the pictures")] = Path("plots"),
+    against: Annotated[
+        Path | None, typer.Option("--against", help="another recording: the change from it to FILE", show_default=False)
+    ] = None,
+    low: LowOption = 0.0,
+    high: HighOption = 100.0,
+    palette: PaletteOption = "inferno",
+) -> None:
+    """Draw a recording on paper: every component over time, a PNG and an SVG a class.
+
+    example: meshmark plot night.parquet --out plots
+    """
+    from meshmark.report.recording import draw_difference, draw_recording
+    from meshmark.watch.recording import Recording
+
+    bounds = _bounds(low, high, palette)
+    recording = Recording(file)
+    if against is None:
+        paths = draw_recording(recording.header, recording.frames(), out, *bounds, palette)
+    else:
+        before = Recording(against)
+        paths = draw_difference(
+            (before.header, before.frames()), (recording.header, recording.frames()), out, bounds[1] / 2
+        )
+    for path in paths:
+        print(path)

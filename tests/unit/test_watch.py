@@ -30,6 +30,7 @@ from meshmark.machine.native import find_native
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.workloads import random_reads, stream_actor, trial
+from meshmark.report.recording import binned, draw_difference, draw_recording
 from meshmark.watch.frames import USE, Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
 from meshmark.watch.hotspots import Detector, HotSpot, hot_now
 from meshmark.watch.layout import Map, map_of, node_places
@@ -332,6 +333,34 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
         with pytest.raises(RecordingError, match=path.name) as why:
             Recording(path)
         assert "\n" not in str(why.value)
+
+
+# ------------------------------------------------------------------ on paper
+
+
+def test_bins_are_means_of_what_was_known() -> None:
+    frames = [frame(n, n / 10, None if n < 5 else 1.0, None, 0.5) for n in range(1, 9)]
+    (cpus,) = binned(header(), frames, bins=2)
+    assert cpus.names == ("CPU 0", "CPU 1", "CPU 2", "CPU 3")
+    assert cpus.use[0] == pytest.approx([0.25, 0.65])
+    assert cpus.use[1] == [None, 1.0] and cpus.use[2] == [None, None]
+    with pytest.raises(MeshmarkError, match="no frame"):
+        binned(header(), [])
+
+
+def test_a_recording_and_a_difference_are_drawn(tmp_path: Path) -> None:
+    one = [frame(n, 0.2, None, 0.55, 1.0) for n in range(1, 31)]
+    two = [frame(n, 0.2, 0.5, 0.25, 1.0) for n in range(1, 21)]
+    paths = draw_recording(header(), one, tmp_path)
+    assert sorted(p.name for p in paths) == ["cpu.png", "cpu.svg"]
+    text = (tmp_path / "cpu.svg").read_text()
+    for step in (2, 5, 9):
+        assert PALETTES["inferno"][step] in text
+    assert "CPU 3" in text and "use (%)" in text and "#ddd" in text
+    paths = draw_difference((header(), one), (header(), two), tmp_path / "d")
+    assert "change (points)" in paths[1].read_text()
+    with pytest.raises(MeshmarkError, match="CPUs: 4 and 5"):
+        draw_difference((header(), one), (header(5), two), tmp_path)
 
 
 # ------------------------------------------------------------------ the map

@@ -1,0 +1,172 @@
+"""Recordings on paper: use over time of every component of a class, and the difference of two recordings.
+
+A raster has a row a component and a column a bin of time, coloured in the ten steps of the live map; white hatching is
+what was not known. Above it the mean of the class, with the least and the greatest.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import altair as alt
+
+from meshmark.errors import MeshmarkError
+from meshmark.store.store import write_aside
+from meshmark.watch.frames import USE, Frame, Header
+from meshmark.watch.terminal import PALETTES, STEPS
+
+BINS: Final = 240  # columns of a raster: more would be narrower than a pixel or two
+TITLES: Final = {"cpu": "CPUs", "memory": "Memory", "link": "Links", "io": "I/O"}
+
+
+@dataclass(slots=True)
+class Binned:
+    """Use of a class over time: `use[component][bin]`, None where it was never known in a bin."""
+
+    component_class: str
+    names: tuple[str, ...]
+    at_s: tuple[float, ...]  # end of each bin
+    use: list[list[float | None]]
+
+
+def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Binned]:
+    """Means over equal bins of time, for every class whose use is known at all.
+
+    Raises:
+        MeshmarkError: there is no frame.
+    """
+    kept = [(f.t_s, {k: f.values.get(USE[k]) for k in USE}) for f in frames]
+    if not kept:
+        raise MeshmarkError("the recording has no frame")
+    begin, end = kept[0][0], kept[-1][0]
+    count = min(bins, len(kept))
+    width = (end - begin) / count or 1.0
+    found = []
+    for kind, metric in USE.items():
+        if not any(m.name == metric for m in header.metrics) or not header.count(kind):
+            continue
+        n = header.count(kind)
+        sums = [[0.0] * count for _ in range(n)]
+        known = [[0] * count for _ in range(n)]
+        for t, values in kept:
+            b = min(count - 1, int((t - begin) / width))
+            for i, v in enumerate(values[kind] or ()):
+                if v is not None:
+                    sums[i][b] += v
+                    known[i][b] += 1
+        use = [
+            [s / k if k else None for s, k in zip(row, ks, strict=True)] for row, ks in zip(sums, known, strict=True)
+        ]
+        names = tuple(str(c.get("name", i)) for i, c in enumerate(header.components[kind]))
+        found.append(Binned(kind, names, tuple(begin + width * (b + 1) for b in range(count)), use))
+    return found
+
+
+def raster(
+    b: Binned, low: float, high: float, palette: str, unit_s: float, difference: bool = False
+) -> alt.VConcatChart:
+    """The chart of one class.
+
+    Args:
+        low, high: shares at which colours begin and end; of a difference, `high` on both sides.
+        unit_s: seconds of one unit of the time axis (1, or 1e-6 for a model).
+    """
+    title = f"time ({'s' if unit_s == 1 else 'µs'})"
+    width = (b.at_s[1] - b.at_s[0]) if len(b.at_s) > 1 else 1.0
+    span = alt.Scale(nice=False, domain=[(b.at_s[0] - width) / unit_s, b.at_s[-1] / unit_s])
+    cells = [
+        {"t": (t - width) / unit_s, "u": t / unit_s, "name": name, "row": r, "use": None if v is None else 100 * v}
+        for r, (name, row) in enumerate(zip(b.names, b.use, strict=True))
+        for t, v in zip(b.at_s, row, strict=True)
+    ]
+    if difference:
+        scale = alt.Scale(domain=[-100 * high, 0, 100 * high], range=["#2166ac", "#f2f2f2", "#b2182b"], clamp=True)
+    else:
+        bounds = [100 * (low + (high - low) * i / STEPS) for i in range(1, STEPS)]
+        scale = alt.Scale(type="threshold", domain=bounds, range=list(PALETTES[palette]))
+    colour = alt.Color("use:Q", scale=scale, title="change (points)" if difference else "use (%)")
+    height = max(24, min(560, 14 * len(b.names)))
+    labels = len(b.names) <= 64
+    body = (
+        alt.Chart(alt.InlineData(values=cells), width=720, height=height)
+        .mark_rect()
+        .encode(
+            x=alt.X("t:Q", title=title, scale=span), x2="u:Q",
+            y=alt.Y("name:N", sort=list(b.names), title=None, axis=alt.Axis(labels=labels, ticks=labels)),
+            color=alt.condition("datum.use === null", alt.value("#dddddd"), colour),
+            tooltip=["name:N", alt.Tooltip("u:Q", title=title), alt.Tooltip("use:Q", format=".1f")],
+        )
+    )  # fmt: skip
+    lines = []
+    for k, t in enumerate(b.at_s):
+        some = [row[k] for row in b.use if row[k] is not None]
+        if some:
+            known = [100 * v for v in some if v is not None]
+            lines.append(
+                {"t": t / unit_s, "mean": math.fsum(known) / len(known), "low": min(known), "high": max(known)}
+            )
+    base = alt.Chart(alt.InlineData(values=lines), width=720, height=110).encode(x=alt.X("t:Q", title=None, scale=span))
+    words = "change (points)" if difference else "use (%)"
+    top = alt.layer(
+        base.mark_area(opacity=0.25, color="#0072B2").encode(y=alt.Y("low:Q", title=words), y2="high:Q"),
+        base.mark_line(color="#0072B2").encode(y="mean:Q"),
+    )
+    return alt.vconcat(top, body, title=TITLES[b.component_class], spacing=6)
+
+
+def draw_recording(
+    header: Header, frames: Iterable[Frame], out: Path, low: float = 0.0, high: float = 1.0, palette: str = "inferno"
+) -> list[Path]:
+    """Writes a PNG and an SVG for every class into a folder, each whole or not at all."""
+    unit = 1e-6 if header.period_s < 1e-3 else 1.0
+    charts = {b.component_class: raster(b, low, high, palette, unit) for b in binned(header, frames)}
+    return _write(charts, out)
+
+
+def draw_difference(
+    first: tuple[Header, Iterable[Frame]], second: tuple[Header, Iterable[Frame]], out: Path, high: float = 0.5
+) -> list[Path]:
+    """Writes how use changed from one recording to another: component by component, by the share of their time.
+
+    Raises:
+        MeshmarkError: the machines have different components.
+    """
+    (a_header, a_frames), (b_header, b_frames) = first, second
+    for kind in USE:
+        a, b = (tuple(c.get("name") for c in h.components.get(kind, ())) for h in (a_header, b_header))
+        if a != b:
+            raise MeshmarkError(f"plot --against: the recordings differ in their {TITLES[kind]}: {len(a)} and {len(b)}")
+    unit = 1e-6 if a_header.period_s < 1e-3 else 1.0
+    charts = {}
+    for x, y in zip(binned(a_header, a_frames), binned(b_header, b_frames), strict=True):
+        count = min(len(x.at_s), len(y.at_s))
+
+        def at(row: Sequence[float | None], k: int, count: int = count) -> float | None:
+            return row[k * len(row) // count]
+
+        change: list[list[float | None]] = []
+        for p, q in zip(x.use, y.use, strict=True):
+            pairs = [(at(p, k), at(q, k)) for k in range(count)]
+            change.append([None if u is None or v is None else v - u for u, v in pairs])
+        times = tuple(x.at_s[k * len(x.at_s) // count] for k in range(count))
+        merged = Binned(x.component_class, x.names, times, change)
+        charts[f"{x.component_class}-difference"] = raster(merged, 0.0, high, "inferno", unit, difference=True)
+    return _write(charts, out)
+
+
+def _write(charts: dict[str, alt.VConcatChart], out: Path) -> list[Path]:
+    import vl_convert
+
+    paths = []
+    for name, chart in charts.items():
+        spec: dict[str, Any] = chart.to_dict()
+        spec["background"] = "white"
+        png, svg = out / f"{name}.png", out / f"{name}.svg"
+        write_aside(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_aside(svg, vl_convert.vegalite_to_svg(spec).encode())
+        paths += [png, svg]
+    return paths
