@@ -47,6 +47,7 @@ use|have numactl|numactl|numactl|numactl
 TABLE
   [ "$tests" = no ] || [ "$(uname -m)" != x86_64 ] || cat <<TABLE
 test|have qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|qemu
+test|have tmux|tmux|tmux|tmux
 test|have busybox|busybox-static|busybox|busybox
 test|kernel_with_modules|$kernel|kernel-core kernel-modules|-
 test|any_browser|$browser|chromium|-

@@ -109,34 +109,31 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
-    """The map in the terminal, frame by frame."""
-    from rich.console import Console, Group
-    from rich.live import Live as Screen
+    """The map in the terminal, with keys; without a terminal frame by frame as text."""
+    if sys.stdout.isatty() and sys.stdin.isatty():
+        from meshmark.watch.app import MeshApp
+
+        MeshApp(header, frames, low, high, palette).run()
+        return
+    from rich.console import Console
     from rich.text import Text
 
     from meshmark.watch.hotspots import Detector
     from meshmark.watch.layout import map_of
     from meshmark.watch.terminal import draw, scale_text
 
-    console = Console()
-    machine_map = map_of(header)
-    detector = Detector(header)
-
-    def view(frame: Frame) -> Group:
-        title = Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold", no_wrap=True)
-        absent = sorted({a["metric"].partition(":")[0] for a in header.absent})
-        notes = Text(f"not seen here: {', '.join(absent)}" if absent else "", style="dim")
-        picture = draw(header, machine_map, frame, low, high, palette)
-        spots = [Text(str(s), style="bold red") for s in detector.add(frame)]
-        return Group(title, scale_text(low, high, palette), picture, *spots, notes)
-
-    if not console.is_terminal:
-        for frame in frames:
-            console.print(view(frame))
-        return
-    with Screen(console=console, auto_refresh=False, screen=True) as screen:
-        for frame in frames:
-            screen.update(view(frame), refresh=True)
+    console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
+    machine_map, detector = map_of(header), Detector(header)
+    absent = ", ".join(sorted({a["metric"].partition(":")[0] for a in header.absent}))
+    for frame in frames:
+        spots = detector.add(frame)
+        console.print(Text(f"{header.machine}  {header.source}  {frame.t_s:.6g} s", style="bold"))
+        console.print(scale_text(low, high, palette))
+        console.print(draw(header, machine_map, frame, low, high, palette))
+        for spot in spots:
+            console.print(Text(str(spot), style="bold red"))
+        if absent:
+            console.print(Text(f"not seen here: {absent}", style="dim"))
 
 
 def watch(

@@ -38,6 +38,8 @@ from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder, Recording, RecordingError
 from meshmark.watch.terminal import PALETTES, UNKNOWN, draw, step_of
 from meshmark.web.hub import Hub, Past
+from meshmark.web.openmetrics import Window
+from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.server import make_app, serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -655,6 +657,24 @@ def test_live_frames_come_as_events_and_late_readers_get_the_past() -> None:
     assert [e["type"] for e in events[:5]] == ["header", "frame", "frame", "frame", "frame"]
     assert events[4]["values"]["cpu.busy"][0] == 0.5
     assert "ended" in events[5]["why"]
+
+
+def test_monitoring_systems_get_summaries_and_no_zeros_for_unknown() -> None:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    window = Window(header())
+    for n in range(1, 401):  # 40 s: only the last fifteen count
+        window.add(frame(n, 0.9 if n <= 200 else 0.1 + 0.002 * (n % 10), None, 0.5, 1.0))
+    families = {f.name: f for f in text_string_to_metric_families(openmetrics_text(window).decode())}
+    found = {(s.labels["component"], s.labels["stat"]): s.value for s in families["meshmark_cpu_busy_ratio"].samples}
+    assert found["CPU 0", "mean"] == pytest.approx(0.109, abs=0.001)
+    assert found["CPU 0", "max"] == pytest.approx(0.118) and found["CPU 0", "p95"] == pytest.approx(0.118)
+    assert not [k for k in found if k[0] == "CPU 1"]
+    assert families["meshmark_cpu_m0_bytes_per_second"].unit == "bytes_per_second"
+    served = Served(Hub(header(), iter([frame(1, 0.1, None, 0.3, 0.4)])))
+    status, body, headers = served.get("metrics")
+    assert status == 200 and b"# EOF" in body and "openmetrics-text" in headers["content-type"]
+    assert Served(past()).get("metrics")[0] == 404
 
 
 def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:

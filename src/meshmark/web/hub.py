@@ -13,6 +13,7 @@ from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
+from meshmark.web.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
 KEPT: Final = 600  # frames that a page which comes late gets first
@@ -72,6 +73,7 @@ class Hub:
     def __init__(self, header: Header, frames: Iterator[Frame]) -> None:
         self.header = header
         self.header_json = page_header(header, live=True)
+        self.window = Window(header)
         self.ended = ""  # why no more frames will come
         self._frames = frames
         self._kept: deque[str] = deque(maxlen=KEPT)
@@ -87,6 +89,7 @@ class Hub:
         detector = Detector(self.header)
         try:
             for frame in self._frames:
+                self.window.add(frame)
                 self._tell(_event("frame", _told(frame, detector.add(frame))), keep=True)
         except MeshmarkError as wrong:
             why = str(wrong)

@@ -23,6 +23,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.web import openmetrics
 from meshmark.web.hub import Hub, Past
 
 STATIC: Final = Path(__file__).parent / "static"
@@ -92,6 +93,11 @@ def make_app(what: Hub | Past, token: str = "") -> Starlette:
             _until_gone(request, what.events()), media_type="text/event-stream", headers={"cache-control": "no-store"}
         )
 
+    async def metrics(_: Request) -> Response:
+        if not isinstance(what, Hub):
+            return PlainTextResponse("nothing is live here\n", 404)
+        return Response(openmetrics.text(what.window), media_type=openmetrics.CONTENT_TYPE)
+
     async def past(request: Request) -> Response:
         if not isinstance(what, Past):
             return PlainTextResponse("this machine is live\n", 404)
@@ -113,6 +119,7 @@ def make_app(what: Hub | Past, token: str = "") -> Starlette:
             Route("/api/header", header),
             Route("/api/frames", frames),
             Route("/api/past", past),
+            Route("/metrics", metrics),
             Mount("/", StaticFiles(directory=STATIC, html=True)),
         ],
         middleware=[Middleware(Guard, token=token, hosts=_LOOPBACK)],

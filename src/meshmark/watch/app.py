@@ -1,0 +1,138 @@
+"""The live map in the terminal, with keys: the same view as in the browser, over ssh."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import ClassVar
+
+from rich.console import Group
+from rich.text import Text
+from textual.app import App, ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.widgets import Footer, Static
+
+from meshmark.errors import MeshmarkError
+from meshmark.watch.frames import Frame, Header
+from meshmark.watch.hotspots import Detector, HotSpot
+from meshmark.watch.layout import map_of
+from meshmark.watch.terminal import PALETTES, draw, scale_text
+
+KEPT = 36_000  # frames: an hour at ten a second
+RANGES = ((0.0, 1.0), (0.01, 0.1), (0.0, 0.5), (0.5, 1.0))
+
+
+class MeshApp(App[None]):
+    """Shows frames as they come; keys go back in time, change colours and numbers.
+
+    Args:
+        header: of the stream.
+        frames: the stream, read in a thread until it ends.
+        low, high: shares at which colours begin and end.
+    """
+
+    TITLE = "Meshmark"
+    CSS = "VerticalScroll { padding: 0 1; } #spots { color: $error; }"
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q", "quit", "quit"),
+        Binding("space", "hold", "pause"),
+        Binding("left", "step(-1)", "back"),
+        Binding("right", "step(1)", "on"),
+        Binding("r", "range", "range"),
+        Binding("p", "palette", "palette"),
+        Binding("n", "numbers", "numbers"),
+    ]
+
+    def __init__(
+        self, header: Header, frames: Iterator[Frame], low: float = 0.0, high: float = 1.0, palette: str = "inferno"
+    ) -> None:
+        super().__init__()
+        self.header = header
+        self._frames = frames
+        self._map = map_of(header)
+        self._detector = Detector(header)
+        self._kept: list[tuple[Frame, list[HotSpot]]] = []
+        self._at = -1  # which of them is shown
+        self._follows = True
+        self._bounds = (low, high)
+        self._palette = palette
+        self._numbers = True
+        self._ended = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="title")
+        with VerticalScroll():
+            yield Static(id="map")
+            yield Static(id="spots")
+            yield Static(id="absent")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        absent = [f"{a['metric']}: {a['why']}" for a in self.header.absent]
+        self.query_one("#absent", Static).update(Text("\n".join(["not seen here:", *absent] if absent else []), "dim"))
+        threading.Thread(target=self._read, name="frames", daemon=True).start()
+
+    def _read(self) -> None:
+        why = "ended"
+        try:
+            for frame in self._frames:
+                self.call_from_thread(self._take, frame)
+        except MeshmarkError as wrong:
+            why = str(wrong)
+        except RuntimeError:
+            return  # the view is closed
+        self._ended = why
+        try:
+            self.call_from_thread(self._draw)
+        except RuntimeError:
+            return
+
+    def _take(self, frame: Frame) -> None:
+        self._kept.append((frame, self._detector.add(frame)))
+        if len(self._kept) > KEPT:
+            del self._kept[0]
+            self._at = max(0, self._at - 1)
+        if self._follows:
+            self._at = len(self._kept) - 1
+            self._draw()
+
+    def _draw(self) -> None:
+        if not self._kept:
+            return
+        frame, spots = self._kept[self._at]
+        low, high = self._bounds
+        state = self._ended or ("live" if self._follows else f"held, {len(self._kept) - 1 - self._at} frames back")
+        title = Text(f"{self.header.machine}  {self.header.source}  {frame.t_s:.6g} s  {state}", "bold", no_wrap=True)
+        self.query_one("#title", Static).update(Group(title, scale_text(low, high, self._palette)))
+        picture = draw(self.header, self._map, frame, low, high, self._palette, self._numbers)
+        self.query_one("#map", Static).update(picture)
+        self.query_one("#spots", Static).update(Text("\n".join(str(s) for s in spots)))
+
+    def action_hold(self) -> None:
+        """Stops at the frame that is shown, or goes on with the newest."""
+        self._follows = not self._follows
+        if self._follows:
+            self._at = len(self._kept) - 1
+        self._draw()
+
+    def action_step(self, by: int) -> None:
+        """Shows the frame before or after."""
+        self._follows = False
+        self._at = min(len(self._kept) - 1, max(0, self._at + by))
+        self._draw()
+
+    def action_range(self) -> None:
+        """The next of the usual ranges of colour."""
+        at = RANGES.index(self._bounds) if self._bounds in RANGES else -1
+        self._bounds = RANGES[(at + 1) % len(RANGES)]
+        self._draw()
+
+    def action_palette(self) -> None:
+        names = list(PALETTES)
+        self._palette = names[(names.index(self._palette) + 1) % len(names)]
+        self._draw()
+
+    def action_numbers(self) -> None:
+        self._numbers = not self._numbers
+        self._draw()

@@ -1,0 +1,78 @@
+"""Use for monitoring systems: OpenMetrics text of the last seconds, as summaries and not as single frames.
+
+A scrape comes every 15 to 60 s, frames come ten times a second: so mean, least, greatest and the 95th percentile over
+the last 15 s are told. Names are `meshmark_CLASS_WHAT` with the unit at the end; shares are ratios from 0 to 1. What is
+unknown is left out, never told as zero.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections import deque
+from collections.abc import Iterator
+from typing import Final
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from meshmark.watch.frames import Frame, Header
+
+WINDOW_S: Final = 15.0
+STATS: Final = ("mean", "min", "max", "p95")
+CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
+_UNITS: Final = {
+    "B": "bytes",
+    "B/s": "bytes_per_second",
+    "s": "seconds",
+    "1/s": "per_second",
+    "Hz": "hertz",
+    "W": "watts",
+}
+
+
+class Window(Collector):
+    """The frames of the last seconds, and what they come to."""
+
+    def __init__(self, header: Header) -> None:
+        self.header = header
+        self._frames: deque[Frame] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, frame: Frame) -> None:
+        with self._lock:
+            self._frames.append(frame)
+            while self._frames[0].t_s < frame.t_s - WINDOW_S:
+                self._frames.popleft()
+
+    def collect(self) -> Iterator[Metric]:
+        with self._lock:
+            frames = list(self._frames)
+        for metric in self.header.metrics:
+            kind = metric.component_class
+            unit = "ratio" if metric.is_share else _UNITS.get(metric.unit, "")
+            name = f"meshmark_{metric.name.replace('.', '_')}"
+            family = GaugeMetricFamily(name, metric.what, labels=["machine", "component", "node", "stat"], unit=unit)
+            for i, about in enumerate(self.header.components.get(kind, ())):
+                rows = [f.values[metric.name] for f in frames if metric.name in f.values]
+                known = sorted(v for row in rows if (v := row[i]) is not None)
+                if not known:
+                    continue
+                p95 = known[min(len(known) - 1, math.ceil(0.95 * len(known)) - 1)]
+                told = (math.fsum(known) / len(known), known[0], known[-1], p95)
+                for stat, value in zip(STATS, told, strict=True):
+                    where = [self.header.machine, str(about.get("name", i)), str(about.get("node", "")), stat]
+                    family.add_metric(where, value)
+            yield family
+        cost = GaugeMetricFamily("meshmark_sampler_cpu", "CPU time of the sampler over time", labels=["machine"],
+                                 unit="ratio")  # fmt: skip
+        span = math.fsum(f.window_s for f in frames)
+        if span > 0:
+            cost.add_metric([self.header.machine], math.fsum(f.cost_s for f in frames) / span)
+        yield cost
+
+
+def text(window: Window) -> bytes:
+    """The exposition as bytes."""
+    return bytes(generate_latest(window))  # type: ignore[no-untyped-call]

@@ -1,0 +1,95 @@
+"""The terminal view in a real terminal: tmux shows it, keys move it, and it leaves nothing behind."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+TMUX = shutil.which("tmux")
+pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
+COMMAND = shlex.join([sys.executable, "-c", "from meshmark.cli import main; main()"])
+
+
+class Terminal:
+    """A tmux server of its own, with one window."""
+
+    def __init__(self, folder: Path, columns: int, lines: int) -> None:
+        self.socket = str(folder / "tmux")
+        environment = {**os.environ, "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+        self.tmux("-f", "/dev/null", "new-session", "-d", "-x", str(columns), "-y", str(lines), "sh", env=environment)
+
+    def tmux(self, *words: str, env: dict[str, str] | None = None) -> str:
+        assert TMUX is not None
+        done = subprocess.run([TMUX, "-S", self.socket, *words], capture_output=True, text=True, check=True, env=env)
+        return done.stdout
+
+    def keys(self, *keys: str) -> None:
+        self.tmux("send-keys", *keys)
+
+    def shown(self, colours: bool = False) -> str:
+        return self.tmux("capture-pane", "-p", *(["-e"] if colours else []))
+
+    def wait_for(self, text: str, seconds: float = 20.0) -> str:
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            if text in (screen := self.shown()):
+                return screen
+            time.sleep(0.1)
+        raise AssertionError(f"'{text}' never came:\n{self.shown()}")
+
+
+@pytest.fixture
+def terminal(tmp_path: Path) -> Iterator[Terminal]:
+    made = Terminal(tmp_path, 110, 50)
+    yield made
+    made.tmux("kill-server")
+
+
+def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
+    terminal.keys(f"{COMMAND} watch --on gs1280-16 --frames 400 --window 1000; echo LEFT-$?", "Enter")
+    screen = terminal.wait_for("memory bound: memory 0.0, memory 0.1")
+    assert "gs1280-16  model" in screen and "100 100" in screen and "━" in screen
+    assert "\x1b[" in terminal.shown(colours=True)
+    terminal.keys("Space")
+    terminal.wait_for("held, ")
+    terminal.keys("Left", "Left")
+    terminal.wait_for("frames back")
+    terminal.keys("r")
+    terminal.wait_for("10 %")
+    terminal.keys("n")  # names instead of numbers
+    deadline = time.monotonic() + 10
+    while "100 100" in terminal.shown() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "100 100" not in terminal.shown()
+    terminal.keys("q")
+    terminal.wait_for("LEFT-0")
+
+
+def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Terminal) -> None:
+    def samplers() -> set[str]:
+        found = set()
+        for p in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                if p.read_bytes().split(b"\0")[0].endswith(b"meshmark-watch"):
+                    found.add(p.parent.name)
+            except OSError:
+                continue
+        return found
+
+    before = samplers()
+    terminal.keys(f"{COMMAND} watch --rate 10; echo LEFT-$?", "Enter")
+    terminal.wait_for("live")
+    terminal.wait_for("not seen here")
+    during = samplers() - before
+    assert during
+    terminal.keys("q")
+    terminal.wait_for("LEFT-0")
+    assert not during & samplers()
