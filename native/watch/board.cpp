@@ -86,6 +86,12 @@ void Board::write_values(std::string& line) const {
     line += ']';
   }
   line += '}';
+  for (const auto& [key, text] : notes_) {
+    line += ",\"";
+    line += key;
+    line += "\":";
+    line += text;
+  }
 }
 
 }  // namespace mm::watch

@@ -4,6 +4,7 @@
 /// Everything that a tick needs is allocated while the sources open; a tick then only writes numbers.
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,6 +45,9 @@ class Board {
   json header() const;                               ///< components, metrics, absent
   void forget(std::size_t first, std::size_t last);  ///< the values of these metrics become unknown
 
+  /// Something beside the values that frames carry until it is said anew: a key and its JSON.
+  void note(const std::string& key, std::string text) { notes_[key] = std::move(text); }
+
   /// Appends `"values": {…}` of a frame: numbers as short as their unit needs, null for what is unknown.
   void write_values(std::string& line) const;
 
@@ -51,6 +55,7 @@ class Board {
   json components_ = json::object(), absent_ = json::array();
   std::vector<Metric> metrics_;
   std::vector<double> values_;
+  std::map<std::string, std::string> notes_;
 };
 
 }  // namespace mm::watch

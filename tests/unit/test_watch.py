@@ -516,6 +516,42 @@ def test_what_is_not_known_or_lasts_a_moment_is_no_hot_spot() -> None:
     assert [s.component_class for s in spots] == ["cpu"]
 
 
+def test_the_processes_behind_a_hot_spot_are_named() -> None:
+    nodes = ({"name": "node 0"}, {"name": "node 1"}, {"name": "node 2"})
+    memories = tuple({"name": f"memory {n}", "node": n} for n in range(3))
+    cpus = tuple({"name": f"CPU {4 * n}", "number": 4 * n, "node": n} for n in range(3))
+    h = Header("host", "t", "", 1.0, {"node": nodes, "memory": memories, "cpu": cpus},
+               (Metric("memory.busy", "1", "x", "y"), Metric("cpu.busy", "1", "x", "y")))  # fmt: skip
+    busy = [{"pid": 1, "name": "small", "cpu": 1.0, "on": 0, "nodes": [9e9, 1e6, 0]},
+            {"pid": 2, "name": "big", "cpu": 0.9, "on": 4, "nodes": [0, 8e9, 0]},
+            {"pid": 3, "name": "idle", "cpu": 0.0, "on": 4, "nodes": [0, 9e9, 0]}]  # fmt: skip
+    detector = Detector(h)
+    for n in range(1, 7):
+        spots = detector.add(Frame(n, n, 1.0, {"memory.busy": [0.1, 0.9, 0.1], "cpu.busy": [0.1, 0.2, 0.1]},
+                                   processes=busy))  # fmt: skip
+    assert [s.component_class for s in spots] == ["memory"]
+    assert spots[0].culprits == ("big (2)", "small (1)")
+    detector = Detector(h)
+    for n in range(1, 7):
+        spots = detector.add(Frame(n, n, 1.0, {"cpu.busy": [0.0, 0.95, 0.0]}, processes=busy))
+    assert spots[0].culprits == ("big (2)",) and "by big (2)" in str(spots[0])
+
+
+def test_a_busy_process_is_named_by_the_sampler() -> None:
+    name = "mesh) mark 1 (x"  # a name that would break a careless reader
+    line = f"import ctypes\nctypes.CDLL(None).prctl(15, {name.encode()!r}, 0, 0, 0)\nwhile True: pass"
+    busy = subprocess.Popen([sys.executable, "-c", line])
+    try:
+        with Live(2, 5, sources=("processes", "cpu")) as live:
+            seen = [p for f in live.frames() for p in f.processes if p["pid"] == busy.pid]
+    finally:
+        busy.kill()
+        busy.wait()
+    assert seen
+    assert seen[-1]["name"] == name[:15] and seen[-1]["cpu"] > 0.4 and seen[-1]["threads"] == 1
+    assert seen[-1]["rss"] > 1e6
+
+
 # ------------------------------------------------------------------ the command
 
 

@@ -190,12 +190,41 @@ class Page {
     const frame = this.frames[this.at];
     this.map.show(frame);
     this.spots(frame);
+    this.processes(frame);
     const scrubber = get<HTMLInputElement>("scrubber");
     scrubber.max = String(Math.max(0, this.frames.length - 1));
     scrubber.value = String(Math.max(0, this.at));
     get("clock").textContent = frame ? this.clock(frame) : "–";
     this.plot?.show(this.frames);
     this.tell(frame);
+  }
+
+  /** Who is busy, where it ran, and where its memory lies. */
+  private processes(frame: Frame | undefined): void {
+    const found = frame?.processes ?? [];
+    const place = get("processes");
+    const key = JSON.stringify(found);
+    if (place.dataset["key"] === key) return;
+    place.dataset["key"] = key;
+    place.hidden = found.length === 0;
+    const nodes = Math.max(0, ...found.map((p) => p.nodes?.length ?? 0));
+    const row = (cells: string[], kind: "td" | "th") => {
+      const line = document.createElement("tr");
+      for (const text of cells) line.append(Object.assign(document.createElement(kind), { textContent: text }));
+      return line;
+    };
+    const bytes = (b: number) => (b >= 2 ** 30 ? `${(b / 2 ** 30).toFixed(1)} GiB` : `${(b / 2 ** 20).toFixed(0)} MiB`);
+    const names = Array.from({ length: nodes }, (_, n) => `on node ${n}`);
+    place.querySelector("thead")!.replaceChildren(row(["process", "pid", "CPU (%)", "threads", "last on CPU", "memory", ...names], "th"));
+    place.querySelector("tbody")!.replaceChildren(
+      ...found.map((p) =>
+        row(
+          [p.name, String(p.pid), (100 * p.cpu).toFixed(0), String(p.threads), String(p.on), bytes(p.rss),
+            ...names.map((_, n) => (p.nodes ? bytes(p.nodes[n] ?? 0) : "–"))],
+          "td",
+        ),
+      ),
+    );
   }
 
   /** What is hot, why, and what helps; and a ring round it on the map. */

@@ -49,7 +49,18 @@ export interface HotSpot {
   text: string;
 }
 
+export interface Process {
+  pid: number;
+  name: string;
+  cpu: number;
+  threads: number;
+  rss: number;
+  on: number;
+  nodes?: number[] | null;
+}
+
 export interface Frame {
+  processes?: Process[];
   spots?: HotSpot[];
   seq: number;
   t_s: number;

@@ -96,6 +96,8 @@ class Frame:
         window_s: how long the window was; rates and shares are over it.
         at: the same by the clock on the wall, s since 1970; 0 where there is none (a model).
         cost_s: CPU time that the sampler itself took, s.
+        processes: the busiest, as last seen: `pid`, `name`, `cpu` (share of one), `threads`, `rss` (B), `on` (CPU), and
+            on machines of several nodes `nodes` (B on each).
     """
 
     seq: int
@@ -106,11 +108,12 @@ class Frame:
     late_s: float = 0.0
     cost_s: float = 0.0
     dropped: int = 0
+    processes: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "frame", "seq": self.seq, "t_s": self.t_s, "window_s": self.window_s, "at": self.at,
                 "late_s": self.late_s, "cost_s": self.cost_s, "dropped": self.dropped,
-                "values": self.values}  # fmt: skip
+                "values": self.values, **({"processes": self.processes} if self.processes else {})}  # fmt: skip
 
 
 class Stream(Protocol):
@@ -163,7 +166,7 @@ def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
             values[str(name)] = (mine + [None] * wanted)[:wanted] if len(mine) != wanted else mine
         return Frame(int(line["seq"]), float(line["t_s"]), float(line["window_s"]), values, float(line.get("at", 0)),
                      float(line.get("late_s", 0)), float(line.get("cost_s", 0)),
-                     int(line.get("dropped", 0)))  # fmt: skip
+                     int(line.get("dropped", 0)), [dict(p) for p in line.get("processes", ())])  # fmt: skip
     except (KeyError, TypeError, ValueError, AttributeError) as why:
         raise FrameError(f"frames: a frame lacks or spoils {why}") from why
 

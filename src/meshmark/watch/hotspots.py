@@ -49,6 +49,7 @@ class HotSpot:
         usual: the class's median meanwhile.
         share: of all use of the class, how much is theirs.
         evidence: other hot components that follow from it, by class.
+        culprits: processes that were busy there as last seen, the busiest first; none where none is known.
     """
 
     component_class: str
@@ -60,12 +61,13 @@ class HotSpot:
     usual: float
     share: float
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    culprits: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {"class": self.component_class, "components": list(self.components), "verdict": self.verdict,
                 "node": self.node, "since_s": self.since_s, "use": round(self.use, 4), "usual": round(self.usual, 4),
                 "share": round(self.share, 4), "evidence": {k: list(v) for k, v in self.evidence.items()},
-                "text": str(self)}  # fmt: skip
+                "culprits": list(self.culprits), "text": str(self)}  # fmt: skip
 
     @property
     def verdict(self) -> str:
@@ -79,7 +81,8 @@ class HotSpot:
         seen = "".join(f"; {kind} {', '.join(names)} with it" for kind, names in self.evidence.items())
         names = ", ".join(self.names)
         use = f"{100 * self.use:.0f} % (median {100 * self.usual:.0f} %), {100 * self.share:.0f} % of all"
-        return f"{self.verdict}: {names} at {use}, since {self.since_s:.4g} s{seen}. Advice: {self.advice}"
+        who = f" by {', '.join(self.culprits)}" if self.culprits else ""
+        return f"{self.verdict}: {names} at {use}, since {self.since_s:.4g} s{who}{seen}. Advice: {self.advice}"
 
 
 def hot_now(values: Sequence[float | None], least: float) -> set[int]:
@@ -194,5 +197,21 @@ class Detector:
         return HotSpot(
             kind, tuple(mine), tuple(self._name(kind, i) for i in mine), node if node is None or node >= 0 else None,
             min(self._since.get((kind, i), self._past[-1].t_s) for i in mine), sum(means[i] for i in mine) / len(mine),
-            statistics.median(means), sum(means[i] for i in mine) / total, evidence,
+            statistics.median(means), sum(means[i] for i in mine) / total, evidence, self._culprits(kind, mine, node),
         )  # fmt: skip
+
+    def _culprits(self, kind: str, mine: Sequence[int], node: int | None) -> tuple[str, ...]:
+        """Up to three processes: those that run on hot CPUs, or whose memory on the hot node is in most use."""
+        weights: list[tuple[float, str]] = []
+        for p in self._past[-1].processes:
+            cpu = float(p.get("cpu") or 0)
+            if kind == "cpu":
+                numbers = {self.header.components["cpu"][i].get("number", i) for i in mine}
+                weight = cpu if p.get("on") in numbers else 0.0
+            elif kind == "memory" and node is not None and isinstance(p.get("nodes"), list) and node < len(p["nodes"]):
+                weight = cpu * float(p["nodes"][node])
+            else:
+                weight = 0.0
+            if weight > 0:
+                weights.append((weight, f"{p.get('name')} ({p.get('pid')})"))
+        return tuple(name for _, name in sorted(weights, reverse=True)[:3])

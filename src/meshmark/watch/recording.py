@@ -24,6 +24,7 @@ from meshmark.watch.frames import Frame, FrameError, Header, header_of
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_PROCESSES: Final = "processes"
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
 _THOUSANDTHS: Final = [Decimal(n).scaleb(-3) for n in range(1001)]
@@ -44,6 +45,7 @@ def _schema(header: Header) -> pa.Schema:
         kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
         about = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
         fields.append(pa.field(m.name, pa.list_(kind), metadata=about))
+    fields.append(pa.field(_PROCESSES, pa.string(), metadata={b"what": b"the busiest processes, JSON"}))
     return pa.schema(fields, metadata={_KEY: json.dumps(header.to_json(), separators=(",", ":")).encode()})
 
 
@@ -60,6 +62,7 @@ def _batch(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Rec
             ])  # fmt: skip
         else:
             columns.append(rows)
+    columns.append([json.dumps(f.processes) if f.processes else None for f in frames])
     arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
     return pa.record_batch(arrays, schema=schema)
 
@@ -148,10 +151,10 @@ def compact(part: Path, out: Path) -> None:
     aside = out.with_name(out.name + ".tmp")
     schema, batches = _open_part(part)
     # High bytes beside high bytes: noisy numbers shrink by another third.
-    split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in _FIXED}
+    split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
         with pq.ParquetWriter(aside, schema, compression="zstd", compression_level=9, column_encoding=split,
-                              store_decimal_as_integer=True, use_dictionary=False) as writer:  # fmt: skip
+                              store_decimal_as_integer=True, use_dictionary=[_PROCESSES]) as writer:  # fmt: skip
             group: list[Any] = []
             rows = 0
             for batch in batches:
@@ -231,7 +234,7 @@ class Recording:
         except (ValueError, FrameError) as why:
             raise RecordingError(f"{path}: {why}") from why
         missing = [m.name for m in header.metrics if m.name not in schema.names] + [
-            n for n in _FIXED if n not in schema.names
+            n for n in (*_FIXED, _PROCESSES) if n not in schema.names
         ]
         if missing:
             raise RecordingError(f"{path}: is no recording of meshmark: it lacks the column {missing[0]}")
@@ -261,7 +264,7 @@ class Recording:
             times = batch.column("t_s")
             if len(times) == 0 or times[len(times) - 1].as_py() <= begin_s:
                 continue
-            columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics)}
+            columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
             for i in range(batch.num_rows):
                 if columns["t_s"][i] <= begin_s and begin_s > 0:
                     continue
@@ -270,5 +273,7 @@ class Recording:
                     else columns[n][i] or []
                     for n in metrics
                 }  # fmt: skip
+                said = columns[_PROCESSES][i]
                 yield Frame(columns["seq"][i], columns["t_s"][i], columns["window_s"][i], values, columns["at"][i],
-                            columns["late_s"][i], columns["cost_s"][i], columns["dropped"][i])  # fmt: skip
+                            columns["late_s"][i], columns["cost_s"][i], columns["dropped"][i],
+                            json.loads(said) if said else [])  # fmt: skip

@@ -1,0 +1,147 @@
+/// The busiest processes: how much of a CPU each takes, where it last ran, and on which nodes its memory lies.
+///
+/// A scan reads one small file a process, so it is done every two seconds, and less often where it takes long: never
+/// more than half a per cent of one CPU.
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.hpp"
+#include "watch/reading.hpp"
+#include "watch/source.hpp"
+
+namespace mm::watch {
+namespace {
+
+constexpr std::size_t kShown = 8, kPlaced = 4;  // told; of them, those whose pages are counted
+constexpr double kLeastShare = 0.01, kLeastPeriod = 2, kMostCost = 0.005;
+
+/// A file that is read once; empty where it is gone.
+std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return {};
+  std::size_t have = 0;
+  while (true) {
+    if (have == buffer.size()) buffer.resize(std::max<std::size_t>(8192, 2 * buffer.size()));
+    const ssize_t got = ::read(file, buffer.data() + have, buffer.size() - have);
+    if (got <= 0 || have > (32u << 20)) break;
+    have += static_cast<std::size_t>(got);
+  }
+  ::close(file);
+  return {buffer.data(), have};
+}
+
+class Processes : public Source {
+ public:
+  void open(const Host& host, Board& board) override {
+    folder_ = host.root + "/proc/";
+    ticks_per_s_ = host.ticks_per_s;
+    nodes_ = host.nodes;
+    page_ = static_cast<double>(sysconf(_SC_PAGESIZE));
+    (void)board;
+  }
+
+  void sample(Board& board, double now) override {
+    const double begin = wall_s();
+    ++round_;
+    found_.clear();
+    if (DIR* const all = ::opendir(folder_.c_str())) {
+      while (const dirent* const entry = ::readdir(all)) {
+        const auto pid = number(entry->d_name);
+        if (pid > 0) look_at(pid, now);
+      }
+      ::closedir(all);
+    }
+    // Those that have ended are forgotten.
+    std::erase_if(seen_, [&](const auto& item) { return item.second.round != round_; });
+    last_ = now;
+    const std::size_t shown = std::min(kShown, found_.size());
+    std::partial_sort(found_.begin(), found_.begin() + static_cast<std::ptrdiff_t>(shown), found_.end(),
+                      [](const Busy& a, const Busy& b) { return a.share > b.share; });
+    json told = json::array();
+    for (std::size_t i = 0; i < shown; ++i) {
+      const Busy& p = found_[i];
+      json one{{"pid", p.pid},         {"name", p.name}, {"cpu", std::round(p.share * 1e4) / 1e4},
+               {"threads", p.threads}, {"rss", p.rss},   {"on", p.on}};
+      if (nodes_.size() > 1 && i < kPlaced) one["nodes"] = pages_of(p.pid);
+      told.push_back(std::move(one));
+    }
+    board.note("processes", told.dump(-1, ' ', true, json::error_handler_t::replace));
+    cost_ = wall_s() - begin;
+  }
+
+  double least_period() const override { return std::max(kLeastPeriod, cost_ / kMostCost); }
+
+ private:
+  struct Seen {
+    std::int64_t ticks = 0, started = 0;
+    std::uint64_t round = 0;
+  };
+  struct Busy {
+    std::int64_t pid = 0, threads = 0, on = 0;
+    double share = 0, rss = 0;
+    std::string name;
+  };
+
+  void look_at(std::int64_t pid, double now) {
+    std::string_view text = read_into(folder_ + std::to_string(pid) + "/stat", buffer_);
+    // `pid (name) state …`: a name may hold anything, so it ends at the last parenthesis.
+    const std::size_t open = text.find('('), close = text.rfind(')');
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return;
+    const std::string_view name = text.substr(open + 1, close - open - 1);
+    std::string_view rest = text.substr(close + 1);
+    std::array<std::int64_t, 40> field{};  // by the numbers of proc(5)
+    for (std::size_t i = 3; i < field.size(); ++i) field[i] = number(next_word(rest), 0);
+    Seen& before = seen_[pid];
+    const Seen here{field[14] + field[15], field[22], round_};
+    const bool known = before.round == round_ - 1 && before.started == here.started && now > last_;
+    const double share = known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
+    before = here;
+    if (share < kLeastShare) return;
+    found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, std::string(name)});
+  }
+
+  /// B of a process on each node, in their order; null where the kernel does not say.
+  json pages_of(std::int64_t pid) {
+    std::vector<double> bytes(nodes_.size(), 0);
+    std::string_view text = read_into(folder_ + std::to_string(pid) + "/numa_maps", buffer_);
+    if (text.empty()) return nullptr;
+    while (!text.empty()) {
+      std::string_view line = next_line(text);
+      double unit = page_;
+      if (const std::size_t at = line.find("kernelpagesize_kB="); at != std::string_view::npos) {
+        std::string_view size = line.substr(at + 18);
+        unit = 1024.0 * static_cast<double>(number(next_word(size), 4));
+      }
+      while (!line.empty()) {
+        const std::string_view word = next_word(line);
+        const std::size_t equals = word.find('=');
+        if (word.size() < 4 || word[0] != 'N' || equals == std::string_view::npos) continue;
+        const auto node = number(word.substr(1, equals - 1));
+        for (std::size_t n = 0; n < nodes_.size(); ++n)
+          if (nodes_[n] == node) bytes[n] += unit * static_cast<double>(number(word.substr(equals + 1), 0));
+      }
+    }
+    return bytes;
+  }
+
+  std::string folder_;
+  std::vector<char> buffer_;
+  std::vector<int> nodes_;
+  std::unordered_map<std::int64_t, Seen> seen_;
+  std::vector<Busy> found_;
+  double ticks_per_s_ = 100, page_ = 4096, last_ = 0, cost_ = 0;
+  std::uint64_t round_ = 0;
+};
+
+const Registration<Processes> here("processes", "the busiest processes and where their memory lies");
+
+}  // namespace
+}  // namespace mm::watch
