@@ -194,6 +194,7 @@ class Page {
     const scrubber = get<HTMLInputElement>("scrubber");
     scrubber.max = String(Math.max(0, this.frames.length - 1));
     scrubber.value = String(Math.max(0, this.at));
+    (window as { meshmarkAt?: number }).meshmarkAt = frame?.at ?? 0; // for those who measure the page
     get("clock").textContent = frame ? this.clock(frame) : "–";
     this.plot?.show(this.frames);
     this.tell(frame);

@@ -4,8 +4,8 @@ While it is made a recording is `NAME.part`: an Arrow stream with a batch a seco
 killed loses the second it was in; what it left is read like any other. At its end it becomes Parquet, written aside
 and renamed. The header (components, metrics, what was absent) lies in the schema of both.
 
-Shares are kept as decimals of three places (0.1 %), which any reader of Parquet shows as numbers and which compress to
-about a byte; the other metrics as 32-bit floats.
+Shares are kept to 0.1 %: as thousandths in 16 bits while the file grows, then as decimals of three places, which any
+reader of Parquet shows as numbers and which compress to about a byte. The other metrics are 32-bit floats.
 """
 
 from __future__ import annotations
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _PROCESSES: Final = "processes"
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
-_THOUSANDTHS: Final = [Decimal(n).scaleb(-3) for n in range(1001)]
 BATCH_S: Final = 1.0
 
 
@@ -35,14 +34,15 @@ class RecordingError(MeshmarkError):
     """A file that is no recording, or a spoiled one; the message names it."""
 
 
-def _schema(header: Header) -> pa.Schema:
+def _schema(header: Header, whole: bool) -> pa.Schema:
+    """Of a recording, whole or growing."""
     import pyarrow as pa
 
     fixed = [("seq", pa.int64()), ("t_s", pa.float64()), ("window_s", pa.float32()), ("at", pa.float64()),
              ("late_s", pa.float32()), ("cost_s", pa.float32()), ("dropped", pa.int64())]  # fmt: skip
     fields = [pa.field(n, t) for n, t in fixed]
     for m in header.metrics:
-        kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
+        kind = pa.float32() if not m.is_share else pa.decimal128(4, 3) if whole else pa.uint16()
         about = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
         fields.append(pa.field(m.name, pa.list_(kind), metadata=about))
     fields.append(pa.field(_PROCESSES, pa.string(), metadata={b"what": b"the busiest processes, JSON"}))
@@ -58,7 +58,7 @@ def _batch(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Rec
         rows = [f.values.get(m.name, unknown) for f in frames]
         if m.is_share:
             columns.append([
-                [None if v is None else _THOUSANDTHS[min(1000, max(0, round(v * 1000)))] for v in row] for row in rows
+                [None if v is None else min(1000, max(0, round(v * 1000))) for v in row] for row in rows
             ])  # fmt: skip
         else:
             columns.append(rows)
@@ -85,7 +85,7 @@ class Recorder:
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
-        self._schema = _schema(header)
+        self._schema = _schema(header, whole=False)
         self._waiting: list[Frame] = []
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
@@ -97,7 +97,7 @@ class Recorder:
             ) from None
         except OSError as why:
             raise RecordingError(f"{out}: {why.strerror}") from why
-        options = pa.ipc.IpcWriteOptions(compression="zstd")
+        options = pa.ipc.IpcWriteOptions(compression="lz4")  # a third of zstd's CPU time, which counts at 10 Hz
         self._writer = pa.ipc.new_stream(self._file, self._schema, options=options)
         self._sync()
 
@@ -149,7 +149,8 @@ def compact(part: Path, out: Path) -> None:
     import pyarrow.parquet as pq
 
     aside = out.with_name(out.name + ".tmp")
-    schema, batches = _open_part(part)
+    growing, batches = _open_part(part)
+    schema = _schema(_header_in(growing, part), whole=True)
     # High bytes beside high bytes: noisy numbers shrink by another third.
     split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
@@ -161,9 +162,9 @@ def compact(part: Path, out: Path) -> None:
                 group.append(batch)
                 rows += batch.num_rows
                 if rows >= 6000:
-                    _write_group(writer, group)
+                    _write_group(writer, group, schema)
                     group, rows = [], 0
-            _write_group(writer, group)
+            _write_group(writer, group, schema)
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         aside.replace(out)
@@ -172,11 +173,41 @@ def compact(part: Path, out: Path) -> None:
         raise RecordingError(f"{out}: {why.strerror or why}", f"the recording is whole in {part}") from why
 
 
-def _write_group(writer: Any, group: Sequence[Any]) -> None:
+def _write_group(writer: Any, group: Sequence[Any], schema: pa.Schema) -> None:
     import pyarrow as pa
+    import pyarrow.compute as pc
 
-    if group:
-        writer.write_table(pa.Table.from_batches(group).combine_chunks(), row_group_size=1 << 20)
+    if not group:
+        return
+    table = pa.Table.from_batches(group).combine_chunks()
+    columns = []
+    for field in schema:
+        column = table.column(field.name).chunk(0)
+        if pa.types.is_list(field.type) and pa.types.is_decimal(field.type.value_type):
+            whole = column.values.cast(pa.int32()).cast(pa.decimal128(10, 0))
+            shares = pc.multiply(whole, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
+            column = pa.ListArray.from_arrays(column.offsets, shares, type=field.type)
+        columns.append(column)
+    writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=1 << 20)
+
+
+def _header_in(schema: pa.Schema, path: Path) -> Header:
+    """The header in a recording's schema, whose columns are all there.
+
+    Raises:
+        RecordingError: there is none, or a column is missing.
+    """
+    said = (schema.metadata or {}).get(_KEY)
+    if said is None:
+        raise RecordingError(f"{path}: is no recording of meshmark: it has no header")
+    try:
+        header = header_of(json.loads(said))
+    except (ValueError, FrameError) as why:
+        raise RecordingError(f"{path}: {why}") from why
+    for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)):
+        if name not in schema.names:
+            raise RecordingError(f"{path}: is no recording of meshmark: it lacks the column {name}")
+    return header
 
 
 def _open_part(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
@@ -226,19 +257,7 @@ class Recording:
             schema = self._parquet.schema_arrow
         else:
             schema, _ = _open_part(path)
-        said = (schema.metadata or {}).get(_KEY)
-        if said is None:
-            raise RecordingError(f"{path}: is no recording of meshmark: it has no header")
-        try:
-            header = header_of(json.loads(said))
-        except (ValueError, FrameError) as why:
-            raise RecordingError(f"{path}: {why}") from why
-        missing = [m.name for m in header.metrics if m.name not in schema.names] + [
-            n for n in (*_FIXED, _PROCESSES) if n not in schema.names
-        ]
-        if missing:
-            raise RecordingError(f"{path}: is no recording of meshmark: it lacks the column {missing[0]}")
-        self.header: Header = header
+        self.header = _header_in(schema, path)
 
     def count(self) -> int:
         """How many frames there are."""
@@ -260,6 +279,7 @@ class Recording:
         """Frames whose window ends after `begin_s`."""
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
+        scale = 1 if self._parquet is not None else 1000
         for batch in self._batches():
             times = batch.column("t_s")
             if len(times) == 0 or times[len(times) - 1].as_py() <= begin_s:
@@ -269,7 +289,7 @@ class Recording:
                 if columns["t_s"][i] <= begin_s and begin_s > 0:
                     continue
                 values = {
-                    n: [None if v is None else float(v) for v in columns[n][i] or ()] if n in shares
+                    n: [None if v is None else float(v) / scale for v in columns[n][i] or ()] if n in shares
                     else columns[n][i] or []
                     for n in metrics
                 }  # fmt: skip
