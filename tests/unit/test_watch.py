@@ -415,6 +415,20 @@ def test_the_terminal_shows_the_steps_of_the_scale() -> None:
     assert [step_of(v, 0, 1) for v in (None, 0.0, 0.0999, 0.1, 0.999, 1.0)] == [-1, 0, 0, 1, 9, 9]
 
 
+def test_both_directions_of_a_link_are_seen_in_the_terminal() -> None:
+    h = header_of(header_line(find_machine("gs1280-16"), 1e-6))
+    links = h.components["link"]
+    use: list[float | None] = [0.0] * len(links)
+    for i, link in enumerate(links):
+        ends = (link["from_router"], link["to_router"])
+        use[i] = {(5, 6): 1.0, (6, 5): 0.55, (5, 9): 0.75, (9, 5): 0.35}.get(ends, 0.0)
+    shown = draw(h, map_of(h), Frame(1, 0.0, 1.0, {"link.busy": use}))
+    colours = {getattr(s.style, k).name for s in shown.spans for k in ("color", "bgcolor") if getattr(s.style, k, None)}
+    assert {PALETTES["inferno"][i] for i in (0, 9, 5, 7, 3)} <= colours
+    rows = shown.plain.split("\n")
+    assert len({tuple(i for i, c in enumerate(r) if c == "┃") for r in rows if "┃" in r}) == 1  # all nodes alike
+
+
 def test_terminal_and_browser_have_the_same_palettes() -> None:
     text = (ROOT / "web" / "src" / "palette.ts").read_text()
     for name, colours in PALETTES.items():

@@ -82,7 +82,12 @@ class HotSpot:
         names = ", ".join(self.names)
         use = f"{100 * self.use:.0f} % (median {100 * self.usual:.0f} %), {100 * self.share:.0f} % of all"
         who = f" by {', '.join(self.culprits)}" if self.culprits else ""
-        return f"{self.verdict}: {names} at {use}, since {self.since_s:.4g} s{who}{seen}. Advice: {self.advice}"
+        return f"{self.verdict}: {names} at {use}, since {_time(self.since_s)}{who}{seen}. Advice: {self.advice}"
+
+
+def _time(seconds: float) -> str:
+    """A frame's time: a model's are in microseconds."""
+    return f"{1e6 * seconds:.4g} µs" if 0 < seconds < 1e-3 else f"{seconds:.4g} s"
 
 
 def hot_now(values: Sequence[float | None], least: float) -> set[int]:

@@ -54,6 +54,7 @@ class Map:
     lines: list[Line] = field(default_factory=list)
     outlines: list[tuple[float, float, float, float, str]] = field(default_factory=list)  # x, y, w, h, label: nodes
     switches: list[tuple[float, float, str]] = field(default_factory=list)
+    step: tuple[float, float] = (0.0, 0.0)  # from a node to the next of a grid
 
     def to_json(self) -> dict[str, Any]:
         def n(value: float) -> float:
@@ -138,7 +139,7 @@ def map_of(header: Header) -> Map:
             if any(k >= 0 for k in some)]  # fmt: skip
     width = inner + 12.0
     height = LABEL + rows * cell[1] + len(bars) * (BAR + 3.0) + 9.0
-    step = (width + GAP, height + GAP)
+    step = made.step = (width + GAP, height + GAP)
 
     hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
     left, top = min(p[0] for p in hosts), min(p[1] for p in hosts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from rich.style import Style
@@ -23,6 +24,7 @@ STEPS: Final = 10
 ACROSS: Final = 8.5  # pixels of the map that a character stands for
 DOWN: Final = 15.0
 UNKNOWN: Final = "░"
+DIM: Final = "#57636f"  # of links that are not known
 
 
 def step_of(share: float | None, low: float, high: float) -> int:
@@ -89,46 +91,71 @@ def draw(
         numbers: per cent in the boxes; otherwise the names of the components.
     """
     colours = PALETTES[palette]
-    canvas = Canvas(int(machine_map.width / ACROSS) + 2, int(machine_map.height / DOWN) + 2)
+    # A node to the next is a whole number of characters, so that all nodes of a grid look alike.
+    across, down = (
+        step / max(1, round(step / usual)) if step else usual
+        for step, usual in zip(machine_map.step, (ACROSS, DOWN), strict=True)
+    )
+    canvas = Canvas(int(machine_map.width / across) + 2, int(machine_map.height / down) + 2)
 
     def share(kind: str, index: int) -> float | None:
         values = frame.values.get(USE[kind], ()) if frame is not None else ()
         return values[index] if index < len(values) else None
 
-    dim = Style(dim=True)
+    def column(x: float) -> int:
+        return round(x / across)
+
+    # Lines first; then the nodes' ground over their ends; then what is in the nodes.
+    halves: dict[tuple[int, int], list[str | None]] = {}
     for line in machine_map.lines:
-        use = share("link", line.index)
-        step = step_of(use, low, high)
-        style = dim if step < 0 else Style(color=colours[step], bold=True)
+        step = step_of(share("link", line.index), low, high)
+        colour = DIM if step < 0 else colours[step]
         (x1, y1), (x2, y2) = line.points[0], line.points[-1]
-        flat = abs(x2 - x1) >= abs(y2 - y1)
-        steps = max(1, int(max(abs(x2 - x1) / ACROSS, abs(y2 - y1) / DOWN)))
-        slanted = (not flat and abs(x2 - x1) > 2 * ACROSS) or (flat and abs(y2 - y1) > DOWN)
-        mark = ("·" if slanted else "─" if flat else "│") if step < 0 else "•" if slanted else "━" if flat else "┃"
+        length = math.hypot(x2 - x1, y2 - y1) or 1.0
+        over = 1.2 * down / length  # up to the text, which fills less than the node's box
+        x1, y1, x2, y2 = (x1 - over * (x2 - x1), y1 - over * (y2 - y1), x2 + over * (x2 - x1), y2 + over * (y2 - y1))
+        if abs(y2 - y1) < 1:
+            # Two directions side by side share a row: one is its upper half, the other its lower one.
+            row, half = divmod(round(2 * y1 / down - 0.5), 2)
+            for x in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
+                halves.setdefault((x, row), [None, None])[half] = colour
+            continue
+        steps = max(1, int(max(abs(x2 - x1) / across, abs(y2 - y1) / down)))
+        mark = "┃" if abs(x2 - x1) < 1 else "•"
         for i in range(steps + 1):
             x, y = x1 + (x2 - x1) * i / steps, y1 + (y2 - y1) * i / steps
-            canvas.put(round(x / ACROSS), round(y / DOWN - 0.4), mark, style)
+            canvas.put(column(x), round(y / down - 0.4), mark, Style(color=colour))
+    for (at, row), (upper, lower) in halves.items():
+        style = Style(color=upper or lower, bgcolor=lower if upper else None)
+        canvas.put(at, row, "▀" if upper else "▄", style)
+
+    dim = Style(dim=True)
     for x, y, _ in machine_map.switches:
-        canvas.put(round(x / ACROSS), round(y / DOWN - 0.4), "◆", dim)
-    for x, y, _, _, label in machine_map.outlines:
-        canvas.put(round((x + 4) / ACROSS), round(y / DOWN), label, dim)
+        canvas.put(column(x), round(y / down - 0.4), "◆", dim)
+    rows_of: dict[tuple[float, float], int] = {}  # of a box's corner
+    for x, y, w, h, label in machine_map.outlines:
+        mine = [b for b in machine_map.boxes if x <= b.x < x + w and y <= b.y < y + h]
+        top = round(y / down)
+        tops = sorted({b.y for b in mine})
+        for b in mine:
+            rows_of[b.x, b.y] = top + 1 + tops.index(b.y)
+        for row in range(top, top + 1 + len(tops)):
+            canvas.put(column(x), row, " " * (column(x + w) - column(x)), None)
+        canvas.put(column(x + 4), top, label, dim)
     for box in machine_map.boxes:
         use = share(box.component_class, box.index)
         step = step_of(use, low, high)
-        left, right = round(box.x / ACROSS), max(round(box.x / ACROSS) + 1, round((box.x + box.w) / ACROSS))
-        top = round((box.y + 2) / DOWN)
-        rows = max(1, round(box.h / DOWN))
-        wide = right - left
+        left = column(box.x)
+        wide = max(1, column(box.x + box.w) - left)
+        row = rows_of.get((box.x, box.y), round((box.y + 2) / down))
         text = percent(use) if numbers else box.label
-        style = dim if step < 0 else Style(color=_ink(colours[step]), bgcolor=colours[step])
-        for r in range(rows):
-            shown = text if r == (rows - 1) // 2 and len(text) <= wide else ""
-            if step < 0:
-                canvas.put(left, top + r, UNKNOWN * wide, style)
-                if not numbers and shown:
-                    canvas.put(left + (wide - len(shown)) // 2, top + r, shown, style)
-            else:
-                canvas.put(left, top + r, shown.center(wide), style)
+        shown = text if len(text) <= wide else ""
+        if step >= 0:
+            canvas.put(left, row, shown.center(wide), Style(color=_ink(colours[step]), bgcolor=colours[step]))
+            continue
+        canvas.put(left, row, UNKNOWN * wide, dim)
+        if not numbers and shown:
+            canvas.put(left + (wide - len(shown)) // 2, row, shown, dim)
     return canvas.text()
 
 
