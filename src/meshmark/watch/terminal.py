@@ -117,8 +117,8 @@ def draw(
         if abs(y2 - y1) < 1:
             # Two directions side by side share a row: one is its upper half, the other its lower one.
             row, half = divmod(round(2 * y1 / down - 0.5), 2)
-            for x in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
-                halves.setdefault((x, row), [None, None])[half] = colour
+            for at in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
+                halves.setdefault((at, row), [None, None])[half] = colour
             continue
         steps = max(1, int(max(abs(x2 - x1) / across, abs(y2 - y1) / down)))
         mark = "┃" if abs(x2 - x1) < 1 else "•"
