@@ -89,6 +89,8 @@ Host find_host(const std::string& root, Board& board) {
     board.add("node", {{"name", "node 0"}, {"number", 0}});
   }
   add_memories_and_links(root, host, distance, board);
+  board.absent("memory.busy", "counters of memory controllers are not read yet");
+  if (board.components("link") > 0) board.absent("link.busy", "counters of links are not read yet");
   for (const int cpu : host.cpus) {
     int node = -1;
     for (std::size_t n = 0; n < cpus_of.size(); ++n)

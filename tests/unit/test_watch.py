@@ -157,11 +157,26 @@ def test_every_recorded_machine_is_drawn_whole(name: str, tmp_path: Path) -> Non
     whole(h, map_of(h))
 
 
-FILES = ["proc/stat", "proc/diskstats", "proc/meminfo", "proc/pressure/cpu", "sys/devices/system/cpu/present",
-         "sys/devices/system/node/node0/meminfo", "sys/devices/system/node/node0/numastat",
-         "sys/devices/system/node/node0/cpulist", "sys/devices/system/node/node0/distance",
-         "sys/devices/system/node/nodeX/cpulist", "sys/devices/system/cpu/cpu0/topology/core_id",
-         "sys/block/sda/size", "sys/class/net/eth0/speed", "sys/class/net/eth0/statistics/rx_bytes"]  # fmt: skip
+FILES = [
+    "proc/stat",
+    "proc/diskstats",
+    "proc/meminfo",
+    "proc/pressure/cpu",
+    "sys/devices/system/cpu/present",
+    "sys/devices/system/node/node0/meminfo",
+    "sys/devices/system/node/node0/numastat",
+    "sys/devices/system/node/node0/cpulist",
+    "sys/devices/system/node/node0/distance",
+    "sys/devices/system/node/nodeX/cpulist",
+    "sys/devices/system/cpu/cpu0/topology/core_id",
+    "sys/class/powercap/intel-rapl:0/energy_uj",
+    "sys/class/powercap/intel-rapl:0/name",
+    "proc/1/stat",
+    "sys/fs/resctrl/mon_data/mon_L3_00/mbm_total_bytes",
+    "sys/block/sda/size",
+    "sys/class/net/eth0/speed",
+    "sys/class/net/eth0/statistics/rx_bytes",
+]
 PIECES = st.sampled_from(["cpu0 1 2 3", "cpu -1 99999999999999999999", "cpu1", "0-3", "0-", "7-2,", "0-99999999", "-",
                           "MemTotal: 5 kB", "Node 0 MemFree:", "numa_hit 3", "intr", "some avg10=0 total=", "10 21",
                           "8 0 sda 1 2 3", "\0", "\xff", " \t", "-5", "1e9"])  # fmt: skip
@@ -207,6 +222,54 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
     assert None in second[5:]  # gone
     assert second[0] in {1.0, None} and second[-1] == 1.0  # there, and there again
     assert all(a == 0.5 for a, _ in seen if a is not None)
+
+
+def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
+    """Counters that wrap, domains that fall silent, and parts that may not be read."""
+    cap, mon = tmp_path / "sys/class/powercap", tmp_path / "sys/fs/resctrl/mon_data"
+    for zone, name in (("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "dram"), ("intel-rapl:1", "package-1")):
+        (cap / zone).mkdir(parents=True)
+        (cap / zone / "name").write_text(name + "\n")
+        (cap / zone / "max_energy_range_uj").write_text("10000000\n")
+    for domain in ("mon_L3_00", "mon_L3_01"):
+        (mon / domain).mkdir(parents=True)
+
+    def tick(n: int) -> None:
+        for k, zone in enumerate(("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1")):
+            (cap / zone / "energy_uj").write_text(f"{(9_000_000 + n * 500_000 * (k + 1)) % 10_000_000}\n")
+        (mon / "mon_L3_00/mbm_total_bytes").write_text(f"{n * 10**8}\n")
+        (mon / "mon_L3_00/mbm_local_bytes").write_text(f"{n * 10**7}\n")
+        (mon / "mon_L3_01/mbm_total_bytes").write_text("Unavailable\n")
+        (mon / "mon_L3_01/mbm_local_bytes").write_text("Unavailable\n")
+
+    tick(0)
+    with Live(5, 0, root=tmp_path, sources=("energy", "resctrl")) as live:
+        frames = live.frames()
+        seen = []
+        for n in range(1, 12):
+            tick(n)
+            seen.append(next(frames).values)
+        live.stop()
+    names = [c["name"] for c in live.header.components["power"]]
+    assert names == ["package-0", "package-0 dram", "package-1"]
+    for k in range(3):
+        watts = [v["power.drawn"][k] for v in seen]
+        assert all(w is not None and 0 <= w < 20 * (k + 1) for w in watts)  # no jump where it wraps
+        assert sum(w for w in watts if w) / len(watts) == pytest.approx(2.5 * (k + 1), rel=0.4)
+    totals = [v["l3.total"][0] for v in seen]
+    assert sum(t for t in totals if t) / len(totals) == pytest.approx(5e8, rel=0.4)
+    assert all(v["l3.total"][1] is None for v in seen)
+
+
+def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc/cpuinfo").write_text("flags : fpu cqm_mbm_total cqm_mbm_local\n")
+    with Live(5, 0.2, root=tmp_path) as live:
+        absent = {a["metric"]: a for a in live.header.absent}
+    assert absent["power"]["why"].startswith("no energy counters")
+    assert absent["l3.total"]["why"] == "resctrl is not mounted" and "mount -t resctrl" in absent["l3.total"]["hint"]
+    assert "recorded tree" in absent["memory.latency"]["why"]
+    assert absent["cpu.busy"]["why"] == "/proc/stat cannot be read"
 
 
 def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:

@@ -1,0 +1,60 @@
+/// Memory traffic behind every last-level cache, from resctrl's bandwidth monitoring (Intel MBM, AMD, Arm MPAM):
+/// counters that the kernel keeps without a performance counter or a privilege beyond reading the mounted tree.
+#include "watch/reading.hpp"
+#include "watch/source.hpp"
+
+namespace mm::watch {
+namespace {
+
+class Resctrl : public Source {
+ public:
+  void open(const Host& host, Board& board) override {
+    const std::string folder = host.root + "/sys/fs/resctrl/mon_data/";
+    for (const std::string& name : names_in(folder)) {
+      if (!name.starts_with("mon_L3_")) continue;
+      const auto domain = number(std::string_view(name).substr(7));
+      Domain d{File(folder + name + "/mbm_total_bytes"), File(folder + name + "/mbm_local_bytes"), {}, {}};
+      if (domain < 0 || !d.total) continue;
+      domains_.push_back(std::move(d));
+      board.add("l3", {{"name", "L3 " + std::to_string(domain)}, {"number", domain}});
+    }
+    if (domains_.empty()) {
+      const std::string flags = read_once(host.root + "/proc/cpuinfo");
+      const bool able = flags.find(" cqm_mbm_total") != std::string::npos;
+      board.absent("l3.total",
+                   able ? "resctrl is not mounted" : "the processor, or the hypervisor, has no bandwidth monitoring",
+                   able ? "mount -t resctrl resctrl /sys/fs/resctrl" : "");
+      return;
+    }
+    total_ = board.add({"l3.total", "B/s", "traffic between this cache and all memory"});
+    local_ = board.add({"l3.local", "B/s", "of it, with the node's own memory"});
+  }
+
+  void sample(Board& board, double now) override {
+    for (std::size_t d = 0; d < domains_.size(); ++d) {
+      board.set(total_, d, domains_[d].total_rate.of(bytes(domains_[d].total), now));
+      board.set(local_, d, domains_[d].local_rate.of(bytes(domains_[d].local), now));
+    }
+  }
+
+ private:
+  /// The counter says "Unavailable" or "Error" where it has been taken away.
+  static double bytes(File& file) {
+    std::string_view text = file.text();
+    std::string_view line = next_line(text);
+    const auto value = number(next_word(line));
+    return value < 0 ? kUnknown : static_cast<double>(value);
+  }
+
+  struct Domain {
+    File total, local;
+    Rate total_rate, local_rate;
+  };
+  std::vector<Domain> domains_;
+  std::size_t total_ = 0, local_ = 0;
+};
+
+const Registration<Resctrl> here("resctrl", "memory traffic of every last-level cache, /sys/fs/resctrl");
+
+}  // namespace
+}  // namespace mm::watch
