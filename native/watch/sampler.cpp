@@ -12,18 +12,13 @@
 #include <ctime>
 #include <system_error>
 
+#include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
 
 namespace mm::watch {
 
 namespace {
-
-double seconds(clockid_t clock) {
-  timespec t{};
-  clock_gettime(clock, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
 
 double cpu_seconds() {
   rusage use{};
@@ -32,16 +27,6 @@ double cpu_seconds() {
     return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
   };
   return of(use.ru_utime) + of(use.ru_stime);
-}
-
-std::string utc(double at) {
-  const auto whole = static_cast<std::time_t>(at);
-  std::tm parts{};
-  gmtime_r(&whole, &parts);
-  char text[40], all[48];
-  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &parts);
-  std::snprintf(all, sizeof all, "%s.%03dZ", text, static_cast<int>((at - std::floor(at)) * 1000));
-  return all;
 }
 
 void sleep_until(double at, const std::atomic<bool>& stop) {
@@ -106,7 +91,7 @@ Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_hos
     sources_.back().source->open(host_, board_);
     sources_.back().last = board_.metrics().size();
   }
-  started_ = utc(seconds(CLOCK_REALTIME));
+  started_ = utc_now();
 }
 
 json Sampler::header() const {
@@ -133,7 +118,7 @@ void Sampler::sample(double now) {
 }
 
 void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
-  const double begin = seconds(CLOCK_MONOTONIC);
+  const double begin = wall_s();
   double before = begin, spent = cpu_seconds();
   sample(begin);  // counters need a first value
   std::string lines;
@@ -144,12 +129,12 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     double due = begin + static_cast<double>(tick) * settings_.period_s;
     if (settings_.duration_s > 0 && due > begin + settings_.duration_s + 1e-9) break;
     // A machine that slept, or was held, has missed ticks: they are skipped, not made up for.
-    if (const double late = seconds(CLOCK_MONOTONIC) - due; late > settings_.period_s) {
+    if (const double late = wall_s() - due; late > settings_.period_s) {
       tick += static_cast<std::uint64_t>(late / settings_.period_s);
       due = begin + static_cast<double>(tick) * settings_.period_s;
     }
     sleep_until(due, stop);
-    const double now = seconds(CLOCK_MONOTONIC), wall = seconds(CLOCK_REALTIME);
+    const double now = wall_s(), at = 1e-9 * static_cast<double>(kernel_ns(CLOCK_REALTIME));
     if (stop) break;
     sample(now);
     const double cost = cpu_seconds();
@@ -157,7 +142,7 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     std::snprintf(head, sizeof head,
                   "{\"type\":\"frame\",\"seq\":%llu,\"t_s\":%.6f,\"window_s\":%.6f,\"at\":%.3f,\"late_s\":%.6f,"
                   "\"cost_s\":%.6f,\"dropped\":%llu,",
-                  static_cast<unsigned long long>(tick), now - begin, now - before, wall, now - due, cost - spent,
+                  static_cast<unsigned long long>(tick), now - begin, now - before, at, now - due, cost - spent,
                   static_cast<unsigned long long>(out.dropped()));
     spent = cost;
     lines += head;

@@ -38,6 +38,9 @@ TokenOption = Annotated[
 LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="lowest colour begins here (%)")]
 HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highest colour ends here (%)")]
 PaletteOption = Annotated[str, typer.Option("--palette", help="inferno, cividis, spectrum")]
+WindowOption = Annotated[float, typer.Option("--window", min=1, help="of a simulated machine's frame (ns)")]
+FramesOption = Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")]
+JsonOption = Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option("--set", help="of a simulated machine: table.key=value; may be repeated", show_default=False),
@@ -142,8 +145,8 @@ def watch(
     workload: WorkloadOption = "hot_spot",
     rate: RateOption = 1.0,
     duration: Annotated[float, typer.Option("--duration", min=0, help="then it ends (s); 0: never")] = 0.0,
-    window: Annotated[float, typer.Option("--window", min=1, help="of a simulated machine's frame (ns)")] = 500.0,
-    frames: Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")] = 200,
+    window: WindowOption = 500.0,
+    frames: FramesOption = 200,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
     palette: PaletteOption = "inferno",
@@ -152,7 +155,7 @@ def watch(
     token: TokenOption = "",
     root: RootOption = None,
     settings: SetOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Watch this machine (or a simulated one) on its own map, coloured by use.
 
@@ -205,8 +208,8 @@ def record(
     duration: Annotated[float, typer.Option("--duration", min=0, help="then it ends (s); 0: at Ctrl-C")] = 0.0,
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
-    window: Annotated[float, typer.Option("--window", min=1, help="of a simulated machine's frame (ns)")] = 500.0,
-    frames: Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")] = 200,
+    window: WindowOption = 500.0,
+    frames: FramesOption = 200,
     root: RootOption = None,
     settings: SetOption = None,
 ) -> None:
@@ -252,7 +255,7 @@ def replay(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
-    as_json: Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show a recording as if it were live.
 

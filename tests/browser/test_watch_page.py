@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import socket
 import subprocess
 import sys
@@ -20,12 +19,7 @@ from meshmark.watch.terminal import PALETTES, step_of
 from meshmark.web.hub import Hub, Past
 from meshmark.web.server import serve
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(CHROMIUM is None, reason="no chromium here; apt-get install chromium"),
-]
+pytestmark = pytest.mark.browser
 
 
 def known(seq: int) -> Frame:
@@ -41,14 +35,6 @@ def known(seq: int) -> Frame:
 @pytest.fixture(scope="module")
 def machine() -> Header:
     return header_of({**header_line(find_machine("gs1280-16"), 0.1), "source": "recording"})
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with sync_api.sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"])
-        yield browser
-        browser.close()
 
 
 def served(what: Hub | Past, port: int = 0) -> str:

@@ -690,9 +690,6 @@ class Served:
             self.address = address
             self.ready.set()
 
-        import uvicorn
-
-        self.servers: list[uvicorn.Server] = []
         self.thread = threading.Thread(target=serve, args=(what, "127.0.0.1", 0, token, say), daemon=True)
         self.thread.start()
         assert self.ready.wait(10)

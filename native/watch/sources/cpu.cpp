@@ -16,7 +16,6 @@ class Cpus : public Source {
       board.absent("cpu.busy", "/proc/stat cannot be read");
       return;
     }
-    tick_ = 1 / host.ticks_per_s;
     for (std::size_t i = 0; i < host.cpus.size(); ++i) place_[host.cpus[i]] = i;
     last_.resize(host.cpus.size());
     busy_ = board.add({"cpu.busy", "1", "time neither idle nor waiting for I/O", "wall time"});
@@ -68,7 +67,6 @@ class Cpus : public Source {
   }
 
   File stat_;
-  double tick_ = 0.01;
   std::unordered_map<int, std::size_t> place_;
   std::vector<Ticks> last_;
   std::uint64_t round_ = 0;

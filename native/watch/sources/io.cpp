@@ -1,4 +1,5 @@
 /// Disks and network interfaces, from /proc/diskstats and /sys/class/net.
+#include <algorithm>
 #include <cmath>
 
 #include "watch/reading.hpp"
@@ -53,8 +54,7 @@ class InputOutput : public Source {
         for (double& f : field) f = static_cast<double>(number(next_word(line), 0));
         board.set(in_, d, devices_[d].rates[0].of(field[2] * 512, now));
         board.set(out_, d, devices_[d].rates[1].of(field[6] * 512, now));
-        board.set(busy_, d, std::fmin(1, devices_[d].rates[2].of(field[9] / 1000, now)));
-        if (board.at(in_, d) != board.at(in_, d)) board.set(busy_, d, kUnknown);
+        board.set(busy_, d, std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // unknown stays so
       }
     }
     for (std::size_t d = first_net_; d < devices_.size(); ++d) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,10 +24,11 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
 
     def at(key: str, word: str) -> list[dict[str, Any]]:
         seen: dict[int, int] = {}
+        count: Counter[int] = Counter(shape[key])
         made = []
         for i, node in enumerate(shape[key]):
             which = seen[node] = seen.get(node, -1) + 1
-            several = shape[key].count(node) > 1 and word != "CPU"
+            several = count[node] > 1 and word != "CPU"
             name = f"{word} {i}" if word == "CPU" else f"{word} {node}.{which}" if several else f"{word} {node}"
             made.append({"name": name, "node": node, **({"number": i} if word == "CPU" else {})})
         return made

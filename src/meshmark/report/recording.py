@@ -79,8 +79,8 @@ def raster(
     width = (b.at_s[1] - b.at_s[0]) if len(b.at_s) > 1 else 1.0
     span = alt.Scale(nice=False, domain=[(b.at_s[0] - width) / unit_s, b.at_s[-1] / unit_s])
     cells = [
-        {"t": (t - width) / unit_s, "u": t / unit_s, "name": name, "row": r, "use": None if v is None else 100 * v}
-        for r, (name, row) in enumerate(zip(b.names, b.use, strict=True))
+        {"t": (t - width) / unit_s, "u": t / unit_s, "name": name, "use": None if v is None else 100 * v}
+        for name, row in zip(b.names, b.use, strict=True)
         for t, v in zip(b.at_s, row, strict=True)
     ]
     if difference:

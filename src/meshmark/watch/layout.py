@@ -143,7 +143,8 @@ def map_of(header: Header) -> Map:
 
     hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
     left, top = min(p[0] for p in hosts), min(p[1] for p in hosts)
-    goes_round = [_goes_round(header, places, *_ends(link)) for link in links]
+    grid = _is_grid(header, places)
+    goes_round = [grid and _goes_round(places, *_ends(link)) for link in links]
     edge = STUB + 8.0 if any(goes_round) else 0.0
 
     def centre(router: int) -> Point:
@@ -211,14 +212,18 @@ def _draw_nodes(
                 y += BAR + 3.0
 
 
-def _goes_round(header: Header, places: Sequence[Point], a: int, b: int) -> bool:
-    """Whether a link of a grid joins its two edges. A grid is one by name, or by whole places and unit steps."""
+def _is_grid(header: Header, places: Sequence[Point]) -> bool:
+    """A grid is one by name, or by whole places."""
     if str(header.more.get("topology", "")) in {"fat_tree", "switches", "crossbar", "hypercube", "graph", "single"}:
         return False
-    whole = all(float(v).is_integer() for p in places for v in p)
+    return all(float(v).is_integer() for p in places for v in p)
+
+
+def _goes_round(places: Sequence[Point], a: int, b: int) -> bool:
+    """Whether a link of a grid joins its two edges: straight, and longer than a step."""
     far = abs(places[a][0] - places[b][0]) > 1.01 or abs(places[a][1] - places[b][1]) > 1.01
     straight = places[a][0] == places[b][0] or places[a][1] == places[b][1]
-    return whole and far and straight
+    return far and straight
 
 
 def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, goes_round: bool, twin: int) -> list[Line]:
@@ -230,20 +235,19 @@ def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, goes_rou
     side = SIDE + 2 * SIDE * twin
     ox, oy = -uy * side, ux * side  # to the right of the way it goes
 
-    def leave(half: Point, sign: float) -> float:
+    def leave(half: Point) -> float:
         """How far the box's edge is from its centre along the line."""
-        along = [half[k] / abs(u) for k, u in ((0, ux), (1, uy)) if abs(u) > 1e-9]
-        return sign * min(along)
+        return min(half[k] / abs(u) for k, u in ((0, ux), (1, uy)) if abs(u) > 1e-9)
 
-    start = leave(half_a, 1.0)
+    start = leave(half_a)
     if not goes_round:
-        end = length - leave(half_b, 1.0)
+        end = length - leave(half_b)
         return [Line(index, ((a[0] + ux * start + ox, a[1] + uy * start + oy),
                              (a[0] + ux * end + ox, a[1] + uy * end + oy)))]  # fmt: skip
     # Out of the one edge, and in at the other: two stubs of one link.
     out = ((a[0] + ux * start + ox, a[1] + uy * start + oy),
            (a[0] + ux * (start + STUB) + ox, a[1] + uy * (start + STUB) + oy))  # fmt: skip
-    back = leave(half_b, 1.0)
+    back = leave(half_b)
     comes = ((b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
              (b[0] - ux * back + ox, b[1] - uy * back + oy))  # fmt: skip
     return [Line(index, out), Line(index, comes)]

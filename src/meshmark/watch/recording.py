@@ -267,7 +267,7 @@ class Recording:
 
     def some(self, begin: int, count: int) -> list[Frame]:
         """So many frames from number `begin` on."""
-        return list(islice(self.frames(), begin, begin + count))
+        return list(islice(self._from(begin), count))
 
     def _batches(self) -> Iterator[Any]:
         if self._parquet is not None:
@@ -277,17 +277,21 @@ class Recording:
 
     def frames(self, begin_s: float = 0.0) -> Iterator[Frame]:
         """Frames whose window ends after `begin_s`."""
+        return (f for f in self._from(0) if f.t_s > begin_s or begin_s <= 0)
+
+    def _from(self, first: int) -> Iterator[Frame]:
+        """Frames from number `first` on; batches before it are not turned into Python's numbers."""
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
         scale = 1 if self._parquet is not None else 1000
         for batch in self._batches():
-            times = batch.column("t_s")
-            if len(times) == 0 or times[len(times) - 1].as_py() <= begin_s:
+            skipped = min(first, batch.num_rows)
+            first -= skipped
+            if skipped == batch.num_rows:
                 continue
+            batch = batch.slice(skipped)  # noqa: PLW2901
             columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
             for i in range(batch.num_rows):
-                if columns["t_s"][i] <= begin_s and begin_s > 0:
-                    continue
                 values = {
                     n: [None if v is None else float(v) / scale for v in columns[n][i] or ()] if n in shares
                     else columns[n][i] or []
