@@ -25,6 +25,18 @@ std::size_t Board::add(Metric metric) {
   return metrics_.size() - 1;
 }
 
+std::size_t Board::find(const std::string& metric) const {
+  for (std::size_t i = 0; i < metrics_.size(); ++i)
+    if (metrics_[i].name == metric) return i;
+  return kNone;
+}
+
+bool Board::is_absent(const std::string& metric) const {
+  for (const json& one : absent_)
+    if (one.at("metric") == metric) return true;
+  return false;
+}
+
 void Board::absent(const std::string& metric, const std::string& why, const std::string& hint) {
   json said{{"metric", metric}, {"why", why}};
   if (!hint.empty()) said["hint"] = hint;
@@ -43,9 +55,12 @@ json Board::header() const {
   for (const Metric& m : metrics_) {
     json said{{"name", m.name}, {"unit", m.unit}, {"what", m.what}};
     if (!m.of.empty()) said["of"] = m.of;
+    if (m.estimated) said["estimated"] = true;
     metrics.push_back(said);
   }
-  return {{"components", components_}, {"metrics", metrics}, {"absent", absent_}};
+  json said{{"components", components_}, {"metrics", metrics}, {"absent", absent_}};
+  said.update(more_);
+  return said;
 }
 
 namespace {

@@ -16,12 +16,15 @@ namespace mm::watch {
 /// A value that is not known. It is never zero: views draw it hatched, with the reason of the header.
 inline constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
+inline constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+
 /// One number for each component of a class, at every tick.
 struct Metric {
-  std::string name;     ///< class.what: cpu.busy, node.used …
-  std::string unit;     ///< SI, as records have it: 1, B, B/s, s, 1/s, Hz, W
-  std::string what;     ///< in words
-  std::string of = "";  ///< of a share: what 1 is
+  std::string name;        ///< class.what: cpu.busy, node.used …
+  std::string unit;        ///< SI, as records have it: 1, B, B/s, s, 1/s, Hz, W
+  std::string what;        ///< in words
+  std::string of = "";     ///< of a share: what 1 is
+  bool estimated = false;  ///< not counted but inferred; NAME_low and NAME_high are its 95 % interval
   std::size_t first = 0, count = 0;
 };
 
@@ -40,10 +43,17 @@ class Board {
   }
   double at(std::size_t metric, std::size_t component) const { return values_[metrics_[metric].first + component]; }
   std::size_t components(const std::string& klass) const;
+  const json& component(const std::string& klass, std::size_t number) const { return components_.at(klass)[number]; }
+  /// The number of a metric by its name; kNone where there is none.
+  std::size_t find(const std::string& metric) const;
+  bool is_absent(const std::string& metric) const;  ///< whether a reason was given for it
   const std::vector<Metric>& metrics() const { return metrics_; }
 
   json header() const;                               ///< components, metrics, absent
   void forget(std::size_t first, std::size_t last);  ///< the values of these metrics become unknown
+
+  /// Something that the header says beside its lists.
+  void say(const std::string& key, json value) { more_[key] = std::move(value); }
 
   /// Something beside the values that frames carry until it is said anew: a key and its JSON.
   void note(const std::string& key, std::string text) { notes_[key] = std::move(text); }
@@ -52,7 +62,7 @@ class Board {
   void write_values(std::string& line) const;
 
  private:
-  json components_ = json::object(), absent_ = json::array();
+  json components_ = json::object(), absent_ = json::array(), more_ = json::object();
   std::vector<Metric> metrics_;
   std::vector<double> values_;
   std::map<std::string, std::string> notes_;

@@ -12,13 +12,23 @@ std::vector<Registered>& registry() {
 
 namespace {
 
-/// A memory controller a node, and links between nodes that no other node lies between by the firmware's distances.
-/// Sources that know better (counters of controllers and links) add their own components instead.
-void add_memories_and_links(const std::string& root, const Host& host,
-                            const std::vector<std::vector<std::int64_t>>& distance, Board& board) {
+std::vector<std::int64_t> distances(const std::string& root, int node) {
+  std::vector<std::int64_t> found;
+  const std::string text = read_once(root + "/sys/devices/system/node/node" + std::to_string(node) + "/distance");
+  for (std::string_view line = text; !line.empty();)
+    if (const auto d = number(next_word(line)); d >= 0) found.push_back(d);
+  return found;
+}
+
+/// A memory a node that has any. Where counters have named channels, these are of the nodes with CPUs: only memory of
+/// its own (CXL, HBM) is missing.
+void add_memories(const Host& host, Board& board) {
+  const bool channels = board.components("memory") > 0;
   for (std::size_t n = 0; n < host.nodes.size(); ++n) {
-    const std::string file = root + "/sys/devices/system/node/node" + std::to_string(host.nodes[n]) + "/meminfo";
-    File meminfo(file);
+    const bool has_cpus =
+        std::find(host.node_of.begin(), host.node_of.end(), static_cast<int>(n)) != host.node_of.end();
+    if (channels && has_cpus) continue;
+    File meminfo(host.root + "/sys/devices/system/node/node" + std::to_string(host.nodes[n]) + "/meminfo");
     std::int64_t total = -1;
     for (std::string_view text = meminfo.text(); !text.empty() && total < 0;) {
       std::string_view line = next_line(text);
@@ -27,7 +37,13 @@ void add_memories_and_links(const std::string& root, const Host& host,
     }
     if (total != 0) board.add("memory", {{"name", "memory " + std::to_string(host.nodes[n])}, {"node", n}});
   }
+}
+
+/// Links between nodes that no other node lies between by the firmware's distances.
+void add_links(const Host& host, Board& board) {
   const std::size_t n = host.nodes.size();
+  std::vector<std::vector<std::int64_t>> distance;
+  for (const int node : host.nodes) distance.push_back(distances(host.root, node));
   for (const auto& row : distance)
     if (row.size() != n) return;
   const auto between = [&](std::size_t a, std::size_t b) {
@@ -45,6 +61,11 @@ void add_memories_and_links(const std::string& root, const Host& host,
 }
 
 }  // namespace
+
+void complete_host(const Host& host, Board& board) {
+  add_memories(host, board);
+  if (board.components("link") == 0) add_links(host, board);
+}
 
 Host find_host(const std::string& root, Board& board) {
   Host host;
@@ -66,7 +87,6 @@ Host find_host(const std::string& root, Board& board) {
     host.cpus.erase(std::unique(host.cpus.begin(), host.cpus.end()), host.cpus.end());
   }
   std::vector<std::vector<int>> cpus_of;
-  std::vector<std::vector<std::int64_t>> distance;
   for (const std::string& name : names_in(node_folder)) {
     if (name.substr(0, 4) != "node") continue;
     const auto n = number(std::string_view(name).substr(4));
@@ -76,11 +96,7 @@ Host find_host(const std::string& root, Board& board) {
   for (const int n : host.nodes) {
     cpus_of.push_back(list_of(read_once(node_folder + "node" + std::to_string(n) + "/cpulist")));
     json about{{"name", "node " + std::to_string(n)}, {"number", n}};
-    distance.emplace_back();
-    const std::string text = read_once(node_folder + "node" + std::to_string(n) + "/distance");
-    for (std::string_view line = text; !line.empty();)
-      if (const auto d = number(next_word(line)); d >= 0) distance.back().push_back(d);
-    if (!distance.back().empty()) about["distance"] = distance.back();
+    if (const auto distance = distances(root, n); !distance.empty()) about["distance"] = distance;
     board.add("node", about);
   }
   if (host.nodes.empty()) {  // a kernel without NUMA: one node that has everything
@@ -88,9 +104,6 @@ Host find_host(const std::string& root, Board& board) {
     cpus_of = {host.cpus};
     board.add("node", {{"name", "node 0"}, {"number", 0}});
   }
-  add_memories_and_links(root, host, distance, board);
-  board.absent("memory.busy", "counters of memory controllers are not read yet");
-  if (board.components("link") > 0) board.absent("link.busy", "counters of links are not read yet");
   for (const int cpu : host.cpus) {
     int node = -1;
     for (std::size_t n = 0; n < cpus_of.size(); ++n)
@@ -102,6 +115,21 @@ Host find_host(const std::string& root, Board& board) {
     for (const auto& [key, file] : {std::pair{"package", "physical_package_id"}, std::pair{"core", "core_id"}})
       if (const auto value = number_of(topology + file, -1); value >= 0) about[key] = value;
     board.add("cpu", about);
+  }
+  host.parts = 0;
+  host.part_of.assign(host.nodes.size(), 0);
+  for (std::size_t n = 0; n < host.nodes.size(); ++n) {
+    cpu_set_t mine{};
+    for (std::size_t i = 0; i < host.cpus.size(); ++i)
+      if (host.node_of[i] == static_cast<int>(n) && host.cpus[i] < CPU_SETSIZE)
+        CPU_SET(static_cast<std::size_t>(host.cpus[i]), &mine);
+    if (CPU_COUNT(&mine) == 0) continue;
+    host.part_of[n] = host.parts++;
+    host.part_cpus.push_back(mine);
+  }
+  if (host.parts == 0) {
+    host.parts = 1;
+    host.part_cpus.emplace_back();
   }
   return host;
 }

@@ -9,6 +9,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 
 #include "base/error.hpp"
@@ -42,6 +43,9 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 60.0));
   app.add_option("--root", settings.root, "a recorded tree with proc and sys, instead of this machine")
       ->check(CLI::ExistingDirectory);
+  std::string attained;
+  app.add_option("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON")
+      ->check(CLI::ExistingFile);
   std::vector<std::string> known;
   for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
   std::sort(known.begin(), known.end());
@@ -57,6 +61,11 @@ int main(int argc, char** argv) {
   }
   settings.period_s = 1 / rate;
   try {
+    if (!attained.empty()) {
+      std::ifstream file(attained);
+      settings.attained = mm::json::parse(file, nullptr, false);
+      if (!settings.attained.is_object()) return complain("--attained: " + attained + ": a JSON object is needed", 2);
+    }
     mm::watch::Sampler sampler(settings);
     mm::watch::Outlet out(STDOUT_FILENO);
     out.line(sampler.header().dump() + "\n");

@@ -2,12 +2,15 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <ctime>
 #include <system_error>
@@ -15,6 +18,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "counters.hpp"
 
 namespace mm::watch {
 
@@ -82,16 +86,66 @@ void Outlet::flush() {
 
 Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_host(settings.root, board_)) {
   host_.ticks_per_s = ticks_per_second();
-  for (const Registered& r : registry()) {
+  host_.attained = settings.attained;
+  host_.kernel = settings.kernel != nullptr ? settings.kernel : host_.live ? &real_kernel() : nullptr;
+  std::vector<Registered> ordered = registry();
+  std::sort(ordered.begin(), ordered.end(), [](const Registered& a, const Registered& b) {
+    return a.first != b.first ? a.first : std::string_view(a.name) < b.name;
+  });
+  bool complete = false;
+  for (const Registered& r : ordered) {
+    if (!r.first && !complete) {
+      complete_host(host_, board_);
+      complete = true;
+    }
     bool wanted = settings.sources.empty();
     for (const std::string& name : settings.sources) wanted = wanted || name == r.name;
     if (!wanted) continue;
     const std::size_t first = board_.metrics().size();
-    sources_.push_back({r.name, r.make(), first, first, 0});
+    sources_.push_back({r.name, r.make(), first, first});
     sources_.back().source->open(host_, board_);
     sources_.back().last = board_.metrics().size();
   }
   started_ = utc_now();
+}
+
+Sampler::~Sampler() { stop_parts(); }
+
+void Sampler::start_parts() {
+  bool any = false;
+  for (const Opened& s : sources_) any = any || s.source->has_parts();
+  if (!any || host_.parts < 2 || !host_.live) return;
+  // Signals are the main thread's: they end its sleep.
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  for (std::size_t p = 1; p < host_.parts; ++p) {
+    parts_.push_back(std::make_unique<Part>());
+    parts_.back()->thread = std::thread([this, p, part = parts_.back().get()] {
+      sched_setaffinity(0, sizeof host_.part_cpus[p], &host_.part_cpus[p]);  // where it may; else from wherever it is
+      while (true) {
+        part->go.acquire();
+        if (over_) return;
+        try {
+          sample_part(p);
+        } catch (...) {
+          part->wrong = std::current_exception();
+        }
+        done_.release();
+      }
+    });
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  sched_setaffinity(0, sizeof host_.part_cpus[0], &host_.part_cpus[0]);
+}
+
+void Sampler::stop_parts() {
+  over_ = true;
+  for (const auto& part : parts_) {
+    part->go.release();
+    part->thread.join();
+  }
+  parts_.clear();
 }
 
 json Sampler::header() const {
@@ -108,16 +162,35 @@ json Sampler::header() const {
   return head;
 }
 
+void Sampler::sample_part(std::size_t part) {
+  for (const Opened& s : sources_)
+    if (s.now && s.source->has_parts()) s.source->sample_part(board_, now_, part);
+}
+
 void Sampler::sample(double now) {
+  now_ = now;
+  bool asked = false;
   for (Opened& s : sources_) {
-    if (now < s.due) continue;
+    s.now = now >= s.due;
+    if (!s.now) continue;
     s.due = now + s.source->least_period() - settings_.period_s / 4;  // a tick that is early by a little counts
     board_.forget(s.first, s.last);
-    s.source->sample(board_, now);
+    asked = asked || s.source->has_parts();
   }
+  // Threads of nodes are woken only when there is something to ask of them.
+  if (asked)
+    for (const auto& part : parts_) part->go.release();
+  for (std::size_t p = 0; asked && p < host_.parts - parts_.size(); ++p) sample_part(p);
+  if (asked)
+    for (std::size_t i = 0; i < parts_.size(); ++i) done_.acquire();
+  for (const auto& part : parts_)
+    if (part->wrong) std::rethrow_exception(part->wrong);
+  for (const Opened& s : sources_)
+    if (s.now) s.source->sample(board_, now);
 }
 
 void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
+  start_parts();
   const double begin = wall_s();
   double before = begin, spent = cpu_seconds();
   sample(begin);  // counters need a first value

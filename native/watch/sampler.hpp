@@ -1,8 +1,11 @@
 #pragma once
 /// The loop: all sources at every tick, a frame of JSON Lines after it.
 #include <atomic>
+#include <exception>
 #include <memory>
+#include <semaphore>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "source.hpp"
@@ -13,8 +16,10 @@ struct Settings {
   std::string root;                  ///< a recorded tree; empty: this machine
   std::vector<std::string> sources;  ///< names; none: all
   double period_s = 1;
-  double duration_s = 0;  ///< 0: until it is told to stop
-  double hold_s = 0;      ///< frames are written this often: a recorder need not wake for each
+  double duration_s = 0;     ///< 0: until it is told to stop
+  double hold_s = 0;         ///< frames are written this often: a recorder need not wake for each
+  json attained;             ///< bandwidths that a survey reached on this machine
+  Kernel* kernel = nullptr;  ///< that counters are opened with; by default this machine's
 };
 
 /// Lines for a reader that may be slow or gone: a frame that it cannot take is dropped and counted, never waited for.
@@ -38,6 +43,9 @@ class Outlet {
 class Sampler {
  public:
   explicit Sampler(const Settings& settings);
+  ~Sampler();
+  Sampler(const Sampler&) = delete;
+  Sampler& operator=(const Sampler&) = delete;
   json header() const;
   /// Runs until the duration is over, `stop` is set or the reader is gone.
   void run(Outlet& out, const std::atomic<bool>& stop);
@@ -48,13 +56,27 @@ class Sampler {
     std::unique_ptr<Source> source;
     std::size_t first, last;  ///< its metrics
     double due = 0;
+    bool now = false;  ///< sampled at this tick
   };
+  /// The thread of a node: it waits for a tick and asks the sources for their part on that node's CPUs.
+  struct Part {
+    std::binary_semaphore go{0};
+    std::exception_ptr wrong;
+    std::thread thread;
+  };
+  void start_parts();
+  void stop_parts();
   void sample(double now);
+  void sample_part(std::size_t part);
 
   Settings settings_;
   Board board_;
   Host host_;
   std::vector<Opened> sources_;
+  std::vector<std::unique_ptr<Part>> parts_;  ///< of the second part and on; the first is the main thread's
+  std::counting_semaphore<> done_{0};
+  double now_ = 0;
+  bool over_ = false;
   std::string started_;
 };
 

@@ -270,7 +270,7 @@ def test_what_a_tree_does_not_offer_is_absent_with_its_reason(tmp_path: Path) ->
         absent = {a["metric"]: a for a in live.header.absent}
     assert absent["power"]["why"].startswith("no energy counters")
     assert absent["l3.total"]["why"] == "resctrl is not mounted" and "mount -t resctrl" in absent["l3.total"]["hint"]
-    assert "recorded tree" in absent["memory.latency"]["why"]
+    assert "recorded tree" in absent["node.latency"]["why"]
     assert absent["cpu.busy"]["why"] == "/proc/stat cannot be read"
 
 

@@ -4,8 +4,6 @@
 ///
 /// The lines it has walked are flushed afterwards, so the next walk goes to memory whatever the size of the caches, and
 /// all of them lie in one huge page, so it measures no address translation. About 0.2 ms a node and walk.
-#include <sched.h>
-
 #include <algorithm>
 #include <array>
 
@@ -38,18 +36,16 @@ class Canary : public Source {
  public:
   void open(const Host& host, Board& board) override {
     if (!host.live) {
-      board.absent("memory.latency", "a recorded tree has no memory to ask");
+      board.absent("node.latency", "a recorded tree has no memory to ask");
       return;
     }
     if (int probe = 0; !flush(&probe)) {
-      board.absent("memory.latency", "no way to flush a line is known for this processor");
+      board.absent("node.latency", "no way to flush a line is known for this processor");
       return;
     }
-    for (std::size_t n = 0; n < board.components("memory"); ++n) {
+    part_of_ = host.part_of;
+    for (std::size_t n = 0; n < host.nodes.size(); ++n) {
       Node node;
-      for (std::size_t i = 0; i < host.cpus.size(); ++i)
-        if (host.node_of[i] == static_cast<int>(n) && host.cpus[i] < CPU_SETSIZE)
-          CPU_SET(static_cast<std::size_t>(host.cpus[i]), &node.cpus), node.has_cpus = true;
       try {
         MemoryRequest request;
         request.bytes = kBytes;
@@ -60,29 +56,24 @@ class Canary : public Source {
         node.at = make_random_ring(node.arena->data(), kBytes / kLine, kLine, 12345 + n);
         for (std::size_t b = 0; b < kBytes; b += kLine) flush(node.arena->data() + b);
       } catch (const std::exception& why) {
-        board.absent("memory.latency:memory " + std::to_string(host.nodes[n]), why.what());
+        board.absent("node.latency:node " + std::to_string(host.nodes[n]), why.what());
       }
       nodes_.push_back(std::move(node));
     }
     clock_info();  // calibrated now, not within a tick
-    latency_ = board.add({"memory.latency", "s", "a load that misses every cache, by a canary from a CPU of the node"});
+    latency_ = board.add({"node.latency", "s", "a load that misses every cache, by a canary from a CPU of the node"});
     clock_ = board.add({"node.clock", "Hz", "rate of dependent additions on a CPU of the node, by a canary"});
   }
 
-  void sample(Board& board, double now) override {
-    (void)now;
-    cpu_set_t before;
-    const bool known = sched_getaffinity(0, sizeof before, &before) == 0;
+  bool has_parts() const override { return true; }
+  void sample_part(Board& board, double, std::size_t part) override {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      Node& node = nodes_[n];
-      if (!node.arena) continue;
-      // Its own CPUs only; where it has none, or none that this process may use, from wherever it is.
-      if (node.has_cpus && nodes_.size() > 1) sched_setaffinity(0, sizeof node.cpus, &node.cpus);
-      board.set(latency_, n, walk(node));
+      if (part_of_[n] != part || !nodes_[n].arena) continue;
+      board.set(latency_, n, walk(nodes_[n]));
       board.set(clock_, n, run());
     }
-    if (known && nodes_.size() > 1) sched_setaffinity(0, sizeof before, &before);
   }
+  void sample(Board&, double) override {}
 
   double least_period() const override { return 0.25; }
 
@@ -90,8 +81,6 @@ class Canary : public Source {
   struct Node {
     std::shared_ptr<Arena> arena;
     Link* at = nullptr;
-    cpu_set_t cpus{};
-    bool has_cpus = false;
   };
 
   static double walk(Node& node) {
@@ -129,6 +118,7 @@ class Canary : public Source {
   }
 
   std::vector<Node> nodes_;
+  std::vector<std::size_t> part_of_;
   std::size_t latency_ = 0, clock_ = 0;
 };
 

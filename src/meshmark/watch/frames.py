@@ -31,6 +31,7 @@ class Metric:
     unit: str
     what: str
     of: str = ""  # of a share: what 1 is
+    estimated: bool = False  # inferred and not counted; NAME_low and NAME_high are its 95 % interval
 
     @property
     def component_class(self) -> str:
@@ -60,6 +61,12 @@ class Header:
     absent: tuple[Mapping[str, str], ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def use(self) -> dict[str, str]:
+        """The metric that colours each class: `CLASS.busy`, or what the header's `use` names instead."""
+        said = self.more.get("use")
+        return {**USE, **({k: str(v) for k, v in said.items() if k in USE} if isinstance(said, dict) else {})}
+
     def count(self, component_class: str) -> int:
         return len(self.components.get(component_class, ()))
 
@@ -81,8 +88,8 @@ class Header:
             "type": "header", "format": FORMAT, "source": self.source, "machine": self.machine,
             "started": self.started, "period_s": self.period_s,
             "components": {k: [dict(c) for c in v] for k, v in self.components.items()},
-            "metrics": [{"name": m.name, "unit": m.unit, "what": m.what, **({"of": m.of} if m.of else {})}
-                        for m in self.metrics],
+            "metrics": [{"name": m.name, "unit": m.unit, "what": m.what, **({"of": m.of} if m.of else {}),
+                         **({"estimated": True} if m.estimated else {})} for m in self.metrics],
             "absent": [dict(a) for a in self.absent], **self.more,
         }  # fmt: skip
 
@@ -143,8 +150,8 @@ def header_of(line: Mapping[str, Any]) -> Header:
             source=str(line["source"]), machine=str(line["machine"]), started=str(line["started"]),
             period_s=float(line["period_s"]),
             components={str(k): tuple(dict(c) for c in v) for k, v in line["components"].items()},
-            metrics=tuple(Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")))
-                          for m in line["metrics"]),
+            metrics=tuple(Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")),
+                                 m.get("estimated") is True) for m in line["metrics"]),
             absent=tuple({str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a),
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
         )  # fmt: skip

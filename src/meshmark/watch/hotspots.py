@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meshmark.watch.frames import USE, Frame, Header
+from meshmark.watch.frames import Frame, Header
 
 CLASSES: Final = ("memory", "link", "io", "cpu")
 LEAST: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # use below this is never hot
@@ -50,6 +50,7 @@ class HotSpot:
         share: of all use of the class, how much is theirs.
         evidence: other hot components that follow from it, by class.
         culprits: processes that were busy there as last seen, the busiest first; none where none is known.
+        estimated: the use was inferred and not counted.
     """
 
     component_class: str
@@ -62,12 +63,13 @@ class HotSpot:
     share: float
     evidence: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     culprits: tuple[str, ...] = ()
+    estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
         return {"class": self.component_class, "components": list(self.components), "verdict": self.verdict,
                 "node": self.node, "since_s": self.since_s, "use": round(self.use, 4), "usual": round(self.usual, 4),
                 "share": round(self.share, 4), "evidence": {k: list(v) for k, v in self.evidence.items()},
-                "culprits": list(self.culprits), "text": str(self)}  # fmt: skip
+                "culprits": list(self.culprits), "estimated": self.estimated, "text": str(self)}  # fmt: skip
 
     @property
     def verdict(self) -> str:
@@ -82,7 +84,8 @@ class HotSpot:
         names = ", ".join(self.names)
         use = f"{100 * self.use:.0f} % (median {100 * self.usual:.0f} %), {100 * self.share:.0f} % of all"
         who = f" by {', '.join(self.culprits)}" if self.culprits else ""
-        return f"{self.verdict}: {names} at {use}, since {_time(self.since_s)}{who}{seen}. Advice: {self.advice}"
+        verdict = self.verdict + (" (estimated)" if self.estimated else "")
+        return f"{verdict}: {names} at {use}, since {_time(self.since_s)}{who}{seen}. Advice: {self.advice}"
 
 
 def _time(seconds: float) -> str:
@@ -115,6 +118,8 @@ class Detector:
 
     def __init__(self, header: Header) -> None:
         self.header = header
+        self._use = header.use
+        self._estimated = {k for k, name in self._use.items() for m in header.metrics if m.name == name and m.estimated}
         self._past: deque[Frame] = deque(maxlen=KEPT)
         self._hot: dict[str, deque[set[int]]] = {c: deque(maxlen=KEPT) for c in CLASSES}
         self._since: dict[tuple[str, int], float] = {}
@@ -124,7 +129,7 @@ class Detector:
         self._past.append(frame)
         held: dict[str, set[int]] = {}
         for kind in CLASSES:
-            now = hot_now(frame.values.get(USE[kind], ()), LEAST[kind])
+            now = hot_now(frame.values.get(self._use[kind], ()), LEAST[kind])
             ticks = self._hot[kind]
             ticks.append(now)
             for i in now:
@@ -169,7 +174,7 @@ class Detector:
         most = 0.0
         for i in range(self.header.count("link")):
             if self._touches(i, node):
-                seen = [v for f in self._past if (v := (f.values.get(USE["link"]) or [None] * (i + 1))[i]) is not None]
+                seen = [v for f in self._past if (v := (f.values.get(self._use["link"]) or [None] * (i + 1))[i]) is not None]
                 most = max(most, sum(seen) / len(seen)) if seen else most
         return most
 
@@ -193,7 +198,7 @@ class Detector:
         self, kind: str, mine: Sequence[int], node: int | None, evidence: Mapping[str, tuple[str, ...]]
     ) -> HotSpot:
         sums = [0.0] * self.header.count(kind)
-        ticks = [f.values[USE[kind]] for f in self._past if USE[kind] in f.values]
+        ticks = [f.values[self._use[kind]] for f in self._past if self._use[kind] in f.values]
         for values in ticks:
             for i, v in enumerate(values):
                 sums[i] += v or 0.0
@@ -203,6 +208,7 @@ class Detector:
             kind, tuple(mine), tuple(self._name(kind, i) for i in mine), node if node is None or node >= 0 else None,
             min(self._since.get((kind, i), self._past[-1].t_s) for i in mine), sum(means[i] for i in mine) / len(mine),
             statistics.median(means), sum(means[i] for i in mine) / total, evidence, self._culprits(kind, mine, node),
+            kind in self._estimated,
         )  # fmt: skip
 
     def _culprits(self, kind: str, mine: Sequence[int], node: int | None) -> tuple[str, ...]:

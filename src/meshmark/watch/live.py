@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.native import find_native
@@ -22,6 +24,8 @@ class Live:
         root: a recorded tree with proc and sys instead of this machine.
         sources: which to sample; none: all.
         hold_s: frames come this often, several at once, so that a reader wakes less.
+        attained: what a survey reached here, see `meshmark.watch.attained`: shares of use are of that.
+        canary: the file of its calibration, see `meshmark.watch.canary`: then it estimates how pressed memory is.
 
     Raises:
         MeshmarkError: the sampler cannot be started, or failed; the message is its own.
@@ -29,13 +33,19 @@ class Live:
 
     def __init__(
         self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = (),
-        hold_s: float = 0.0,
+        hold_s: float = 0.0, attained: Mapping[str, Any] | None = None, canary: Path | None = None,
     ) -> None:  # fmt: skip
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
         command += ["--duration", f"{duration_s:g}"] if duration_s else []
         command += ["--hold", f"{hold_s:g}"] if hold_s else []
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
+        self._given = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115 (read as the process starts)
+        if attained is not None:
+            json.dump(attained, self._given)
+            self._given.flush()
+            command += ["--attained", self._given.name]
+        command += ["--canary", str(canary)] if canary is not None else []
         self._talk = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._talk, text=True)
         assert self._process.stdout is not None
@@ -79,3 +89,4 @@ class Live:
             self._process.kill()
             self._process.wait()
         self._talk.close()
+        self._given.close()

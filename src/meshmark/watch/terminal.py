@@ -8,7 +8,7 @@ from typing import Final
 from rich.style import Style
 from rich.text import Text
 
-from meshmark.watch.frames import USE, Frame, Header
+from meshmark.watch.frames import Frame, Header
 from meshmark.watch.layout import Map
 
 # Ten steps each; the same as in the browser (web/src/palette.ts), which a test compares.
@@ -91,6 +91,8 @@ def draw(
         numbers: per cent in the boxes; otherwise the names of the components.
     """
     colours = PALETTES[palette]
+    use_of = header.use
+    estimated = {m.name for m in header.metrics if m.estimated}
     # A node to the next is a whole number of characters, so that all nodes of a grid look alike.
     across, down = (
         step / max(1, round(step / usual)) if step else usual
@@ -99,7 +101,7 @@ def draw(
     canvas = Canvas(int(machine_map.width / across) + 2, int(machine_map.height / down) + 2)
 
     def share(kind: str, index: int) -> float | None:
-        values = frame.values.get(USE[kind], ()) if frame is not None else ()
+        values = frame.values.get(use_of[kind], ()) if frame is not None else ()
         return values[index] if index < len(values) else None
 
     def column(x: float) -> int:
@@ -148,7 +150,8 @@ def draw(
         left = column(box.x)
         wide = max(1, column(box.x + box.w) - left)
         row = rows_of.get((box.x, box.y), round((box.y + 2) / down))
-        text = percent(use) if numbers else box.label
+        mark = "~" if use is not None and use_of[box.component_class] in estimated else ""
+        text = mark + percent(use) if numbers else box.label
         shown = text if len(text) <= wide else ""
         if step >= 0:
             canvas.put(left, row, shown.center(wide), Style(color=_ink(colours[step]), bgcolor=colours[step]))

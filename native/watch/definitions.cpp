@@ -1,0 +1,164 @@
+#include "definitions.hpp"
+
+#include <toml++/toml.h>
+#include <sstream>
+
+#include "base/error.hpp"
+#include "built_in_events.hpp"
+
+namespace mm::watch {
+
+bool has_form(std::string_view name, std::string_view form) {
+  const std::size_t star = form.find('*');
+  if (star == std::string_view::npos) return name == form;
+  if (!name.starts_with(form.substr(0, star))) return false;
+  form.remove_prefix(star + 1);
+  for (std::size_t at = star; at <= name.size(); ++at)
+    if (has_form(name.substr(at), form)) return true;
+  return false;
+}
+
+namespace {
+
+/// Reads one table and complains about what is not as it must be.
+class Table {
+ public:
+  Table(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
+
+  std::string text(const char* key, bool needed) const {
+    const toml::node* const node = table_.get(key);
+    if (node == nullptr) {
+      if (needed) wrong(key, "is missing");
+      return {};
+    }
+    const auto value = node->value<std::string>();
+    if (!node->is_string() || value->empty()) wrong(key, "must be a text that is not empty");
+    return *value;
+  }
+
+  double real(const char* key, double otherwise) const {
+    const toml::node* const node = table_.get(key);
+    if (node == nullptr) return otherwise;
+    if (!node->is_number()) wrong(key, "must be a number");
+    return *node->value<double>();
+  }
+
+  std::vector<std::string> texts(const char* key) const {
+    std::vector<std::string> found;
+    const toml::node* const node = table_.get(key);
+    if (node == nullptr) return found;
+    if (!node->is_array()) wrong(key, "must be a list of texts");
+    for (const toml::node& one : *node->as_array()) {
+      if (!one.is_string()) wrong(key, "must be a list of texts");
+      found.push_back(*one.value<std::string>());
+    }
+    return found;
+  }
+
+  WeightedSum sum(const char* key, const std::vector<EventDefinition>& events, bool needed) const {
+    WeightedSum found;
+    const toml::node* const node = table_.get(key);
+    if (node == nullptr) {
+      if (needed) wrong(key, "is missing");
+      return found;
+    }
+    if (!node->is_table() || node->as_table()->empty()) wrong(key, "must be a table of events and their weights");
+    for (const auto& [name, weight] : *node->as_table()) {
+      std::size_t event = 0;
+      while (event < events.size() && events[event].name != name.str()) ++event;
+      if (event == events.size()) wrong(key, "names '" + std::string(name.str()) + "', which is no event of this PMU");
+      if (!weight.is_number()) wrong(key, "must give each event a number");
+      found.emplace_back(event, *weight.value<double>());
+    }
+    return found;
+  }
+
+  void only(std::initializer_list<std::string_view> known) const {
+    for (const auto& [key, node] : table_) {
+      bool found = false;
+      for (const std::string_view k : known) found = found || k == key.str();
+      if (!found) wrong(std::string(key.str()).c_str(), "is not known here");
+    }
+  }
+
+  template <class Each>
+  void each(const char* key, Each&& with) const {
+    const toml::node* const node = table_.get(key);
+    if (node == nullptr) return;
+    if (!node->is_array()) wrong(key, "must be a list of tables");
+    std::size_t i = 0;
+    for (const toml::node& one : *node->as_array()) {
+      const std::string place = where_ + (where_.ends_with(' ') ? "" : ".") + key + "[" + std::to_string(i++) + "]";
+      if (!one.is_table()) throw Failure(place + ": must be a table");
+      with(Table(*one.as_table(), place));
+    }
+  }
+
+  [[noreturn]] void wrong(const char* key, const std::string& what) const {
+    throw Failure(where_ + (where_.ends_with(' ') ? "" : ".") + key + ": " + what);
+  }
+
+ private:
+  const toml::table& table_;
+  std::string where_;
+};
+
+}  // namespace
+
+std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::string& file) {
+  toml::table root;
+  try {
+    root = toml::parse(toml, file);
+  } catch (const toml::parse_error& wrong) {
+    std::ostringstream said;
+    said << file << ": line " << wrong.source().begin.line << ": " << wrong.description();
+    throw Failure(said.str());
+  }
+  std::vector<PmuDefinition> found;
+  const Table top(root, file + ": ");
+  top.only({"pmu"});
+  top.each("pmu", [&](const Table& pmu) {
+    pmu.only({"device", "not", "cpuid", "component", "label", "source", "event", "metric"});
+    PmuDefinition made;
+    made.file = file;
+    made.device = pmu.text("device", true);
+    made.except = pmu.text("not", false);
+    made.cpuid = pmu.texts("cpuid");
+    made.component = pmu.text("component", true);
+    made.label = pmu.text("label", made.component != "cpu");
+    pmu.text("source", true);  // a definition without one is not worth having
+    pmu.each("event", [&](const Table& event) {
+      event.only({"name", "use", "terms", "scale", "unit"});
+      EventDefinition e{event.text("name", true), event.text("use", false), event.text("terms", false),
+                        event.real("scale", 1)};
+      if (e.use.empty() && e.terms.empty()) event.wrong("use", "or terms is needed");
+      made.events.push_back(std::move(e));
+    });
+    pmu.each("metric", [&](const Table& metric) {
+      metric.only({"name", "unit", "what", "of", "sum", "over"});
+      MetricDefinition m{metric.text("name", true),
+                         metric.text("unit", true),
+                         metric.text("what", true),
+                         metric.text("of", false),
+                         metric.sum("sum", made.events, true),
+                         metric.sum("over", made.events, false)};
+      if (!m.name.starts_with(made.component + "."))
+        metric.wrong("name", "found '" + m.name + "', it must begin with '" + made.component + ".'");
+      made.metrics.push_back(std::move(m));
+    });
+    found.push_back(std::move(made));
+  });
+  return found;
+}
+
+const std::vector<PmuDefinition>& built_in_definitions() {
+  static const std::vector<PmuDefinition> all = [] {
+    std::vector<PmuDefinition> made;
+    for (const auto& [file, text] : kBuiltInEvents)
+      for (PmuDefinition& one : parse_definitions(text, file)) made.push_back(std::move(one));
+    return made;
+  }();
+  return all;
+}
+
+}  // namespace mm::watch
