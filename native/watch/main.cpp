@@ -11,8 +11,10 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <tuple>
 
 #include "base/error.hpp"
+#include "canary.hpp"
 #include "sampler.hpp"
 
 namespace {
@@ -43,7 +45,13 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(0.0, 60.0));
   app.add_option("--root", settings.root, "a recorded tree with proc and sys, instead of this machine")
       ->check(CLI::ExistingDirectory);
-  std::string attained;
+  std::string attained, canary;
+  double calibration = 0;
+  app.add_option("--calibrate", calibration,
+                 "measure for so long (s) how the canary's latency grows with traffic, print that and end")
+      ->check(CLI::Range(1.0, 3600.0));
+  app.add_option("--canary", canary, "a file that --calibrate printed: then the canary estimates traffic")
+      ->check(CLI::ExistingFile);
   app.add_option("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON")
       ->check(CLI::ExistingFile);
   std::vector<std::string> known;
@@ -61,16 +69,26 @@ int main(int argc, char** argv) {
   }
   settings.period_s = 1 / rate;
   try {
-    if (!attained.empty()) {
-      std::ifstream file(attained);
-      settings.attained = mm::json::parse(file, nullptr, false);
-      if (!settings.attained.is_object()) return complain("--attained: " + attained + ": a JSON object is needed", 2);
+    for (const auto& [option, file, into] :
+         {std::tuple{"--attained", &attained, &settings.attained}, {"--canary", &canary, &settings.canary}}) {
+      if (file->empty()) continue;
+      std::ifstream text(*file);
+      *into = mm::json::parse(text, nullptr, false);
+      if (!into->is_object()) return complain(std::string(option) + ": " + *file + ": a JSON object is needed", 2);
+    }
+    if (calibration > 0) {
+      mm::watch::Board board;
+      const mm::watch::Host host = mm::watch::find_host("", board);
+      std::cout << mm::watch::calibrate(host, 10, calibration / 11 / static_cast<double>(host.parts)).dump() << "\n";
+      return 0;
     }
     mm::watch::Sampler sampler(settings);
     mm::watch::Outlet out(STDOUT_FILENO);
     out.line(sampler.header().dump() + "\n");
     out.flush();
     if (!describe) sampler.run(out, stop);
+  } catch (const mm::Absent& absent) {
+    return complain(absent.what(), 77);
   } catch (const std::exception& wrong) {
     return complain(wrong.what(), 1);
   }

@@ -87,6 +87,7 @@ void Outlet::flush() {
 Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_host(settings.root, board_)) {
   host_.ticks_per_s = ticks_per_second();
   host_.attained = settings.attained;
+  host_.canary = settings.canary;
   host_.kernel = settings.kernel != nullptr ? settings.kernel : host_.live ? &real_kernel() : nullptr;
   std::vector<Registered> ordered = registry();
   std::sort(ordered.begin(), ordered.end(), [](const Registered& a, const Registered& b) {

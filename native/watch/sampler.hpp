@@ -19,6 +19,7 @@ struct Settings {
   double duration_s = 0;     ///< 0: until it is told to stop
   double hold_s = 0;         ///< frames are written this often: a recorder need not wake for each
   json attained;             ///< bandwidths that a survey reached on this machine
+  json canary;               ///< what a calibration of the canary found
   Kernel* kernel = nullptr;  ///< that counters are opened with; by default this machine's
 };
 
@@ -47,6 +48,7 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
   json header() const;
+  const Host& host() const { return host_; }
   /// Runs until the duration is over, `stop` is set or the reader is gone.
   void run(Outlet& out, const std::atomic<bool>& stop);
 

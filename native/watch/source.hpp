@@ -22,6 +22,7 @@ struct Host {
   bool live = true;          ///< this machine, not a recorded tree
   Kernel* kernel = nullptr;  ///< that counters are opened with; none on a recorded tree
   json attained;             ///< bandwidths that a survey reached here, by node (docs/reference/frames.md)
+  json canary;               ///< what a calibration of the canary found
 
   std::size_t parts = 1;             ///< nodes with CPUs: each has a thread of the sampler on its own CPUs
   std::vector<std::size_t> part_of;  ///< by place in `nodes`; that of a node without CPUs is the first

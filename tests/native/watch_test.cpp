@@ -13,10 +13,12 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <random>
 #include <set>
 
 #include "base/error.hpp"
 #include "watch/board.hpp"
+#include "watch/canary.hpp"
 #include "watch/counters.hpp"
 #include "watch/definitions.hpp"
 #include "watch/reading.hpp"
@@ -430,6 +432,59 @@ TEST(Counters, TheKernelCountsTheFaultsThatWereMade) {
   EXPECT_LT(counts.grown(0), 20 * kPages);  // of others too
   EXPECT_GT(counts.window(0), 0);
   EXPECT_DOUBLE_EQ(counts.counted(), 1);
+}
+
+/// A memory that is a server of 40 GB/s, asked at random: a load waits as in M/D/1 (Kleinrock, Queueing Systems I).
+double queued(double traffic) {
+  const double full = traffic / 40e9, service = 64 / 40e9;
+  return 100e-9 + 8 * service * full / (2 * (1 - full));
+}
+
+TEST(Canary, TrafficComesBackFromLatenciesThatItMade) {
+  std::mt19937 random(1);
+  std::normal_distribution<double> scatter(1, 0.02);
+  mm::json points = mm::json::array();
+  for (int k = 0; k <= 19; ++k) {
+    const double traffic = 2e9 * k, latency = queued(traffic);
+    points.push_back({traffic, 0.999 * latency, latency, 1.001 * latency});
+  }
+  const LoadedCurve curve(points);
+  EXPECT_TRUE(curve.tells());
+  int inside = 0, tried = 0;
+  for (const double traffic : {20e9, 25e9, 30e9, 33e9, 36e9}) {
+    std::vector<double> walks(32);
+    double worst = 0;
+    for (int trial = 0; trial < 40; ++trial) {
+      for (double& w : walks) w = queued(traffic) * scatter(random);
+      std::sort(walks.begin(), walks.end());
+      const auto found = curve.traffic(walks[10], walks[16], walks[22]);
+      EXPECT_LE(found.low, found.middle);
+      EXPECT_LE(found.middle, found.high);
+      inside += found.low <= traffic && traffic <= found.high;
+      ++tried;
+      worst = std::max(worst, std::abs(found.middle / traffic - 1));
+    }
+    EXPECT_LT(worst, 0.15) << traffic;
+  }
+  EXPECT_GE(inside, tried * 9 / 10);
+}
+
+TEST(Canary, WhereTrafficDoesNotShowTheIntervalIsAllOfIt) {
+  mm::json points = mm::json::array();
+  for (int k = 0; k <= 10; ++k) points.push_back({2e9 * k, 118e-9, 119e-9, 120e-9});
+  const LoadedCurve flat(points);
+  EXPECT_FALSE(flat.tells());
+  const auto found = flat.traffic(118.5e-9, 119e-9, 119.5e-9);
+  EXPECT_EQ(found.low, 0);
+  EXPECT_EQ(found.high, 20e9);
+  const auto below = flat.traffic(100e-9, 101e-9, 102e-9);  // faster than anything that was calibrated: nothing moves
+  EXPECT_EQ(below.high, 0);
+}
+
+TEST(Canary, ACurveThatIsNoneIsRefused) {
+  for (const char* wrong : {"3", "[[1]]", "[[0,1,1,1],[0,1,1,1]]", "[[0,2,1,3]]", "[[0,1,\"x\",1]]", "[[-1,1,1,1]]"})
+    EXPECT_THROW(LoadedCurve(mm::json::parse(wrong)), mm::Failure) << wrong;
+  EXPECT_FALSE(LoadedCurve(mm::json::array()));
 }
 
 }  // namespace

@@ -639,6 +639,45 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
+def test_threads_of_a_busy_process_say_where_they_ran_and_waited() -> None:
+    """Two threads that are held on one CPU: each has half of it, and waits for the other half."""
+    cpu = max(os.sched_getaffinity(0))
+    spin = (
+        "import os, threading, zlib\n"
+        f"os.sched_setaffinity(0, {{{cpu}}})\n"
+        "data = bytes(1 << 20)\n"
+        "def run():\n"
+        "    while True: zlib.crc32(data)\n"  # lets other threads run meanwhile
+        "threading.Thread(target=run, daemon=True).start()\n"
+        "run()\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", spin]) as busy:
+        try:
+            with Live(2.0, 7.0, sources=["processes"]) as live:
+                last = list(live.frames())[-1]
+        finally:
+            busy.kill()
+    mine = next(p for p in last.processes if p["pid"] == busy.pid)
+    assert mine["allowed"] == str(cpu) and mine["threads"] == 2
+    assert len(mine["busiest"]) == 2 and all(t["on"] == cpu for t in mine["busiest"])
+    assert sum(t["cpu"] for t in mine["busiest"]) == pytest.approx(mine["cpu"], abs=0.15)
+    assert sum(t["waiting"] for t in mine["busiest"]) > 0.4
+
+
+def test_pages_that_the_kernel_moves_are_counted_or_absent(tmp_path: Path) -> None:
+    vmstat = tmp_path / "proc" / "vmstat"
+    vmstat.parent.mkdir()
+    vmstat.write_text("pgmigrate_success 10\n")
+    with Live(2.0, 2.4, root=tmp_path, sources=["pages"]) as live:
+        found = []
+        for frame in live.frames():
+            found.append(frame.values["host.pages_moved"][0])
+            vmstat.write_text(f"pgmigrate_success {10 + 500 * len(found)}\n")  # at two ticks a second
+    assert [m.name for m in live.header.metrics] == ["host.pages_moved"]
+    assert "numa_hint_faults" in live.header.why_unknown("host.hint_faults")
+    assert max(f for f in found if f is not None) == pytest.approx(1000, rel=0.5)
+
+
 def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
     out = tmp_path / "m.parquet"
     words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")

@@ -1,108 +1,163 @@
 /// A canary where no counter exists: a few loads that miss every cache, on every memory node, and a run of dependent
 /// additions. How long the loads take says how crowded the memory is; how long the additions take, how fast the CPU
-/// runs.
-///
-/// The lines it has walked are flushed afterwards, so the next walk goes to memory whatever the size of the caches, and
-/// all of them lie in one huge page, so it measures no address translation. About 0.2 ms a node and walk.
+/// runs. With a curve of this machine (`--calibrate`) the loads become an estimate of what others move.
+#include "watch/canary.hpp"
+
+#include <sched.h>
+
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/clock.hpp"
-#include "base/memory.hpp"
-#include "kernels/chase.hpp"
-#include "watch/source.hpp"
+#include "base/error.hpp"
 
 namespace mm::watch {
 namespace {
 
-constexpr std::size_t kLine = 64, kBytes = 2u << 20;
-constexpr int kChunks = 24, kLoads = 32;  // a chunk's mean is one value; their median is the answer
-constexpr std::uint64_t kAdds = 16000;    // 5 µs at 3 GHz
-
-bool flush(const void* line) {
-#if defined(__x86_64__)
-  _mm_clflush(line);
-  return true;
-#elif defined(__aarch64__)
-  asm volatile("dc civac, %0" ::"r"(line) : "memory");
-  return true;
-#else
-  (void)line;
-  return false;
-#endif
-}
+constexpr std::uint64_t kAdds = 16000;  // 5 µs at 3 GHz
+constexpr std::size_t kKept = 32;       // walks that an estimate is of: eight seconds at four a second
 
 class Canary : public Source {
  public:
   void open(const Host& host, Board& board) override {
+    host_ = &host;
     if (!host.live) {
       board.absent("node.latency", "a recorded tree has no memory to ask");
       return;
     }
-    if (int probe = 0; !flush(&probe)) {
+    if (!Walker::possible()) {
       board.absent("node.latency", "no way to flush a line is known for this processor");
       return;
     }
-    part_of_ = host.part_of;
-    for (std::size_t n = 0; n < host.nodes.size(); ++n) {
-      Node node;
-      try {
-        MemoryRequest request;
-        request.bytes = kBytes;
-        request.pages = Pages::thp;
-        request.policy = host.nodes.size() > 1 ? Policy::node : Policy::local;
-        request.node = host.nodes.size() > 1 ? host.nodes[n] : -1;
-        node.arena = Arena::make(request);
-        node.at = make_random_ring(node.arena->data(), kBytes / kLine, kLine, 12345 + n);
-        for (std::size_t b = 0; b < kBytes; b += kLine) flush(node.arena->data() + b);
+    nodes_.resize(host.nodes.size());
+    for (std::size_t n = 0; n < host.nodes.size(); ++n) try {
+        nodes_[n].walker = std::make_unique<Walker>(host.nodes[n], host.nodes.size() > 1, 12345 + n);
       } catch (const std::exception& why) {
         board.absent("node.latency:node " + std::to_string(host.nodes[n]), why.what());
       }
-      nodes_.push_back(std::move(node));
-    }
     clock_info();  // calibrated now, not within a tick
     latency_ = board.add({"node.latency", "s", "a load that misses every cache, by a canary from a CPU of the node"});
     clock_ = board.add({"node.clock", "Hz", "rate of dependent additions on a CPU of the node, by a canary"});
+    // Where controllers are counted nobody needs a guess.
+    if (board.find("memory.busy") == kNone) open_estimate(host, board);
   }
 
   bool has_parts() const override { return true; }
+
   void sample_part(Board& board, double, std::size_t part) override {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
-      if (part_of_[n] != part || !nodes_[n].arena) continue;
-      board.set(latency_, n, walk(nodes_[n]));
+      Node& node = nodes_[n];
+      if (host_->part_of[n] != part || !node.walker) continue;
+      const double took = node.walker->walk();
+      node.cpu = sched_getcpu();
+      board.set(latency_, n, took);
       board.set(clock_, n, run());
+      if (!node.curve) continue;
+      node.walks[node.walked++ % kKept] = took;
     }
   }
-  void sample(Board&, double) override {}
+
+  void sample(Board& board, double) override {
+    for (std::size_t c = 0; c < node_of_memory_.size(); ++c) {
+      if (node_of_memory_[c] == kNone) continue;
+      Node& node = nodes_[node_of_memory_[c]];
+      if (!node.curve || node.walked < 8) continue;
+      const std::size_t count = std::min(node.walked, kKept);
+      std::array<double, kKept> sorted = node.walks;
+      std::sort(sorted.begin(), sorted.begin() + static_cast<std::ptrdiff_t>(count));
+      const auto away =
+          static_cast<std::size_t>(0.98 * std::sqrt(static_cast<double>(count))) + 1;  // 95 % of the median
+      const auto found = node.curve.traffic(sorted[count / 2 - std::min(away, count / 2)], sorted[count / 2],
+                                            sorted[std::min(count / 2 + away, count - 1)]);
+      const double more = unseen(board, node_of_memory_[c], node);
+      board.set(moved_, c, found.middle * more);
+      board.set(moved_ + 1, c, found.low * more);
+      board.set(moved_ + 2, c, found.high * more);
+      for (const auto& [metric, value] :
+           {std::pair{pressure_, found.middle}, {pressure_ + 1, found.low}, {pressure_ + 2, found.high}})
+        board.set(metric, c, std::min(1.0, value * more / node.most));
+    }
+  }
 
   double least_period() const override { return 0.25; }
 
  private:
   struct Node {
-    std::shared_ptr<Arena> arena;
-    Link* at = nullptr;
+    std::unique_ptr<Walker> walker;
+    LoadedCurve curve;
+    double most = 0;  ///< B/s that is a pressure of 1
+    std::array<double, kKept> walks{};
+    std::size_t walked = 0;
+    int cpu = -1;  ///< that the last walk was on
+    double more = 1;
   };
 
-  static double walk(Node& node) {
-    std::array<double, kChunks> took{};
-    Link* p = node.at;
-    Link* const first = p;
-    for (double& t : took) {
-      const Ticks begin = ticks();
-      for (int i = 0; i < kLoads; ++i) {
-        p = p->next;
-        asm volatile("" : "+r"(p));
+  void open_estimate(const Host& host, Board& board) {
+    const json& given = host.canary;
+    if (!given.is_object()) {
+      board.absent("memory.pressure", "the canary was not calibrated on this machine", "meshmark watch --calibrate");
+      return;
+    }
+    const json nodes = given.value("nodes", json::object());
+    node_of_memory_.assign(board.components("memory"), kNone);
+    for (std::size_t c = 0; c < node_of_memory_.size(); ++c) {
+      const auto n = board.component("memory", c).value("node", std::size_t{kNone});
+      if (n >= nodes_.size()) continue;
+      const std::string key = std::to_string(host.nodes[n]);
+      if (!nodes.contains(key)) {
+        board.absent("memory.pressure:memory " + key, "the canary was not calibrated on this node",
+                     "meshmark watch --calibrate");
+        continue;
       }
-      t = seconds(ticks() - begin) / kLoads;
+      nodes_[n].curve = LoadedCurve(nodes.at(key));
+      if (!nodes_[n].curve.tells()) {
+        board.absent(
+            "memory.pressure:memory " + key,
+            "in its calibration traffic did not change the canary's latency: the CPUs here cannot crowd this memory");
+        nodes_[n].curve = {};
+        continue;
+      }
+      node_of_memory_[c] = n;
+      nodes_[n].most = nodes_[n].curve.most();
+      if (const json& a = host.attained; a.is_object() && a.contains("memory") && a.at("memory").contains(key))
+        for (const json& point : a.at("memory").at(key))
+          nodes_[n].most = std::max(nodes_[n].most, point.at(1).get<double>());
     }
-    node.at = p;
-    for (p = first; p != node.at;) {
-      Link* const next = p->next;
-      flush(p);
-      p = next;
+    const std::string one = "what this memory attained";
+    moved_ = add_with_interval(board, {"memory.moved", "B/s", "moved by others, by the canary's latency", "", true});
+    pressure_ =
+        add_with_interval(board, {"memory.pressure", "1", "moved by others, by the canary's latency", one, true});
+    board.say("use", {{"memory", "memory.pressure"}});
+  }
+
+  static std::size_t add_with_interval(Board& board, Metric metric) {
+    const std::string name = metric.name;
+    const std::size_t first = board.add(metric);
+    metric.name = name + "_low";
+    metric.what += ", lower end of the 95 % interval";
+    board.add(metric);
+    metric.name = name + "_high";
+    metric.what.replace(metric.what.find("lower"), 5, "upper");
+    board.add(metric);
+    return first;
+  }
+
+  /// The canary's own CPU does nothing else while it walks. What that CPU usually moves is taken to be like what the
+  /// others do, for as much time as it is busy.
+  double unseen(const Board& board, std::size_t n, Node& node) const {
+    const std::size_t busy = board.find("cpu.busy");
+    if (busy == kNone) return 1;
+    double all = 0, here = 0;
+    for (std::size_t i = 0; i < host_->cpus.size(); ++i) {
+      const double share = board.at(busy, i);
+      if (host_->node_of[i] != static_cast<int>(n) || !(share >= 0)) continue;
+      all += share;
+      if (host_->cpus[i] == node.cpu) here = share;
     }
-    std::nth_element(took.begin(), took.begin() + kChunks / 2, took.end());
-    return took[kChunks / 2];
+    const double now = all - here > 0.05 ? all / (all - here) : 1;
+    node.more += (std::min(now, 4.0) - node.more) * 0.1;  // as slow as the walks that it goes with
+    return node.more;
   }
 
   /// The best of three: an interrupt only makes it slower.
@@ -117,9 +172,10 @@ class Canary : public Source {
     return static_cast<double>(kAdds) / best;
   }
 
+  const Host* host_ = nullptr;
   std::vector<Node> nodes_;
-  std::vector<std::size_t> part_of_;
-  std::size_t latency_ = 0, clock_ = 0;
+  std::vector<std::size_t> node_of_memory_;
+  std::size_t latency_ = 0, clock_ = 0, moved_ = 0, pressure_ = 0;
 };
 
 const Registration<Canary> here("canary",

@@ -20,7 +20,8 @@
 namespace mm::watch {
 namespace {
 
-constexpr std::size_t kShown = 8, kPlaced = 4;  // told; of them, those whose pages are counted
+constexpr std::size_t kShown = 8, kPlaced = 4;           // told; of them, those whose pages and threads are looked at
+constexpr std::size_t kThreads = 8, kMostThreads = 512;  // told of a process; looked at
 constexpr double kLeastShare = 0.01, kLeastPeriod = 2, kMostCost = 0.005;
 
 /// A file that is read once; empty where it is gone.
@@ -61,7 +62,6 @@ class Processes : public Source {
     }
     // Those that have ended are forgotten.
     std::erase_if(seen_, [&](const auto& item) { return item.second.round != round_; });
-    last_ = now;
     const std::size_t shown = std::min(kShown, found_.size());
     std::partial_sort(found_.begin(), found_.begin() + static_cast<std::ptrdiff_t>(shown), found_.end(),
                       [](const Busy& a, const Busy& b) { return a.share > b.share; });
@@ -70,9 +70,15 @@ class Processes : public Source {
       const Busy& p = found_[i];
       json one{{"pid", p.pid},         {"name", p.name}, {"cpu", std::round(p.share * 1e4) / 1e4},
                {"threads", p.threads}, {"rss", p.rss},   {"on", p.on}};
-      if (nodes_.size() > 1 && i < kPlaced) one["nodes"] = pages_of(p.pid);
+      if (i < kPlaced) {
+        if (nodes_.size() > 1) one["nodes"] = pages_of(p.pid);
+        one["allowed"] = allowed(p.pid);
+        if (p.threads > 1) one["busiest"] = threads_of(p.pid, now);
+      }
       told.push_back(std::move(one));
     }
+    std::erase_if(threads_, [&](const auto& item) { return item.second.round != round_; });
+    last_ = now;
     board.note("processes", told.dump(-1, ' ', true, json::error_handler_t::replace));
     cost_ = wall_s() - begin;
   }
@@ -84,28 +90,97 @@ class Processes : public Source {
     std::int64_t ticks = 0, started = 0;
     std::uint64_t round = 0;
   };
+  struct SeenThread {
+    std::int64_t ticks = 0, waited = 0, started = 0;
+    std::uint64_t round = 0;
+  };
   struct Busy {
     std::int64_t pid = 0, threads = 0, on = 0;
     double share = 0, rss = 0;
     std::string name;
   };
 
-  void look_at(std::int64_t pid, double now) {
-    std::string_view text = read_into(folder_ + std::to_string(pid) + "/stat", buffer_);
-    // `pid (name) state …`: a name may hold anything, so it ends at the last parenthesis.
+  using Fields = std::array<std::int64_t, 40>;  ///< of a stat file, by the numbers of proc(5)
+
+  /// The name and fields of `pid (name) state …`; false where it is none.
+  bool stat_of(const std::string& file, std::string& name, Fields& field) {
+    std::string_view text = read_into(file, buffer_);
+    // A name may hold anything, so it ends at the last parenthesis.
     const std::size_t open = text.find('('), close = text.rfind(')');
-    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return;
-    const std::string_view name = text.substr(open + 1, close - open - 1);
+    if (open == std::string_view::npos || close == std::string_view::npos || close < open) return false;
+    name = text.substr(open + 1, close - open - 1);
     std::string_view rest = text.substr(close + 1);
-    std::array<std::int64_t, 40> field{};  // by the numbers of proc(5)
+    field = {};
     for (std::size_t i = 3; i < field.size(); ++i) field[i] = number(next_word(rest), 0);
+    return true;
+  }
+
+  void look_at(std::int64_t pid, double now) {
+    Fields field;
+    if (!stat_of(folder_ + std::to_string(pid) + "/stat", name_, field)) return;
     Seen& before = seen_[pid];
     const Seen here{field[14] + field[15], field[22], round_};
     const bool known = before.round == round_ - 1 && before.started == here.started && now > last_;
     const double share = known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
     before = here;
     if (share < kLeastShare) return;
-    found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, std::string(name)});
+    found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, name_});
+  }
+
+  /// The busiest threads of a process: share of a CPU, share of time in which it could have run but waited, CPU it last
+  /// ran on. Shares are known from the second look on.
+  json threads_of(std::int64_t pid, double now) {
+    struct Thread {
+      std::int64_t tid, on;
+      double share, waited;
+      std::string name;
+    };
+    std::vector<Thread> all;
+    const std::string folder = folder_ + std::to_string(pid) + "/task/";
+    DIR* const tasks = ::opendir(folder.c_str());
+    if (tasks == nullptr) return nullptr;
+    Fields field;
+    for (const dirent* entry; all.size() < kMostThreads && (entry = ::readdir(tasks)) != nullptr;) {
+      const auto tid = number(entry->d_name);
+      const std::string file = folder + entry->d_name;
+      if (tid <= 0 || !stat_of(file + "/stat", name_, field)) continue;
+      std::string_view text = read_into(file + "/schedstat", buffer_);  // ns on a CPU, ns waiting for one
+      next_word(text);
+      SeenThread& before = threads_[tid];
+      const SeenThread here{field[14] + field[15], number(next_word(text), -1), field[22], round_};
+      const bool known = before.round != 0 && before.started == here.started && now > last_;
+      const double span = now - last_;
+      all.push_back({tid, field[39],
+                     known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / span : kUnknown,
+                     known && before.waited >= 0 && here.waited >= before.waited
+                         ? static_cast<double>(here.waited - before.waited) * 1e-9 / span
+                         : kUnknown,
+                     name_});
+      before = here;
+    }
+    ::closedir(tasks);
+    std::sort(all.begin(), all.end(), [](const Thread& a, const Thread& b) {
+      return (a.share == a.share ? a.share : -1) > (b.share == b.share ? b.share : -1);
+    });
+    const auto share = [](double value) { return value == value ? json(std::round(value * 1e4) / 1e4) : json(); };
+    json told = json::array();
+    for (std::size_t i = 0; i < std::min(kThreads, all.size()); ++i)
+      told.push_back({{"tid", all[i].tid},
+                      {"name", all[i].name},
+                      {"cpu", share(all[i].share)},
+                      {"waiting", share(all[i].waited)},
+                      {"on", all[i].on}});
+    return told;
+  }
+
+  /// CPUs that a process may use, as the kernel writes them; null where it does not say.
+  json allowed(std::int64_t pid) {
+    std::string_view text = read_into(folder_ + std::to_string(pid) + "/status", buffer_);
+    while (!text.empty()) {
+      std::string_view line = next_line(text);
+      if (next_word(line) == "Cpus_allowed_list:") return std::string(next_word(line));
+    }
+    return nullptr;
   }
 
   /// B of a process on each node, in their order; null where the kernel does not say.
@@ -136,7 +211,9 @@ class Processes : public Source {
   std::vector<char> buffer_;
   std::vector<int> nodes_;
   std::unordered_map<std::int64_t, Seen> seen_;
+  std::unordered_map<std::int64_t, SeenThread> threads_;
   std::vector<Busy> found_;
+  std::string name_;
   double ticks_per_s_ = 100, page_ = 4096, last_ = 0, cost_ = 0;
   std::uint64_t round_ = 0;
 };

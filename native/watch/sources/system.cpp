@@ -8,7 +8,7 @@ namespace {
 class System : public Source {
  public:
   void open(const Host& host, Board& board) override {
-    board.add("host", {{"name", "host"}});
+    if (board.components("host") == 0) board.add("host", {{"name", "host"}});
     stat_ = File(host.root + "/proc/stat");
     running_ = board.add({"host.running", "1", "tasks that run or could run"});
     blocked_ = board.add({"host.blocked", "1", "tasks that wait for I/O"});

@@ -1,0 +1,249 @@
+#include "canary.hpp"
+
+#include <sched.h>
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cmath>
+#include <thread>
+
+#include "base/clock.hpp"
+#include "base/error.hpp"
+
+namespace mm::watch {
+
+namespace {
+
+constexpr std::size_t kLine = 64, kBytes = 2u << 20;
+constexpr int kChunks = 24, kLoads = 32;
+
+bool flush(const void* line) {
+#if defined(__x86_64__)
+  _mm_clflush(line);
+  return true;
+#elif defined(__aarch64__)
+  asm volatile("dc civac, %0" ::"r"(line) : "memory");
+  return true;
+#else
+  (void)line;
+  return false;
+#endif
+}
+
+std::shared_ptr<Arena> memory_of(int node, bool bound, std::size_t bytes) {
+  MemoryRequest request;
+  request.bytes = bytes;
+  request.pages = Pages::thp;
+  request.policy = bound ? Policy::node : Policy::local;
+  request.node = bound ? node : -1;
+  return Arena::make(request);
+}
+
+}  // namespace
+
+bool Walker::possible() {
+  const int probe = 0;
+  return flush(&probe);
+}
+
+Walker::Walker(int node, bool bound, std::uint64_t seed) : arena_(memory_of(node, bound, kBytes)) {
+  at_ = make_random_ring(arena_->data(), kBytes / kLine, kLine, seed);
+  for (std::size_t b = 0; b < kBytes; b += kLine) flush(arena_->data() + b);
+}
+
+double Walker::walk() {
+  std::array<double, kChunks> took{};
+  Link* p = at_;
+  Link* const first = p;
+  for (double& t : took) {
+    const Ticks begin = ticks();
+    for (int i = 0; i < kLoads; ++i) {
+      p = p->next;
+      asm volatile("" : "+r"(p));
+    }
+    t = seconds(ticks() - begin) / kLoads;
+  }
+  at_ = p;
+  for (p = first; p != at_;) {
+    Link* const next = p->next;
+    flush(p);
+    p = next;
+  }
+  std::nth_element(took.begin(), took.begin() + kChunks / 2, took.end());
+  return took[kChunks / 2];
+}
+
+LoadedCurve::LoadedCurve(const json& points) {
+  const auto wrong = [] {
+    return Failure("--canary: points of [B/s, low, middle, high in s] are needed, by growing B/s");
+  };
+  if (!points.is_array()) throw wrong();
+  for (const json& point : points) {
+    if (!point.is_array() || point.size() != 4) throw wrong();
+    for (const json& number : point)
+      if (!number.is_number()) throw wrong();
+    const double at = point[0], low = point[1], middle = point[2], high = point[3];
+    if (!(low > 0 && low <= middle && middle <= high && at >= 0) || (!traffic_.empty() && at <= traffic_.back()))
+      throw wrong();
+    traffic_.push_back(at);
+    low_.push_back(low);
+    middle_.push_back(middle);
+    high_.push_back(high);
+  }
+  // More traffic makes no load faster: where the measured curve falls, it was noise.
+  for (std::vector<double>* curve : {&low_, &middle_, &high_})
+    for (std::size_t i = 1; i < curve->size(); ++i) (*curve)[i] = std::max((*curve)[i], (*curve)[i - 1]);
+}
+
+LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double high) const {
+  const auto at = [&](const std::vector<double>& curve, double latency) {
+    if (latency <= curve.front()) return traffic_.front();
+    for (std::size_t i = 1; i < curve.size(); ++i)
+      if (latency < curve[i])
+        return traffic_[i - 1] + (traffic_[i] - traffic_[i - 1]) * (latency - curve[i - 1]) / (curve[i] - curve[i - 1]);
+    return traffic_.back();
+  };
+  // The least traffic whose band reaches the lower bound, and the most whose band begins below the upper one.
+  return {at(high_, low), at(middle_, middle), at(low_, high)};
+}
+
+namespace {
+
+/// Streams from memory of a node at a pace, and counts.
+class Stream {
+ public:
+  Stream(int cpu, int node, bool bound)
+      : memory_(memory_of(node, bound, std::size_t{128} << 20)), thread_([this, cpu] { run(cpu); }) {}
+  ~Stream() {
+    over_ = true;
+    thread_.join();
+  }
+  void pace(double bytes_per_s) { pace_ = bytes_per_s; }
+  double moved() const { return static_cast<double>(moved_.load(std::memory_order_relaxed)); }
+
+ private:
+  void run(int cpu) {
+    cpu_set_t one{};
+    CPU_SET(static_cast<std::size_t>(cpu), &one);
+    sched_setaffinity(0, sizeof one, &one);
+    constexpr std::size_t kBlock = 32 << 10;
+    const std::size_t bytes = std::size_t{128} << 20;
+    const char* const data = reinterpret_cast<const char*>(memory_->data());
+    std::size_t at = 0;
+    double asked = 0, begin = wall_s(), done = 0;
+    while (!over_) {
+      const double pace = pace_;
+      const double now = wall_s();
+      // A pace that could not be kept is not made up for: what counts is what was moved.
+      if (pace != asked || now - begin - done / std::max(pace, 1.0) > 1e-3) {
+        asked = pace;
+        begin = now;
+        done = 0;
+      }
+      // At no pace at all it spins too: the core that it shares with the canary, and the clock, are the same for every
+      // pace, so what is left is the memory's.
+      if (pace <= 0 || done > pace * (now - begin)) continue;
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < kBlock; i += kLine) {
+        std::uint64_t word;
+        __builtin_memcpy(&word, data + at + i, sizeof word);
+        sum += word;
+      }
+      asm volatile("" : "+r"(sum));
+      at = (at + kBlock) % bytes;
+      done += kBlock;
+      moved_.fetch_add(kBlock, std::memory_order_relaxed);
+    }
+  }
+
+  std::shared_ptr<Arena> memory_;
+  std::atomic<double> pace_ = 0;
+  std::atomic<std::uint64_t> moved_ = 0;
+  std::atomic<bool> over_ = false;
+  std::thread thread_;
+};
+
+struct Step {
+  double moved;
+  std::vector<double> latencies;
+};
+
+Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, double pace, double seconds) {
+  const auto nap = [](double s) {
+    timespec t{static_cast<time_t>(s), static_cast<long>((s - std::floor(s)) * 1e9)};
+    nanosleep(&t, nullptr);
+  };
+  for (auto& s : streams) s->pace(pace / static_cast<double>(streams.size()));
+  nap(0.1);
+  const auto all = [&] {
+    double sum = 0;
+    for (auto& s : streams) sum += s->moved();
+    return sum;
+  };
+  Step step{0, {}};
+  const double begin = wall_s(), before = all();
+  while (wall_s() - begin < seconds) {
+    step.latencies.push_back(walker.walk());
+    nap(0.005);
+  }
+  step.moved = (all() - before) / (wall_s() - begin);
+  return step;
+}
+
+}  // namespace
+
+json calibrate(const Host& host, int steps, double seconds) {
+  if (!Walker::possible()) throw Absent("no way to flush a line is known for this processor", "");
+  clock_info();
+  json nodes = json::object();
+  const bool bound = host.nodes.size() > 1;
+  cpu_set_t before;
+  sched_getaffinity(0, sizeof before, &before);
+  for (std::size_t n = 0; n < host.nodes.size(); ++n) {
+    std::vector<int> cpus;
+    for (std::size_t i = 0; i < host.cpus.size(); ++i)
+      if (host.part_of_cpu(host.cpus[i]) == host.part_of[n] && host.cpus[i] < CPU_SETSIZE &&
+          CPU_ISSET(static_cast<std::size_t>(host.cpus[i]), &before))
+        cpus.push_back(host.cpus[i]);
+    if (cpus.size() < 2) continue;  // nobody could make the traffic
+    cpu_set_t mine{};
+    CPU_SET(static_cast<std::size_t>(cpus.front()), &mine);
+    sched_setaffinity(0, sizeof mine, &mine);
+    Walker walker(host.nodes[n], bound, 777 + n);
+    std::vector<std::unique_ptr<Stream>> streams;
+    for (std::size_t i = 1; i < cpus.size(); ++i)
+      streams.push_back(std::make_unique<Stream>(cpus[i], host.nodes[n], bound));
+    const double most = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
+    // Steps are dealt out in several rounds, so that what drifts drifts for all of them.
+    constexpr int kRounds = 4;
+    std::vector<Step> made(static_cast<std::size_t>(steps) + 1);
+    for (int round = 0; round < kRounds; ++round)
+      for (int i = 0; i <= steps; ++i) {
+        const int k = round % 2 == 0 ? i : steps - i;
+        const Step step = measure(walker, streams, k == steps ? 1e15 : most * k / steps, seconds / kRounds);
+        Step& into = made[static_cast<std::size_t>(k)];
+        into.moved += step.moved / kRounds;
+        into.latencies.insert(into.latencies.end(), step.latencies.begin(), step.latencies.end());
+      }
+    sched_setaffinity(0, sizeof before, &before);
+    json points = json::array();
+    double last = -1;
+    for (Step& step : made) {
+      std::sort(step.latencies.begin(), step.latencies.end());
+      const std::size_t count = step.latencies.size();
+      if (count < 8 || step.moved <= last) continue;
+      // The 95 % interval of the median, by ranks.
+      const auto away = static_cast<std::size_t>(0.98 * std::sqrt(static_cast<double>(count)));
+      points.push_back({step.moved, step.latencies[count / 2 - std::min(away + 1, count / 2)],
+                        step.latencies[count / 2], step.latencies[std::min(count / 2 + away + 1, count - 1)]});
+      last = step.moved;
+    }
+    nodes[std::to_string(host.nodes[n])] = points;
+  }
+  if (nodes.empty()) throw Absent("a node of two CPUs or more is needed: one makes the traffic, one measures", "");
+  return {{"nodes", nodes}};
+}
+
+}  // namespace mm::watch
