@@ -21,6 +21,12 @@ std::size_t Board::add(Metric metric) {
   metric.first = values_.size();
   metric.count = components(metric.name.substr(0, metric.name.find('.')));
   values_.resize(values_.size() + metric.count, kUnknown);
+  if (const std::size_t known = find(metric.name); known != kNone) {
+    // Another source says it of components that came later: it gets a place for all of them.
+    metrics_[known].first = metric.first;
+    metrics_[known].count = metric.count;
+    return known;
+  }
   metrics_.push_back(std::move(metric));
   return metrics_.size() - 1;
 }
@@ -44,10 +50,8 @@ void Board::absent(const std::string& metric, const std::string& why, const std:
 }
 
 void Board::forget(std::size_t first, std::size_t last) {
-  if (first == last) return;
-  const Metric &a = metrics_[first], &b = metrics_[last - 1];
-  std::fill(values_.begin() + static_cast<std::ptrdiff_t>(a.first),
-            values_.begin() + static_cast<std::ptrdiff_t>(b.first + b.count), kUnknown);
+  for (std::size_t i = first; i < last; ++i)
+    std::fill_n(values_.begin() + static_cast<std::ptrdiff_t>(metrics_[i].first), metrics_[i].count, kUnknown);
 }
 
 json Board::header() const {

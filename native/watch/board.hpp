@@ -32,7 +32,8 @@ class Board {
  public:
   /// Adds a component of a class; `about` has its `name`, and `node`, `package`, `kind` … where they are known.
   std::size_t add(const std::string& klass, json about);
-  /// Adds a metric for all components that its class (the part of its name before the point) has by now.
+  /// Adds a metric for all components that its class (the part of its name before the point) has by now. One that is
+  /// there already only grows; its first words stay.
   std::size_t add(Metric metric);
   /// Says that a metric, or a whole class, cannot be seen here, why, and what would show it.
   void absent(const std::string& metric, const std::string& why, const std::string& hint = "");

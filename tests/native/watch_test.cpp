@@ -95,6 +95,24 @@ TEST(Watch, UnknownIsWrittenAsNullAndNeverAsZero) {
   board.set(busy, 7, 1);  // a component that is none
 }
 
+TEST(Watch, AMetricThatTwoSourcesSayHasAPlaceForAllComponents) {
+  Board board;
+  board.add("io", {{"name", "stack"}});
+  const auto first = board.add({"io.in", "B/s", "by one"});
+  const auto other = board.add({"io.out", "B/s", "by one"});
+  board.add("io", {{"name", "disk"}});
+  EXPECT_EQ(board.add({"io.in", "B/s", "by another"}), first);
+  board.set(first, 0, 1);
+  board.set(first, 1, 2);
+  board.set(other, 0, 3);
+  std::string line;
+  board.write_values(line);
+  EXPECT_EQ(line, R"("values":{"io.in":[1,2],"io.out":[3]})");
+  board.forget(0, 1);
+  EXPECT_TRUE(std::isnan(board.at(first, 1)));
+  EXPECT_EQ(board.at(other, 0), 3);
+}
+
 TEST(Watch, ASlowReaderLosesWholeLines) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

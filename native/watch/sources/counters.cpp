@@ -118,7 +118,10 @@ class Counters : public Source {
     for (const auto& [metric, why] : lost)
       if (board.find(metric) == kNone && !board.is_absent(metric)) board.absent(metric, why.text, why.hint);
     if (!of_cpus_) {
-      uses_.push_back(share_of(board, "memory", {"memory.read", "memory.write"}));
+      for (std::size_t c = 0; c < board.components("io") && board.find("io.busy") == kNone; ++c)
+        board.absent("io.busy:" + board.component("io", c).at("name").get<std::string>(),
+                     "what it can carry is not known: the kernel says neither lanes nor clock of a stack");
+      uses_.push_back(share_of(board, "memory", {"memory.read", "memory.write", "memory.traffic"}));
       uses_.push_back(share_of(board, "link", {"link.out"}));
       say_why_unknown(host, board);
     }

@@ -12,6 +12,7 @@ class InputOutput : public Source {
  public:
   void open(const Host& host, Board& board) override {
     disks_ = File(host.root + "/proc/diskstats");
+    first_ = board.components("io");  // I/O stacks that are counted come before
     const std::string block = host.root + "/sys/block/", net = host.root + "/sys/class/net/";
     for (const std::string& name : names_in(block)) {
       if (name.starts_with("loop") || name.starts_with("ram") || name.starts_with("zram")) continue;
@@ -52,9 +53,9 @@ class InputOutput : public Source {
         if (devices_[d].name != name) continue;
         double field[10] = {};
         for (double& f : field) f = static_cast<double>(number(next_word(line), 0));
-        board.set(in_, d, devices_[d].rates[0].of(field[2] * 512, now));
-        board.set(out_, d, devices_[d].rates[1].of(field[6] * 512, now));
-        board.set(busy_, d, std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // unknown stays so
+        board.set(in_, first_ + d, devices_[d].rates[0].of(field[2] * 512, now));
+        board.set(out_, first_ + d, devices_[d].rates[1].of(field[6] * 512, now));
+        board.set(busy_, first_ + d, std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // unknown stays so
       }
     }
     for (std::size_t d = first_net_; d < devices_.size(); ++d) {
@@ -67,10 +68,10 @@ class InputOutput : public Source {
       };
       const double received = device.rates[0].of(bytes(device.in), now),
                    sent = device.rates[1].of(bytes(device.out), now);
-      board.set(in_, d, received);
-      board.set(out_, d, sent);
+      board.set(in_, first_ + d, received);
+      board.set(out_, first_ + d, sent);
       if (device.speed > 0 && received == received && sent == sent)
-        board.set(busy_, d, std::fmin(1, std::fmax(received, sent) / device.speed));
+        board.set(busy_, first_ + d, std::fmin(1, std::fmax(received, sent) / device.speed));
     }
   }
 
@@ -91,7 +92,7 @@ class InputOutput : public Source {
 
   File disks_;
   std::vector<Device> devices_;
-  std::size_t first_net_ = 0, busy_ = 0, in_ = 0, out_ = 0;
+  std::size_t first_ = 0, first_net_ = 0, busy_ = 0, in_ = 0, out_ = 0;
 };
 
 const Registration<InputOutput> here("io", "disks and networks, /proc/diskstats and /sys/class/net");
