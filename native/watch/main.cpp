@@ -58,6 +58,7 @@ int main(int argc, char** argv) {
   for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
   std::sort(known.begin(), known.end());
   app.add_option("--sources", settings.sources, "what to sample [all]")->delimiter(',')->check(CLI::IsMember(known));
+  app.add_option("--without", settings.without, "what not to sample")->delimiter(',')->check(CLI::IsMember(known));
   app.add_flag("--describe", describe, "the header alone");
   try {
     app.parse(argc, argv);

@@ -13,12 +13,14 @@
 #include <csignal>
 #include <cstdio>
 #include <ctime>
+#include <filesystem>
 #include <system_error>
 
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
 #include "counters.hpp"
+#include "reading.hpp"
 
 namespace mm::watch {
 
@@ -101,6 +103,7 @@ Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_hos
     }
     bool wanted = settings.sources.empty();
     for (const std::string& name : settings.sources) wanted = wanted || name == r.name;
+    for (const std::string& name : settings.without) wanted = wanted && name != r.name;
     if (!wanted) continue;
     const std::size_t first = board_.metrics().size();
     sources_.push_back({r.name, r.make(), first, first});
@@ -150,7 +153,13 @@ void Sampler::stop_parts() {
 }
 
 json Sampler::header() const {
-  json head{{"type", "header"}, {"format", 1}, {"source", "host"}, {"machine", host_name()}};
+  // A tree speaks of the machine that it was taken from.
+  std::string tree_name = settings_.root.empty() ? "" : read_once(settings_.root + "/proc/sys/kernel/hostname");
+  if (!settings_.root.empty() && tree_name.empty()) tree_name = std::filesystem::path(settings_.root).filename();
+  json head{{"type", "header"},
+            {"format", 1},
+            {"source", settings_.root.empty() ? "host" : "recording"},
+            {"machine", settings_.root.empty() ? host_name() : tree_name}};
   if (!settings_.root.empty()) head["root"] = settings_.root;
   head["kernel"] = kernel_release();
   head["started"] = started_;

@@ -15,6 +15,7 @@ namespace mm::watch {
 struct Settings {
   std::string root;                  ///< a recorded tree; empty: this machine
   std::vector<std::string> sources;  ///< names; none: all
+  std::vector<std::string> without;  ///< names of those that are left out
   double period_s = 1;
   double duration_s = 0;     ///< 0: until it is told to stop
   double hold_s = 0;         ///< frames are written this often: a recorder need not wake for each

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from meshmark.cli_doctor import register as register_doctor
 from meshmark.cli_machine import app as machine_app
 from meshmark.cli_model import StoreOption
 from meshmark.cli_model import app as model_app
+from meshmark.cli_serve import register as register_serve
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.terminal import counted, data_home, print_records, print_rows, say
@@ -38,6 +40,8 @@ app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
 register_watch(app)
+register_serve(app)
+register_doctor(app)
 
 SetOption = Annotated[
     list[str] | None,

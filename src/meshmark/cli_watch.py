@@ -17,6 +17,8 @@ from meshmark.terminal import say
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Frame, Header
+    from meshmark.watch.live import Live
+    from meshmark.watch.recording import Recording
     from meshmark.web.hub import Hub, Past
 
 RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames a second (Hz)")]
@@ -40,6 +42,22 @@ HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highe
 PaletteOption = Annotated[str, typer.Option("--palette", help="inferno, cividis, spectrum")]
 WindowOption = Annotated[float, typer.Option("--window", min=1, help="of a simulated machine's frame (ns)")]
 FramesOption = Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")]
+OtlpOption = Annotated[
+    str, typer.Option("--otlp", help="send summaries to this OpenTelemetry collector: http://HOST:4318")
+]
+IntervalOption = Annotated[float, typer.Option("--interval", min=1, max=3600, help="of a summary that is sent (s)")]
+UseOption = Annotated[
+    str,
+    typer.Option(
+        "--of", help="what 100 % of a memory is: attained (by this machine's survey, where there is one), wire"
+    ),
+]
+CanaryOption = Annotated[
+    bool, typer.Option("--canary/--no-canary", help="a few loads a second that show how crowded the memory is")
+]
+StoreOption = Annotated[
+    Path | None, typer.Option("--store", help="where surveys are", show_default=False, file_okay=False)
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")]
 SetOption = Annotated[
     list[str] | None,
@@ -156,13 +174,27 @@ def watch(
     root: RootOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
+    otlp: OtlpOption = "",
+    interval: IntervalOption = 15.0,
+    use_of: UseOption = "attained",
+    canary: CanaryOption = True,
+    store: StoreOption = None,
+    calibration: Annotated[
+        bool,
+        typer.Option("--calibrate", help="measure for 20 s what the canary's loads take at which traffic, and end"),
+    ] = False,
 ) -> None:
     """Watch this machine (or a simulated one) on its own map, coloured by use.
 
     example: meshmark watch --web --rate 10
     """
     bounds = _bounds(low, high, palette)
+    if calibration:
+        _calibrate(as_json)
+        return
     if on is not None:
+        if otlp:
+            raise UsageError("--otlp: found with --on; only a live machine is sent, a simulated one has no clock")
         header, made = simulated(on, workload, settings, frames, window)
         if as_json:
             _print_frames(header, iter(made))
@@ -172,17 +204,70 @@ def watch(
             with _ended_by_signals():
                 _show(header, _paced(made, 10.0), *bounds, palette)
         return
-    from meshmark.watch.live import Live
-
-    with Live(rate, duration, root) as live, _ended_by_signals():
+    with (
+        _live(rate, duration, root, 0.0, use_of, canary, store) as live,
+        _sent_to(otlp, interval, live) as seen,
+        _ended_by_signals(),
+    ):
         if as_json:
-            _print_frames(live.header, live.frames())
+            _print_frames(live.header, seen)
         elif web:
             from meshmark.web.hub import Hub
 
-            _serve(Hub(live.header, live.frames()), host, port, token)
+            _serve(Hub(live.header, seen), host, port, token)
+        elif otlp:
+            say(f"sending {live.header.machine} to {otlp} every {interval:g} s; Ctrl-C ends it")
+            for _ in seen:
+                pass
         else:
-            _show(live.header, live.frames(), *bounds, palette)
+            _show(live.header, seen, *bounds, palette)
+
+
+def _live(
+    rate: float, duration: float, root: Path | None, hold_s: float, use_of: str, canary: bool, store: Path | None
+) -> Live:
+    """This machine, or a tree."""
+    from meshmark.watch.live import Live, this_host
+
+    if use_of not in {"attained", "wire"}:
+        raise UsageError(f"--of: found '{use_of}', allowed are attained, wire")
+    if root is not None:
+        return Live(rate, duration, root, hold_s=hold_s)
+    return this_host(rate, duration, hold_s, store, use_of, canary)
+
+
+def _calibrate(as_json: bool) -> None:
+    """Measures the canary's curve, keeps it and shows it."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from meshmark.watch.canary import calibrate
+
+    say("20 s with all CPUs busy; other programs disturb it")
+    path, found = calibrate(20.0)
+    if as_json:
+        print(json.dumps(found))
+        return
+    for node, points in found["nodes"].items():
+        table = Table("traffic (GB/s)", "load (ns)", "95 % of the median", title=f"node {node}", title_justify="left")
+        for traffic, lowest, middle, highest in points:
+            table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * middle:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
+        Console(highlight=False).print(table)
+        if len(points) < 2 or points[-1][1] <= points[0][3]:
+            say(f"node {node}: traffic does not show in the canary's loads here; no pressure will be estimated")
+    print(path)
+
+
+@contextlib.contextmanager
+def _sent_to(url: str, interval_s: float, live: Live) -> Iterator[Iterator[Frame]]:
+    """The frames of a machine, which go to a collector too where one is named."""
+    if not url:
+        yield live.frames()
+        return
+    from meshmark.web.otlp import Exporter
+
+    with Exporter(live.header, url, interval_s, say) as exporter:
+        yield exporter.tee(live.frames())
 
 
 def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
@@ -212,6 +297,9 @@ def record(
     frames: FramesOption = 200,
     root: RootOption = None,
     settings: SetOption = None,
+    use_of: UseOption = "attained",
+    canary: CanaryOption = True,
+    store: StoreOption = None,
 ) -> None:
     """Record what watch would show; a recorder that is killed loses at most the last second.
 
@@ -225,10 +313,8 @@ def record(
             for frame in made:
                 recorder.add(frame)
     else:
-        from meshmark.watch.live import Live
-
         with (
-            Live(rate, duration, root, hold_s=BATCH_S) as live,
+            _live(rate, duration, root, BATCH_S, use_of, canary, store) as live,
             Recorder(out, live.header) as recorder,
             _ended_by_signals(),
         ):
@@ -248,6 +334,16 @@ def record(
 def replay(
     file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
     web: WebOption = False,
+    page: Annotated[
+        Path | None,
+        typer.Option("--html", help="write a page, one file that opens without a server", show_default=False),
+    ] = None,
+    against: Annotated[
+        Path | None,
+        typer.Option(
+            "--against", help="another recording: the change from it to FILE, a table or a map", show_default=False
+        ),
+    ] = None,
     speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="times its own pace")] = 1.0,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
@@ -257,20 +353,34 @@ def replay(
     token: TokenOption = "",
     as_json: JsonOption = False,
 ) -> None:
-    """Show a recording as if it were live.
+    """Show a recording as if it were live, or what changed between two.
 
-    example: meshmark replay night.parquet --web
+    example: meshmark replay night.parquet --web; meshmark replay night.parquet --html night.html
     """
     from meshmark.watch.recording import Recording
 
     bounds = _bounds(low, high, palette)
+    asked = [name for name, is_asked in (("--web", web), ("--html", page), ("--json", as_json)) if is_asked]
+    if len(asked) > 1:
+        raise UsageError(f"{asked[1]}: found with {asked[0]}, allowed is one of --web, --html, --json")
+    if page is not None:
+        from meshmark.web.page import check_out
+
+        check_out(page)
     recording = Recording(file)
-    if as_json:
+    if against is not None:
+        _replay_change(Recording(against), recording, page, web, as_json, (host, port, token))
+    elif as_json:
         _print_frames(recording.header, recording.frames())
+    elif page is not None:
+        from meshmark.web.page import packed_recording
+
+        _write_page(page, recording.header, packed_recording(recording.header, recording.frames(), recording.count()))
     elif web:
         from meshmark.web.hub import Past
+        from meshmark.web.page import thinned
 
-        _serve(Past(recording.header, recording.count(), recording.some), host, port, token)
+        _serve(Past(*thinned(recording.header, recording.count(), recording.some)), host, port, token)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
@@ -278,6 +388,37 @@ def replay(
         with _ended_by_signals():
             slow = recording.header.period_s < 1e-3  # a model's microseconds
             _show(recording.header, _paced(frames, 10.0, 0.0 if slow else speed), *bounds, palette)
+
+
+def _write_page(out: Path, header: Header, packed: bytes) -> None:
+    from meshmark.web.page import write_page
+
+    size = write_page(out, f"{header.machine} – Meshmark", packed)
+    print(out)
+    say(f"{size} B; any browser opens it, without a network")
+
+
+def _replay_change(
+    before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: tuple[str, int, str]
+) -> None:
+    """What changed between two recordings: as a map, as a page, as JSON or as a table."""
+    from meshmark.watch.difference import Side, compare, table
+
+    sides = [Side(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
+    difference = compare(*sides)
+    if as_json:
+        print(json.dumps(difference.to_json()))
+    elif page is not None:
+        from meshmark.web.page import packed_difference
+
+        _write_page(page, after.header, packed_difference(after.header, difference))
+    elif web:
+        from meshmark.web.hub import Past
+
+        _serve(Past(after.header, 0, lambda *_: [], change=difference.to_json()), *address)
+    else:
+        for line in table(difference):
+            print(line)
 
 
 def plot(

@@ -25,7 +25,7 @@ from meshmark.machine.identity import identity
 from meshmark.machine.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
 from meshmark.machine.topology import from_sysfs
-from meshmark.machine.tree import MachineError
+from meshmark.machine.tree import MachineError, Tree
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = [
@@ -381,3 +381,9 @@ def test_a_publication_of_another_format_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.toml").write_text("reference_format = 2\n")
     with pytest.raises(MachineError, match="reference_format"):
         publications(tmp_path)
+
+
+def test_settings_of_the_kernel_are_read() -> None:
+    """A kernel refuses very long readings from /proc/sys, of however short a file."""
+    asked = "proc/sys/kernel/perf_event_paranoid"
+    assert Tree(Path("/")).number(asked) == int((Path("/") / asked).read_text())

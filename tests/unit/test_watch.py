@@ -405,6 +405,26 @@ def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ on paper
 
 
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_spoiled_recording_is_one_line_or_frames(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("spoiled")
+    with Recorder(folder / "r", header()) as recorder:
+        for n in range(1, 30):
+            recorder.add(frame(n, 0.1, None, 0.3, 0.4))
+        recorder.flush()
+        part = recorder.part.read_bytes()
+    for name, whole in (("r", (folder / "r").read_bytes()), ("r.part", part)):
+        bytes_ = bytearray(whole)
+        for _ in range(data.draw(st.integers(1, 3))):
+            bytes_[data.draw(st.integers(4, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
+        (folder / "s").write_bytes(bytes_)
+        with contextlib.suppress(RecordingError):
+            assert len(list(Recording(folder / "s").frames())) <= 29, name
+
+
 def test_bins_are_means_of_what_was_known() -> None:
     frames = [frame(n, n / 10, None if n < 5 else 1.0, None, 0.5) for n in range(1, 9)]
     (cpus,) = binned(header(), frames, bins=2)

@@ -1,34 +1,44 @@
 /** The live map: one page for a live machine, a recording and a simulated machine. */
 
+import { ChangeView } from "./change";
+import { get, keep, recall, tableRow, timeText } from "./dom";
+import { useText, whatIsFull } from "./full";
+import type { Look } from "./map";
 import { MeshMap, percent } from "./map";
-import { PALETTES, STEPS, inkOn } from "./palette";
+import { unpack } from "./packed";
+import { PALETTES, STEPS, inkOn, stepOf } from "./palette";
 import { TimePlot } from "./plot";
+import type { Cell } from "./raster";
+import { Raster } from "./raster";
 import "./style.css";
 import type { ComponentClass, Frame, Header } from "./types";
-import { useOf } from "./types";
+import { CLASSES, isEstimated, useMetric, valueOf } from "./types";
 
 const KEPT = 36_000; // frames: an hour at 10 a second
-const get = <T extends HTMLElement>(id: string): T => document.getElementById(id) as T;
 
 class Page {
   private header: Header | null = null;
   private frames: Frame[] = [];
   private map: MeshMap | null = null;
   private plot: TimePlot | null = null;
+  private raster: Raster | null = null;
+  private bounds: [number, number] = [0, 1];
+  private estimated = new Set<ComponentClass>();
   private at = -1; // number of the frame that is shown
   private follows = true; // shows the newest
   private plays = false; // of a recording
   private told: { kind: ComponentClass; index: number } | null = null;
+  private toldCell: Cell | null = null; // pointed at in the raster
   private dirty = false;
   private playedFrom = { wall: 0, t: 0 };
 
   constructor() {
     const palette = get<HTMLSelectElement>("palette");
     for (const name of Object.keys(PALETTES)) palette.add(new Option(name, name));
-    palette.value = localStorage.getItem("palette") ?? "inferno";
+    palette.value = recall("palette") ?? "inferno";
     if (!PALETTES[palette.value]) palette.value = "inferno";
     palette.addEventListener("change", () => {
-      localStorage.setItem("palette", palette.value);
+      keep("palette", palette.value);
       this.paint();
     });
     for (const id of ["low", "high"]) get(id).addEventListener("input", () => this.paint());
@@ -40,6 +50,12 @@ class Page {
     get("on").addEventListener("click", () => this.jump(this.at + 1));
     get<HTMLInputElement>("scrubber").addEventListener("input", (e) => this.jump(Number((e.target as HTMLInputElement).value)));
     get<HTMLSelectElement>("speed").addEventListener("change", () => this.beginPlay());
+    const raster = get<HTMLDetailsElement>("raster");
+    raster.open = recall("raster") === "open";
+    raster.addEventListener("toggle", () => {
+      keep("raster", raster.open ? "open" : "closed");
+      this.dirty = true;
+    });
     this.paint();
     const tick = () => {
       this.draw();
@@ -58,6 +74,7 @@ class Page {
 
   /** The palette and the range, on the page and in the scale beside the map. */
   private paint(): void {
+    if (this.header?.change) return; // that has colours of its own
     const colours = PALETTES[get<HTMLSelectElement>("palette").value]!;
     const lowField = get<HTMLInputElement>("low");
     const highField = get<HTMLInputElement>("high");
@@ -81,14 +98,18 @@ class Page {
     end.className = "bound";
     end.textContent = `${high} %`;
     const unknown = document.createElement("li");
-    unknown.className = "swatch hatched";
+    unknown.className = "key hatched";
     unknown.textContent = "not known";
     scale.append(end, unknown);
-    if (this.map) {
-      this.map.low = low / 100;
-      this.map.high = high / 100;
-      this.map.numbers = get<HTMLInputElement>("numbers").checked;
+    if (this.estimated.size) {
+      const likely = document.createElement("li");
+      likely.className = "key dashed";
+      likely.textContent = "estimated";
+      scale.append(likely);
     }
+    this.bounds = [low / 100, high / 100];
+    if (this.map) this.map.numbers = get<HTMLInputElement>("numbers").checked;
+    this.raster?.paint(get<HTMLSelectElement>("palette").value, ...this.bounds);
     this.dirty = true;
   }
 
@@ -102,15 +123,49 @@ class Page {
     this.plays = !header.live;
     document.title = `${header.machine} – Meshmark`;
     get("machine").textContent = header.title ?? header.machine;
-    get("source").textContent = { host: "this machine", model: "simulated", recording: "recorded" }[header.source] ?? header.source;
+    const source = header.source === "host" && !header.live ? "recording" : header.source;
+    get("source").textContent = { host: "this machine", model: "simulated", recording: "recorded" }[source] ?? source;
+    this.estimated = new Set(CLASSES.filter((kind) => isEstimated(header, kind)));
     this.map = new MeshMap(header, get("map"));
+    this.absent(header);
+    if (header.change) return;
     this.map.onTold = (kind, index) => {
-      this.told = { kind, index };
-      this.plot?.choose(kind, index);
-      this.dirty = true;
+      this.toldCell = null;
+      this.choose(kind, index);
     };
     get("plot").replaceChildren();
-    this.plot = new TimePlot(header, get("plot"), (at) => this.jump(at));
+    this.plot = new TimePlot(header, get("plot"), (t_s) => this.jumpTo(t_s));
+    this.raster = new Raster(header, get("rows"));
+    this.raster.onCell = (cell) => {
+      this.toldCell = cell;
+      this.choose(cell.kind, cell.index);
+    };
+    this.raster.onTime = (cell) => {
+      this.jumpTo(cell.to_s);
+      this.toldCell = cell;
+    };
+    this.raster.onLeave = () => {
+      this.toldCell = null;
+      this.dirty = true;
+    };
+    get("raster").hidden = this.raster.empty;
+    whatIsFull(header, get("full-use"));
+    const thinned = get("thinned");
+    thinned.hidden = !header.thinned;
+    if (header.thinned)
+      thinned.textContent = `The recording has ${header.thinned.frames} frames, too many for one page: each frame here is the mean of ${header.thinned.by}.`;
+    get("play").textContent = header.live || this.plays ? "pause" : "play";
+    this.paint();
+    this.beginPlay();
+  }
+
+  private choose(kind: ComponentClass, index: number): void {
+    this.told = { kind, index };
+    this.plot?.choose(kind, index);
+    this.dirty = true;
+  }
+
+  private absent(header: Header): void {
     const absent = get("absent");
     absent.hidden = header.absent.length === 0;
     absent.querySelector("ul")!.replaceChildren(
@@ -122,13 +177,16 @@ class Page {
         return item;
       }),
     );
-    get("play").textContent = header.live || this.plays ? "pause" : "play";
-    this.paint();
-    this.beginPlay();
+  }
+
+  /** Two recordings compared: a map of changes, and no time. */
+  compare(): void {
+    new ChangeView(this.header!, this.map!);
   }
 
   add(frame: Frame): void {
     this.frames.push(frame);
+    this.raster?.add(frame);
     if (this.frames.length > KEPT) {
       this.frames.shift();
       if (!this.follows) this.at = Math.max(0, this.at - 1);
@@ -161,6 +219,17 @@ class Page {
     this.dirty = true;
   }
 
+  /** To the last frame that had ended by a time. */
+  private jumpTo(t_s: number): void {
+    let [low, high] = [0, this.frames.length - 1];
+    while (low < high) {
+      const middle = Math.ceil((low + high) / 2);
+      if (this.frames[middle]!.t_s <= t_s) low = middle;
+      else high = middle - 1;
+    }
+    this.jump(low);
+  }
+
   private beginPlay(): void {
     this.playedFrom = { wall: performance.now(), t: this.frames[Math.max(0, this.at)]?.t_s ?? 0 };
   }
@@ -185,10 +254,10 @@ class Page {
 
   private draw(): void {
     this.advance();
-    if (!this.dirty || !this.map || !this.header) return;
+    if (!this.dirty || !this.map || !this.header || this.header.change) return;
     this.dirty = false;
     const frame = this.frames[this.at];
-    this.map.show(frame);
+    this.map.show((kind, index) => this.look(frame, kind, index));
     this.spots(frame);
     this.processes(frame);
     const scrubber = get<HTMLInputElement>("scrubber");
@@ -197,7 +266,22 @@ class Page {
     (window as { meshmarkAt?: number }).meshmarkAt = frame?.at ?? 0; // for those who measure the page
     get("clock").textContent = frame ? this.clock(frame) : "–";
     this.plot?.show(this.frames);
+    if (this.raster && get<HTMLDetailsElement>("raster").open) {
+      if (!this.raster.show(frame?.t_s ?? -1, this.plot?.span() ?? null)) this.dirty = true;
+      const ends = this.raster.ends();
+      ["ends-from", "ends-to"].forEach((id, i) => {
+        const text = ends ? timeText(ends[i]!, this.header!.period_s) : "";
+        if (get(id).textContent !== text) get(id).textContent = text;
+      });
+    }
     this.tell(frame);
+  }
+
+  private look(frame: Frame | undefined, kind: ComponentClass, index: number): Look {
+    const share = valueOf(frame, useMetric(this.header!, kind), index);
+    const likely = this.estimated.has(kind) && share !== null;
+    const text = `${likely ? "~" : ""}${percent(share)}`;
+    return { step: stepOf(share, ...this.bounds), text, mark: likely ? "estimated" : "" };
   }
 
   /** Who is busy, where it ran, and where its memory lies. */
@@ -209,20 +293,17 @@ class Page {
     place.dataset["key"] = key;
     place.hidden = found.length === 0;
     const nodes = Math.max(0, ...found.map((p) => p.nodes?.length ?? 0));
-    const row = (cells: string[], kind: "td" | "th") => {
-      const line = document.createElement("tr");
-      for (const text of cells) line.append(Object.assign(document.createElement(kind), { textContent: text }));
-      return line;
-    };
     const bytes = (b: number) => (b >= 2 ** 30 ? `${(b / 2 ** 30).toFixed(1)} GiB` : `${(b / 2 ** 20).toFixed(0)} MiB`);
     const names = Array.from({ length: nodes }, (_, n) => `on node ${n}`);
-    place.querySelector("thead")!.replaceChildren(row(["process", "pid", "CPU (%)", "threads", "last on CPU", "memory", ...names], "th"));
+    place.querySelector("thead")!.replaceChildren(
+      tableRow(["process", "pid", "CPU (%)", "threads", "last on CPU", "memory", ...names], "column"),
+    );
     place.querySelector("tbody")!.replaceChildren(
       ...found.map((p) =>
-        row(
+        tableRow(
           [p.name, String(p.pid), (100 * p.cpu).toFixed(0), String(p.threads), String(p.on), bytes(p.rss),
             ...names.map((_, n) => (p.nodes ? bytes(p.nodes[n] ?? 0) : "–"))],
-          "td",
+          "row",
         ),
       ),
     );
@@ -246,9 +327,9 @@ class Page {
   }
 
   private clock(frame: Frame): string {
-    if (this.header!.period_s < 1e-3) return `${(1e6 * frame.t_s).toFixed(1)} µs`;
-    const wall = frame.at > 0 ? new Date(1000 * frame.at).toLocaleTimeString() : "";
-    return `${frame.t_s.toFixed(1)} s ${wall}`.trim();
+    const { period_s } = this.header!;
+    const wall = frame.at > 0 && period_s >= 1e-3 ? new Date(1000 * frame.at).toLocaleTimeString() : "";
+    return `${timeText(frame.t_s, period_s)} ${wall}`.trim();
   }
 
   /** The line under the map: what is pointed at, and why it is not known where it is not. */
@@ -256,24 +337,47 @@ class Page {
     if (!this.told || !this.map || !this.header) return;
     const { kind, index } = this.told;
     const name = this.map.nameOf(kind, index);
-    const share = useOf(frame, kind, index);
-    const metric = this.header.metrics.find((m) => m.name === `${kind}.busy`);
-    const text =
-      share === null
-        ? `${name}: not known: ${this.why(kind, index)}`
-        : `${name}: ${percent(share)} % (${metric?.what ?? "in use"})`;
+    const share = this.toldCell ? this.toldCell.use : valueOf(frame, useMetric(this.header, kind), index);
+    const use = share === null || share === undefined ? `not known: ${this.why(kind, index)}` : "";
+    let text = `${name}: ${use || useText(this.header, frame, kind, index, share!)}`;
+    if (this.toldCell) {
+      const { from_s, to_s } = this.toldCell;
+      const { period_s } = this.header;
+      const end = timeText(to_s - period_s / 2, period_s);
+      const when = to_s - from_s > 1.5 * period_s ? `${timeText(from_s + period_s / 2, period_s)} to ${end}` : end;
+      const likely = this.estimated.has(kind) ? "~" : "";
+      text = `${name} at ${when}: ${share === undefined ? "no frame" : use || `${likely}${percent(share!)} %`}`;
+    }
     const told = get("told");
     if (told.textContent !== text) told.textContent = text;
-    this.map.label(kind, index, text);
+    if (!this.toldCell) this.map.label(kind, index, text);
   }
 
   private why(kind: ComponentClass, index: number): string {
     const name = this.header!.components[kind]?.[index]?.name;
+    const metric = useMetric(this.header!, kind);
     const said =
-      this.header!.absent.find((a) => a.metric === `${kind}.busy:${name}`) ??
-      this.header!.absent.find((a) => a.metric === `${kind}.busy` || a.metric === kind);
-    return said?.why ?? "no source says it";
+      this.header!.absent.find((a) => a.metric === `${metric}:${name}`) ??
+      this.header!.absent.find((a) => a.metric === metric || a.metric === kind);
+    return said?.why ?? (this.header!.metrics.some((m) => m.name === metric) ? "not known at this tick" : "no source says it");
   }
+}
+
+const counted = (frames: number) => `${frames} frame${frames === 1 ? "" : "s"}`;
+
+/** Frames that are in the page itself. */
+async function inside(page: Page, text: string): Promise<void> {
+  const { header, frames } = await unpack(text);
+  page.begin(header);
+  if (header.change) {
+    page.compare();
+  } else {
+    for (let i = 0; i < frames.length; i += 1) {
+      page.add(frames[i]!);
+      if (i % 500 === 499) await new Promise((done) => setTimeout(done, 0)); // so that the page answers meanwhile
+    }
+  }
+  page.state(header.change ? "two recordings" : counted(frames.length));
 }
 
 async function past(page: Page, header: Header): Promise<void> {
@@ -286,7 +390,7 @@ async function past(page: Page, header: Header): Promise<void> {
     begin += frames.length;
     if (frames.length === 0 || begin >= KEPT) break;
   }
-  page.state(`${header.frames ?? begin} frames`);
+  page.state(counted(header.frames ?? begin));
 }
 
 function live(page: Page): void {
@@ -306,10 +410,23 @@ function live(page: Page): void {
 
 async function main(): Promise<void> {
   const page = new Page();
+  const data = document.getElementById("data");
+  if (data) {
+    try {
+      await inside(page, data.textContent ?? "");
+    } catch (why) {
+      page.state(`this page cannot be unpacked here: ${why instanceof Error ? why.message : String(why)}`);
+    }
+    return;
+  }
   try {
     const header = (await (await fetch("api/header")).json()) as Header;
     if (header.live) {
       live(page);
+    } else if (header.change) {
+      page.begin(header);
+      page.compare();
+      page.state("two recordings");
     } else {
       page.begin(header);
       await past(page, header);

@@ -1,8 +1,6 @@
 /** The machine as SVG; a frame only changes classes of what changed. */
 
-import { stepOf } from "./palette";
-import type { ComponentClass, Frame, Header } from "./types";
-import { useOf } from "./types";
+import type { ComponentClass, Header } from "./types";
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -14,8 +12,15 @@ interface Piece {
   label: string;
   x: number;
   y: number;
-  step: number;
+  look: string;
   shown: string;
+}
+
+/** How a component looks: a step of colour (-1: not known), the number in it, and whether the number is only likely. */
+export interface Look {
+  step: number;
+  text: string;
+  mark: "" | "estimated" | "unsure";
 }
 
 function make<K extends keyof SVGElementTagNameMap>(
@@ -41,8 +46,6 @@ export class MeshMap {
   private byKey = new Map<string, Piece>();
   private current = 0;
   private rings: SVGGElement;
-  low = 0;
-  high = 1;
   numbers = false;
   onTold: (kind: ComponentClass, index: number) => void = () => {};
 
@@ -103,7 +106,7 @@ export class MeshMap {
     if (piece) {
       piece.shapes.push(shape); // the other end of a link that goes round
     } else {
-      piece = { kind, index, shapes: [shape], text, label, x, y, step: -2, shown: label };
+      piece = { kind, index, shapes: [shape], text, label, x, y, look: "", shown: label };
       this.byKey.set(key, piece);
       this.pieces.push(piece);
       shape.setAttribute("role", "img");
@@ -162,21 +165,21 @@ export class MeshMap {
       }
   }
 
-  /** Colours everything after a frame; what has not changed is left alone. */
-  show(frame: Frame | undefined): void {
+  /** Colours everything; what has not changed is left alone. */
+  show(lookOf: (kind: ComponentClass, index: number) => Look): void {
     for (const piece of this.pieces) {
-      const share = useOf(frame, piece.kind, piece.index);
-      const step = stepOf(share, this.low, this.high);
-      if (step !== piece.step) {
-        const name = step < 0 ? "unknown" : `s${step}`;
+      const { step, text, mark } = lookOf(piece.kind, piece.index);
+      const ink = step < 0 || mark === "unsure" ? "" : ` i${step}`;
+      const look = `${mark === "unsure" ? "unsure" : step < 0 ? "unknown" : `s${step}`}${mark === "estimated" && step >= 0 ? " estimated" : ""}`;
+      if (look !== piece.look) {
         // A bus is a link that is drawn as a box.
         for (const shape of piece.shapes)
-          shape.setAttribute("class", `${shape.tagName === "polyline" ? "link" : "box"} ${name}`);
-        piece.text?.setAttribute("class", step < 0 ? "label" : `label i${step}`);
-        piece.step = step;
+          shape.setAttribute("class", `${shape.tagName === "polyline" ? "link" : "box"} ${look}`);
+        piece.text?.setAttribute("class", `label${ink}${mark === "unsure" ? " on-unsure" : ""}`);
+        piece.look = look;
       }
       if (piece.text) {
-        const shown = this.numbers ? percent(share) : piece.label;
+        const shown = this.numbers ? text : piece.label;
         if (shown !== piece.shown) {
           piece.text.textContent = shown;
           piece.shown = shown;

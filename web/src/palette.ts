@@ -6,6 +6,8 @@ export const PALETTES: Record<string, string[]> = {
   spectrum: ["#4b0082", "#3a1fb8", "#1f4fe0", "#0a8fd0", "#00b39b", "#2fb344", "#9bc418", "#f0c000", "#f57f00", "#e00000"],
 };
 export const STEPS = 10;
+/** Of changes: blue is less, red is more, the palest are the least (after ColorBrewer's RdBu, told apart by every eye). */
+export const DIVERGING = ["#053061", "#2166ac", "#4393c3", "#92c5de", "#d1e5f0", "#fddbc7", "#f4a582", "#d6604d", "#b2182b", "#67001f"];
 
 /** The step of a share between two bounds; -1 for what is not known. */
 export function stepOf(share: number | null, low: number, high: number): number {

@@ -4,14 +4,17 @@ import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 
 import type { ComponentClass, Frame, Header } from "./types";
-import { CLASSES, CLASS_NAMES, useOf } from "./types";
+import { CLASSES, CLASS_NAMES, useMetric, valueOf } from "./types";
 
 const COLOURS: Record<ComponentClass, string> = { cpu: "#0072b2", memory: "#009e73", link: "#d55e00", io: "#cc79a7" };
 
-function mean(values: (number | null)[] | undefined): number | null {
+function mean(values: ArrayLike<number | null> | undefined): number | null {
   let sum = 0;
   let known = 0;
-  for (const v of values ?? []) if (v !== null) (sum += v), (known += 1);
+  for (let i = 0; i < (values?.length ?? 0); i += 1) {
+    const v = values![i] ?? null;
+    if (v !== null && !Number.isNaN(v)) (sum += v), (known += 1);
+  }
   return known ? (100 * sum) / known : null;
 }
 
@@ -22,11 +25,11 @@ export class TimePlot {
   private last = 0;
 
   constructor(
-    header: Header,
+    private header: Header,
     private place: HTMLElement,
-    onTime: (at: number) => void,
+    onTime: (t_s: number) => void,
   ) {
-    this.classes = CLASSES.filter((c) => header.components[c]?.length && header.metrics.some((m) => m.name === `${c}.busy`));
+    this.classes = CLASSES.filter((c) => header.components[c]?.length && header.metrics.some((m) => m.name === useMetric(header, c)));
     const ink = getComputedStyle(document.body).color;
     const axis = { stroke: ink, grid: { stroke: "#8884", width: 1 }, ticks: { stroke: "#8884", width: 1 } };
     const small = header.period_s < 1e-3; // a model's time is in microseconds
@@ -68,12 +71,19 @@ export class TimePlot {
     );
     this.plot.over.addEventListener("click", () => {
       const at = this.plot.cursor.idx;
-      if (at !== null && at !== undefined) onTime(at);
+      const t = at === null || at === undefined ? undefined : this.plot.data[0][at];
+      if (t !== undefined) onTime((t + 1e-6) / this.scale); // not just before it, by rounding
     });
     new ResizeObserver(() => this.plot.setSize({ width: Math.max(280, place.clientWidth), height: 170 })).observe(place);
   }
 
   private scale: number;
+
+  /** Where the plot begins and ends, in pixels from the left of its place: what stands below can stand under it. */
+  span(): [number, number] {
+    const left = this.plot.over.offsetLeft;
+    return [left, left + this.plot.over.offsetWidth];
+  }
 
   choose(kind: ComponentClass, index: number): void {
     this.chosen = { kind, index };
@@ -89,9 +99,9 @@ export class TimePlot {
     const chosen = this.chosen;
     this.plot.setData([
       some.map((f) => f.t_s * this.scale),
-      ...this.classes.map((c) => some.map((f) => mean(f.values[`${c}.busy`]))),
+      ...this.classes.map((c) => some.map((f) => mean(f.values[useMetric(this.header, c)]))),
       some.map((f) => {
-        const share = chosen ? useOf(f, chosen.kind, chosen.index) : null;
+        const share = chosen ? valueOf(f, useMetric(this.header, chosen.kind), chosen.index) : null;
         return share === null ? null : 100 * share;
       }),
     ]);

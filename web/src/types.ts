@@ -7,6 +7,16 @@ export interface Metric {
   unit: string;
   what: string;
   of?: string;
+  /** Told from other numbers; `NAME_low` and `NAME_high` are its 95 % interval. */
+  estimated?: boolean;
+}
+
+/** What 1 of a class's use is, for each of its components (B/s), and where that is known from. */
+export interface Denominators {
+  used: string;
+  from?: Record<string, string>;
+  wire?: (number | null)[];
+  attained?: (number | null)[];
 }
 
 export interface MapBox {
@@ -40,6 +50,38 @@ export interface Header {
   metrics: Metric[];
   absent: { metric: string; why: string; hint?: string }[];
   map: MachineMap;
+  /** Metrics that colour a class, where it is not its `busy`. */
+  use?: Partial<Record<ComponentClass, string>>;
+  denominators?: Partial<Record<ComponentClass, Denominators>>;
+  /** Of a page in one file: each frame is the mean of so many of the recording's. */
+  thinned?: { by: number; frames: number };
+  /** Two recordings compared, in place of frames. */
+  change?: Difference;
+}
+
+/** Mean use of a component in two recordings, and its change, as shares; `low` to `high` is the 95 % interval. */
+export interface Change {
+  before: number | null;
+  after: number | null;
+  change: number | null;
+  low: number | null;
+  high: number | null;
+  certain: boolean;
+  why?: string;
+}
+
+export interface Side {
+  name: string;
+  machine: string;
+  started: string;
+  frames: number;
+  seconds: number;
+}
+
+export interface Difference {
+  before: Side;
+  after: Side;
+  changes: Partial<Record<ComponentClass, Change[]>>;
 }
 
 export interface HotSpot {
@@ -68,7 +110,7 @@ export interface Frame {
   at: number;
   cost_s: number;
   dropped: number;
-  values: Record<string, (number | null)[]>;
+  values: Record<string, ArrayLike<number | null>>;
 }
 
 export const CLASSES: ComponentClass[] = ["cpu", "memory", "link", "io"];
@@ -79,7 +121,18 @@ export const CLASS_NAMES: Record<ComponentClass, string> = {
   io: "I/O",
 };
 
-/** Share of use of a component in a frame; null where it is not known. */
-export function useOf(frame: Frame | undefined, kind: ComponentClass, index: number): number | null {
-  return frame?.values[`${kind}.busy`]?.[index] ?? null;
+/** The metric that colours a class. */
+export function useMetric(header: Header, kind: ComponentClass): string {
+  return header.use?.[kind] ?? `${kind}.busy`;
+}
+
+export function isEstimated(header: Header, kind: ComponentClass): boolean {
+  const name = useMetric(header, kind);
+  return header.metrics.some((m) => m.name === name && m.estimated === true);
+}
+
+/** A component's value of a metric; null where it is not known. */
+export function valueOf(frame: Frame | undefined, metric: string, index: number): number | null {
+  const value = frame?.values[metric]?.[index] ?? null;
+  return value === null || Number.isNaN(value) ? null : value; // packed frames have NaN for what is not known
 }

@@ -113,7 +113,7 @@ class Counters : public Source {
     for (const Instance& instance : instances_) {
       const std::string name = instance.definition->component + ".counted";
       if (!instance.metrics.empty() && board.find(name) == kNone)
-        board.add({name, "1", "time in which the counters of this component counted", "window"});
+        board.add({name, "1", "time in which the counters of this component counted", "the window"});
     }
     for (const auto& [metric, why] : lost)
       if (board.find(metric) == kNone && !board.is_absent(metric)) board.absent(metric, why.text, why.hint);

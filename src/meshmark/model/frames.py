@@ -40,9 +40,9 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
     ]  # fmt: skip
     uses = (
         ("cpu.busy", "miss buffers in use", "the core's miss buffers"),
-        ("memory.busy", "time that the controller's channels are busy", "window"),
-        ("link.busy", "time that the link is busy", "window"),
-        ("io.busy", "time that the port is busy", "window"),
+        ("memory.busy", "time that the controller's channels are busy", "the window"),
+        ("link.busy", "time that the link is busy", "the window"),
+        ("io.busy", "time that the port is busy", "the window"),
     )
     components = {"node": nodes, "router": routers, "cpu": at("cpu_nodes", "CPU"),
                   "memory": at("memory_nodes", "memory"), "link": links, "io": at("io_nodes", "I/O")}  # fmt: skip

@@ -174,7 +174,9 @@ class Detector:
         most = 0.0
         for i in range(self.header.count("link")):
             if self._touches(i, node):
-                seen = [v for f in self._past if (v := (f.values.get(self._use["link"]) or [None] * (i + 1))[i]) is not None]
+                seen = [
+                    v for f in self._past if (v := (f.values.get(self._use["link"]) or [None] * (i + 1))[i]) is not None
+                ]
                 most = max(most, sum(seen) / len(seen)) if seen else most
         return most
 

@@ -88,7 +88,9 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
 
         if all(neighbours[i] == grid(i) for i in range(count)):
             return [(float(i % wide), float(i // wide)) for i in range(count)]
-    radius = max(1.0, count / (2 * math.pi) * 1.15)
+    # Links to others than the next two would run over the next ones' boxes: then the circle is wider.
+    chords = any((i - j) % count not in {1, count - 1} for i, mine in enumerate(neighbours) for j in mine)
+    radius = max(1.0, count / (2 * math.pi) * (1.7 if chords else 1.15))
     return [
         (radius * math.sin(2 * math.pi * i / count), -radius * math.cos(2 * math.pi * i / count)) for i in range(count)
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +13,9 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.native import find_native
+from meshmark.terminal import data_home
+from meshmark.watch.attained import attained_here
+from meshmark.watch.canary import calibration_file
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
 
@@ -22,7 +26,7 @@ class Live:
         rate_hz: frames a second.
         duration_s: then it ends; 0: never.
         root: a recorded tree with proc and sys instead of this machine.
-        sources: which to sample; none: all.
+        sources, without: which to sample, none is all; and which of them not.
         hold_s: frames come this often, several at once, so that a reader wakes less.
         attained: what a survey reached here, see `meshmark.watch.attained`: shares of use are of that.
         canary: the file of its calibration, see `meshmark.watch.canary`: then it estimates how pressed memory is.
@@ -33,13 +37,15 @@ class Live:
 
     def __init__(
         self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = (),
-        hold_s: float = 0.0, attained: Mapping[str, Any] | None = None, canary: Path | None = None,
+        hold_s: float = 0.0, without: Sequence[str] = (), attained: Mapping[str, Any] | None = None,
+        canary: Path | None = None,
     ) -> None:  # fmt: skip
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
         command += ["--duration", f"{duration_s:g}"] if duration_s else []
         command += ["--hold", f"{hold_s:g}"] if hold_s else []
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
+        command += ["--without", ",".join(without)] if without else []
         self._given = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115 (read as the process starts)
         if attained is not None:
             json.dump(attained, self._given)
@@ -90,3 +96,24 @@ class Live:
             self._process.wait()
         self._talk.close()
         self._given.close()
+
+
+def this_host(
+    rate_hz: float = 1.0, duration_s: float = 0.0, hold_s: float = 0.0, store: Path | None = None,
+    use_of: str = "attained", canary: bool = True,
+) -> Live:  # fmt: skip
+    """This machine with all that is known of it: shares of what its survey reached, and the canary's calibration.
+
+    Args:
+        store: where surveys are; None: the user's own.
+        use_of: `attained`, which falls back on the wire where no survey was made, or `wire`.
+        canary: whether it may load the memory a little to see how crowded it is.
+    """
+    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
+    machine = socket.gethostname()
+    known = attained_here(store or data_home() / "store", machine, nodes) if use_of == "attained" else None
+    calibrated = calibration_file(machine)
+    return Live(
+        rate_hz, duration_s, hold_s=hold_s, without=() if canary else ("canary",), attained=known,
+        canary=calibrated if canary and calibrated.is_file() else None,
+    )  # fmt: skip

@@ -215,8 +215,8 @@ def _open_part(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_stream(pa.memory_map(str(path)))
-    except (OSError, pa.ArrowInvalid) as why:
+        reader = pa.ipc.open_stream(pa.OSFile(str(path)))
+    except (OSError, ValueError, pa.ArrowException) as why:
         raise RecordingError(f"{path}: is no recording: {str(why).splitlines()[0][:80]}") from why
 
     def whole() -> Iterator[pa.RecordBatch]:
@@ -224,7 +224,7 @@ def _open_part(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
             try:
                 batch = reader.read_next_batch()
                 batch.validate()
-            except (StopIteration, OSError, pa.ArrowInvalid):
+            except (StopIteration, OSError, ValueError, pa.ArrowException):
                 return  # its end, or where it was cut
             yield batch
 
@@ -251,8 +251,8 @@ class Recording:
         self._parquet: Any = None
         if begin == b"PAR1":
             try:
-                self._parquet = pq.ParquetFile(path, memory_map=True)
-            except (OSError, pa.ArrowInvalid) as why:
+                self._parquet = pq.ParquetFile(path)  # not mapped: a file that shrinks would kill us
+            except (OSError, ValueError, pa.ArrowException) as why:
                 raise RecordingError(f"{path}: is cut or spoiled: {str(why).splitlines()[0][:80]}") from why
             schema = self._parquet.schema_arrow
         else:
@@ -270,8 +270,13 @@ class Recording:
         return list(islice(self._from(begin), count))
 
     def _batches(self) -> Iterator[Any]:
+        import pyarrow as pa
+
         if self._parquet is not None:
-            yield from self._parquet.iter_batches(batch_size=600)
+            try:
+                yield from self._parquet.iter_batches(batch_size=600)
+            except (OSError, ValueError, pa.ArrowException) as why:
+                raise RecordingError(f"{self.path}: is spoiled: {str(why).splitlines()[0][:80]}") from why
         else:
             yield from _open_part(self.path)[1]
 

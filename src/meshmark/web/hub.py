@@ -38,10 +38,11 @@ class Past:
     Args:
         count: how many there are.
         load: some of them, by the number of the first and how many.
+        more: what else the page's header says.
     """
 
-    def __init__(self, header: Header, count: int, load: Load) -> None:
-        self.header_json = page_header(header, live=False, frames=count)
+    def __init__(self, header: Header, count: int, load: Load, **more: Any) -> None:
+        self.header_json = page_header(header, live=False, frames=count, **more)
         self._load = load
         self._detector = Detector(header)
         self._spots: list[list[HotSpot]] = []  # of the frames so far: a hot spot depends on what came before

@@ -46,6 +46,12 @@ class Window(Collector):
             while self._frames[0].t_s < frame.t_s - WINDOW_S:
                 self._frames.popleft()
 
+    @property
+    def empty(self) -> bool:
+        """Whether there is nothing to tell yet."""
+        with self._lock:
+            return not self._frames
+
     def collect(self) -> Iterator[Metric]:
         with self._lock:
             frames = list(self._frames)

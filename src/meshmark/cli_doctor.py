@@ -1,0 +1,84 @@
+"""`meshmark doctor`: what this machine hides, what spoils numbers, and the command that changes it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from meshmark.cli_watch import RootOption
+from meshmark.errors import MeshmarkError
+from meshmark.terminal import say
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from meshmark.machine.doctor import Finding
+
+_STYLES: Final = {"spoils-measurements": "bold red", "hidden": "yellow", "unknown": "dim", "ok": "green"}
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    root: RootOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one finding a line")] = False,
+) -> None:
+    """Say what this machine hides or spoils, why it matters, and the command that changes it.
+
+    example: meshmark doctor
+    """
+    from meshmark.machine.doctor import Finding, examine
+
+    absent, wrong = _seen_by_the_sampler(root)
+    findings = examine(root or Path("/"), absent)
+    if wrong:
+        why = "what it cannot see here is not known"
+        findings.append(Finding("sampler", wrong, "unknown", why))
+    if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
+        raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "a tree with proc and sys is needed")
+    if as_json:
+        for finding in findings:
+            print(json.dumps(finding.to_json()))
+        return
+    _print(findings)
+    counts = {j: sum(f.judged == j for f in findings) for j in _STYLES}
+    say(f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
+        f"{counts['unknown']} could not be read, {counts['ok']} are well")  # fmt: skip
+
+
+def _seen_by_the_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
+    """What the sampler says is absent; or why it cannot be asked."""
+    from meshmark.watch.live import Live
+
+    try:
+        with Live(10, 0.1, root) as live:
+            return live.header.absent, ""
+    except MeshmarkError as why:
+        return (), " ".join(str(why).split())
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("judged", no_wrap=True)
+    for name, ratio in (("what", 3), ("found", 4), ("why it matters", 5)):
+        table.add_column(name, ratio=ratio, overflow="fold")
+    for f in findings:
+        judged = Text(f.judged.partition("-")[0], style=_STYLES[f.judged])
+        table.add_row(judged, Text(f.name), Text(f.found), Text(f.why))
+    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
+    console.print(table)
+    wanted = [f for f in findings if f.command]
+    if wanted:
+        console.print(Text("\nwhat would change it", style="bold"))
+    for f in wanted:
+        print(f"{f.name}\n    {f.command}")  # in one line, however narrow the terminal, so that it can be copied

@@ -1,0 +1,44 @@
+"""The canary's calibration: how long its loads take at which traffic, measured once on each machine."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.machine.native import find_native
+from meshmark.store.store import write_aside
+from meshmark.terminal import data_home
+
+
+def calibration_file(machine: str) -> Path:
+    """Where the calibration of a machine is kept."""
+    return data_home() / "canary" / f"{machine.replace('/', '_')}.json"
+
+
+def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
+    """Measures and keeps how the canary's latency grows with traffic; all CPUs are busy meanwhile.
+
+    Returns:
+        The file, and what is in it: `nodes`, by number a list of [B/s, low, median, high of the latency in s].
+
+    Raises:
+        AbsentError: this machine has no CPU to make the traffic, or no way to flush a line.
+        MeshmarkError: the sampler failed; the message is its own.
+    """
+    command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    said = (done.stderr.strip().splitlines() or ["the sampler said nothing"])[-1]
+    if done.returncode == 77:
+        raise AbsentError(said.removeprefix("meshmark-watch: error: "))
+    if done.returncode != 0:
+        raise MeshmarkError(said.removeprefix("meshmark-watch: error: "))
+    found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
+    path = calibration_file(socket.gethostname())
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_aside(path, (json.dumps(found, indent=1) + "\n").encode())
+    return path, found

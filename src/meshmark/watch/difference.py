@@ -1,0 +1,253 @@
+"""What changed between two recordings: the mean use of every component before and after, and how sure that is.
+
+Frames that follow each other are alike, so they are no independent samples and their plain scatter would promise too
+much. Each recording is cut into ten batches, long against what makes neighbours alike, and the means of the batches are
+the samples; the interval of the difference of the two means is Welch's, with the degrees of freedom after
+Satterthwaite. It is as wide as it says where a batch is long against the time in which a load forgets itself; where a
+batch is eight such times, it covers 94 % (simulated) instead of 95, where it is two, 87. It covers what varies within a
+recording. It does not cover what differs from one run to the next, and of a hundred components that did not change five
+are outside it by chance.
+
+Source: method of batch means, e.g. Law, Simulation Modeling and Analysis (5th ed., 2015), 9.5.3; few long batches after
+Schmeiser, Operations Research 30 (1982).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.errors import MeshmarkError
+from meshmark.watch.frames import USE, Frame, Header
+
+BATCHES: Final = 10
+NOTHING: Final = 1e-6  # of a share: less than this is rounding
+LEAST: Final = 4  # batches, of two frames at least: with fewer there is no interval
+TITLES: Final = {"cpu": "CPUs", "memory": "memory", "link": "links", "io": "I/O"}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One component's mean use in two recordings, as shares; None is unknown, and `why` says why.
+
+    Attributes:
+        low, high: 95 % interval of the change; None where a recording is too short for one.
+    """
+
+    component_class: str
+    index: int
+    name: str
+    before: float | None = None
+    after: float | None = None
+    low: float | None = None
+    high: float | None = None
+    why: str = ""
+
+    @property
+    def change(self) -> float | None:
+        return None if self.before is None or self.after is None else self.after - self.before
+
+    @property
+    def certain(self) -> bool:
+        """Whether no change at all is outside the interval."""
+        return self.low is not None and self.high is not None and (self.low > NOTHING or self.high < -NOTHING)
+
+    def to_json(self) -> dict[str, Any]:
+        def short(value: float | None) -> float | None:
+            return None if value is None else round(value, 6)
+
+        return {"name": self.name, "before": short(self.before), "after": short(self.after),
+                "change": short(self.change), "low": short(self.low), "high": short(self.high),
+                "certain": self.certain, **({"why": self.why} if self.why else {})}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two recordings.
+
+    Args:
+        name: what it is called, as a rule the file's name.
+        count: how many frames there are.
+    """
+
+    name: str
+    header: Header
+    count: int
+    frames: Iterable[Frame]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """All changes from one recording to another, by class in the order of the header."""
+
+    before: dict[str, Any]
+    after: dict[str, Any]
+    changes: dict[str, list[Change]]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "difference", "format": 1, "unit": "1", "before": self.before, "after": self.after,
+                "changes": {k: [c.to_json() for c in v] for k, v in self.changes.items()}}  # fmt: skip
+
+
+@dataclass(slots=True)
+class _Means:
+    """Sums over the windows of each batch: `[batch, component]`."""
+
+    sums: dict[str, NDArray[np.float64]]
+    weights: dict[str, NDArray[np.float64]]
+    seconds: float = 0.0
+
+    def of(self, kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Mean of every component, its variance and in how many batches it was known; NaN for what is not known."""
+        sums, weights = self.sums[kind], self.weights[kind]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            mean = sums.sum(axis=0) / weights.sum(axis=0)
+            batches = sums / weights
+            known = np.isfinite(batches).sum(axis=0).astype(np.float64)
+            centre = np.where(known > 0, np.nansum(batches, axis=0) / known, np.nan)
+            scatter = np.nansum((batches - centre) ** 2, axis=0) / (known - 1)
+            return mean, scatter / known, known
+
+
+def _means(side: Side) -> _Means:
+    use = {k: m for k, m in side.header.use.items() if any(m == x.name for x in side.header.metrics)}
+    batches = max(1, min(BATCHES, side.count // 2))
+    made = _Means(
+        {k: np.zeros((batches, side.header.count(k))) for k in use},
+        {k: np.zeros((batches, side.header.count(k))) for k in use},
+    )
+    for i, frame in enumerate(side.frames):
+        if i >= side.count:
+            break  # a recording that still grows
+        batch = i * batches // side.count
+        made.seconds += frame.window_s
+        for kind, metric in use.items():
+            values = np.array(frame.values.get(metric, ()), dtype=np.float64)
+            if values.size != made.sums[kind].shape[1]:
+                continue
+            known = np.isfinite(values)
+            length = frame.window_s or 1e-12  # a moment counts as little, and not as unknown
+            made.sums[kind][batch] += np.where(known, values, 0.0) * length
+            made.weights[kind][batch] += known * length
+    return made
+
+
+def _alike(before: Header, after: Header) -> None:
+    for kind, title in TITLES.items():
+        a, b = ([str(c.get("name", i)) for i, c in enumerate(h.components.get(kind, ()))] for h in (before, after))
+        if len(a) != len(b):
+            raise MeshmarkError(
+                f"replay --against: the recordings differ in their {title}: found {len(a)} before and {len(b)} after,"
+                " the same are needed"
+            )
+        for x, y in zip(a, b, strict=True):
+            if x != y:
+                raise MeshmarkError(
+                    f"replay --against: the recordings differ in their {title}: found '{x}' before and '{y}' after,"
+                    " the same are needed"
+                )
+
+
+def compare(before: Side, after: Side) -> Difference:
+    """How the mean use of every component changed.
+
+    Means are over time: a frame counts by the length of its window.
+
+    Raises:
+        MeshmarkError: the machines have different components, or a recording has no frame.
+    """
+    from scipy import stats
+
+    _alike(before.header, after.header)
+    for side in (before, after):
+        if side.count == 0:
+            raise MeshmarkError(f"replay --against: {side.name}: has no frame")
+    a, b = _means(before), _means(after)
+    changes: dict[str, list[Change]] = {}
+    for kind in USE:
+        names = [str(c.get("name", f"{kind} {i}")) for i, c in enumerate(after.header.components.get(kind, ()))]
+        if not names:
+            continue
+        metrics = [side.header.use[kind] for side in (before, after)]
+        if metrics[0] != metrics[1]:
+            why = f"it is {metrics[0]} before and {metrics[1]} after"
+            changes[kind] = [Change(kind, i, name, why=why) for i, name in enumerate(names)]
+            continue
+        if kind not in a.sums or kind not in b.sums:
+            lacks = before if kind not in a.sums else after
+            changes[kind] = [
+                Change(kind, i, name, why=f"{lacks.header.why_unknown(metrics[0], i)} ({lacks.name})")
+                for i, name in enumerate(names)
+            ]
+            continue
+        (m1, v1, n1), (m2, v2, n2) = a.of(kind), b.of(kind)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            # After Satterthwaite; where nothing scatters at all, any number will do.
+            freedom = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
+            reach = stats.t.ppf(0.975, np.where(np.isfinite(freedom), freedom, 1.0)) * np.sqrt(v1 + v2)
+        made = []
+        for i, name in enumerate(names):
+            if not (np.isfinite(m1[i]) and np.isfinite(m2[i])):
+                lacks = after if np.isfinite(m1[i]) else before
+                made.append(
+                    Change(
+                        kind, i, name,
+                        before=float(m1[i]) if np.isfinite(m1[i]) else None,
+                        after=float(m2[i]) if np.isfinite(m2[i]) else None,
+                        why=f"{lacks.header.why_unknown(metrics[0], i)} ({lacks.name})",
+                    )
+                )  # fmt: skip
+                continue
+            before_i, after_i = float(m1[i]), float(m2[i])
+            if min(n1[i], n2[i]) < LEAST:
+                why = f"too few frames for an interval: {2 * LEAST} are needed in each recording"
+                made.append(Change(kind, i, name, before_i, after_i, why=why))
+                continue
+            change, far = after_i - before_i, float(reach[i])
+            made.append(Change(kind, i, name, before_i, after_i, change - far, change + far))
+        changes[kind] = made
+
+    def side_json(side: Side, means: _Means) -> dict[str, Any]:
+        return {"name": side.name, "machine": side.header.machine, "started": side.header.started,
+                "frames": side.count, "seconds": round(means.seconds, 9)}  # fmt: skip
+
+    return Difference(side_json(before, a), side_json(after, b), changes)
+
+
+def _points(share: float) -> str:
+    text = f"{100 * share:+.1f}"
+    return "0.0" if text in {"+0.0", "-0.0"} else text
+
+
+def table(difference: Difference) -> Iterator[str]:
+    """Lines of text: the largest changes first, then what is not distinguishable, and what is not known at the end."""
+    every = [c for changes in difference.changes.values() for c in changes]
+    known = [c for c in every if c.change is not None]
+    known.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
+
+    def name(c: Change) -> str:
+        return f"link {c.name}" if c.component_class == "link" else c.name
+
+    wide = max([9, *(len(name(c)) for c in every)])
+    before, after = difference.before, difference.after
+    yield f"from {before['name']} ({before['frames']} frames) to {after['name']} ({after['frames']} frames)"
+    yield f"{'component':<{wide}}  before (%)  after (%)  change (points)  95 % interval"
+    for c in known:
+        assert c.before is not None and c.after is not None and c.change is not None
+        line = f"{name(c):<{wide}}  {100 * c.before:10.1f}  {100 * c.after:9.1f}  {_points(c.change):>15}"
+        if c.low is None or c.high is None:
+            yield f"{line}  {c.why}"
+        else:
+            remark = "" if c.certain else "  not distinguishable"
+            yield f"{line}  {_points(c.low)} to {_points(c.high)}{remark}"
+    unknown: dict[str, list[str]] = {}
+    for c in every:
+        if c.change is None:
+            unknown.setdefault(c.why, []).append(name(c))
+    for why, names in unknown.items():
+        shown = ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        yield f"not known: {shown}: {why}"

@@ -1,0 +1,145 @@
+"""The front page of `meshmark serve` in a real browser: dark and light, on a phone, with keys, and on to the maps."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.cli_watch import simulated
+from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.live import Live
+from meshmark.watch.recording import Recorder
+from meshmark.web.server import run
+from meshmark.web.site import ModelRow, Parts, RunRow, make_site
+
+pytestmark = pytest.mark.browser
+
+LONG = "a-recording-with-a-name-that-is-longer-than-a-phone-is-wide-2026-11-21.parquet"
+REPORT = b"""<!doctype html><title>report</title><p id=said>no</p><script>
+try { localStorage.x = document.cookie } catch (e) { document.getElementById('said').textContent = 'alone' }
+</script>"""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    folder: Path = tmp_path_factory.mktemp("recordings")
+    header = Header("host", "n042", "2026-11-20T22:00:00Z", 1.0,
+                    {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
+                    (Metric("cpu.busy", "1", "busy", "time"),))  # fmt: skip
+    with Recorder(folder / LONG, header) as recorder:
+        for n in range(1, 31):
+            recorder.add(Frame(n, float(n), 1.0, {"cpu.busy": [n / 30]}, at=1.7e9 + n))
+    (folder / "cut.parquet").write_bytes(b"PAR1 and no more")
+    parts = Parts(
+        machine=("n042", "2 packages, 2 nodes, 64 cores · 256 GiB · Linux 6.12"),
+        start=lambda: Live(5),
+        recordings=folder,
+        models=[ModelRow(n, f"the machine {n}, as its makers described it") for n in ("gs1280-4", "gs1280-8", "p690")],
+        workloads=["hot_spot", "swap"],
+        simulate=lambda machine, workload: simulated(machine, workload, None, 20, 500.0),
+        runs=lambda: [RunRow("survey-1", "n042", "2026-11-21T07:15:28Z", 412, ["latency", "bandwidth", "lines"])],
+        report=lambda _: REPORT,
+    )
+    ready, addresses = threading.Event(), []
+
+    def say(address: str) -> None:
+        addresses.append(address)
+        ready.set()
+
+    threading.Thread(target=run, args=(lambda: make_site(parts), "127.0.0.1", 0, "", say), daemon=True).start()
+    assert ready.wait(10)
+    yield addresses[0]
+
+
+SIZES = {"desk": (1200, 900), "phone": (360, 740)}
+
+
+@pytest.fixture(params=[(scheme, size) for scheme in ("light", "dark") for size in SIZES], ids="-".join)
+def page(browser: Any, site: str, request: pytest.FixtureRequest) -> Iterator[Any]:
+    scheme, size = request.param
+    width, height = SIZES[size]
+    page = browser.new_page(viewport={"width": width, "height": height}, color_scheme=scheme)
+    wrong: list[str] = []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.goto(site)
+    yield page
+    assert wrong == []
+    page.close()
+
+
+CONTRAST = """() => {
+  const parse = text => text.match(/[\\d.]+/g).map(Number);
+  const light = rgb => { const [r, g, b] = rgb.slice(0, 3).map(v => { v /= 255;
+    return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4 }); return 0.2126 * r + 0.7152 * g + 0.0722 * b };
+  const ground = e => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor);
+    if (c.length === 3 || c[3] > 0.99) return c } return [255, 255, 255] };
+  const found = [];
+  for (const e of document.querySelectorAll('h1, h2, h3, p, a, th, td, li, button, select, code, span, footer')) {
+    if (!e.innerText.trim()) continue;
+    const [a, b] = [light(parse(getComputedStyle(e).color)), light(ground(e))];
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) found.push([e.tagName, e.className, e.innerText.slice(0, 30), ratio]);
+  }
+  return found }"""
+
+
+def test_it_fits_and_can_be_read(page: Any) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate(CONTRAST) == []
+    # No table hides a part of itself, on a phone neither.
+    assert page.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert (ground == "rgb(20, 23, 26)") == dark
+    small = page.evaluate(
+        "() => [...document.querySelectorAll('a.button, button, select')]"
+        ".filter(e => e.getBoundingClientRect().height < 28).map(e => e.outerHTML)"
+    )
+    assert small == []  # large enough for a finger
+
+
+def test_a_screen_reader_finds_its_way(page: Any) -> None:
+    assert page.get_by_role("main").count() == page.get_by_role("heading", level=1).count() == 1
+    for name in ("This machine, live", "Recordings", "Runs and their reports", "Simulated machines"):
+        assert page.get_by_role("region", name=name, exact=True).count() == 1
+    assert page.get_by_role("combobox", name="workload of gs1280-8").count() == 1
+    assert page.get_by_role("button", name="simulate p690").count() == 1
+    assert page.get_by_role("columnheader", name="length").count() == 1
+    assert page.get_by_role("row", name="cut.parquet").inner_text().count("spoiled") == 1
+    nameless = page.evaluate(
+        "() => [...document.querySelectorAll('a, button, select')]"
+        ".filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"
+    )
+    assert nameless == 0
+
+
+def test_a_workload_leads_to_its_map(page: Any) -> None:
+    page.get_by_role("combobox", name="workload of gs1280-8").select_option("swap")
+    page.get_by_role("button", name="simulate gs1280-8").press("Enter")
+    page.locator("#state", has_text="20 frames").wait_for()
+    assert page.url.endswith("/model/gs1280-8/swap/")
+    assert page.locator('[data-component^="cpu:"]').count() == 8
+
+
+def test_a_recording_and_the_live_map_open(page: Any) -> None:
+    page.get_by_role("link", name=LONG).click()
+    page.locator("#state", has_text="30 frames").wait_for()
+    page.go_back()
+    page.get_by_role("link", name="Open the live map").click()
+    page.locator('[data-component="cpu:0"]').wait_for()
+    assert page.url.endswith("/live/")
+
+
+def test_a_report_is_alone_with_itself(browser: Any, site: str) -> None:
+    context = browser.new_context()
+    context.add_cookies([{"name": "meshmark", "value": "secret", "url": site}])
+    page = context.new_page()
+    page.goto(site)
+    page.get_by_role("link", name="survey-1").click()
+    page.locator("#said", has_text="alone").wait_for(timeout=5000)
+    context.close()

@@ -1,0 +1,109 @@
+"""What is known of this machine when it is watched: what its survey reached, and the canary's calibration."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from meshmark.cli import app
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.store.record import Record
+from meshmark.watch.attained import attained
+from meshmark.watch.canary import calibrate, calibration_file
+from meshmark.watch.live import Live, this_host
+
+CURVE = {"nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 119e-9, 120e-9, 121e-9], [2e10, 150e-9, 160e-9, 170e-9]]}}
+
+
+def record(kernel: str, store: str, rate: float, node: int | str = "local", footprint: int = 1 << 30) -> Record:
+    return Record(
+        source="host", machine="h", instrument="bandwidth", metric="bandwidth_gross", unit="B/s", samples=(rate,),
+        value=rate, interval=None, provenance={"start": "2026-11-21T10:00:00Z"},
+        conditions={"kernel": kernel, "store": store, "memory_node": node, "footprint_bytes": footprint},
+    )  # fmt: skip
+
+
+def test_the_best_of_every_mix_of_every_node_counts() -> None:
+    found = attained(
+        [
+            record("read", "ordinary", 40e9, 0), record("read", "ordinary", 38e9, 0),
+            record("read", "ordinary", 30e9, 1), record("copy", "streaming", 32e9, 0),
+            record("write", "ordinary", 31e9, 0),
+            record("read", "ordinary", 900e9, 0, 1 << 16),  # of a cache
+            record("gather", "ordinary", 1e9, 0),
+        ],
+        2,
+    )  # fmt: skip
+    assert found == {
+        "from": "the survey of 2026-11-21",
+        "memory": {"0": [[0.5, 32e9], [1.0, 40e9]], "1": [[1.0, 30e9]]},
+    }
+
+
+def test_what_was_local_to_every_node_is_shared_out_and_nothing_is_nothing() -> None:
+    found = attained([record("triad", "streaming", 80e9)], 2)
+    assert found is not None and found["memory"] == {"0": [[2 / 3, 40e9]], "1": [[2 / 3, 40e9]]}
+    assert attained([], 2) is None
+
+
+def test_a_calibrated_canary_estimates_with_an_interval_and_says_so(tmp_path: Path) -> None:
+    curve = tmp_path / "curve.json"
+    curve.write_text(json.dumps(CURVE))
+    with Live(10.0, 3.5, sources=["canary"], canary=curve) as live:
+        header, frames = live.header, list(live.frames())
+    assert header.use["memory"] == "memory.pressure"
+    metrics = {m.name: m for m in header.metrics}
+    assert metrics["memory.pressure"].estimated and metrics["memory.moved_high"].unit == "B/s"
+    assert frames[0].values["memory.pressure"] == [None]  # a few walks are no median
+    last = {
+        name: frames[-1].values[f"memory.{name}"][0] for name in ("pressure", "pressure_low", "pressure_high", "moved")
+    }
+    assert all(v is not None for v in last.values()), last
+    assert last["pressure_low"] <= last["pressure"] <= last["pressure_high"]  # type: ignore[operator]
+    assert last["moved"] == pytest.approx((last["pressure"] or 0) * 2e10, rel=1e-3, abs=2e6)
+
+
+def test_a_curve_that_tells_nothing_is_no_estimate(tmp_path: Path) -> None:
+    curve = tmp_path / "curve.json"
+    curve.write_text(json.dumps({"nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 99e-9, 100e-9, 102e-9]]}}))
+    with Live(10.0, 0.2, sources=["canary"], canary=curve) as live:
+        assert "cannot crowd" in live.header.why_unknown("memory.pressure", 0)
+    curve.write_text('{"nodes": {"0": [[1, 2]]}}')
+    with pytest.raises(MeshmarkError, match="--canary: points of"):
+        Live(10.0, 0.2, sources=["canary"], canary=curve)
+    curve.write_text("[1]")
+    with pytest.raises(MeshmarkError, match="a JSON object is needed"):
+        Live(10.0, 0.2, canary=curve)
+
+
+def made_up_sampler(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = folder / "sampler"
+    path.write_text("#!/bin/sh\n" + script)
+    path.chmod(0o755)
+    monkeypatch.setenv("MESHMARK_WATCH", str(path))
+    monkeypatch.setenv("XDG_DATA_HOME", str(folder / "data"))
+
+
+def test_a_calibration_is_kept_and_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up_sampler(tmp_path, f"echo '{json.dumps(CURVE)}'\n", monkeypatch)
+    done = CliRunner().invoke(app, ["watch", "--calibrate"])
+    assert done.exit_code == 0 and "20.0" in done.stdout and "160.0" in done.stdout
+    kept = list((tmp_path / "data" / "meshmark" / "canary").iterdir())
+    assert len(kept) == 1 and json.loads(kept[0].read_text())["nodes"] == CURVE["nodes"]
+    monkeypatch.delenv("MESHMARK_WATCH")
+    assert calibration_file("a/b").name == "a_b.json"
+    with this_host(10.0, 0.1) as live:
+        assert "memory.pressure" in {m.name for m in live.header.metrics}
+    with this_host(10.0, 0.1, canary=False) as live:
+        assert "node.latency" not in {m.name for m in live.header.metrics}
+
+
+def test_a_calibration_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_up_sampler(tmp_path, "echo 'meshmark-watch: error: one CPU' >&2; exit 77\n", monkeypatch)
+    with pytest.raises(AbsentError, match=r"^one CPU$"):
+        calibrate(1.0)
+    wrong = CliRunner().invoke(app, ["watch", "--of", "paper"])
+    assert isinstance(wrong.exception, UsageError) and "allowed are attained, wire" in str(wrong.exception)
