@@ -1,32 +1,55 @@
-"""What watching costs and how quick it is: figures for bench/README.md.
+"""What watching costs, how quick it is and how true: figures for bench/README.md.
 
-    .venv/bin/python bench/watch.py
+    .venv/bin/python bench/watch.py [PART …] [--brief] [--pairs N] [--cases N] [--rate HZ]
 
-Costs are differences between a long and a short run, so start-up does not count. The browser is Chromium without a
-window; long tasks are what it reports itself (over 50 ms).
+    recording   size of a recording                                          (5 s)
+    browser     pictures a second, long tasks, sample to screen; needs Chromium  (1 min)
+    costs       CPU time of the sampler and of a recorder at 1 and 10 Hz     (3 min)
+    sweep       the same from 0.1 to 100 Hz, and how late ticks are          (13 min)
+    many        the same on a tree of 256 CPUs and 4 nodes at 1 Hz           (2 min)
+    slowdown    what programs feel of it: paired runs                        (20 min with 40 pairs)
+    hotspots    hot spots made with stress-ng (apt-get install stress-ng)    (8 min with 20 + 20 cases)
+
+Without a part, all of them. Costs are differences between a long and a short run, so start-up does not count. The
+browser is Chromium without a window; long tasks are what it reports itself (over 50 ms). `--brief` shows in a few
+minutes that all parts work; its figures mean nothing. Slowdown and hot spots want a machine that nobody else uses.
 """
 
 from __future__ import annotations
 
+import argparse
+import contextlib
+import importlib.util
+import itertools
+import json
+import os
 import random
 import resource
 import shutil
+import signal
+import statistics
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.machine.native import find_native
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
 from meshmark.watch.frames import Frame, Header, Metric, header_of
+from meshmark.watch.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder
 from meshmark.web.hub import Hub
 from meshmark.web.server import serve
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CPUS: Final = sorted(os.sched_getaffinity(0))
 
 
 def cpu_of(words: list[str]) -> float:
@@ -37,28 +60,470 @@ def cpu_of(words: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def costs() -> None:
-    import os
+def sampling(rate: float, seconds: float, root: Path | None = None) -> list[str]:
+    """Words that sample alone."""
+    words = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
+    return words + (["--root", str(root)] if root is not None else [])
 
-    cpus = len(os.sched_getaffinity(0))
-    sampler = str(find_native("meshmark-watch", "MESHMARK_WATCH"))
+
+def recording(rate: float, seconds: float, out: Path, root: Path | None = None) -> list[str]:
+    """Words that sample and record; 0 s: until told to stop."""
+    line = "from meshmark.cli import main; main()"
+    words = [sys.executable, "-c", line, "record", "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
+    return [*words, "--out", str(out), *(["--root", str(root)] if root is not None else [])]
+
+
+def share_of(rate: float, seconds: float, record: bool, root: Path | None = None) -> float:
+    """CPU time of watching, as a share of one CPU."""
+    used = []
     with tempfile.TemporaryDirectory() as folder:
-        for rate in (1, 10):
+        for length in (2 / rate + 2, 2 / rate + 2 + seconds):
+            out = Path(folder) / f"{length}.parquet"
+            used.append(cpu_of(recording(rate, length, out, root) if record else sampling(rate, length, root)))
+    return (used[1] - used[0]) / seconds
 
-            def record(seconds: int, rate: int = rate, folder: str = folder) -> list[str]:
-                out = str(Path(folder) / f"{rate}-{seconds}-{time.monotonic_ns()}.parquet")
-                line = "from meshmark.cli import main; main()"
-                return [sys.executable, "-c", line, "record", "--rate", str(rate), "--duration", str(seconds),
-                        "--out", out]  # fmt: skip
 
-            def sample(seconds: int, rate: int = rate) -> list[str]:
-                return [sampler, "--rate", str(rate), "--duration", str(seconds)]
+def costs(seconds: float) -> None:
+    for rate in (1, 10):
+        for name, record in (("sampler", False), ("with recording", True)):
+            share = share_of(rate, seconds, record)
+            cpus = len(CPUS)
+            print(f"{rate:3} Hz {name:15} {100 * share:6.3f} % of one CPU, {100 * share / cpus:6.3f} % of {cpus}")
 
-            makers: list[tuple[str, Callable[[int], list[str]]]] = [("sampler", sample), ("with recording", record)]
-            for name, make in makers:
-                short, long = cpu_of(make(4)), cpu_of(make(44))
-                share = (long - short) / 40
-                print(f"{rate:3} Hz {name:15} {100 * share:6.3f} % of one CPU, {100 * share / cpus:6.3f} % of {cpus}")
+
+def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 50, 100)) -> None:
+    print(f"{'rate':>8} {'sampler':>10} {'recording':>10} {'a frame':>10} {'late, 95 %':>11} {'missed':>7}")
+    for rate in rates:
+        span = max(seconds, 4 / rate)
+        alone, recorded = (share_of(rate, span, record) for record in (False, True))
+        with Live(rate, min(span, 20) if rate >= 1 else span) as live:
+            frames = list(live.frames())
+        late = sorted(f.late_s for f in frames)[int(0.95 * (len(frames) - 1))]
+        missed = frames[-1].seq - len(frames)
+        print(
+            f"{rate:5g} Hz {100 * alone:8.3f} % {100 * recorded:8.3f} % {1e6 * alone / rate:7.0f} µs "
+            f"{1e6 * late:8.0f} µs {missed:7}"
+        )
+    print("shares of one CPU; missed: ticks that were skipped because the host held the sampler")
+
+
+# ------------------------------------------------------------------ a large machine
+
+
+class Ticking(threading.Thread):
+    """Keeps the counters of a tree's /proc/stat going, so that values change; in place, as the sampler has it open."""
+
+    def __init__(self, root: Path, cpus: int) -> None:
+        super().__init__(daemon=True)
+        self.file = os.open(root / "proc" / "stat", os.O_RDWR)
+        self.lines = (root / "proc" / "stat").read_text().splitlines()
+        self.cpus, self.over = cpus, threading.Event()
+        os.ftruncate(self.file, len(self.text(0)))
+        os.pwrite(self.file, self.text(0), 0)
+
+    def text(self, n: int) -> bytes:
+        draws = random.Random(n)
+        lines = [f"cpu  {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} {0:012} 0 0"]
+        for cpu in range(self.cpus):
+            user = 50 * n + draws.randrange(25)
+            lines.append(f"cpu{cpu} {user:012} {0:012} {10 * n:012} {40 * n:012} {0:012} {0:012} {n:012} {0:012} 0 0")
+        return "\n".join([*lines, *(x for x in self.lines if not x.startswith("cpu"))]).encode() + b"\n"
+
+    def run(self) -> None:
+        for n in itertools.count(1):
+            if self.over.wait(0.5):
+                return
+            os.pwrite(self.file, self.text(n), 0)
+
+
+def reading_time(path: Path, again: bool) -> float:
+    """Median time to read a whole file, s; `again`: of one that stays open, else opened and closed each time."""
+    took = []
+    kept = os.open(path, os.O_RDONLY)
+    for _ in range(200):
+        begin = time.perf_counter()
+        file = kept if again else os.open(path, os.O_RDONLY)
+        at = 0
+        while got := len(os.pread(file, 1 << 16, at)):
+            at += got
+        if not again:
+            os.close(file)
+        took.append(time.perf_counter() - begin)
+    os.close(kept)
+    return statistics.median(took)
+
+
+def many(seconds: float, cpus: int = 256, nodes: int = 4, processes: int = 3000) -> None:
+    """A tree is read from the page cache: what a kernel adds by making the texts is extrapolated from this one's."""
+    where = ROOT / "tests" / "machines" / "trees.py"
+    spec = importlib.util.spec_from_file_location("trees", where)
+    assert spec is not None and spec.loader is not None
+    trees: Any = importlib.util.module_from_spec(spec)
+    sys.modules["trees"] = trees  # dataclasses look their module up
+    spec.loader.exec_module(trees)
+    with tempfile.TemporaryDirectory() as folder:
+        root: Path = trees.many(Path(folder), cpus, nodes)
+        for pid in range(1, processes + 1):
+            (root / "proc" / str(pid)).mkdir()
+            fields = " ".join(["0"] * 49)
+            (root / "proc" / str(pid) / "stat").write_text(f"{pid} (worker/{pid}) S {fields}\n")
+        ticking = Ticking(root, cpus)
+        ticking.start()
+        with Live(4, 2, root=root) as one:
+            frames = list(one.frames())
+        known = sum(v is not None for v in frames[-1].values["cpu.busy"])
+        print(
+            f"tree of {cpus} CPUs ({known} known), {nodes} nodes, {processes} processes; "
+            f"{len(one.header.metrics)} metrics"
+        )
+        parsed: list[float] = []
+        for name, record in (("sampler", False), ("with recording", True)):
+            share = share_of(1, seconds, record, root)
+            parsed.append(share)
+            print(f"  1 Hz {name:15} {100 * share:6.3f} % of one CPU: reading cached files, parsing, writing frames")
+        cached = reading_time(root / "proc" / "stat", True), reading_time(root / "proc" / "1" / "stat", False)
+        ticking.over.set()
+        ticking.join()
+    online = os.sysconf("SC_NPROCESSORS_ONLN")
+    here = reading_time(Path("/proc/stat"), True), reading_time(Path("/proc/self/stat"), False)
+    line = here[0] / online
+    node = sum(reading_time(Path("/sys/devices/system/node/node0") / f, True) for f in ("meminfo", "numastat"))
+    print(
+        f"  /proc/stat here {1e6 * here[0]:.0f} µs for {online} CPUs, at most {1e6 * line:.1f} µs a CPU; "
+        f"the tree's, cached, {1e6 * cached[0]:.0f} µs for {cpus}\n"
+        f"  meminfo and numastat of a node here {1e6 * node:.0f} µs; a process's stat here {1e6 * here[1]:.1f} µs, "
+        f"in the tree {1e6 * cached[1]:.1f} µs"
+    )
+    # Processes are looked at every two seconds at most, and never for more than half a per cent of a CPU.
+    scan = min(0.005, processes * max(0.0, here[1] - cached[1]) / 2)
+    added = max(0.0, cpus * line - cached[0]) + nodes * node + scan
+    print(
+        f"  extrapolated, not measured: a kernel adds {1e3 * added:.2f} ms a second ({100 * added:.3f} %): in all "
+        f"{100 * (parsed[0] + added):.2f} % of one CPU, {100 * (parsed[1] + added):.2f} % with recording (aim: 2 %)"
+    )
+
+
+# ------------------------------------------------------------------ what programs feel
+
+
+class Watcher:
+    """A recorder and its sampler, stopped and continued as a group: so an arm begins without a start-up in it."""
+
+    def __init__(self, rate: float, out: Path) -> None:
+        self.process = subprocess.Popen(
+            recording(rate, 0, out), start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        )
+        assert self.process.stderr is not None
+        self.process.stderr.readline()  # "recording …": the sampler runs
+        time.sleep(1.5)
+        self.pids = [self.process.pid, *self._children()]
+        self.hold()
+
+    def _children(self) -> list[int]:
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        return [int(c) for t in tasks.iterdir() for c in (t / "children").read_text().split()]
+
+    def cpu_s(self) -> float:
+        tasks = (t for pid in self.pids for t in Path(f"/proc/{pid}/task").iterdir())
+        return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+
+    def hold(self) -> None:
+        os.killpg(self.process.pid, signal.SIGSTOP)
+
+    def go(self) -> None:
+        os.killpg(self.process.pid, signal.SIGCONT)
+
+    def end(self) -> None:
+        self.go()
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+class FixedWork:
+    """A process whose threads, one a CPU, do the same work at every call."""
+
+    def __init__(self, program: Path, kind: str, seconds: float) -> None:
+        free = next(int(x.split()[1]) for x in Path("/proc/meminfo").read_text().splitlines() if "MemAvail" in x)
+        size = min(64 << 20, 1024 * free // (8 * len(CPUS)))
+        words = [str(program), kind, str(size), *map(str, CPUS)]
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.rounds = 1
+        took = self.block()["wall_s"]
+        for _ in range(6):
+            self.rounds = max(1, round(self.rounds * min(20.0, seconds / took)))
+            took = self.block()["wall_s"]
+
+    def block(self) -> dict[str, Any]:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.write(f"{self.rounds}\n")
+        self.process.stdin.flush()
+        told: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return told
+
+    def end(self) -> None:
+        self.process.communicate("0\n")
+
+
+def steal_s() -> float:
+    """Time that the hypervisor gave to others, of all CPUs."""
+    words = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    return int(words[8]) / os.sysconf("SC_CLK_TCK")
+
+
+def steal_is_out() -> bool | None:
+    """Does this kernel leave steal out of a thread's CPU time? None where it does not say."""
+    with contextlib.suppress(OSError):
+        import gzip
+
+        release = Path(f"/boot/config-{os.uname().release}")
+        text = (
+            release.read_text() if release.exists() else gzip.decompress(Path("/proc/config.gz").read_bytes()).decode()
+        )
+        return "CONFIG_PARAVIRT_TIME_ACCOUNTING=y" in text
+    return None
+
+
+def interval(values: Sequence[float], draws: int = 10_000) -> tuple[float, float, float]:
+    """Mean and its 95 % bootstrap interval (percentiles)."""
+    dice = random.Random(2026)
+    means = sorted(statistics.fmean(dice.choices(values, k=len(values))) for _ in range(draws))
+    return statistics.fmean(values), means[int(0.025 * draws)], means[int(0.975 * draws)]
+
+
+def told(name: str, values: Sequence[float], aim: float | None) -> str:
+    mean, low, high = interval(values)
+    text = f"    {name:34} {100 * mean:+7.3f} % [{100 * low:+.3f}, {100 * high:+.3f}]"
+    if aim is None:
+        return text
+    # An interval that is wider than the aim proves nothing by lying under it.
+    if low <= aim and (high - low > aim or high > aim):
+        return f"{text}  not resolved, bound {100 * max(high, high - low):.2f} %: aim {100 * aim:g} %"
+    return f"{text}  {'above' if low > aim else 'within'} {100 * aim:g} %"
+
+
+ARMS: Final = ("A", "10 Hz", "1 Hz", "A'")
+
+
+def slowdown(pairs: int, seconds: float, aim: float = 0.003) -> None:
+    """Fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
+
+    A unit is eight blocks, A 10 1 A' A' 1 10 A: two ABBA pairs of each arm, all with the same mean time, so that what
+    drifts evenly falls out. The floor is A' against A by the same sums. Wall time to the last thread is what a user of
+    a parallel program feels, and decides; it also has all that neighbours do. The second line is steadier: CPU time of
+    the work (caches and pages that the watcher spoils) and of the watcher itself, without what the hypervisor gave to
+    others; it would miss a thread that waits for another one's delay.
+    """
+    units = max(2, (pairs + 1) // 2)
+    dice = random.Random(1)
+    out = steal_is_out()
+    how = {True: "left out by the kernel", False: "subtracted, in ticks", None: "subtracted, in ticks (if it is in it)"}
+    print(f"fixed work on {len(CPUS)} CPUs, {2 * units} pairs of {seconds:g} s blocks; steal: {how[out]}")
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "fixed_work"
+        source = ROOT / "bench" / "fixed_work.cpp"
+        include = [f"-I{ROOT / 'native' / 'kernels'}", f"-I{ROOT / 'native'}"]
+        words = [
+            os.environ.get("CXX", "g++"),
+            "-std=c++20",
+            "-O2",
+            *include,
+            "-o",
+            str(program),
+            str(source),
+            "-pthread",
+        ]
+        subprocess.run(words, check=True)
+        watchers: dict[str, Watcher] = {}
+        try:
+            for rate in (10, 1):
+                watchers[f"{rate} Hz"] = Watcher(rate, Path(folder) / f"{rate}.parquet")
+            for kind in ("triad", "chase", "gups"):
+                compare(FixedWork(program, kind, seconds), kind, watchers, units, dice, out is True, aim)
+        finally:
+            for watcher in watchers.values():
+                watcher.end()
+
+
+def compare(
+    work: FixedWork,
+    kind: str,
+    watchers: dict[str, Watcher],
+    units: int,
+    dice: random.Random,
+    steal_out: bool,
+    aim: float,
+) -> None:
+    wall: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    cpu: dict[str, list[float]] = {arm: [] for arm in ARMS}
+    own: dict[str, list[float]] = {arm: [] for arm in watchers}
+    stolen: list[float] = []
+    try:
+        for _ in range(units):
+            for arm in (*ARMS, *reversed(ARMS)):
+                watcher = watchers.get(arm)
+                if watcher is not None:
+                    watcher.go()
+                # The watcher's ticks and the batches that it writes fall anywhere in a block, as in life.
+                time.sleep(0.3 + dice.random())
+                used = watcher.cpu_s() if watcher is not None else 0.0
+                before = steal_s()
+                block = work.block()
+                lost = steal_s() - before
+                used = watcher.cpu_s() - used if watcher is not None else 0.0
+                if watcher is not None:
+                    watcher.hold()
+                    own[arm].append(used / (block["wall_s"] * len(CPUS)))
+                wall[arm].append(block["wall_s"])
+                cpu[arm].append(sum(block["cpu_s"]) + used - (0.0 if steal_out else lost))
+                stolen.append(lost / (block["wall_s"] * len(CPUS)))
+    finally:
+        work.end()
+
+    def units_of(times: dict[str, list[float]], arm: str, base: Sequence[str]) -> list[float]:
+        def mean(name: str, u: int) -> float:
+            return statistics.fmean(times[name][2 * u : 2 * u + 2])
+
+        return [mean(arm, u) / statistics.fmean(mean(b, u) for b in base) - 1 for u in range(units)]
+
+    print(
+        f"  {kind}: block {statistics.median(wall['A']):.2f} s; "
+        f"steal {100 * statistics.fmean(stolen):.2f} % of the CPUs"
+    )
+    for name, times in (("wall", wall), ("CPU time, watcher included", cpu)):
+        print(told(f"{name}: A' against A, the floor", units_of(times, "A'", ["A"]), None))
+        for arm in watchers:
+            print(told(f"{name}: {arm}", units_of(times, arm, ["A", "A'"]), aim))
+    for arm, shares in own.items():
+        print(f"    the watcher's own CPU time, {arm:7}   {100 * statistics.fmean(shares):7.3f} % of {len(CPUS)} CPUs")
+
+
+# ------------------------------------------------------------------ hot spots on this machine
+
+
+@dataclass
+class Case:
+    kind: str  # cpu, io; quiet, even
+    cpu: int = -1
+    begin: float = 0.0
+    end: float = 0.0
+    own: float = 0.0  # share of one CPU, or of the disk's time, that was really taken
+
+
+@dataclass(frozen=True)
+class Moment:
+    at: float
+    spots: list[HotSpot]
+    busy: float  # mean of all CPUs
+
+
+class Seen(threading.Thread):
+    """Reads frames and keeps what the detector said, by this machine's clock."""
+
+    def __init__(self, live: Live) -> None:
+        super().__init__(daemon=True)
+        self.live, self.log = live, list[Moment]()
+
+    def run(self) -> None:
+        detector = Detector(self.live.header)
+        for f in self.live.frames():
+            busy = [v for v in f.values["cpu.busy"] if v is not None]
+            self.log.append(Moment(time.monotonic(), detector.add(f), statistics.fmean(busy) if busy else 0.0))
+
+
+def disk_here(folder: str) -> str | None:
+    number = Path(folder).stat().st_dev
+    at = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return next((p.name for p in (at.resolve(), *at.resolve().parents) if (Path("/sys/block") / p.name).is_dir()), None)
+
+
+def disk_busy_s(disk: str | None) -> float:
+    """Time that a disk had requests since the start, by the kernel."""
+    lines = (x.split() for x in Path("/proc/diskstats").read_text().splitlines())
+    return next((int(x[12]) / 1000 for x in lines if x[2] == disk), 0.0)
+
+
+def hotspots(cases: int, seconds: float, rate: float) -> None:
+    """Injected, in turn: a CPU by a pinned process, and the disk. Quiet, in turn: nothing, and all CPUs alike."""
+    if shutil.which("stress-ng") is None:
+        print("hot spots: stress-ng is needed: apt-get install stress-ng")
+        return
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder, Live(rate) as live:
+        disk = disk_here(folder)
+        disks = [str(c["name"]) for c in live.header.components.get("io", ())]
+        kinds = ["cpu", "io"] if disk in disks else ["cpu"]
+        if len(kinds) == 1:
+            print(f"hot spots: {folder} is on none of the disks that are watched ({', '.join(disks)}): CPUs alone")
+        seen = Seen(live)
+        seen.start()
+        settle = (KEPT + 1) / rate  # after this nothing of the case before stands any more
+        plan = [Case(kinds[i % len(kinds)], CPUS[i // len(kinds) % len(CPUS)]) for i in range(cases)]
+        plan = [
+            c for pair in zip(plan, (Case(("quiet", "even")[i % 2]) for i in range(cases)), strict=True) for c in pair
+        ]
+        for case in plan:
+            time.sleep(settle)
+            words = {
+                "cpu": ["--cpu", "1", "--taskset", str(case.cpu)],
+                # Not pinned: a writer on one CPU is held by that CPU, and leaves a quick disk half idle.
+                "io": ["--hdd", "8", "--hdd-opts", "direct,wr-seq", "--hdd-bytes", "256M", "--hdd-write-size", "1M"],
+                "even": ["--cpu", str(len(CPUS))],
+            }.get(case.kind)
+            case.begin = time.monotonic()
+            if words is None:
+                time.sleep(seconds)
+            else:
+                wait = [*words, "--temp-path", folder, "--timeout", f"{seconds:g}s", "--quiet"]
+                before = disk_busy_s(disk)
+                used = cpu_of(["stress-ng", *wait])
+                case.own = (disk_busy_s(disk) - before if case.kind == "io" else used) / seconds
+            case.end = time.monotonic()
+        live.stop()
+        seen.join(5)
+    judge(plan, seen.log, disk, rate)
+
+
+def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: float) -> None:
+    right = wrong = 0
+    times: dict[str, list[float]] = {"cpu": [], "io": []}
+    counts: dict[str, int] = {}
+    missed: list[Case] = []
+    for case in plan:
+        counts[case.kind] = counts.get(case.kind, 0) + 1
+        what = {"cpu": ("cpu", f"CPU {case.cpu}"), "io": ("io", str(disk))}.get(case.kind)
+        spots = [(m.at, s) for m in log if case.begin < m.at <= case.end for s in m.spots]
+        hits = [
+            at - case.begin
+            for at, s in spots
+            if what is not None and (s.component_class, s.names) == (what[0], (what[1],))
+        ]
+        if what is not None and hits:
+            right += 1
+            times[case.kind].append(min(hits))
+        elif what is not None:
+            missed.append(case)
+        others = {(s.component_class, s.names) for _, s in spots if (s.component_class, ", ".join(s.names)) != what}
+        wrong += len(others)
+        for kind, names in sorted(others):
+            where = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
+            print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{where}")
+    injected = counts.get("cpu", 0) + counts.get("io", 0)
+    print(
+        f"hot spots at {rate:g} Hz: {injected} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "
+        f"{counts.get('quiet', 0)} quiet, {counts.get('even', 0)} with all CPUs alike: "
+        f"precision {right / max(1, right + wrong):.2f}, recall {right / max(1, injected):.2f}"
+    )
+    for kind, found in times.items():
+        if found:
+            print(f"  time to find {kind}: median {statistics.median(found):.1f} s, worst {max(found):.1f} s")
+    quiet = [m.busy for m in log for c in plan if c.kind == "quiet" and c.begin < m.at <= c.end]
+    if quiet:
+        print(f"  in the quiet cases others kept the CPUs {100 * statistics.fmean(quiet):.0f} % busy")
+    for case in missed:
+        place = disk if case.kind == "io" else f"CPU {case.cpu}"
+        print(f"  missed: {case.kind} on {place}, which was really {100 * case.own:.0f} % taken")
+
+
+# ------------------------------------------------------------------ recordings, and the page
 
 
 def recording_rate() -> None:
@@ -138,8 +603,37 @@ def browser(name: str, settings: list[str], rate: float) -> None:
     )
 
 
+def main() -> None:
+    names = ("recording", "browser", "costs", "sweep", "many", "slowdown", "hotspots")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
+    parser.add_argument("--brief", action="store_true", help="only to see that all works")
+    parser.add_argument("--pairs", type=int, default=40, help="of slowdown [40]")
+    parser.add_argument("--cases", type=int, default=20, help="of hotspots: so many injected, and as many quiet [20]")
+    parser.add_argument("--rate", type=float, default=2.0, help="of hotspots, Hz [2]")
+    given = parser.parse_args()
+    if unknown := [p for p in given.parts if p not in names]:
+        parser.error(f"found {unknown[0]!r}, a part is one of {', '.join(names)}")
+    if given.pairs < 1 or given.cases < 1 or not 0.1 <= given.rate <= 100:
+        parser.error("pairs and cases must be at least 1, the rate 0.1 to 100 Hz")
+    brief = given.brief
+
+    def pages() -> None:
+        browser("gs1280-64", [], 10)
+        browser("gs1280-64", ["topology.shape=[12,12]"], 2)
+
+    parts: dict[str, Callable[[], None]] = {
+        "recording": recording_rate,
+        "browser": pages,
+        "costs": lambda: costs(4 if brief else 40),
+        "sweep": lambda: sweep(2, (1, 10, 100)) if brief else sweep(20),
+        "many": lambda: many(4 if brief else 40),
+        "slowdown": lambda: slowdown(4 if brief else given.pairs, 0.3 if brief else 1.5),
+        "hotspots": lambda: hotspots(2 if brief else given.cases, 8.0, given.rate),
+    }
+    for name in given.parts or names:
+        parts[name]()
+
+
 if __name__ == "__main__":
-    recording_rate()
-    browser("gs1280-64", [], 10)
-    browser("gs1280-64", ["topology.shape=[12,12]"], 2)
-    costs()
+    main()

@@ -208,7 +208,10 @@ bool Counts::read(double now) {
             static_cast<long>(bytes) ||
         buffer_[0] != group.size)
       continue;
-    const std::uint64_t enabled = buffer_[1] - group.enabled, running = buffer_[2] - group.running;
+    const auto since = [](std::uint64_t now_ns, std::uint64_t then_ns) {
+      return now_ns > then_ns ? now_ns - then_ns : 0;
+    };
+    const std::uint64_t enabled = since(buffer_[1], group.enabled), running = since(buffer_[2], group.running);
     const bool known = group.seen && enabled > 0 && running > 0;
     alive = alive || enabled > 0;
     if (group.seen && enabled > 0)
@@ -231,9 +234,11 @@ bool Counts::read(double now) {
   if (!alive) {
     counted_ = kUnknown;
     // A CPU that went offline takes its events with it; those that are opened when it is back count again.
-    if (now - tried_ >= 5) {
+    if (now - tried_ >= 1) {
       tried_ = now;
       open();
+      if (!groups_.empty()) read(now);  // where it counts from
+      counted_ = kUnknown;
     }
   }
   return alive;

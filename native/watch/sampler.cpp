@@ -183,7 +183,6 @@ void Sampler::sample(double now) {
   for (Opened& s : sources_) {
     s.now = now >= s.due;
     if (!s.now) continue;
-    s.due = now + s.source->least_period() - settings_.period_s / 4;  // a tick that is early by a little counts
     board_.forget(s.first, s.last);
     asked = asked || s.source->has_parts();
   }
@@ -195,8 +194,12 @@ void Sampler::sample(double now) {
     for (std::size_t i = 0; i < parts_.size(); ++i) done_.acquire();
   for (const auto& part : parts_)
     if (part->wrong) std::rethrow_exception(part->wrong);
-  for (const Opened& s : sources_)
-    if (s.now) s.source->sample(board_, now);
+  for (Opened& s : sources_) {
+    if (!s.now) continue;
+    s.source->sample(board_, now);
+    // Only now is it known what it cost; a tick that is early by a little counts.
+    s.due = now + s.source->least_period() - settings_.period_s / 4;
+  }
 }
 
 void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {

@@ -129,7 +129,7 @@ def test_a_workload_leads_to_its_map(page: Any) -> None:
 def test_a_recording_and_the_live_map_open(page: Any) -> None:
     page.get_by_role("link", name=LONG).click()
     page.locator("#state", has_text="30 frames").wait_for()
-    page.go_back()
+    page.get_by_role("link", name="all machines").click()
     page.get_by_role("link", name="Open the live map").click()
     page.locator('[data-component="cpu:0"]').wait_for()
     assert page.url.endswith("/live/")

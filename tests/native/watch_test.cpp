@@ -332,10 +332,17 @@ TEST(Counters, WhatStoppedCountingIsOpenedAnewAndNeverZero) {
   EXPECT_EQ(kernel.opened, 2);
   EXPECT_FALSE(kernel.events.at(100).open);
   kernel.refuse = ENODEV;
-  kernel.enabled = kernel.running = 0;
-  for (int t = 13; t < 17; ++t) EXPECT_FALSE(counts.read(t) && counts.grown(0) == counts.grown(0));
-  kernel.refuse = 0;
-  EXPECT_TRUE(std::isnan(counts.grown(0)));
+  for (int t = 13; t < 17; ++t) {
+    EXPECT_FALSE(counts.read(t));
+    EXPECT_TRUE(std::isnan(counts.grown(0)));
+  }
+  kernel.refuse = 0;  // it is back
+  kernel.enabled = kernel.running = 1'000;
+  EXPECT_FALSE(counts.read(17));
+  kernel.enabled = kernel.running = 2'000;
+  kernel.value(102) = 7;
+  EXPECT_TRUE(counts.read(18));
+  EXPECT_DOUBLE_EQ(counts.grown(0), 7);
 }
 
 /// Two sockets of two channels and a link, as the kernel shows them; the counters are made up.

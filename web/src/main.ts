@@ -408,8 +408,18 @@ function live(page: Page): void {
   source.onerror = () => page.state(source.readyState === EventSource.CLOSED ? "the server is gone" : "reconnecting");
 }
 
+/** Below the front page of `meshmark serve` there is a way back to it. */
+function showHome(): void {
+  const below = /^(.*\/)(?:live|recording\/[^/]+|model\/[^/]+\/[^/]+)\/$/.exec(location.pathname);
+  if (!below || location.protocol === "file:") return;
+  const home = get<HTMLAnchorElement>("home");
+  home.href = below[1]!;
+  home.hidden = false;
+}
+
 async function main(): Promise<void> {
   const page = new Page();
+  showHome();
   const data = document.getElementById("data");
   if (data) {
     try {

@@ -1,0 +1,229 @@
+"""The sampler in real kernels of several nodes: what it says of nodes, pages, CPUs that go and clocks that step.
+
+One boot a topology, many checks on what was watched in it. Nothing here is about speed: the guest is emulated.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+WATCH = Path(os.environ.get("MESHMARK_WATCH", ROOT / "build" / "release" / "bin" / "meshmark-watch"))
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not WATCH.exists(), reason=f"{WATCH.name} is not built: make setup"),
+]
+
+PAGE: Final = 4096
+HELD: Final = 64 << 20
+STEP_S: Final = 3600
+RATE: Final = 4.0
+STAT: Final = ("cpu.busy", "cpu.user", "cpu.system", "cpu.interrupts", "cpu.steal")  # of /proc/stat
+# `far` holds the memory of a program on CPU 0; `unplug` is a CPU that goes and comes, in the second machine and the
+# third the only one of its node.
+MACHINES: dict[str, dict[str, Any]] = {
+    "numa-2": {"cpus": [[0, 1], [2, 3]], "memory": [0, 1], "far": 1, "unplug": 3, "links": [(0, 1)]},
+    "ring-4": {
+        "cpus": [[0], [1], [2], [3]],
+        "memory": [0, 1, 2, 3],
+        "far": 2,
+        "unplug": 3,
+        "links": [(0, 1), (1, 2), (2, 3), (0, 3)],
+    },
+    "memless-3": {
+        "cpus": [[0], [1], [2]],
+        "memory": [0, 2],
+        "far": 2,
+        "unplug": 1,
+        "links": [(0, 1), (0, 2), (1, 2)],
+    },
+}
+
+
+@cache
+def gathered(name: str) -> dict[str, Any] | str:
+    """What was watched in one guest, or why it could not be had."""
+    machine = MACHINES[name]
+    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
+        share = Path(folder)
+        plan = {"watch": str(WATCH), "far": machine["far"], "bytes": HELD, "unplug": machine["unplug"],
+                "step_s": STEP_S, "rate": RATE}  # fmt: skip
+        (share / "plan.json").write_text(json.dumps(plan))
+        command = [
+            str(HERE / "numa-guest"), "-t", name, "--timeout", "180", "--share", folder, "--",
+            sys.executable, str(HERE / "watch_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
+        ]  # fmt: skip
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
+        if done.returncode == 77:
+            said = done.stderr.strip().splitlines()
+            return said[-1] if said else "numa-guest: SKIP without a word"
+        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
+        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
+        return answers
+
+
+class Watched:
+    """One guest: what it is, and what the sampler said of it."""
+
+    def __init__(self, name: str) -> None:
+        answers = gathered(name)
+        if isinstance(answers, str):
+            pytest.skip(answers)
+        assert "failed" not in answers, f"{name}: {answers['failed']}"
+        self.name, self.machine, self.answers = name, MACHINES[name], answers
+        self.header, *self.frames = answers["lines"]
+        self.nodes = range(len(self.machine["cpus"]))
+        self.far: int = self.machine["far"]
+
+    def between(self, first: str, last: str) -> list[dict[str, Any]]:
+        """Frames after one mark, up to and with another."""
+        marks = self.answers["marks"]
+        return [f for f in self.frames if marks[first] < f["seq"] <= marks[last]]
+
+    def at(self, mark: str) -> dict[str, list[float | None]]:
+        values: dict[str, list[float | None]] = next(
+            f["values"] for f in self.frames if f["seq"] == self.answers["marks"][mark]
+        )
+        return values
+
+    def counted(self, metric: str, first: str, last: str) -> list[float]:
+        """How far a counter of the nodes went between two marks: its rates times their windows."""
+        frames = self.between(first, last)
+        return [sum((f["values"][metric][n] or 0) * f["window_s"] for f in frames) for n in self.nodes]
+
+
+@pytest.fixture(params=MACHINES)
+def watched(request: pytest.FixtureRequest) -> Watched:
+    return Watched(request.param)
+
+
+def test_the_header_is_the_machine_that_was_booted(watched: Watched) -> None:
+    parts, machine = watched.header["components"], watched.machine
+    assert [n["number"] for n in parts["node"]] == list(watched.nodes)
+    assert [[c["number"] for c in parts["cpu"] if c["node"] == n] for n in watched.nodes] == machine["cpus"]
+    assert [m["node"] for m in parts["memory"]] == machine["memory"]
+    # A direction each; in a ring none between nodes that face each other.
+    assert sorted((k["from"], k["to"]) for k in parts["link"]) == sorted(
+        pair for a, b in machine["links"] for pair in ((a, b), (b, a))
+    )
+
+
+def test_a_program_is_told_with_its_pages_where_they_are(watched: Watched) -> None:
+    pid = watched.answers["program"]
+    told = [p for f in watched.between("held", "seen") for p in f.get("processes", []) if p["pid"] == pid]
+    assert told, "the program is not among the processes"
+    last = told[-1]
+    assert last["on"] == 0 and last["cpu"] > 0.5, last
+    assert last["nodes"][watched.far] >= HELD, last
+    assert sum(b for n, b in enumerate(last["nodes"]) if n != watched.far) < HELD / 2, last
+
+
+def test_its_cpu_is_busy_and_no_other(watched: Watched) -> None:
+    busy = [f["values"]["cpu.busy"] for f in watched.between("held", "seen")]
+    means = [sum(v[c] for v in busy) / len(busy) for c in range(len(busy[0]))]
+    assert means[0] > 0.8 and max(means[1:]) < 0.5, means
+
+
+def test_memory_in_use_grows_on_its_node_and_goes_with_it(watched: Watched) -> None:
+    before, held, after = (watched.at(m)["node.used"] for m in ("quiet", "held", "ended"))
+    for n in watched.nodes:
+        grown, gone = (b - a for a, b in ((before[n], held[n]), (after[n], held[n])))  # type: ignore[operator]
+        if n == watched.far:
+            # The kernel keeps some of what is given back in lists of its CPUs, for whoever asks next.
+            assert 0.95 * HELD < grown < 1.3 * HELD and gone > HELD / 2, (n, grown, gone)
+        else:
+            assert abs(grown) < HELD / 4 and abs(gone) < HELD / 4, (n, grown, gone)
+
+
+def test_pages_for_programs_of_other_nodes_are_counted_where_they_lie(watched: Watched) -> None:
+    pages = watched.counted("node.other", "quiet", "held")
+    assert HELD / PAGE <= pages[watched.far] < 1.2 * HELD / PAGE, pages
+    # A node without memory has its programs' pages on another, always.
+    others = [p for n, p in enumerate(pages) if n != watched.far and n in watched.machine["memory"]]
+    assert max(others) < HELD / PAGE / 10, pages
+
+
+def test_pages_that_find_no_room_are_missed_there_and_foreign_here(watched: Watched) -> None:
+    miss, foreign = (watched.counted(m, "ended", "overflowed") for m in ("node.miss", "node.foreign"))
+    wanted = HELD / 2 / PAGE  # so many more than the node had left, give or take what the kernel frees meanwhile
+    assert foreign[watched.far] > wanted / 2, foreign
+    assert miss[watched.far] == 0, miss
+    assert sum(miss) == pytest.approx(sum(foreign), rel=0.01)
+    assert sum(watched.counted("node.miss", "quiet", "ended")) == 0
+
+
+def test_a_cpu_that_goes_is_unknown_and_comes_back(watched: Watched) -> None:
+    cpu, cpus = watched.machine["unplug"], len(watched.header["components"]["cpu"])
+    gone, back = watched.between("offline", "still_offline"), watched.between("online", "back")
+    assert len(gone) >= 6 and len(back) >= 5
+    for name in STAT:
+        assert [f["values"][name][cpu] for f in gone] == [None] * len(gone), name
+        for other in range(cpus):
+            assert other == cpu or all(f["values"][name][other] is not None for f in gone), (name, other)
+        # An emulated CPU may have had no tick of 10 ms within a window; never so for long.
+        known = [f["values"][name][cpu] for f in back]
+        assert sum(v is not None for v in known) > len(back) / 2, (name, known)
+        assert all(v is None or 0 <= v <= 1 for v in known), (name, known)
+
+
+def test_counters_of_a_cpu_that_goes_are_unknown_and_come_back(watched: Watched) -> None:
+    names = [m["name"] for m in watched.header["metrics"] if m["name"].startswith("cpu.") and m["name"] not in STAT]
+    cpu = watched.machine["unplug"]
+    quiet = watched.at("quiet")
+    counted = [name for name in names if quiet[name][cpu] is not None]
+    if not counted:
+        pytest.skip("this kernel counts nothing on a CPU by perf events")
+    # They are asked once a second at most, and what was read last stands until then.
+    gone, back = watched.between("offline", "still_offline")[-2:], watched.between("online", "back")[-4:]
+    for name in counted:
+        assert [f["values"][name][cpu] for f in gone] == [None, None], name
+        assert all(f["values"][name][0] is not None for f in gone), name
+        assert all(f["values"][name][cpu] is not None for f in back), name
+
+
+def test_a_step_of_the_wall_clock_moves_no_window(watched: Watched) -> None:
+    at = {f["seq"]: f["at"] for f in watched.frames}
+    marks = watched.answers["marks"]
+    for mark, step in (("ahead", STEP_S), ("back", -2 * STEP_S)):
+        assert at[marks[mark]] - at[marks[f"before_{mark}"]] == pytest.approx(step, abs=30)
+    begin = 0.0
+    for f in watched.frames:
+        assert f["window_s"] == pytest.approx(f["t_s"] - begin, abs=1e-5)
+        assert 0 < f["window_s"] < 20 / RATE  # a busy host holds its guests; an hour is another matter
+        assert abs(f["t_s"] - f["seq"] / RATE - f["late_s"]) < 1e-4
+        begin = f["t_s"]
+    rates = [v for f in watched.between("before_ahead", "back") for v in f["values"]["host.switches"]]
+    assert all(v is not None and v >= 0 for v in rates)
+
+
+def test_the_canary_walks_on_every_memory(watched: Watched) -> None:
+    absent = {a["metric"] for a in watched.header["absent"]}
+    for n in watched.nodes:
+        values = [f["values"]["node.latency"][n] for f in watched.frames]
+        known = [v for v in values if v is not None]
+        if n not in watched.machine["memory"]:
+            assert not known and f"node.latency:node {n}" in absent, (n, known)
+            continue
+        assert len(known) > len(values) / 2, (n, known)
+        assert all(1e-9 < v < 1e-3 for v in known), (n, known)
+        # Where its node has lost its only CPU it walks from another.
+        assert any(f["values"]["node.latency"][n] is not None for f in watched.between("offline", "still_offline")), n
+
+
+def test_the_sampler_outlives_it_all(watched: Watched) -> None:
+    assert watched.answers["status"] == 0 and watched.answers["talk"] == "", watched.answers["talk"]
+    assert watched.frames[-1]["seq"] >= watched.answers["marks"]["back"]
+    seen = [f["seq"] for f in watched.frames]
+    assert seen == sorted(set(seen))
+    assert watched.frames[-1]["dropped"] == 0

@@ -1,0 +1,166 @@
+"""Runs inside a guest: watches it with the sampler while things happen to it, and judges nothing.
+
+    watch_inside.py PLAN OUT
+
+PLAN is JSON: `watch` (the sampler), `far` (a node that has memory), `bytes` (held there), `unplug` (a CPU that is taken
+offline and brought back), `step_s` (the clock on the wall is set this far ahead, then as far behind), `rate` (Hz). OUT
+gets the sampler's `lines`, its `status` and words, and `marks`: the number of a frame by which something was done.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+SET_MEMPOLICY = 238  # x86-64's number of the call; numa-guest knows no other processor
+PREFERRED, BIND = 1, 2
+NO_HUGE_PAGE, POPULATE_WRITE = 15, 23  # of madvise
+NODES = Path("/sys/devices/system/node")
+
+
+def memory(node: int, policy: int, size: int) -> mmap.mmap:
+    """Touched memory under a policy, in small pages: the kernel counts a huge one as one page."""
+    mask = ctypes.c_ulong(1 << node)
+    if ctypes.CDLL(None, use_errno=True).syscall(SET_MEMPOLICY, policy, ctypes.byref(mask), 64) != 0:
+        raise OSError(ctypes.get_errno(), "set_mempolicy")
+    block = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    block.madvise(NO_HUGE_PAGE)
+    block.madvise(POPULATE_WRITE)
+    return block
+
+
+def free_bytes(node: int) -> int:
+    for line in (NODES / f"node{node}" / "meminfo").read_text().splitlines():
+        if "MemFree:" in line:
+            return 1024 * int(line.split()[3])
+    raise ValueError(f"node{node}/meminfo has no MemFree")
+
+
+class Program:
+    """A process on CPU 0 that holds memory under a policy, and then spins or ends."""
+
+    def __init__(self, node: int, policy: int, size: int, spin: bool) -> None:
+        ready, tell = os.pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            os.sched_setaffinity(0, {0})
+            try:
+                held = memory(node, policy, size)
+                os.write(tell, b"ok")
+                while spin:
+                    held[0] = 1
+                signal.pause()
+            except BaseException as why:
+                os.write(tell, f"{type(why).__name__}: {why}".encode())
+            os._exit(1)
+        os.close(tell)
+        said = os.read(ready, 1000).decode()
+        os.close(ready)
+        if said != "ok":
+            os.waitpid(self.pid, 0)
+            raise RuntimeError(said or "the program ended without a word")
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+
+
+class Watch:
+    def __init__(self, sampler: str, rate: float) -> None:
+        self.process = subprocess.Popen(
+            [sampler, "--rate", str(rate)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        assert self.process.stdout is not None
+        self.pipe = self.process.stdout.fileno()
+        self.torn = b""
+        self.lines: list[dict[str, Any]] = []
+        while not self.lines:
+            self.read()
+
+    def read(self) -> None:
+        got = os.read(self.pipe, 1 << 16)
+        if not got:
+            assert self.process.stderr is not None
+            raise RuntimeError(f"the sampler ended: {self.process.stderr.read().decode()}")
+        *whole, self.torn = (self.torn + got).split(b"\n")
+        self.lines += [json.loads(text) for text in whole]
+
+    def next(self, count: int = 1) -> int:
+        """Waits for frames that are made from now on; the number of the last one.
+
+        What was done before the call is whole in the second of them: the first one's window began before it.
+        """
+        while select.select([self.pipe], [], [], 0)[0]:
+            self.read()
+        wanted = len(self.lines) + count
+        while len(self.lines) < wanted:
+            self.read()
+        return int(self.lines[wanted - 1]["seq"])
+
+    def end(self) -> tuple[int, str]:
+        self.process.send_signal(signal.SIGTERM)
+        rest, talk = self.process.communicate(timeout=30)
+        self.lines += [json.loads(text) for text in (self.torn + rest).splitlines()]
+        return self.process.returncode, talk.decode()
+
+
+def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
+    far, size, marks = plan["far"], plan["bytes"], answers["marks"]
+    watch = Watch(plan["watch"], plan["rate"])
+    answers["lines"] = watch.lines
+    try:
+        marks["quiet"] = watch.next(4)
+
+        program = Program(far, BIND, size, spin=True)
+        answers["program"] = program.pid
+        marks["held"] = watch.next(2)
+        until = time.monotonic() + 60  # two scans of the processes: seconds apart, more where they take long
+        while time.monotonic() < until:
+            marks["seen"] = watch.next()
+            last = watch.lines[-1].get("processes", [])
+            if any(p["pid"] == program.pid and p.get("nodes") for p in last):
+                break
+        program.end()
+        marks["ended"] = watch.next(2)
+
+        # More than the node has left: the rest lies elsewhere though it was wanted here.
+        size = free_bytes(far) + plan["bytes"] // 2
+        answers["wanted"] = size
+        Program(far, PREFERRED, size, spin=False).end()
+        marks["overflowed"] = watch.next(3)
+
+        switch = Path(f"/sys/devices/system/cpu/cpu{plan['unplug']}/online")
+        switch.write_text("0")
+        marks["offline"] = watch.next(2)
+        marks["still_offline"] = watch.next(10)
+        switch.write_text("1")
+        marks["online"] = watch.next(4)
+
+        for name, step in (("ahead", plan["step_s"]), ("back", -2 * plan["step_s"])):
+            marks[f"before_{name}"] = watch.next()
+            time.clock_settime(time.CLOCK_REALTIME, time.time() + step)
+            marks[name] = watch.next(4)
+    finally:
+        answers["status"], answers["talk"] = watch.end()
+
+
+def main() -> None:
+    answers: dict[str, Any] = {"marks": {}}
+    try:
+        gather(json.loads(Path(sys.argv[1]).read_text()), answers)
+    except Exception as why:  # the host's side shows it
+        answers["failed"] = f"{type(why).__name__}: {why}"
+    Path(sys.argv[2]).write_text(json.dumps(answers))
+
+
+if __name__ == "__main__":
+    main()

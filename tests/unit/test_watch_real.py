@@ -1,0 +1,203 @@
+"""The sampler and the detector under load that is really there: a CPU that spins, a disk that is written, a full house.
+
+Other programs of this host are part of it: what they may spoil is tried again, and skipped with the reason.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import mmap
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meshmark.watch.frames import Frame
+from meshmark.watch.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.live import Live
+
+MIB = 1 << 20
+
+
+@contextlib.contextmanager
+def spinning(cpu: int) -> Iterator[int]:
+    """A process that never leaves a CPU; its number."""
+    line = f"import os\nos.sched_setaffinity(0, {{{cpu}}})\nprint(flush=True)\nwhile True: pass"
+    with subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            process.stdout.readline()
+            yield process.pid
+        finally:
+            process.kill()
+
+
+# ------------------------------------------------------------------ a CPU
+
+
+def clear(frames: list[Frame], place: int) -> bool:
+    """Did these frames show one CPU full, and the usual one far from it? By the use alone, not by the detector."""
+    for f in frames:
+        busy = f.values["cpu.busy"]
+        others = [v for i, v in enumerate(busy) if i != place and v is not None]
+        if (busy[place] or 0) < 0.95 or (others and statistics.median(others) > 0.4):
+            return False
+    return True
+
+
+def test_a_spinning_process_is_a_hot_spot_within_5_s_and_named() -> None:
+    cpu = max(os.sched_getaffinity(0))
+    seen: list[Frame] = []
+    found_s: float | None = None
+    named: HotSpot | None = None
+    with Live(4, 14) as live:
+        place = next(i for i, c in enumerate(live.header.components["cpu"]) if c["number"] == cpu)
+        detector = Detector(live.header)
+        stream = live.frames()
+        detector.add(next(stream))
+        with spinning(cpu) as pid:
+            for f in stream:
+                seen.append(f)
+                spots = [s for s in detector.add(f) if s.component_class == "cpu" and s.components == (place,)]
+                if len(seen) >= KEPT and clear(seen[-KEPT:], place):
+                    assert spots, f"CPU {cpu} was full for {KEPT} frames, and is no hot spot"
+                if spots and found_s is None:
+                    found_s = f.t_s - seen[0].t_s
+                # Who it is takes two looks at all processes, two seconds apart as a rule.
+                named = next((s for s in spots if any(f"({pid})" in c for c in s.culprits)), None)
+                if named is not None:
+                    break
+    if named is None and not clear(seen[1:], place):
+        pytest.skip("the other CPUs were busy too: by the rules none stands out")
+    assert named is not None and found_s is not None
+    assert named.verdict == "CPU bound" and named.names == (f"CPU {cpu}",)
+    assert f"({pid})" in named.culprits[0], named.culprits
+    assert str(named).startswith(f"CPU bound: CPU {cpu} at ")
+    if clear(seen[1:], place):
+        assert found_s < 5 and seen[-1].t_s - seen[0].t_s < 5
+
+
+# ------------------------------------------------------------------ a disk
+
+
+def disk_of(path: Path) -> str:
+    """The whole disk, as /sys/block has it, that holds a file; skips where none is seen."""
+    number = path.stat().st_dev
+    link = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    if not link.exists():
+        pytest.skip(f"{path}: its file system ({os.major(number)}:{os.minor(number)}) is on no disk of /sys/block")
+    folder = link.resolve()
+    while not (Path("/sys/block") / folder.name).exists():
+        folder = folder.parent
+        if folder == Path("/"):
+            pytest.skip(f"{link} leads to no disk of /sys/block")
+    return folder.name
+
+
+def direct(file: Path, flags: int) -> int:
+    try:
+        return os.open(file, flags | os.O_DIRECT, 0o600)
+    except OSError as why:
+        if why.errno == errno.EINVAL:
+            pytest.skip(f"{file}: this file system has no direct I/O")
+        raise
+
+
+def test_direct_writes_and_reads_are_seen_on_their_disk_byte_for_byte(tmp_path: Path) -> None:
+    disk = disk_of(tmp_path)
+    blocks = 96
+    file = tmp_path / "load"
+    block = mmap.mmap(-1, MIB)  # of whole pages, as direct I/O needs
+    block.write(os.urandom(MIB))
+    with Live(10, 30, sources=("io",)) as live:
+        names = [c["name"] for c in live.header.components.get("io", ())]
+        if disk not in names:
+            pytest.skip(f"{disk}, which holds {tmp_path}, is none of the disks that are watched: {', '.join(names)}")
+        place = names.index(disk)
+        stream = live.frames()
+        frames = [next(stream) for _ in range(3)]
+        out = direct(file, os.O_WRONLY | os.O_CREAT)
+        for _ in range(blocks):
+            assert os.write(out, block) == MIB
+        os.close(out)
+        back = direct(file, os.O_RDONLY)
+        while os.readv(back, [block]):
+            pass
+        os.close(back)
+        end = time.time()
+        for f in stream:
+            frames.append(f)
+            if f.at > end + 0.2:
+                break
+    moved = {m: sum((f.values[m][place] or 0) * f.window_s for f in frames) for m in ("io.in", "io.out")}
+    # Others may use the disk too, so there is no bound above but what a disk of one host can do.
+    assert blocks * MIB <= moved["io.out"] * 1.001, moved
+    assert blocks * MIB <= moved["io.in"] * 1.001, moved
+    assert max(f.values["io.busy"][place] or 0 for f in frames) > 0.1
+    assert all(0 <= (f.values["io.busy"][place] or 0) <= 1 for f in frames)
+
+
+# ------------------------------------------------------------------ a full house
+
+
+@contextlib.contextmanager
+def sleepers(count: int) -> Iterator[int]:
+    """So many processes that wait; how many there are. They end with the one that made them."""
+    line = (
+        "import ctypes, os, signal, sys\n"
+        "made = 0\n"
+        f"for _ in range({count}):\n"
+        "    try:\n"
+        "        pid = os.fork()\n"
+        "    except OSError:\n"
+        "        break\n"
+        "    if pid == 0:\n"
+        "        ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL\n"
+        "        signal.pause()\n"
+        "    made += 1\n"
+        "print(made, flush=True)\n"
+        "sys.stdin.read()\n"
+        "os.killpg(0, signal.SIGKILL)\n"
+    )
+    command = [sys.executable, "-c", line]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True
+    ) as group:
+        try:
+            assert group.stdout is not None
+            yield int(group.stdout.readline())
+        finally:
+            os.killpg(group.pid, signal.SIGKILL)
+
+
+def test_thousands_of_processes_neither_hold_ticks_up_nor_cost_more_than_their_budget() -> None:
+    wanted, rate, seconds = 2000, 10.0, 12.0
+    with sleepers(wanted) as made:
+        if made < wanted:
+            pytest.skip(f"{made} processes can be made here, {wanted} are needed")
+        assert sum(p.name.isdigit() for p in Path("/proc").iterdir()) > wanted
+        with Live(rate, seconds, sources=("cpu", "processes")) as live:
+            frames = list(live.frames())
+    # A look at all processes stands out by its cost; the first one is in the first frame.
+    usual = statistics.median(f.cost_s for f in frames)
+    looks = [f for f in frames if f.cost_s - usual > 0.25 * max(g.cost_s - usual for g in frames)]
+    assert 1 <= len(looks) <= seconds / 2, [f.cost_s for f in looks]
+    # Half a per cent of a CPU at the most: after a look that took 20 ms there is none for 4 s. Its CPU time is at most
+    # what it took, and the first look was before the first window.
+    times = [f.t_s if f is not frames[0] else 0.0 for f in looks]
+    for f, begin, end in zip(looks, times, times[1:], strict=False):
+        assert end - begin >= 2 - 1.5 / rate
+        assert (f.cost_s - usual) / (end - begin) < 0.0055, (f.cost_s, usual, end - begin)
+    # All other ticks cost what they do in an empty house.
+    assert sum(f.cost_s for f in frames if f not in looks) < 2 * usual * len(frames)
+    # Other programs of this host hold the sampler now and then; looks that held it would do so at every one of them.
+    assert len(frames) > 0.9 * rate * seconds
+    assert statistics.median(f.late_s for f in frames) < 0.1 / rate
+    assert sum(f.late_s > 1 / rate for f in frames) <= 0.05 * len(frames)
