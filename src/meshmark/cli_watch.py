@@ -320,12 +320,12 @@ def record(
         ):
             say(f"recording {live.header.machine} at {rate:g} Hz; Ctrl-C ends it")
             try:
-                for frame in live.frames():
-                    recorder.add(frame)
+                for line in live.lines():
+                    recorder.add_line(line)
             except KeyboardInterrupt:
                 live.stop()  # what it holds comes first
-                for frame in live.frames():
-                    recorder.add(frame)
+                for line in live.lines():
+                    recorder.add_line(line)
                 say("")
     print(out)
     say(f"{recorder.frames} frames, {out.stat().st_size} B; meshmark replay {out}")

@@ -69,10 +69,14 @@ class Live:
 
     def frames(self) -> Iterator[Frame]:
         """Frames as they come; ends with the sampler, or after `stop`."""
+        return (frame_of(parse_line(text), self.header) for text in self.lines())
+
+    def lines(self) -> Iterator[str]:
+        """The same as the sampler wrote them, JSON: for those who only keep them."""
         for text in self._lines:
             if not text.endswith("\n"):
                 break  # its last words, cut off
-            yield frame_of(parse_line(text), self.header)
+            yield text.rstrip("\n")
         if self._process.wait() > 0:
             raise MeshmarkError(self._why())
 

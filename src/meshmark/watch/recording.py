@@ -1,17 +1,20 @@
 """Recordings: frames in a file that only grows, and, once whole, in Parquet.
 
-While it is made a recording is `NAME.part`: an Arrow stream with a batch a second, flushed to disk. A recorder that is
-killed loses the second it was in; what it left is read like any other. At its end it becomes Parquet, written aside
-and renamed. The header (components, metrics, what was absent) lies in the schema of both.
+While it is made a recording is `NAME.part`: an Arrow stream of the frames' own lines, a batch a second, flushed to
+disk. Whoever records in order to see a busy machine must not busy it: a line is kept as it came, and taken apart when
+the recording ends. A recorder that is killed loses the second it was in; what it left is read like any other. At its
+end it becomes Parquet, written aside and renamed. The header (components, metrics, what was absent) lies in the schema
+of both.
 
-Shares are kept to 0.1 %: as thousandths in 16 bits while the file grows, then as decimals of three places, which any
-reader of Parquet shows as numbers and which compress to about a byte. The other metrics are 32-bit floats.
+In Parquet shares are decimals of three places, which any reader shows as numbers and which compress to about a byte;
+the other metrics are 32-bit floats.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from itertools import islice
@@ -19,12 +22,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError
-from meshmark.watch.frames import Frame, FrameError, Header, header_of
+from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _PROCESSES: Final = "processes"
+_LINE: Final = "line"
+_TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
 BATCH_S: Final = 1.0
@@ -34,37 +39,51 @@ class RecordingError(MeshmarkError):
     """A file that is no recording, or a spoiled one; the message names it."""
 
 
-def _schema(header: Header, whole: bool) -> pa.Schema:
-    """Of a recording, whole or growing."""
+def _schema(header: Header) -> pa.Schema:
+    """Of a whole recording."""
     import pyarrow as pa
 
     fixed = [("seq", pa.int64()), ("t_s", pa.float64()), ("window_s", pa.float32()), ("at", pa.float64()),
              ("late_s", pa.float32()), ("cost_s", pa.float32()), ("dropped", pa.int64())]  # fmt: skip
     fields = [pa.field(n, t) for n, t in fixed]
     for m in header.metrics:
-        kind = pa.float32() if not m.is_share else pa.decimal128(4, 3) if whole else pa.uint16()
+        kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
         about = {b"unit": m.unit.encode(), b"what": m.what.encode(), b"of": m.of.encode()}
         fields.append(pa.field(m.name, pa.list_(kind), metadata=about))
     fields.append(pa.field(_PROCESSES, pa.string(), metadata={b"what": b"the busiest processes, JSON"}))
-    return pa.schema(fields, metadata={_KEY: json.dumps(header.to_json(), separators=(",", ":")).encode()})
+    return pa.schema(fields, metadata=_metadata(header))
 
 
-def _batch(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.RecordBatch:
+def _metadata(header: Header) -> dict[bytes, bytes]:
+    return {_KEY: json.dumps(header.to_json(), separators=(",", ":")).encode()}
+
+
+def _table(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Table:
+    import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     columns: list[Any] = [[getattr(f, name) for f in frames] for name in _FIXED]
     for m in header.metrics:
-        unknown: list[float | None] = [None] * header.count(m.component_class)
-        rows = [f.values.get(m.name, unknown) for f in frames]
+        count = header.count(m.component_class)
+        unknown: list[float | None] = [None] * count
+        # A table of doubles in which NaN is unknown: a number that is none was never written.
+        rows = np.array([f.values.get(m.name, unknown) for f in frames], dtype=np.float64).reshape(len(frames), count)
+        offsets = pa.array(np.arange(0, len(frames) * count + 1, count, dtype=np.int32)) if count else None
+        flat: Any = rows.ravel()
         if m.is_share:
-            columns.append([
-                [None if v is None else min(1000, max(0, round(v * 1000))) for v in row] for row in rows
-            ])  # fmt: skip
+            thousandths = np.clip(np.rint(flat * 1000), 0, 9999)
+            whole = pa.array(np.nan_to_num(thousandths).astype(np.int64), mask=np.isnan(flat)).cast(
+                pa.decimal128(19, 0)
+            )
+            values = pc.multiply(whole, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
         else:
-            columns.append(rows)
+            values = pa.array(flat.astype(np.float32), mask=np.isnan(flat))
+        kind = schema.field(m.name).type
+        columns.append(pa.ListArray.from_arrays(offsets, values, type=kind) if count else [[] for _ in frames])
     columns.append([json.dumps(f.processes) if f.processes else None for f in frames])
-    arrays = [pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
-    return pa.record_batch(arrays, schema=schema)
+    arrays = [c if isinstance(c, pa.Array) else pa.array(c, type=f.type) for c, f in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
 
 
 class Recorder:
@@ -85,8 +104,10 @@ class Recorder:
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
-        self._schema = _schema(header, whole=False)
-        self._waiting: list[Frame] = []
+        fields = [pa.field("t_s", pa.float64()), pa.field(_LINE, pa.string())]
+        self._schema = pa.schema(fields, metadata=_metadata(header))
+        self._waiting: list[tuple[float, str]] = []
+        self._flushed_s = 0.0
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
             self._file = self.part.open("xb")
@@ -97,15 +118,31 @@ class Recorder:
             ) from None
         except OSError as why:
             raise RecordingError(f"{out}: {why.strerror}") from why
-        options = pa.ipc.IpcWriteOptions(compression="lz4")  # a third of zstd's CPU time, which counts at 10 Hz
+        options = pa.ipc.IpcWriteOptions(compression=pa.Codec("zstd", compression_level=1))
         self._writer = pa.ipc.new_stream(self._file, self._schema, options=options)
         self._sync()
 
     def add(self, frame: Frame) -> None:
         """Keeps a frame; it is on disk within a second."""
-        self._waiting.append(frame)
+        self._keep(json.dumps(frame.to_json(), separators=(",", ":")), frame.t_s, frame.window_s)
+
+    def add_line(self, line: str) -> None:
+        """Keeps a frame as its source wrote it.
+
+        Raises:
+            FrameError: it is none.
+        """
+        said = _TIMES.search(line)
+        if said is None:
+            raise FrameError(f"frames: found '{line[:60]}', a frame is needed")
+        self._keep(line, float(said[1]), float(said[2]))
+
+    def _keep(self, line: str, t_s: float, window_s: float) -> None:
+        if not self._waiting:
+            self._flushed_s = t_s - window_s
+        self._waiting.append((t_s, line))
         self.frames += 1
-        if frame.t_s - self._waiting[0].t_s + frame.window_s >= BATCH_S - 1e-6:
+        if t_s - self._flushed_s >= BATCH_S - 1e-6:
             self.flush()
 
     def flush(self) -> None:
@@ -113,7 +150,11 @@ class Recorder:
         if not self._waiting:
             return
         try:
-            self._writer.write_batch(_batch(self._waiting, self.header, self._schema))
+            import pyarrow as pa
+
+            times, lines = zip(*self._waiting, strict=True)
+            arrays = [pa.array(times, pa.float64()), pa.array(lines, pa.string())]
+            self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
             self._sync()
         except OSError as why:
             raise RecordingError(
@@ -149,22 +190,16 @@ def compact(part: Path, out: Path) -> None:
     import pyarrow.parquet as pq
 
     aside = out.with_name(out.name + ".tmp")
-    growing, batches = _open_part(part)
-    schema = _schema(_header_in(growing, part), whole=True)
+    recording = Recording(part)
+    schema = _schema(recording.header)
     # High bytes beside high bytes: noisy numbers shrink by another third.
     split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
         with pq.ParquetWriter(aside, schema, compression="zstd", compression_level=9, column_encoding=split,
                               store_decimal_as_integer=True, use_dictionary=[_PROCESSES]) as writer:  # fmt: skip
-            group: list[Any] = []
-            rows = 0
-            for batch in batches:
-                group.append(batch)
-                rows += batch.num_rows
-                if rows >= 6000:
-                    _write_group(writer, group, schema)
-                    group, rows = [], 0
-            _write_group(writer, group, schema)
+            frames = recording.frames()
+            while group := list(islice(frames, 6000)):
+                writer.write_table(_table(group, recording.header, schema), row_group_size=1 << 20)
         with aside.open("rb") as file:
             os.fsync(file.fileno())
         aside.replace(out)
@@ -173,25 +208,7 @@ def compact(part: Path, out: Path) -> None:
         raise RecordingError(f"{out}: {why.strerror or why}", f"the recording is whole in {part}") from why
 
 
-def _write_group(writer: Any, group: Sequence[Any], schema: pa.Schema) -> None:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if not group:
-        return
-    table = pa.Table.from_batches(group).combine_chunks()
-    columns = []
-    for field in schema:
-        column = table.column(field.name).chunk(0)
-        if pa.types.is_list(field.type) and pa.types.is_decimal(field.type.value_type):
-            whole = column.values.cast(pa.int32()).cast(pa.decimal128(10, 0))
-            shares = pc.multiply(whole, pa.scalar(Decimal("0.001"))).cast(pa.decimal128(4, 3))
-            column = pa.ListArray.from_arrays(column.offsets, shares, type=field.type)
-        columns.append(column)
-    writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=1 << 20)
-
-
-def _header_in(schema: pa.Schema, path: Path) -> Header:
+def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
     """The header in a recording's schema, whose columns are all there.
 
     Raises:
@@ -202,10 +219,13 @@ def _header_in(schema: pa.Schema, path: Path) -> Header:
         raise RecordingError(f"{path}: is no recording of meshmark: it has no header")
     try:
         header = header_of(json.loads(said))
+        names = schema.names
+    except UnicodeDecodeError as why:
+        raise RecordingError(f"{path}: is spoiled: {why}") from why
     except (ValueError, FrameError) as why:
         raise RecordingError(f"{path}: {why}") from why
-    for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)):
-        if name not in schema.names:
+    for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)) if whole else ("t_s", _LINE):
+        if name not in names:
             raise RecordingError(f"{path}: is no recording of meshmark: it lacks the column {name}")
     return header
 
@@ -223,7 +243,7 @@ def _open_part(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         while True:
             try:
                 batch = reader.read_next_batch()
-                batch.validate()
+                batch.validate(full=True)  # a spoiled offset must not lead out of the file
             except (StopIteration, OSError, ValueError, pa.ArrowException):
                 return  # its end, or where it was cut
             yield batch
@@ -257,7 +277,7 @@ class Recording:
             schema = self._parquet.schema_arrow
         else:
             schema, _ = _open_part(path)
-        self.header = _header_in(schema, path)
+        self.header = _header_in(schema, path, whole=self._parquet is not None)
 
     def count(self) -> int:
         """How many frames there are."""
@@ -288,17 +308,22 @@ class Recording:
         """Frames from number `first` on; batches before it are not turned into Python's numbers."""
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
-        scale = 1 if self._parquet is not None else 1000
         for batch in self._batches():
             skipped = min(first, batch.num_rows)
             first -= skipped
             if skipped == batch.num_rows:
                 continue
             batch = batch.slice(skipped)  # noqa: PLW2901
+            if self._parquet is None:
+                for line in batch.column(_LINE).to_pylist():
+                    yield self._frame(line)
+                continue
             columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
+            if any(None in columns[n] for n in _FIXED):
+                raise RecordingError(f"{self.path}: is spoiled: a frame has no number or time")
             for i in range(batch.num_rows):
                 values = {
-                    n: [None if v is None else float(v) / scale for v in columns[n][i] or ()] if n in shares
+                    n: [None if v is None else float(v) for v in columns[n][i] or ()] if n in shares
                     else columns[n][i] or []
                     for n in metrics
                 }  # fmt: skip
@@ -306,3 +331,9 @@ class Recording:
                 yield Frame(columns["seq"][i], columns["t_s"][i], columns["window_s"][i], values, columns["at"][i],
                             columns["late_s"][i], columns["cost_s"][i], columns["dropped"][i],
                             json.loads(said) if said else [])  # fmt: skip
+
+    def _frame(self, line: str) -> Frame:
+        try:
+            return frame_of(parse_line(line), self.header)
+        except FrameError as why:
+            raise RecordingError(f"{self.path}: is spoiled: {why}") from why

@@ -321,6 +321,7 @@ def _extent(path: Path) -> tuple[int, float]:
             with contextlib.suppress(StopIteration, OSError, pa.ArrowInvalid):  # its end, or where it was cut
                 while True:
                     batch = reader.read_next_batch()
+                    batch.validate(full=True)
                     rows += batch.num_rows
                     last = float(batch.column(0)[-1].as_py()) if batch.num_rows else last
     except (OSError, pa.ArrowException, TypeError) as why:
