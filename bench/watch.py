@@ -4,15 +4,17 @@
 
     recording   size of a recording                                          (5 s)
     browser     pictures a second, long tasks, sample to screen; needs Chromium  (1 min)
-    costs       CPU time of the sampler and of a recorder at 1 and 10 Hz     (3 min)
+    costs       CPU time of the sampler and of a recorder at 1 and 10 Hz     (14 min)
     sweep       the same from 0.1 to 100 Hz, and how late ticks are          (13 min)
     many        the same on a tree of 256 CPUs and 4 nodes at 1 Hz           (2 min)
     slowdown    what programs feel of it: paired runs                        (20 min with 40 pairs)
     hotspots    hot spots made with stress-ng (apt-get install stress-ng)    (8 min with 20 + 20 cases)
+    canary      its estimate against a load of known bandwidth               (4 min)
 
-Without a part, all of them. Costs are differences between a long and a short run, so start-up does not count. The
-browser is Chromium without a window; long tasks are what it reports itself (over 50 ms). `--brief` shows in a few
-minutes that all parts work; its figures mean nothing. Slowdown and hot spots want a machine that nobody else uses.
+Without a part, all of them. Costs are CPU time between two moments while it runs, by the scheduler's own clock, so
+neither the start nor the making of the Parquet file at the end counts. The browser is Chromium without a window; long
+tasks are what it reports itself (over 50 ms). `--brief` shows in a few minutes that all parts work; its figures mean
+nothing. Slowdown and hot spots want a machine that nobody else uses.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import contextlib
 import importlib.util
 import itertools
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -60,6 +63,17 @@ def cpu_of(words: list[str]) -> float:
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
+def cpu_s(pids: Sequence[int]) -> float:
+    """CPU time that processes have had, s, to the nanosecond."""
+    tasks = (t for pid in pids for t in Path(f"/proc/{pid}/task").iterdir())
+    return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task")
+    return [int(c) for t in tasks.iterdir() for c in (t / "children").read_text().split()]
+
+
 def sampling(rate: float, seconds: float, root: Path | None = None) -> list[str]:
     """Words that sample alone."""
     words = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
@@ -73,22 +87,35 @@ def recording(rate: float, seconds: float, out: Path, root: Path | None = None) 
     return [*words, "--out", str(out), *(["--root", str(root)] if root is not None else [])]
 
 
-def share_of(rate: float, seconds: float, record: bool, root: Path | None = None) -> float:
-    """CPU time of watching, as a share of one CPU."""
-    used = []
+def share_of(rate: float, seconds: float, record: bool, root: Path | None = None, canary: bool = True) -> float:
+    """Share of one CPU that watching takes while it runs: without its start, and without its end."""
     with tempfile.TemporaryDirectory() as folder:
-        for length in (2 / rate + 2, 2 / rate + 2 + seconds):
-            out = Path(folder) / f"{length}.parquet"
-            used.append(cpu_of(recording(rate, length, out, root) if record else sampling(rate, length, root)))
-    return (used[1] - used[0]) / seconds
+        out = Path(folder) / "r.parquet"
+        words = recording(rate, 0, out, root) if record else sampling(rate, 0, root)
+        if not canary:
+            words += ["--no-canary"] if record else ["--without", "canary"]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+            time.sleep(max(4.0, 2 / rate))
+            pids = [process.pid, *children(process.pid)]
+            begin, had = time.monotonic(), cpu_s(pids)
+            time.sleep(seconds)
+            share = (cpu_s(pids) - had) / (time.monotonic() - begin)
+            process.terminate()
+            process.wait()
+        return share
 
 
 def costs(seconds: float) -> None:
+    """The median of three looks, and their range."""
+    cpus = len(CPUS)
     for rate in (1, 10):
-        for name, record in (("sampler", False), ("with recording", True)):
-            share = share_of(rate, seconds, record)
-            cpus = len(CPUS)
-            print(f"{rate:3} Hz {name:15} {100 * share:6.3f} % of one CPU, {100 * share / cpus:6.3f} % of {cpus}")
+        for name, record, canary in (
+            ("sampler", False, True), ("with recording", True, True), ("kernel sources", True, False),
+        ):  # fmt: skip
+            looks = sorted(share_of(rate, seconds, record, canary=canary) for _ in range(3))
+            low, middle, high = (100 * look / cpus for look in looks)
+            print(f"{rate:3} Hz {name:15} {middle:6.3f} % of {cpus} CPUs [{low:.3f} to {high:.3f}]", flush=True)
+    print("kernel sources: recorded too, without the canary")
 
 
 def sweep(seconds: float, rates: Sequence[float] = (0.1, 0.5, 1, 2, 5, 10, 20, 50, 100)) -> None:
@@ -216,16 +243,11 @@ class Watcher:
         assert self.process.stderr is not None
         self.process.stderr.readline()  # "recording …": the sampler runs
         time.sleep(1.5)
-        self.pids = [self.process.pid, *self._children()]
+        self.pids = [self.process.pid, *children(self.process.pid)]
         self.hold()
 
-    def _children(self) -> list[int]:
-        tasks = Path(f"/proc/{self.process.pid}/task")
-        return [int(c) for t in tasks.iterdir() for c in (t / "children").read_text().split()]
-
     def cpu_s(self) -> float:
-        tasks = (t for pid in self.pids for t in Path(f"/proc/{pid}/task").iterdir())
-        return sum(int((t / "schedstat").read_text().split()[0]) for t in tasks) / 1e9
+        return cpu_s(self.pids)
 
     def hold(self) -> None:
         os.killpg(self.process.pid, signal.SIGSTOP)
@@ -526,6 +548,58 @@ def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: f
 # ------------------------------------------------------------------ recordings, and the page
 
 
+def stream(cpu: int, rate: float, stop: Any, moved: Any) -> None:
+    """Reads memory on one CPU at a pace, spinning between: a load that the canary's calibration does not know."""
+    import numpy as np
+
+    os.sched_setaffinity(0, {cpu})
+    data, chunk = np.ones(32 << 20), 1 << 16
+    begin, i = time.perf_counter(), 0
+    while not stop.is_set():
+        if 8 * chunk * i < rate * (time.perf_counter() - begin):
+            data[i * chunk % data.size : i * chunk % data.size + chunk].sum()
+            i += 1
+    moved.value = 8 * chunk * i / (time.perf_counter() - begin)
+
+
+def canary(seconds: float) -> None:
+    """The canary's estimate against a load of known bandwidth, after a calibration of 20 s."""
+    cpu = CPUS[-1]
+    words = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", "20"]
+    curve = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    errors, held = [], 0
+    rates = (0, 4, 8, 12, 16, 14, 10, 6, 18, 2)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "curve.json"
+        file.write_text(curve)
+        for rate in rates:
+            stop, moved = multiprocessing.Event(), multiprocessing.Value("d", 0.0)
+            load = multiprocessing.Process(target=stream, args=(cpu, 1e9 * rate, stop, moved))
+            load.start()
+            time.sleep(1)
+            with Live(4.0, seconds, sources=["canary", "cpu"], canary=file) as one:
+                late = [f.values for f in one.frames()][-24:]
+            stop.set()
+            load.join()
+            if "memory.moved" not in late[0]:
+                print(f"  {rate:2} GB/s: no estimate: {one.header.why_unknown('memory.pressure', 0)}")
+                continue
+            low, middle, high = (
+                statistics.median(v for x in late if (v := x[f"memory.moved{end}"][0]) is not None)
+                for end in ("_low", "", "_high")
+            )
+            truth = moved.value
+            held += low <= truth <= high
+            if truth > 1e9:
+                errors.append(abs(middle / truth - 1))
+            print(f"  {truth / 1e9:4.1f} GB/s: estimated {middle / 1e9:4.1f} [{low / 1e9:.1f} to {high / 1e9:.1f}]")
+    if errors:
+        print(
+            f"canary: error {100 * statistics.median(errors):.0f} % (worst {100 * max(errors):.0f} %), aim 15 %; the "
+            f"interval held the truth in {held} of {len(rates)}"
+        )
+
+
 def recording_rate() -> None:
     metrics = tuple(Metric(f"cpu.m{i}", "1", "a share", "time") for i in range(20))
     header = Header("host", "bench", "", 0.1, {"cpu": tuple({"name": str(i)} for i in range(64))}, metrics)
@@ -538,7 +612,14 @@ def recording_rate() -> None:
                 for values in walk.values():
                     for i in range(64):
                         values[i] = min(1.0, max(0.0, values[i] + draws.gauss(0, 0.02)))
-                recorder.add(Frame(n, 0.1 * n, 0.1, {k: list(v) for k, v in walk.items()}))
+                recorder.add(
+                    Frame(
+                        n,
+                        0.1 * n,
+                        0.1,
+                        {k: [round(x, 4) for x in v] for k, v in walk.items()},  # as the sampler writes them
+                    )
+                )
             recorder.flush()
             growing = recorder.part.stat().st_size / 120e3
         whole = out.stat().st_size / 120e3
@@ -604,7 +685,7 @@ def browser(name: str, settings: list[str], rate: float) -> None:
 
 
 def main() -> None:
-    names = ("recording", "browser", "costs", "sweep", "many", "slowdown", "hotspots")
+    names = ("recording", "browser", "costs", "sweep", "many", "slowdown", "hotspots", "canary")
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
@@ -629,6 +710,7 @@ def main() -> None:
         "sweep": lambda: sweep(2, (1, 10, 100)) if brief else sweep(20),
         "many": lambda: many(4 if brief else 40),
         "slowdown": lambda: slowdown(4 if brief else given.pairs, 0.3 if brief else 1.5),
+        "canary": lambda: canary(4 if brief else 16),
         "hotspots": lambda: hotspots(2 if brief else given.cases, 8.0, given.rate),
     }
     for name in given.parts or names:

@@ -218,26 +218,32 @@ json calibrate(const Host& host, int steps, double seconds) {
     const double most = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
     // Steps are dealt out in several rounds, so that what drifts drifts for all of them.
     constexpr int kRounds = 4;
-    std::vector<Step> made(static_cast<std::size_t>(steps) + 1);
+    struct Rounds {
+      double moved = 0;
+      std::vector<double> medians;
+    };
+    std::vector<Rounds> made(static_cast<std::size_t>(steps) + 1);
     for (int round = 0; round < kRounds; ++round)
       for (int i = 0; i <= steps; ++i) {
         const int k = round % 2 == 0 ? i : steps - i;
-        const Step step = measure(walker, streams, k == steps ? 1e15 : most * k / steps, seconds / kRounds);
-        Step& into = made[static_cast<std::size_t>(k)];
+        Step step = measure(walker, streams, k == steps ? 1e15 : most * k / steps, seconds / kRounds);
+        Rounds& into = made[static_cast<std::size_t>(k)];
         into.moved += step.moved / kRounds;
-        into.latencies.insert(into.latencies.end(), step.latencies.begin(), step.latencies.end());
+        std::nth_element(step.latencies.begin(),
+                         step.latencies.begin() + static_cast<std::ptrdiff_t>(step.latencies.size() / 2),
+                         step.latencies.end());
+        into.medians.push_back(step.latencies[step.latencies.size() / 2]);
       }
     sched_setaffinity(0, sizeof before, &before);
     json points = json::array();
     double last = -1;
-    for (Step& step : made) {
-      std::sort(step.latencies.begin(), step.latencies.end());
-      const std::size_t count = step.latencies.size();
-      if (count < 8 || step.moved <= last) continue;
-      // The 95 % interval of the median, by ranks.
-      const auto away = static_cast<std::size_t>(0.98 * std::sqrt(static_cast<double>(count)));
-      points.push_back({step.moved, step.latencies[count / 2 - std::min(away + 1, count / 2)],
-                        step.latencies[count / 2], step.latencies[std::min(count / 2 + away + 1, count - 1)]});
+    for (Rounds& step : made) {
+      if (step.moved <= last) continue;
+      std::sort(step.medians.begin(), step.medians.end());
+      // The band is how far whole rounds were apart: within one the median is known much better, but that is not what
+      // an estimate minutes later is off by.
+      points.push_back({step.moved, step.medians.front(),
+                        (step.medians[kRounds / 2 - 1] + step.medians[kRounds / 2]) / 2, step.medians.back()});
       last = step.moved;
     }
     nodes[std::to_string(host.nodes[n])] = points;

@@ -249,7 +249,8 @@ def _calibrate(as_json: bool) -> None:
         print(json.dumps(found))
         return
     for node, points in found["nodes"].items():
-        table = Table("traffic (GB/s)", "load (ns)", "95 % of the median", title=f"node {node}", title_justify="left")
+        heads = ("traffic (GB/s)", "load (ns)", "range of four rounds (ns)")
+        table = Table(*heads, title=f"node {node}", title_justify="left")
         for traffic, lowest, middle, highest in points:
             table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * middle:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
         Console(highlight=False).print(table)

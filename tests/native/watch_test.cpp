@@ -426,9 +426,34 @@ TEST(Counters, WhatChannelsMovedIsAShareOfWhatTheyAttainedAtThatMix) {
   const mm::json values = mm::json::parse(line.substr(0, line.find('\n'))).at("values");
   EXPECT_DOUBLE_EQ(values.at("memory.read")[0].get<double>(), 4.8e9);
   EXPECT_DOUBLE_EQ(values.at("memory.write")[0].get<double>(), 1.6e9);
+  EXPECT_TRUE(values.at("memory.busy")[1].is_null());  // of a node without a survey, whose clock is not counted
   // Three quarters are reads: 35 GB/s by interpolation, for two channels.
   EXPECT_NEAR(values.at("memory.busy")[0].get<double>(), 6.4 / 17.5, 1e-4);
   EXPECT_EQ(sampler.header().at("denominators").at("memory").at("used"), "attained");
+}
+
+TEST(Counters, WhereNoClockIsCountedTheFirmwareSaysTheWire) {
+  const Folder tree;  // of a Kunpeng, whose controllers count no clock
+  tree.write("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x48\nCPU part\t: 0xd01\n\n");
+  tree.write("sys/devices/system/cpu/present", "0");
+  for (const std::string n : {"0", "1"}) {
+    const std::string pmu = "sys/bus/event_source/devices/hisi_sccl1_ddrc" + n + "/";
+    tree.write(pmu + "type", "4" + n);
+    tree.write(pmu + "cpumask", "0");
+    tree.write(pmu + "format/event", "config:0-4");
+    tree.write(pmu + "events/flux_rd", "config=0x1");
+    tree.write(pmu + "events/flux_wr", "config=0x0");
+  }
+  Settings settings;
+  settings.root = tree.path();
+  settings.sources = {"counters"};
+  MadeUpKernel kernel;
+  settings.kernel = &kernel;
+  EXPECT_FALSE(Sampler(settings).header().contains("denominators"));  // nothing says what a channel carries
+  settings.attained = {{"wire", {{"memory", 40e9}}}};
+  const mm::json said = Sampler(settings).header().at("denominators").at("memory");
+  EXPECT_EQ(said.at("used"), "wire");
+  EXPECT_EQ(said.at("wire"), mm::json({20e9, 20e9}));
 }
 
 TEST(Counters, TheKernelCountsTheFaultsThatWereMade) {

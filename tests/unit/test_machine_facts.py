@@ -20,7 +20,7 @@ from typer.testing import CliRunner
 from meshmark.cli_machine import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.capture import SUFFIXES, capture, open_machine, unpacked
-from meshmark.machine.facts import host_facts, is_absent, performance_options
+from meshmark.machine.facts import host_facts, is_absent, performance_options, wire_bandwidth
 from meshmark.machine.identity import identity
 from meshmark.machine.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
@@ -185,6 +185,9 @@ def test_memory_modules_give_the_hardware_peak(tmp_path: Path) -> None:
     memory: Any = host_facts(tree(tmp_path, files))["memory"]
     assert memory["channels"] == 16 and memory["rate_t_per_s"] == 4_800_000_000
     assert memory["peak_bytes_per_s"] == 16 * 8 * 4_800_000_000
+    assert wire_bandwidth(Tree(tmp_path)) == 16 * 8 * 4_800_000_000
+    (tmp_path / "sys" / "firmware" / "dmi" / "tables" / "DMI").unlink()
+    assert wire_bandwidth(Tree(tmp_path)) is None
     assert memory["dimms"][0]["kind"] == "DDR5" and memory["dimms"][0]["size_bytes"] == 64 << 30
     assert memory["dimms"][0]["max_rate_t_per_s"] == 5_600_000_000
 

@@ -162,7 +162,7 @@ class Counters : public Source {
           moved += one;
           if (k == 0) read = one;
         }
-        const double wire = use.wire == kNone ? kUnknown : board.at(use.wire, c);
+        const double wire = use.wire == kNone ? use.wire_by_firmware : board.at(use.wire, c);
         const double most = use.attained[c].empty() ? wire : at_mix(use.attained[c], moved > 0 ? read / moved : 1);
         board.set(use.share, c, most > 0 ? moved / most : kUnknown);
       }
@@ -198,7 +198,8 @@ class Counters : public Source {
     std::size_t share = kNone, wire = kNone;
     bool of_hardware = false;
     std::vector<std::size_t> moved;
-    std::vector<Mix> attained;  ///< by component
+    std::vector<Mix> attained;           ///< by component
+    double wire_by_firmware = kUnknown;  ///< B/s of a component, where no clock of it is counted
   };
 
   void add_instances(const Host& host, Board& board, const PmuDefinition& definition, const Pmu& pmu,
@@ -319,7 +320,10 @@ class Counters : public Source {
     bool any = false;
     const json& said = host_->attained;
     if (said.is_object() && said.contains(klass)) any = read_attained(board, klass, said.at(klass), use);
-    if (use.wire == kNone && !any) {
+    if (use.wire == kNone && said.is_object() && said.contains("wire") && said.at("wire").contains(klass))
+      use.wire_by_firmware = said.at("wire").at(klass).get<double>() / static_cast<double>(board.components(klass));
+    const bool by_firmware = use.wire_by_firmware == use.wire_by_firmware;
+    if (use.wire == kNone && !any && !by_firmware) {
       board.absent(name, "what these can carry is not known: no clock is counted and no survey was made",
                    "meshmark survey");
       return use;
@@ -332,6 +336,10 @@ class Counters : public Source {
       about["from"]["attained"] = said.value("from", std::string("a survey"));
     }
     if (use.wire != kNone) about["from"]["wire"] = board.metrics()[use.wire].what;
+    if (by_firmware) {
+      about["from"]["wire"] = "channels, rate and width of the modules, by the firmware";
+      about["wire"] = std::vector<double>(board.components(klass), use.wire_by_firmware);
+    }
     denominators_[klass] = about;
     board.say("denominators", denominators_);
     use.share = board.add({name, "1", "moved, of what it can carry",

@@ -223,6 +223,13 @@ def _caches(topology: Topology) -> object:
 # ------------------------------------------------------------------ memory
 
 
+def wire_bandwidth(tree: Tree | None = None) -> int | None:
+    """What all memory channels of this host carry by their modules' rate and width, B/s; None where it is not told."""
+    tree = tree or Tree(Path("/"))
+    peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
+    return peak if isinstance(peak, int) else None
+
+
 def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, object]:
     meminfo = tree.text("proc/meminfo") or ""
 

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from meshmark.errors import MeshmarkError
+from meshmark.machine.facts import wire_bandwidth
 from meshmark.machine.native import find_native
 from meshmark.terminal import data_home
 from meshmark.watch.attained import attained_here
@@ -115,9 +116,11 @@ def this_host(
     """
     nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     machine = socket.gethostname()
-    known = attained_here(store or data_home() / "store", machine, nodes) if use_of == "attained" else None
+    known = (attained_here(store or data_home() / "store", machine, nodes) if use_of == "attained" else None) or {}
+    if (wire := wire_bandwidth()) is not None:
+        known["wire"] = {"memory": wire}
     calibrated = calibration_file(machine)
     return Live(
-        rate_hz, duration_s, hold_s=hold_s, without=() if canary else ("canary",), attained=known,
+        rate_hz, duration_s, hold_s=hold_s, without=() if canary else ("canary",), attained=known or None,
         canary=calibrated if canary and calibrated.is_file() else None,
     )  # fmt: skip
