@@ -5,7 +5,7 @@ PYTHON ?= python3
 JOBS ?= $(shell nproc)
 BIN := .venv/bin
 export PYTHON JOBS
-own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp)
+own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py
 
 .PHONY: help setup setup-tests run test test-native test-python check check-all format fix lint types layers \

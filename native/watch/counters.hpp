@@ -58,7 +58,8 @@ class Counts {
 
   /// Opens what can be had. Returns 0, or the errno of the first event that could not.
   int open();
-  /// Reads all groups. False where nothing counted since the last reading: then it is opened anew, at most once a second.
+  /// Reads all groups. False where nothing counted since the last reading: then it is opened anew, at most once a
+  /// second.
   bool read(double now);
 
   /// Counts of an event since the last reading, times its scale, as if it had counted all the time; unknown where it
