@@ -63,7 +63,7 @@ check-all: check tidy tsan ## also clang-tidy, the thread sanitizer, slow tests
 	$(BIN)/python -m pytest -q -m slow
 
 tidy:
-	printf '%s\n' $(filter %.cpp,$(own_cpp)) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/release
+	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/release
 
 tsan:
 	tools/build.sh tsan
