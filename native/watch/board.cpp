@@ -37,10 +37,10 @@ std::size_t Board::find(const std::string& metric) const {
   return kNone;
 }
 
-bool Board::is_absent(const std::string& metric) const {
+const json* Board::absence(const std::string& metric) const {
   for (const json& one : absent_)
-    if (one.at("metric") == metric) return true;
-  return false;
+    if (one.at("metric") == metric) return &one;
+  return nullptr;
 }
 
 void Board::absent(const std::string& metric, const std::string& why, const std::string& hint) {

@@ -47,7 +47,8 @@ class Board {
   const json& component(const std::string& klass, std::size_t number) const { return components_.at(klass)[number]; }
   /// The number of a metric by its name; kNone where there is none.
   std::size_t find(const std::string& metric) const;
-  bool is_absent(const std::string& metric) const;  ///< whether a reason was given for it
+  /// What was said of a metric that is absent; none where nothing was. Valid until the next `absent`.
+  const json* absence(const std::string& metric) const;
   const std::vector<Metric>& metrics() const { return metrics_; }
 
   json header() const;                               ///< components, metrics, absent

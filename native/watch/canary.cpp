@@ -111,11 +111,13 @@ LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double hig
 
 namespace {
 
+constexpr std::size_t kStreamed = std::size_t{128} << 20;  // beyond caches
+
 /// Streams from memory of a node at a pace, and counts.
 class Stream {
  public:
   Stream(int cpu, int node, bool bound)
-      : memory_(memory_of(node, bound, std::size_t{128} << 20)), thread_([this, cpu] { run(cpu); }) {}
+      : memory_(memory_of(node, bound, kStreamed)), thread_([this, cpu] { run(cpu); }) {}
   ~Stream() {
     over_ = true;
     thread_.join();
@@ -129,7 +131,6 @@ class Stream {
     CPU_SET(static_cast<std::size_t>(cpu), &one);
     sched_setaffinity(0, sizeof one, &one);
     constexpr std::size_t kBlock = 32 << 10;
-    const std::size_t bytes = std::size_t{128} << 20;
     const char* const data = reinterpret_cast<const char*>(memory_->data());
     std::size_t at = 0;
     double asked = 0, begin = wall_s(), done = 0;
@@ -152,7 +153,7 @@ class Stream {
         sum += word;
       }
       asm volatile("" : "+r"(sum));
-      at = (at + kBlock) % bytes;
+      at = (at + kBlock) % kStreamed;
       done += kBlock;
       moved_.fetch_add(kBlock, std::memory_order_relaxed);
     }

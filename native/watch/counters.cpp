@@ -27,9 +27,8 @@ std::vector<Pmu> find_pmus(const std::string& root) {
   }
   // uncore_imc_10 comes after uncore_imc_9.
   const auto key = [](const Pmu& p) {
-    std::size_t digits = p.name.size();
-    while (digits > 0 && p.name[digits - 1] >= '0' && p.name[digits - 1] <= '9') --digits;
-    return std::pair(std::string_view(p.name).substr(0, digits), number(std::string_view(p.name).substr(digits)));
+    return std::pair(std::string_view(p.name).substr(0, p.name.find_last_not_of("0123456789") + 1),
+                     number_at_end(p.name));
   };
   std::stable_sort(found.begin(), found.end(), [&](const Pmu& a, const Pmu& b) { return key(a) < key(b); });
   return found;
@@ -143,18 +142,6 @@ Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, std::vector<Encoding
     : kernel_(kernel), type_(type), cpu_(cpu) {
   for (const Encoding& e : events) events_.push_back({e, -1, 0, -1, 0, kUnknown, 0});
   buffer_.resize(3 + events_.size());
-}
-
-Counts::Counts(Counts&& other) noexcept
-    : kernel_(other.kernel_),
-      type_(other.type_),
-      cpu_(other.cpu_),
-      events_(std::move(other.events_)),
-      groups_(std::move(other.groups_)),
-      buffer_(std::move(other.buffer_)),
-      counted_(other.counted_),
-      tried_(other.tried_) {
-  other.events_.clear();
 }
 
 Counts::~Counts() { close(); }

@@ -52,9 +52,8 @@ class Counts {
  public:
   Counts(Kernel& kernel, std::uint32_t type, int cpu, std::vector<Encoding> events);
   ~Counts();
-  Counts(Counts&& other) noexcept;
-  Counts& operator=(Counts&&) = delete;
   Counts(const Counts&) = delete;
+  Counts& operator=(const Counts&) = delete;
 
   /// Opens what can be had. Returns 0, or the errno of the first event that could not.
   int open();

@@ -71,6 +71,7 @@ Host find_host(const std::string& root, Board& board) {
   Host host;
   host.root = root;
   host.live = root.empty();
+  host.cpuinfo = read_once(root + "/proc/cpuinfo");
   const std::string cpu_folder = root + "/sys/devices/system/cpu/", node_folder = root + "/sys/devices/system/node/";
   host.cpus = list_of(read_once(cpu_folder + "present"));
   if (host.cpus.empty()) host.cpus = list_of(read_once(cpu_folder + "online"));

@@ -93,6 +93,11 @@ std::int64_t number(std::string_view word, std::int64_t otherwise) {
   return wrong == std::errc() && end == word.data() + word.size() ? value : otherwise;
 }
 
+std::int64_t number_at_end(std::string_view name) {
+  const std::size_t other = name.find_last_not_of("0123456789");
+  return number(other == std::string_view::npos ? name : name.substr(other + 1));
+}
+
 std::vector<int> list_of(std::string_view text) {
   std::vector<int> found;
   while (!text.empty()) {

@@ -38,6 +38,8 @@ std::string_view next_line(std::string_view& text);
 std::string_view next_word(std::string_view& line);
 /// A word as a whole number; `otherwise` when it is none or too large.
 std::int64_t number(std::string_view word, std::int64_t otherwise = -1);
+/// The number that a name ends with: 3 of uncore_upi_3; -1 where there is none.
+std::int64_t number_at_end(std::string_view name);
 /// `0-3,8` as numbers; none where it is no such list. At most 65,536 of them.
 std::vector<int> list_of(std::string_view text);
 

@@ -15,6 +15,7 @@ class Kernel;
 /// Where the sources look, and what all of them need to know of the machine.
 struct Host {
   std::string root;          ///< prefix of /proc and /sys: empty, or a recorded tree
+  std::string cpuinfo;       ///< /proc/cpuinfo, which a large machine takes long to write
   std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order
   std::vector<int> node_of;  ///< node component of each of them
   std::vector<int> nodes;    ///< OS numbers of the components of class node

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli_model import StoreOption
-from meshmark.cli_watch import HostOption, PortOption, TokenOption, simulated
+from meshmark.cli_watch import HostOption, PortOption, TokenOption, served_at, simulated
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.terminal import data_home, say
+from meshmark.terminal import data_home
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
@@ -66,12 +66,7 @@ def serve(
         runs=runs.rows,
         report=runs.report,
     )
-
-    def ready(address: str) -> None:
-        print(address, flush=True)
-        say("Ctrl-C ends it")
-
-    run(lambda: make_site(parts, token), host, port, token, ready)
+    run(lambda: make_site(parts, token), host, port, token, served_at)
 
 
 class Runs:

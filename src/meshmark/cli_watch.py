@@ -96,11 +96,13 @@ def _past(header: Header, frames: list[Frame]) -> Past:
 def _serve(what: Hub | Past, host: str, port: int, token: str) -> None:
     from meshmark.web.server import serve
 
-    def ready(address: str) -> None:
-        print(address, flush=True)
-        say("Ctrl-C ends it")
+    serve(what, host, port, token, served_at)
 
-    serve(what, host, port, token, ready)
+
+def served_at(address: str) -> None:
+    """Says where a server can be reached, now that it can."""
+    print(address, flush=True)
+    say("Ctrl-C ends it")
 
 
 def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:

@@ -21,10 +21,9 @@ namespace mm::watch {
 namespace {
 
 /// Vendor, family and model as definitions name them: GenuineIntel-6-143, or implementer and part: 0x41-0xd40.
-std::string processor_id(const std::string& root) {
+std::string processor_id(std::string_view cpuinfo) {
   std::string vendor, family, model, implementer, part;
-  const std::string all = read_once(root + "/proc/cpuinfo");
-  for (std::string_view text = all; !text.empty();) {
+  for (std::string_view text = cpuinfo; !text.empty();) {
     const std::string_view line = next_line(text);
     const std::size_t colon = line.find(':');
     if (line.empty() || colon == std::string_view::npos) {
@@ -43,10 +42,6 @@ std::string processor_id(const std::string& root) {
   return implementer.empty() ? vendor + "-" + family + "-" + model : implementer + "-" + part;
 }
 
-bool virtual_machine(const std::string& root) {
-  return read_once(root + "/proc/cpuinfo").find(" hypervisor") != std::string::npos;
-}
-
 std::string filled(std::string form, const std::string& device, std::int64_t package, std::size_t index) {
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"{device}", device},
                                    {"{package}", std::to_string(std::max<std::int64_t>(package, 0))},
@@ -54,13 +49,6 @@ std::string filled(std::string form, const std::string& device, std::int64_t pac
     for (std::size_t at = form.find(key); at != std::string::npos; at = form.find(key, at + value.size()))
       form.replace(at, key.size(), value);
   return form;
-}
-
-/// The number at a name's end: 3 of uncore_upi_3; -1 where there is none.
-std::int64_t number_at_end(const std::string& name) {
-  std::size_t digits = name.size();
-  while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') --digits;
-  return number(std::string_view(name).substr(digits));
 }
 
 struct Why {
@@ -88,7 +76,7 @@ class Counters : public Source {
       files.rlim_cur = files.rlim_max;
       setrlimit(RLIMIT_NOFILE, &files);
     }
-    const std::string id = processor_id(host.root);
+    const std::string id = processor_id(host.cpuinfo);
     std::map<std::string, Why> lost;  // by metric
     std::set<std::string> used;
     const auto pmus = find_pmus(host.root);
@@ -116,7 +104,7 @@ class Counters : public Source {
         board.add({name, "1", "time in which the counters of this component counted", "the window"});
     }
     for (const auto& [metric, why] : lost)
-      if (board.find(metric) == kNone && !board.is_absent(metric)) board.absent(metric, why.text, why.hint);
+      if (board.find(metric) == kNone && board.absence(metric) == nullptr) board.absent(metric, why.text, why.hint);
     if (!of_cpus_) {
       for (std::size_t c = 0; c < board.components("io") && board.find("io.busy") == kNone; ++c)
         board.absent("io.busy:" + board.component("io", c).at("name").get<std::string>(),
@@ -378,23 +366,20 @@ class Counters : public Source {
   }
 
   static void say_why_unknown(const Host& host, Board& board) {
-    const bool guest = virtual_machine(host.root);
+    const bool guest = host.cpuinfo.find(" hypervisor") != std::string::npos;
     for (const char* const name : {"memory.busy", "link.busy"}) {
-      if (board.find(name) != kNone || board.is_absent(name)) continue;
+      if (board.find(name) != kNone || board.absence(name) != nullptr) continue;
       const std::string klass = std::string(name).substr(0, std::string(name).find('.'));
       if (klass == "link" && host.nodes.size() < 2) continue;  // there are none
       // What spoils its ingredients spoils it.
-      bool said = false;
-      for (const char* const part : {".read", ".out"})
-        if (board.is_absent(klass + part)) {
-          const json header = board.header();
-          for (const json& one : header.at("absent"))
-            if (!said && one.at("metric") == klass + part) {
-              board.absent(name, one.at("why"), one.value("hint", std::string()));
-              said = true;
-            }
-        }
-      if (said) continue;
+      const json* spoilt = board.absence(klass + ".read");
+      if (spoilt == nullptr) spoilt = board.absence(klass + ".out");
+      if (spoilt != nullptr) {
+        // By value: the list that it lies in grows.
+        const std::string why = spoilt->at("why"), hint = spoilt->value("hint", std::string());
+        board.absent(name, why, hint);
+        continue;
+      }
       const std::string what = klass == "memory" ? "memory controllers" : "links";
       board.absent(name,
                    guest ? "a virtual machine: the hypervisor shows no counters of " + what

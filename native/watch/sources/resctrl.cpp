@@ -19,8 +19,7 @@ class Resctrl : public Source {
       board.add("l3", {{"name", "L3 " + std::to_string(domain)}, {"number", domain}});
     }
     if (domains_.empty()) {
-      const std::string flags = read_once(host.root + "/proc/cpuinfo");
-      const bool able = flags.find(" cqm_mbm_total") != std::string::npos;
+      const bool able = host.cpuinfo.find(" cqm_mbm_total") != std::string::npos;
       board.absent("l3.total",
                    able ? "resctrl is not mounted" : "the processor, or the hypervisor, has no bandwidth monitoring",
                    able ? "mount -t resctrl resctrl /sys/fs/resctrl" : "");

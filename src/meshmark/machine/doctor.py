@@ -499,27 +499,20 @@ def _groups(host: _Host) -> Iterator[Finding]:
         value = group.get(key)
         return value is None or (is_absent(value) and "no limit" not in str(value["absent"]))
 
-    name, why = (
-        "CPUs of this process",
-        "what it may not run on it cannot measure, and placement is narrower than the machine",
-    )
-    cpus, online = host.fact("cgroup", "cpus"), host.online
-    if cpus is None or online is None:
-        yield _unknown(name, "proc/self/status", why)
-    elif len(cpus) < online:
-        command = widen(f'--cpuset-cpus "0-{online - 1}"', "cpuset.cpus", f"0-{online - 1}")
-        yield Finding(name, f"{len(cpus)} of {online}: {format_list(cpus)}", "hidden", why, command)
-    else:
-        yield Finding(name, f"all {online}", "ok", why)
-    name, why = "nodes of this process", "memory of other nodes cannot be bound to, so it cannot be measured"
-    nodes, all_nodes = host.fact("cgroup", "nodes"), host.nodes
-    if nodes is None or all_nodes is None:
-        yield _unknown(name, "proc/self/status", why)
-    elif len(nodes) < all_nodes:
-        command = widen(f'--cpuset-mems "0-{all_nodes - 1}"', "cpuset.mems", f"0-{all_nodes - 1}")
-        yield Finding(name, f"{len(nodes)} of {all_nodes}: {format_list(nodes)}", "hidden", why, command)
-    else:
-        yield Finding(name, f"all {all_nodes}", "ok", why)
+    for name, why, kind, there, option in (
+        ("CPUs of this process", "what it may not run on it cannot measure, and placement is narrower than the machine",
+         "cpus", host.online, "cpus"),
+        ("nodes of this process", "memory of other nodes cannot be bound to, so it cannot be measured",
+         "nodes", host.nodes, "mems"),
+    ):  # fmt: skip
+        mine = host.fact("cgroup", kind)
+        if mine is None or there is None:
+            yield _unknown(name, "proc/self/status", why)
+        elif len(mine) < there:
+            command = widen(f'--cpuset-{option} "0-{there - 1}"', f"cpuset.{option}", f"0-{there - 1}")
+            yield Finding(name, f"{len(mine)} of {there}: {format_list(mine)}", "hidden", why, command)
+        else:
+            yield Finding(name, f"all {there}", "ok", why)
     name, why = "quota of CPU time", "once it is used up every thread stands still for the rest of the period"
     quota = host.fact("cgroup", "cpu_quota")
     if quota is not None:

@@ -20,6 +20,12 @@ def calibration_file(machine: str) -> Path:
     return data_home() / "canary" / f"{machine.replace('/', '_')}.json"
 
 
+def last_words(talk: str, status: int) -> str:
+    """Why a sampler ended, by what it wrote on standard error."""
+    said = talk.strip().splitlines()
+    return said[-1].removeprefix("meshmark-watch: error: ") if said else f"the sampler ended with status {status}"
+
+
 def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
     """Measures and keeps how the canary's latency grows with traffic; all CPUs are busy meanwhile.
 
@@ -32,11 +38,11 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    said = (done.stderr.strip().splitlines() or ["the sampler said nothing"])[-1]
+    said = last_words(done.stderr, done.returncode)
     if done.returncode == 77:
-        raise AbsentError(said.removeprefix("meshmark-watch: error: "))
+        raise AbsentError(said)
     if done.returncode != 0:
-        raise MeshmarkError(said.removeprefix("meshmark-watch: error: "))
+        raise MeshmarkError(said)
     found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
     path = calibration_file(socket.gethostname())
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -16,7 +16,7 @@ from meshmark.machine.facts import wire_bandwidth
 from meshmark.machine.native import find_native
 from meshmark.terminal import data_home
 from meshmark.watch.attained import attained_here
-from meshmark.watch.canary import calibration_file
+from meshmark.watch.canary import calibration_file, last_words
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
 
@@ -65,8 +65,7 @@ class Live:
     def _why(self) -> str:
         status = self._process.wait()
         self._talk.seek(0)
-        said = self._talk.read().strip().splitlines()
-        return said[-1].removeprefix("meshmark-watch: error: ") if said else f"the sampler ended with status {status}"
+        return last_words(self._talk.read(), status)
 
     def frames(self) -> Iterator[Frame]:
         """Frames as they come; ends with the sampler, or after `stop`."""

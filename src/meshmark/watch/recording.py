@@ -230,12 +230,15 @@ def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
     return header
 
 
-def _open_part(path: Path) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of a growing (or cut) recording, and its whole batches."""
+def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """The schema of a growing (or cut) recording, and its whole batches, of some columns or of all."""
     import pyarrow as pa
 
     try:
         reader = pa.ipc.open_stream(pa.OSFile(str(path)))
+        if columns is not None:
+            wanted = pa.ipc.IpcReadOptions(included_fields=[reader.schema.get_field_index(c) for c in columns])
+            reader = pa.ipc.open_stream(pa.OSFile(str(path)), options=wanted)
     except (OSError, ValueError, pa.ArrowException) as why:
         raise RecordingError(f"{path}: is no recording: {str(why).splitlines()[0][:80]}") from why
 
@@ -281,24 +284,36 @@ class Recording:
 
     def count(self) -> int:
         """How many frames there are."""
-        if self._parquet is not None:
-            return int(self._parquet.metadata.num_rows)
-        return sum(b.num_rows for b in self._batches())
+        return self.extent()[0]
+
+    def extent(self) -> tuple[int, float]:
+        """How many frames there are, and when the last one ended, s; without reading what they say."""
+        import pyarrow as pa
+
+        rows, last = 0, 0.0
+        try:
+            for batch in self._batches(["t_s"]):
+                rows += batch.num_rows
+                last = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else last
+        except (OSError, pa.ArrowException, TypeError) as why:
+            raise RecordingError(f"{self.path}: is spoiled: {(str(why).splitlines() or [''])[0][:80]}") from why
+        return rows, last
 
     def some(self, begin: int, count: int) -> list[Frame]:
         """So many frames from number `begin` on."""
         return list(islice(self._from(begin), count))
 
-    def _batches(self) -> Iterator[Any]:
+    def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
+        """Batches of some columns; none: all."""
         import pyarrow as pa
 
         if self._parquet is not None:
             try:
-                yield from self._parquet.iter_batches(batch_size=600)
+                yield from self._parquet.iter_batches(batch_size=600, columns=columns)
             except (OSError, ValueError, pa.ArrowException) as why:
                 raise RecordingError(f"{self.path}: is spoiled: {str(why).splitlines()[0][:80]}") from why
         else:
-            yield from _open_part(self.path)[1]
+            yield from _open_part(self.path, columns)[1]
 
     def frames(self, begin_s: float = 0.0) -> Iterator[Frame]:
         """Frames whose window ends after `begin_s`."""

@@ -31,7 +31,7 @@ from starlette.routing import Mount, Route
 
 from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import Frame, Header
-from meshmark.watch.recording import Recording, RecordingError
+from meshmark.watch.recording import Recording
 from meshmark.web.hub import Hub, Past
 from meshmark.web.server import Known, NotHere, guarded, map_routes, metrics_route
 
@@ -252,8 +252,8 @@ class Recordings:
 
         try:
             path = self.path(name)
-            header = Recording(path).header
-            frames, length_s = _extent(path)
+            recording = Recording(path)
+            header, (frames, length_s) = recording.header, recording.extent()
         except (MeshmarkError, pa.ArrowException, OSError) as why:
             told = " ".join(str(why).split())
             for before in (f"{self.folder / name}: ", f"{(self.folder / name).resolve()}: ", f"recording {name}: "):
@@ -285,48 +285,14 @@ class Recordings:
 
 
 def _past_of(path: Path) -> Past:
-    import pyarrow as pa
-
     recording = Recording(path)
     one = threading.Lock()  # a reader of Parquet is not made for two threads
 
     def load(begin: int, count: int) -> list[Frame]:
-        try:
-            with one:
-                return recording.some(begin, count)
-        except (OSError, pa.ArrowException) as why:
-            raise RecordingError(f"{path.name}: is spoiled: {str(why).splitlines()[0][:80]}") from why
+        with one:
+            return recording.some(begin, count)
 
-    return Past(recording.header, _extent(path)[0], load)
-
-
-def _extent(path: Path) -> tuple[int, float]:
-    """Frames of a recording and its length in s, without reading the numbers of its components."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    last = 0.0
-    try:
-        with path.open("rb") as file:
-            whole = file.read(4) == b"PAR1"
-        if whole:
-            table = pq.read_table(path, columns=["t_s"])
-            return table.num_rows, float(table["t_s"][-1].as_py()) if table.num_rows else 0.0
-        rows = 0
-        with pa.OSFile(str(path)) as source:
-            schema = pa.ipc.open_stream(source).schema
-            source.seek(0)
-            only = pa.ipc.IpcReadOptions(included_fields=[schema.get_field_index("t_s")])
-            reader = pa.ipc.open_stream(source, options=only)
-            with contextlib.suppress(StopIteration, OSError, pa.ArrowInvalid):  # its end, or where it was cut
-                while True:
-                    batch = reader.read_next_batch()
-                    batch.validate(full=True)
-                    rows += batch.num_rows
-                    last = float(batch.column(0)[-1].as_py()) if batch.num_rows else last
-    except (OSError, pa.ArrowException, TypeError) as why:
-        raise RecordingError(f"{path}: is spoiled: {(str(why).splitlines() or [''])[0][:80]}") from why
-    return rows, last
+    return Past(recording.header, recording.count(), load)
 
 
 # ------------------------------------------------------------------ what the command gives
