@@ -1,13 +1,13 @@
 """What watching costs, how quick it is and how true: figures for bench/README.md.
 
-    .venv/bin/python bench/watch.py [PART …] [--brief] [--pairs N] [--cases N] [--rate HZ]
+    .venv/bin/python bench/watch.py [PART …] [--brief] [--units N] [--cases N] [--rate HZ]
 
     recording   size of a recording                                          (5 s)
     browser     pictures a second, long tasks, sample to screen; needs Chromium  (1 min)
     costs       CPU time of the sampler and of a recorder at 1 and 10 Hz     (14 min)
     sweep       the same from 0.1 to 100 Hz, and how late ticks are          (13 min)
     many        the same on a tree of 256 CPUs and 4 nodes at 1 Hz           (2 min)
-    slowdown    what programs feel of it: paired runs                        (20 min with 40 pairs)
+    slowdown    what programs feel of it: short blocks in random order        (60 min with 400 units)
     hotspots    hot spots made with stress-ng (apt-get install stress-ng)    (8 min with 20 + 20 cases)
     canary      its estimate against a load of known bandwidth               (4 min)
 
@@ -40,6 +40,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+
+import numpy as np
+from scipy.stats import trim_mean
 
 from meshmark.machine.native import find_native
 from meshmark.model.frames import header_line
@@ -305,11 +308,13 @@ def steal_is_out() -> bool | None:
     return None
 
 
-def interval(values: Sequence[float], draws: int = 10_000) -> tuple[float, float, float]:
-    """Mean and its 95 % bootstrap interval (percentiles)."""
-    dice = random.Random(2026)
-    means = sorted(statistics.fmean(dice.choices(values, k=len(values))) for _ in range(draws))
-    return statistics.fmean(values), means[int(0.025 * draws)], means[int(0.975 * draws)]
+def interval(values: Sequence[float], cut: float = 0.2, draws: int = 4000) -> tuple[float, float, float]:
+    """Mean without the outer `cut` of each side, and its 95 % bootstrap interval (percentiles)."""
+    dice = np.random.default_rng(2026)
+    all_values = np.asarray(values)
+    means = [float(trim_mean(dice.choice(all_values, len(all_values)), cut)) for _ in range(draws)]
+    low, high = np.percentile(means, [2.5, 97.5])
+    return float(trim_mean(all_values, cut)), float(low), float(high)
 
 
 def told(name: str, values: Sequence[float], aim: float | None) -> str:
@@ -326,20 +331,21 @@ def told(name: str, values: Sequence[float], aim: float | None) -> str:
 ARMS: Final = ("A", "10 Hz", "1 Hz", "A'")
 
 
-def slowdown(pairs: int, seconds: float, aim: float = 0.003) -> None:
+def slowdown(units: int, seconds: float, aim: float = 0.003) -> None:
     """Fixed work on all CPUs: unwatched (A and A'), recorded at 10 Hz, recorded at 1 Hz.
 
-    A unit is eight blocks, A 10 1 A' A' 1 10 A: two ABBA pairs of each arm, all with the same mean time, so that what
-    drifts evenly falls out. The floor is A' against A by the same sums. Wall time to the last thread is what a user of
-    a parallel program feels, and decides; it also has all that neighbours do. The second line is steadier: CPU time of
-    the work (caches and pages that the watcher spoils) and of the watcher itself, without what the hypervisor gave to
-    others; it would miss a thread that waits for another one's delay.
+    A unit is one short block of each in an order drawn by chance, so that whatever drifts more slowly than a unit falls
+    out and what does not is spread evenly; many units narrow the interval. A block holds several ticks of the
+    watcher, so its cost lies in every block and not in the tails: the outer fifth of the units, where neighbours of
+    this machine lie, is left out of the mean. The floor is A' against A by the same sums. Wall time to the last thread
+    is what a user of a parallel program feels, and decides. The second line is CPU time of the work (caches and pages
+    that the watcher spoils) and of the watcher itself, without what the hypervisor gave to others; it would miss a
+    thread that waits for another one's delay.
     """
-    units = max(2, (pairs + 1) // 2)
     dice = random.Random(1)
     out = steal_is_out()
     how = {True: "left out by the kernel", False: "subtracted, in ticks", None: "subtracted, in ticks (if it is in it)"}
-    print(f"fixed work on {len(CPUS)} CPUs, {2 * units} pairs of {seconds:g} s blocks; steal: {how[out]}")
+    print(f"fixed work on {len(CPUS)} CPUs, {units} units of {seconds:g} s blocks; steal: {how[out]}")
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "fixed_work"
         source = ROOT / "bench" / "fixed_work.cpp"
@@ -381,12 +387,12 @@ def compare(
     stolen: list[float] = []
     try:
         for _ in range(units):
-            for arm in (*ARMS, *reversed(ARMS)):
+            for arm in dice.sample(ARMS, len(ARMS)):
                 watcher = watchers.get(arm)
                 if watcher is not None:
                     watcher.go()
-                # The watcher's ticks and the batches that it writes fall anywhere in a block, as in life.
-                time.sleep(0.3 + dice.random())
+                # The tick that was missed meanwhile comes now; the next ones fall anywhere in a block, as in life.
+                time.sleep(0.1 + 0.1 * dice.random())
                 used = watcher.cpu_s() if watcher is not None else 0.0
                 before = steal_s()
                 block = work.block()
@@ -402,10 +408,7 @@ def compare(
         work.end()
 
     def units_of(times: dict[str, list[float]], arm: str, base: Sequence[str]) -> list[float]:
-        def mean(name: str, u: int) -> float:
-            return statistics.fmean(times[name][2 * u : 2 * u + 2])
-
-        return [mean(arm, u) / statistics.fmean(mean(b, u) for b in base) - 1 for u in range(units)]
+        return [times[arm][u] / statistics.fmean(times[b][u] for b in base) - 1 for u in range(units)]
 
     print(
         f"  {kind}: block {statistics.median(wall['A']):.2f} s; "
@@ -689,14 +692,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
     parser.add_argument("--brief", action="store_true", help="only to see that all works")
-    parser.add_argument("--pairs", type=int, default=40, help="of slowdown [40]")
+    parser.add_argument("--units", type=int, default=400, help="of slowdown [400]")
     parser.add_argument("--cases", type=int, default=20, help="of hotspots: so many injected, and as many quiet [20]")
     parser.add_argument("--rate", type=float, default=2.0, help="of hotspots, Hz [2]")
     given = parser.parse_args()
     if unknown := [p for p in given.parts if p not in names]:
         parser.error(f"found {unknown[0]!r}, a part is one of {', '.join(names)}")
-    if given.pairs < 1 or given.cases < 1 or not 0.1 <= given.rate <= 100:
-        parser.error("pairs and cases must be at least 1, the rate 0.1 to 100 Hz")
+    if given.units < 2 or given.cases < 1 or not 0.1 <= given.rate <= 100:
+        parser.error("units must be at least 2, cases 1, the rate 0.1 to 100 Hz")
     brief = given.brief
 
     def pages() -> None:
@@ -709,7 +712,7 @@ def main() -> None:
         "costs": lambda: costs(4 if brief else 40),
         "sweep": lambda: sweep(2, (1, 10, 100)) if brief else sweep(20),
         "many": lambda: many(4 if brief else 40),
-        "slowdown": lambda: slowdown(4 if brief else given.pairs, 0.3 if brief else 1.5),
+        "slowdown": lambda: slowdown(4 if brief else given.units, 0.3 if brief else 0.5),
         "canary": lambda: canary(4 if brief else 16),
         "hotspots": lambda: hotspots(2 if brief else given.cases, 8.0, given.rate),
     }
