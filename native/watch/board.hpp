@@ -23,7 +23,7 @@ struct Metric {
   std::string name;        ///< class.what: cpu.busy, node.used …
   std::string unit;        ///< SI, as records have it: 1, B, B/s, s, 1/s, Hz, W
   std::string what;        ///< in words
-  std::string of = "";     ///< of a share: what 1 is
+  std::string of{};        ///< of a share: what 1 is
   bool estimated = false;  ///< not counted but inferred; NAME_low and NAME_high are its 95 % interval
   std::size_t first = 0, count = 0;
 };

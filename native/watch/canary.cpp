@@ -198,7 +198,7 @@ Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, doub
 json calibrate(const Host& host, int steps, double seconds) {
   if (!Walker::possible()) throw Absent("no way to flush a line is known for this processor", "");
   clock_info();
-  json nodes = json::object();
+  json nodes = json::object(), tells = json::object();
   const bool bound = host.nodes.size() > 1;
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
@@ -247,10 +247,12 @@ json calibrate(const Host& host, int steps, double seconds) {
                         (step.medians[kRounds / 2 - 1] + step.medians[kRounds / 2]) / 2, step.medians.back()});
       last = step.moved;
     }
-    nodes[std::to_string(host.nodes[n])] = points;
+    const std::string key = std::to_string(host.nodes[n]);
+    tells[key] = LoadedCurve(points).tells();
+    nodes[key] = points;
   }
   if (nodes.empty()) throw Absent("a node of two CPUs or more is needed: one makes the traffic, one measures", "");
-  return {{"nodes", nodes}};
+  return {{"nodes", nodes}, {"tells", tells}};
 }
 
 }  // namespace mm::watch

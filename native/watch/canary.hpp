@@ -49,7 +49,8 @@ class LoadedCurve {
 };
 
 /// Measures the curve of every node: its CPUs but one stream from its memory at paces of `steps` equal steps, and the
-/// canary walks on the one that is left. Returns the file that `--canary` reads. Takes about `seconds` a step and node.
+/// canary walks on the one that is left. Returns the file that `--canary` reads: `nodes`, the points of each by its
+/// number, and `tells`, whether its curve does. Takes about `seconds` a step and node.
 json calibrate(const Host& host, int steps, double seconds);
 
 }  // namespace mm::watch

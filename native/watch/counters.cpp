@@ -138,7 +138,7 @@ std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinit
   return made;
 }
 
-Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, std::vector<Encoding> events)
+Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events)
     : kernel_(kernel), type_(type), cpu_(cpu) {
   for (const Encoding& e : events) events_.push_back({e, -1, 0, -1, 0, kUnknown, 0});
   buffer_.resize(3 + events_.size());

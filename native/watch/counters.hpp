@@ -50,7 +50,7 @@ Kernel& real_kernel();
 /// once, with its own times, so that rates are over the time in which it counted.
 class Counts {
  public:
-  Counts(Kernel& kernel, std::uint32_t type, int cpu, std::vector<Encoding> events);
+  Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events);
   ~Counts();
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;

@@ -31,16 +31,17 @@ class Table {
       if (needed) wrong(key, "is missing");
       return {};
     }
-    const auto value = node->value<std::string>();
-    if (!node->is_string() || value->empty()) wrong(key, "must be a text that is not empty");
+    const auto value = node->value_exact<std::string>();
+    if (!value || value->empty()) wrong(key, "must be a text that is not empty");
     return *value;
   }
 
   double real(const char* key, double otherwise) const {
     const toml::node* const node = table_.get(key);
     if (node == nullptr) return otherwise;
-    if (!node->is_number()) wrong(key, "must be a number");
-    return *node->value<double>();
+    const auto value = node->value<double>();
+    if (!node->is_number() || !value) wrong(key, "must be a number");
+    return *value;
   }
 
   std::vector<std::string> texts(const char* key) const {
@@ -49,8 +50,9 @@ class Table {
     if (node == nullptr) return found;
     if (!node->is_array()) wrong(key, "must be a list of texts");
     for (const toml::node& one : *node->as_array()) {
-      if (!one.is_string()) wrong(key, "must be a list of texts");
-      found.push_back(*one.value<std::string>());
+      const auto value = one.value_exact<std::string>();
+      if (!value) wrong(key, "must be a list of texts");
+      found.push_back(*value);
     }
     return found;
   }
@@ -67,8 +69,9 @@ class Table {
       std::size_t event = 0;
       while (event < events.size() && events[event].name != name.str()) ++event;
       if (event == events.size()) wrong(key, "names '" + std::string(name.str()) + "', which is no event of this PMU");
-      if (!weight.is_number()) wrong(key, "must give each event a number");
-      found.emplace_back(event, *weight.value<double>());
+      const auto value = weight.value<double>();
+      if (!weight.is_number() || !value) wrong(key, "must give each event a number");
+      found.emplace_back(event, *value);
     }
     return found;
   }

@@ -26,12 +26,12 @@ app = typer.Typer(
 MachineArgument = Annotated[str, typer.Argument(help="name of a described machine, or a machine file")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", help="table.key=value; may be repeated", show_default=False),
+    typer.Option("--set", help="of a described machine: table.key=value; may be repeated", show_default=False),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="one object a line")]
 StoreOption = Annotated[
     Path | None,
-    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False),
+    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False, file_okay=False),
 ]
 NoStoreOption = Annotated[bool, typer.Option("--no-store", help="keep no records")]
 

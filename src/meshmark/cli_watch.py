@@ -7,11 +7,13 @@ import json
 import signal
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.cli_model import SetOption, StoreOption
 from meshmark.errors import UsageError
 from meshmark.terminal import say
 
@@ -55,14 +57,7 @@ UseOption = Annotated[
 CanaryOption = Annotated[
     bool, typer.Option("--canary/--no-canary", help="a few loads a second that show how crowded the memory is")
 ]
-StoreOption = Annotated[
-    Path | None, typer.Option("--store", help="where surveys are", show_default=False, file_okay=False)
-]
 JsonOption = Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="of a simulated machine: table.key=value; may be repeated", show_default=False),
-]
 
 
 def register(app: typer.Typer) -> None:
@@ -103,6 +98,28 @@ def served_at(address: str) -> None:
     """Says where a server can be reached, now that it can."""
     print(address, flush=True)
     say("Ctrl-C ends it")
+
+
+def _given(ctx: typer.Context) -> list[str]:
+    """Which of the options about colours were given."""
+    options = {"low": "--from", "high": "--to", "palette": "--palette"}
+    sources = {word: ctx.get_parameter_source(name) for name, word in options.items()}
+    return [word for word, source in sources.items() if source is not None and source.name != "DEFAULT"]
+
+
+def _refuse_colours(given: list[str]) -> None:
+    """Options about the colours of use, where the map is one of changes."""
+    if given:
+        raise UsageError(f"{given[0]}: found with --against, whose colours are its own; allowed without it")
+
+
+def _viewed(header: Header, ctx: typer.Context) -> Header:
+    """A header that tells the page which colours were asked for; where none were, it has its reader's own."""
+    given, asked = _given(ctx), ctx.params
+    view: dict[str, Any] = {"palette": asked["palette"]} if "--palette" in given else {}
+    if "--from" in given or "--to" in given:
+        view |= {"low": asked["low"], "high": asked["high"]}
+    return replace(header, more={**header.more, "view": view}) if view else header
 
 
 def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
@@ -160,6 +177,7 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
 
 
 def watch(
+    ctx: typer.Context,
     web: WebOption = False,
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
@@ -201,7 +219,7 @@ def watch(
         if as_json:
             _print_frames(header, iter(made))
         elif web:
-            _serve(_past(header, made), host, port, token)
+            _serve(_past(_viewed(header, ctx), made), host, port, token)
         else:
             with _ended_by_signals():
                 _show(header, _paced(made, 10.0), *bounds, palette)
@@ -216,7 +234,7 @@ def watch(
         elif web:
             from meshmark.web.hub import Hub
 
-            _serve(Hub(live.header, seen), host, port, token)
+            _serve(Hub(_viewed(live.header, ctx), seen), host, port, token)
         elif otlp:
             say(f"sending {live.header.machine} to {otlp} every {interval:g} s; Ctrl-C ends it")
             for _ in seen:
@@ -256,7 +274,7 @@ def _calibrate(as_json: bool) -> None:
         for traffic, lowest, middle, highest in points:
             table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * middle:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
         Console(highlight=False).print(table)
-        if len(points) < 2 or points[-1][1] <= points[0][3]:
+        if not found["tells"][node]:
             say(f"node {node}: traffic does not show in the canary's loads here; no pressure will be estimated")
     print(path)
 
@@ -335,6 +353,7 @@ def record(
 
 
 def replay(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
     web: WebOption = False,
     page: Annotated[
@@ -370,7 +389,10 @@ def replay(
         from meshmark.web.page import check_out
 
         check_out(page)
+    if against is not None:
+        _refuse_colours(_given(ctx))
     recording = Recording(file)
+    viewed = _viewed(recording.header, ctx)
     if against is not None:
         _replay_change(Recording(against), recording, page, web, as_json, (host, port, token))
     elif as_json:
@@ -378,12 +400,12 @@ def replay(
     elif page is not None:
         from meshmark.web.page import packed_recording
 
-        _write_page(page, recording.header, packed_recording(recording.header, recording.frames(), recording.count()))
+        _write_page(page, viewed, packed_recording(viewed, recording.frames(), recording.count()))
     elif web:
         from meshmark.web.hub import Past
         from meshmark.web.page import thinned
 
-        _serve(Past(*thinned(recording.header, recording.count(), recording.some)), host, port, token)
+        _serve(Past(*thinned(viewed, recording.count(), recording.some)), host, port, token)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
@@ -425,6 +447,7 @@ def _replay_change(
 
 
 def plot(
+    ctx: typer.Context,
     file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
     out: Annotated[Path, typer.Option("--out", help="folder for the pictures")] = Path("plots"),
     against: Annotated[
@@ -439,16 +462,27 @@ def plot(
     example: meshmark plot night.parquet --out plots
     """
     from meshmark.report.recording import draw_difference, draw_recording
+    from meshmark.watch.frames import USE
     from meshmark.watch.recording import Recording
 
     bounds = _bounds(low, high, palette)
+    if against is not None:
+        _refuse_colours([word for word in _given(ctx) if word != "--to"])
     recording = Recording(file)
+    headers = [recording.header]
     if against is None:
         paths = draw_recording(recording.header, recording.frames(), out, *bounds, palette)
     else:
         before = Recording(against)
+        headers.append(before.header)
         paths = draw_difference(
             (before.header, before.frames()), (recording.header, recording.frames()), out, bounds[1] / 2
         )
     for path in paths:
         print(path)
+    for kind in USE:
+        if headers[0].count(kind) and not any(p.stem.startswith(kind) for p in paths):
+            uses = [h.use[kind] for h in headers]
+            lacks = next((h for h in headers if uses[0] not in {m.name for m in h.metrics}), headers[0])
+            why = lacks.why_unknown(uses[0]) if len(set(uses)) == 1 else f"it is {uses[1]} before and {uses[0]} after"
+            say(f"{kind}: not drawn: {why}")

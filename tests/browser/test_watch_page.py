@@ -126,6 +126,30 @@ def test_the_range_and_the_palette_change_the_colours_and_the_scale(page: Any) -
     assert page.locator("#high").get_attribute("aria-invalid") == "true"
 
 
+def test_the_page_begins_with_the_colours_that_the_command_was_asked_for(browser: Any, machine: Header) -> None:
+    frames = [known(n) for n in range(1, 5)]
+
+    def viewed(view: Any) -> str:
+        return served(Past(machine, 4, lambda begin, count: frames[begin : begin + count], view=view))
+
+    asked = viewed({"low": 1, "high": 10, "palette": "cividis"})
+    none, spoiled = viewed(None), viewed({"low": "x", "palette": "constructor"})
+    page, wrong = attentive(browser)
+    page.goto(asked)
+    page.locator("#state", has_text="4 frames").wait_for()
+    go_to(page, 3)
+    colours_match(page, known(4), 0.01, 0.1, "cividis")
+    assert (page.locator("#low").input_value(), page.locator("#high").input_value()) == ("1", "10")
+    assert page.evaluate("localStorage.getItem('palette')") is None  # asked for once, not the reader's choice
+    for address in (none, spoiled):
+        page.goto(address)
+        page.locator("#state", has_text="4 frames").wait_for()
+        go_to(page, 3)
+        colours_match(page, known(4))
+    assert wrong == []
+    page.close()
+
+
 def test_hover_and_keys_name_the_component_and_its_use(page: Any) -> None:
     go_to(page, 0)
     page.locator('[data-component="cpu:1"]').hover()
@@ -190,7 +214,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--rate", "10",
-             "--port", str(port)]  # fmt: skip
+             "--port", str(port), "--to", "50"]  # fmt: skip
 
     def start() -> subprocess.Popen[str]:
         child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
@@ -209,11 +233,14 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         page.wait_for_timeout(600)
         assert page.locator("#clock").inner_text() != first
         assert page.locator('[data-component="memory:0"]').get_attribute("class").endswith("unknown")
+        assert page.locator("#high").input_value() == "50"
+        page.locator("#high").fill("20")
         child.kill()
         child.wait()
         page.locator("#state", has_text="reconnecting").wait_for()
         child = start()
         page.locator("#state", has_text="live").wait_for(timeout=20000)
+        assert page.locator("#high").input_value() == "20"  # what the reader chose stays
     finally:
         child.kill()
         child.wait()

@@ -531,6 +531,27 @@ TEST(Canary, WhereTrafficDoesNotShowTheIntervalIsAllOfIt) {
   EXPECT_EQ(below.high, 0);
 }
 
+TEST(Canary, ACalibrationSaysWhetherItsCurveTells) {
+  cpu_set_t before, two{};
+  ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
+  for (std::size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &two);
+  sched_setaffinity(0, sizeof two, &two);  // whatever the host's size, one stream is enough
+  Board board;
+  const Host host = find_host("", board);
+  mm::json made;
+  std::string why;
+  try {
+    made = calibrate(host, 2, 0.05);
+  } catch (const mm::Absent& absent) {
+    why = absent.what();
+  }
+  sched_setaffinity(0, sizeof before, &before);
+  if (made.is_null()) GTEST_SKIP() << why;
+  for (const auto& [node, points] : made.at("nodes").items())
+    EXPECT_EQ(made.at("tells").at(node), LoadedCurve(points).tells()) << points;
+}
+
 TEST(Canary, ACurveThatIsNoneIsRefused) {
   for (const char* wrong : {"3", "[[1]]", "[[0,1,1,1],[0,1,1,1]]", "[[0,2,1,3]]", "[[0,1,\"x\",1]]", "[[-1,1,1,1]]"})
     EXPECT_THROW(LoadedCurve(mm::json::parse(wrong)), mm::Failure) << wrong;

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 import urllib.error
 import urllib.parse
 import urllib.request
@@ -41,6 +42,8 @@ from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.server import run
 from meshmark.web.site import GRAFANA, ModelRow, Parts, Recordings, RunRow, _span, make_site
+
+EVENTS = Path(__file__).resolve().parents[2] / "native" / "watch" / "events"
 
 
 def header(machine: str = "test") -> Header:
@@ -186,6 +189,13 @@ def test_the_front_page_lists_everything_by_its_name(folder: Path) -> None:
     assert row and "n042" in row[0] and "2026-01-01 08:30" in row[0] and "1 s" in row[0] and ">20<" in row[0]
     assert "notes.txt" not in text
     assert text.count("<option>hot_spot</option>") == 2 and 'aria-label="workload of m1"' in text
+
+
+def test_machines_are_listed_in_the_order_of_their_numbers(folder: Path) -> None:
+    names = ["gs1280-16", "gs1280-4", "x", "gs1280-8", "gs320-32", "2", "ring-8b", "ring-8a"]
+    _, body, _ = Site(folder, models=[ModelRow(n, n) for n in names]).get("")
+    shown = re.findall(r"<h3>([^<]+)</h3>", body.decode())
+    assert shown == ["2", "gs320-32", "gs1280-4", "gs1280-8", "gs1280-16", "ring-8a", "ring-8b", "x"]
 
 
 def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: Path) -> None:
@@ -531,6 +541,18 @@ def exported(made: Header) -> set[str]:
     return {f.name for f in families if f.samples}
 
 
+def counted() -> Header:
+    """A machine whose every PMU is defined: its metrics are those of the definitions that the sampler is built with."""
+    metrics = {
+        m["name"]: Metric(m["name"], m["unit"], m["what"], m.get("of", ""))
+        for file in sorted(EVENTS.glob("*.toml"))
+        for pmu in tomllib.loads(file.read_text())["pmu"]
+        for m in pmu["metric"]
+    }
+    parts = {m.component_class: ({"name": "0"},) for m in metrics.values()}
+    return Header("host", "counted", "", 1.0, parts, tuple(metrics.values()))
+
+
 def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
     cap, mon = tmp_path / "sys/class/powercap/intel-rapl:0", tmp_path / "sys/fs/resctrl/mon_data/mon_L3_00"
     for at, files in ((cap, {"name": "package-0", "energy_uj": "1", "max_energy_range_uj": "99"}),
@@ -541,10 +563,13 @@ def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
     with Live(10, 0.1) as live, Live(10, 0.1, root=tmp_path, sources=("energy", "resctrl")) as unlocked:
         here, more = live.header, unlocked.header
     names = exported(here) | exported(more) | exported(header_of(header_line(find_machine("gs1280-16"), 5e-7)))
+    names |= exported(counted())
     asked = set(re.findall(r"\bmeshmark_\w+", GRAFANA.read_text()))
     assert len(asked) > 20 and asked <= names, asked - names
     # What every host has is shown, not only what some do.
     assert {"meshmark_cpu_busy_ratio", "meshmark_node_full_ratio", "meshmark_io_busy_ratio"} <= asked & exported(here)
+    traffic = {f"meshmark_{what}_bytes_per_second" for what in ("memory_read", "memory_write", "link_out")}
+    assert traffic <= asked & exported(counted())
 
 
 def test_the_dashboard_has_the_shape_that_grafana_imports() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import gzip
 import itertools
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
 import tarfile
@@ -26,7 +29,9 @@ from typing import Any
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
+from meshmark.cli import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.native import find_native
 from meshmark.model.frames import frame_lines, header_line
@@ -450,6 +455,51 @@ def test_a_recording_and_a_difference_are_drawn(tmp_path: Path) -> None:
         draw_difference((header(), one), (header(5), two), tmp_path)
 
 
+def estimated(use: str = "memory.pressure") -> Header:
+    """Two CPUs that are counted, and two memories: `use` is estimated."""
+    parts = {k: ({"name": f"{k} 0"}, {"name": f"{k} 1"}) for k in ("cpu", "memory", "link")}
+    metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric(use, "1", "told from latency", "bandwidth", True))
+    return Header("host", "test", "", 1.0, parts, metrics, ({"metric": "link", "why": "no counters here"},),
+                  {"use": {"memory": use}})  # fmt: skip
+
+
+def told(of: Header, memory: float) -> list[Frame]:
+    return [Frame(n, n, 1.0, {"cpu.busy": [0.1, 0.2], of.use["memory"]: [memory, None]}) for n in range(1, 11)]
+
+
+def test_what_colours_a_class_is_drawn_and_an_estimate_says_so(tmp_path: Path) -> None:
+    of = estimated()
+    cpus, memories = binned(of, told(of, 0.45))
+    assert (cpus.metric, cpus.estimated) == ("cpu.busy", False)
+    assert (memories.metric, memories.estimated) == ("memory.pressure", True)
+    assert memories.use[0] == pytest.approx([0.45] * 10) and memories.use[1] == [None] * 10
+    paths = draw_recording(of, told(of, 0.45), tmp_path)
+    assert sorted(p.name for p in paths) == ["cpu.png", "cpu.svg", "memory.png", "memory.svg"]
+    text = (tmp_path / "memory.svg").read_text()
+    assert "Memory, estimated (memory.pressure)" in text and PALETTES["inferno"][4] in text
+    assert "estimated" not in (tmp_path / "cpu.svg").read_text()
+    # A header that calls something else the use of a class is not believed.
+    assert Header("host", "t", "", 1.0, {}, (), (), {"use": {"memory": "cpu.busy"}}).use == USE
+
+
+def test_plot_says_what_it_does_not_draw(tmp_path: Path) -> None:
+    for name, use in (("a", "memory.pressure"), ("b", "memory.busy")):
+        with Recorder(tmp_path / name, estimated(use)) as recorder:
+            for f in told(estimated(use), 0.5):
+                recorder.add(f)
+    done = CliRunner().invoke(app, ["plot", str(tmp_path / "a"), "--out", str(tmp_path / "plots")])
+    assert done.exit_code == 0 and "memory.svg" in done.stdout
+    assert done.stderr.strip() == "link: not drawn: no counters here"
+    words = ["plot", str(tmp_path / "a"), "--against", str(tmp_path / "b"), "--out", str(tmp_path / "change")]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0 and "cpu-difference.svg" in done.stdout and "memory-difference" not in done.stdout
+    assert "memory: not drawn: it is memory.busy before and memory.pressure after" in done.stderr
+    wrong = CliRunner().invoke(app, [*words, "--palette", "cividis"])
+    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).startswith(
+        "--palette: found with --against"
+    )
+
+
 # ------------------------------------------------------------------ the map
 
 
@@ -738,6 +788,69 @@ def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) ->
 
 
 # ------------------------------------------------------------------ the server
+
+
+def packed_header(page: Path) -> dict[str, Any]:
+    """The header that a page in one file has."""
+    data = re.search(r'id="data">([^<]+)<', page.read_text())
+    assert data
+    raw = gzip.decompress(base64.b64decode(data[1]))
+    (words,) = struct.unpack_from("<I", raw)
+    return json.loads(raw[4 : 4 + words])["header"]  # type: ignore[no-any-return]
+
+
+VIEWS: list[tuple[list[str], dict[str, Any] | None]] = [
+    (["--from", "1", "--to", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
+    (["--to", "50"], {"low": 0.0, "high": 50.0}),
+    (["--palette", "inferno"], {"palette": "inferno"}),  # the default, but asked for: not what the reader had last
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("words", "view"), VIEWS)
+def test_the_colours_that_were_asked_for_go_into_the_page(
+    words: list[str], view: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    done = CliRunner().invoke(app, ["replay", str(tmp_path / "r"), "--html", str(tmp_path / "r.html"), *words])
+    assert done.exit_code == 0, done.stderr
+    assert packed_header(tmp_path / "r.html").get("view") == view
+
+
+@pytest.mark.parametrize("what", ["live", "simulated", "recorded"])
+def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
+             "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words, "--web", "--port", "0", *VIEWS[0][0]]
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            assert child.stdout is not None
+            address = child.stdout.readline().strip()
+            until = time.monotonic() + 10
+            while True:
+                try:
+                    with urllib.request.urlopen(address + "api/header", timeout=10) as answer:
+                        assert json.loads(answer.read())["view"] == VIEWS[0][1]
+                    break
+                except urllib.error.URLError:
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+        finally:
+            child.kill()
+
+
+@pytest.mark.parametrize("words", [["--from", "1"], ["--to", "10"], ["--palette", "cividis"]])
+def test_a_change_has_colours_of_its_own(words: list[str], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with Recorder(tmp_path / name, header()) as recorder:
+            recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    line = ["replay", str(tmp_path / "a"), "--against", str(tmp_path / "b"), "--html", str(tmp_path / "page.html")]
+    wrong = CliRunner().invoke(app, [*line, *words])
+    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).startswith(f"{words[0]}: found with --ag")
+    assert not (tmp_path / "page.html").exists()
 
 
 class Served:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
@@ -12,10 +14,14 @@ from meshmark.cli import app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.store.record import Record
 from meshmark.watch.attained import attained
-from meshmark.watch.canary import calibrate, calibration_file
-from meshmark.watch.live import Live, this_host
+from meshmark.watch.canary import calibrate, calibration_file, tells
+from meshmark.watch.frames import Header, Metric
+from meshmark.watch.live import Live, memory_is_counted, this_host
 
-CURVE = {"nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 119e-9, 120e-9, 121e-9], [2e10, 150e-9, 160e-9, 170e-9]]}}
+CURVE = {
+    "nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 119e-9, 120e-9, 121e-9], [2e10, 150e-9, 160e-9, 170e-9]]},
+    "tells": {"0": True},
+}
 
 
 def record(kernel: str, store: str, rate: float, node: int | str = "local", footprint: int = 1 << 30) -> Record:
@@ -99,6 +105,56 @@ def test_a_calibration_is_kept_and_used(tmp_path: Path, monkeypatch: pytest.Monk
         assert "memory.pressure" in {m.name for m in live.header.metrics}
     with this_host(10.0, 0.1, canary=False) as live:
         assert "node.latency" not in {m.name for m in live.header.metrics}
+
+
+@pytest.mark.parametrize("told", [True, False])
+def test_whether_a_calibration_tells_is_what_the_sampler_says(
+    told: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_up_sampler(tmp_path, f"echo '{json.dumps({**CURVE, 'tells': {'0': told}})}'\n", monkeypatch)
+    done = CliRunner().invoke(app, ["watch", "--calibrate"])
+    assert done.exit_code == 0 and ("no pressure will be estimated" in done.stderr) is not told
+    (kept,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
+    assert tells(kept) is told
+    kept.write_text(json.dumps({"nodes": CURVE["nodes"]}))  # of a version that did not say it
+    assert tells(kept)
+    for spoiled in ("", "[1]", '{"tells": 3}'):
+        kept.write_text(spoiled)
+        assert not tells(kept)
+    assert not tells(tmp_path / "nothing")
+
+
+def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    monkeypatch.setattr("meshmark.watch.attained.attained_here", lambda *_: asked.append("store"))
+    monkeypatch.setattr("meshmark.machine.facts.wire_bandwidth", lambda *_: asked.append("firmware"))
+
+    def start(counted: bool, **how: Any) -> list[str]:
+        asked.clear()
+        monkeypatch.setattr("meshmark.watch.live.memory_is_counted", lambda: counted)
+        with this_host(10.0, 0.1, **how):
+            return list(asked)
+
+    assert start(counted=False) == []
+    assert start(counted=True) == ["store", "firmware"]
+    assert start(counted=True, use_of="wire") == ["firmware"]
+    kept = calibration_file(socket.gethostname())
+    kept.parent.mkdir(parents=True)
+    kept.write_text(json.dumps(CURVE))
+    assert start(counted=False) == ["store"]  # an estimate is a share of what was attained
+    assert start(counted=False, canary=False) == []
+    kept.write_text(json.dumps({**CURVE, "tells": {"0": False}}))
+    assert start(counted=False) == []
+
+
+def test_memory_is_counted_where_the_sampler_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, counted in (("memory.read", True), ("link.out", False)):
+        header = Header("host", "h", "", 1.0, {}, (Metric(name, "B/s", "moved"),))
+        made_up_sampler(tmp_path, f"echo '{json.dumps(header.to_json())}'\nexec sleep 60\n", monkeypatch)
+        assert memory_is_counted() is counted
 
 
 def test_a_calibration_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

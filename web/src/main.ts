@@ -30,6 +30,7 @@ class Page {
   private told: { kind: ComponentClass; index: number } | null = null;
   private toldCell: Cell | null = null; // pointed at in the raster
   private dirty = false;
+  private viewed = false;
   private playedFrom = { wall: 0, t: 0 };
 
   constructor() {
@@ -70,6 +71,14 @@ class Page {
     get<HTMLInputElement>("low").value = String(low);
     get<HTMLInputElement>("high").value = String(high);
     this.paint();
+  }
+
+  /** The colours that the command was asked for; not again when the stream begins anew, for the reader may have others. */
+  private view({ view }: Header): void {
+    if (!view || this.viewed) return;
+    this.viewed = true;
+    for (const id of ["low", "high"] as const) if (Number.isFinite(view[id])) get<HTMLInputElement>(id).value = String(view[id]);
+    if (view.palette && Object.hasOwn(PALETTES, view.palette)) get<HTMLSelectElement>("palette").value = view.palette;
   }
 
   /** The palette and the range, on the page and in the scale beside the map. */
@@ -129,6 +138,7 @@ class Page {
     this.map = new MeshMap(header, get("map"));
     this.absent(header);
     if (header.change) return;
+    this.view(header);
     this.map.onTold = (kind, index) => {
       this.toldCell = null;
       this.choose(kind, index);

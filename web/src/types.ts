@@ -57,6 +57,8 @@ export interface Header {
   thinned?: { by: number; frames: number };
   /** Two recordings compared, in place of frames. */
   change?: Difference;
+  /** Colours that the command was asked for: bounds in per cent, and a palette. */
+  view?: { low?: number; high?: number; palette?: string };
 }
 
 /** Mean use of a component in two recordings, and its change, as shares; `low` to `high` is the 95 % interval. */

@@ -87,7 +87,7 @@ class Counters : public Source {
         continue;
       for (const Pmu& pmu : pmus)
         if (has_form(pmu.name, definition.device) &&
-            !(definition.except.size() && has_form(pmu.name, definition.except)))
+            (definition.except.empty() || !has_form(pmu.name, definition.except)))
           add_instances(host, board, definition, pmu, lost, used);
     }
     // Metrics come after all components are there, so that they have a place for each.

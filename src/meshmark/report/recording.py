@@ -1,14 +1,14 @@
 """Recordings on paper: use over time of every component of a class, and the difference of two recordings.
 
-A raster has a row a component and a column a bin of time, coloured in the ten steps of the live map; white hatching is
-what was not known. Above it the mean of the class, with the least and the greatest.
+A raster has a row a component and a column a bin of time, coloured in the ten steps of the live map; grey is what was
+not known. Above it the mean of the class, with the least and the greatest.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,28 +28,31 @@ class Binned:
     """Use of a class over time: `use[component][bin]`, None where it was never known in a bin."""
 
     component_class: str
+    metric: str
+    estimated: bool
     names: tuple[str, ...]
     at_s: tuple[float, ...]  # end of each bin
     use: list[list[float | None]]
 
 
 def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Binned]:
-    """Means over equal bins of time, for every class whose use is known at all.
+    """Means over equal bins of time, for every class whose use (the metric that colours it on the map) is there.
 
     Raises:
         MeshmarkError: there is no frame.
     """
-    kept = [(f.t_s, {k: f.values.get(USE[k]) for k in USE}) for f in frames]
+    use_of, metrics = header.use, {m.name: m for m in header.metrics}
+    kept = [(f.t_s, {k: f.values.get(m) for k, m in use_of.items()}) for f in frames]
     if not kept:
         raise MeshmarkError("the recording has no frame")
     begin, end = kept[0][0], kept[-1][0]
     count = min(bins, len(kept))
     width = (end - begin) / count or 1.0
     found = []
-    for kind, metric in USE.items():
-        if not any(m.name == metric for m in header.metrics) or not header.count(kind):
-            continue
+    for kind, metric in use_of.items():
         n = header.count(kind)
+        if metric not in metrics or not n:
+            continue
         sums = [[0.0] * count for _ in range(n)]
         known = [[0] * count for _ in range(n)]
         for t, values in kept:
@@ -62,7 +65,8 @@ def binned(header: Header, frames: Iterable[Frame], bins: int = BINS) -> list[Bi
             [s / k if k else None for s, k in zip(row, ks, strict=True)] for row, ks in zip(sums, known, strict=True)
         ]
         names = tuple(str(c.get("name", i)) for i, c in enumerate(header.components[kind]))
-        found.append(Binned(kind, names, tuple(begin + width * (b + 1) for b in range(count)), use))
+        at_s = tuple(begin + width * (b + 1) for b in range(count))
+        found.append(Binned(kind, metric, metrics[metric].estimated, names, at_s, use))
     return found
 
 
@@ -76,6 +80,8 @@ def raster(
         unit_s: seconds of one unit of the time axis (1, or 1e-6 for a model).
     """
     title = f"time ({'s' if unit_s == 1 else 'µs'})"
+    words = "change (points)" if difference else "use (%)"
+    head = TITLES[b.component_class] + (f", estimated ({b.metric})" if b.estimated else "")
     width = (b.at_s[1] - b.at_s[0]) if len(b.at_s) > 1 else 1.0
     span = alt.Scale(nice=False, domain=[(b.at_s[0] - width) / unit_s, b.at_s[-1] / unit_s])
     cells = [
@@ -88,7 +94,7 @@ def raster(
     else:
         bounds = [100 * (low + (high - low) * i / STEPS) for i in range(1, STEPS)]
         scale = alt.Scale(type="threshold", domain=bounds, range=list(PALETTES[palette]))
-    colour = alt.Color("use:Q", scale=scale, title="change (points)" if difference else "use (%)")
+    colour = alt.Color("use:Q", scale=scale, title=words)
     height = max(24, min(560, 14 * len(b.names)))
     labels = len(b.names) <= 64
     body = (
@@ -110,12 +116,11 @@ def raster(
                 {"t": t / unit_s, "mean": math.fsum(known) / len(known), "low": min(known), "high": max(known)}
             )
     base = alt.Chart(alt.InlineData(values=lines), width=720, height=110).encode(x=alt.X("t:Q", title=None, scale=span))
-    words = "change (points)" if difference else "use (%)"
     top = alt.layer(
         base.mark_area(opacity=0.25, color="#0072B2").encode(y=alt.Y("low:Q", title=words), y2="high:Q"),
         base.mark_line(color="#0072B2").encode(y="mean:Q"),
     )
-    return alt.vconcat(top, body, title=TITLES[b.component_class], spacing=6)
+    return alt.vconcat(top, body, title=head, spacing=6)
 
 
 def draw_recording(
@@ -132,6 +137,8 @@ def draw_difference(
 ) -> list[Path]:
     """Writes how use changed from one recording to another: component by component, by the share of their time.
 
+    A class whose use is not the same metric in both is not drawn.
+
     Raises:
         MeshmarkError: the machines have different components.
     """
@@ -142,7 +149,10 @@ def draw_difference(
             raise MeshmarkError(f"plot --against: the recordings differ in their {TITLES[kind]}: {len(a)} and {len(b)}")
     unit = 1e-6 if a_header.period_s < 1e-3 else 1.0
     charts = {}
-    for x, y in zip(binned(a_header, a_frames), binned(b_header, b_frames), strict=True):
+    after = {b.metric: b for b in binned(b_header, b_frames)}
+    for x in binned(a_header, a_frames):
+        if (y := after.get(x.metric)) is None:
+            continue
         count = min(len(x.at_s), len(y.at_s))
 
         def at(row: Sequence[float | None], k: int, count: int = count) -> float | None:
@@ -153,7 +163,7 @@ def draw_difference(
             pairs = [(at(p, k), at(q, k)) for k in range(count)]
             change.append([None if u is None or v is None else v - u for u, v in pairs])
         times = tuple(x.at_s[k * len(x.at_s) // count] for k in range(count))
-        merged = Binned(x.component_class, x.names, times, change)
+        merged = replace(x, at_s=times, use=change)
         charts[f"{x.component_class}-difference"] = raster(merged, 0.0, high, "inferno", unit, difference=True)
     return _write(charts, out)
 

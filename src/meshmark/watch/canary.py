@@ -20,6 +20,14 @@ def calibration_file(machine: str) -> Path:
     return data_home() / "canary" / f"{machine.replace('/', '_')}.json"
 
 
+def tells(calibration: Path) -> bool:
+    """Whether a kept calibration shows traffic on some node; one of a version that did not say it may."""
+    try:
+        return any(json.loads(calibration.read_text()).get("tells", {"all": True}).values())
+    except (OSError, ValueError, AttributeError):
+        return False  # the sampler says what is wrong with it
+
+
 def last_words(talk: str, status: int) -> str:
     """Why a sampler ended, by what it wrote on standard error."""
     said = talk.strip().splitlines()
@@ -30,7 +38,8 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
     """Measures and keeps how the canary's latency grows with traffic; all CPUs are busy meanwhile.
 
     Returns:
-        The file, and what is in it: `nodes`, by number a list of [B/s, low, median, high of the latency in s].
+        The file, and what is in it: `nodes`, by number a list of [B/s, low, median, high of the latency in s], and
+        `tells`, by number whether traffic shows in that latency.
 
     Raises:
         AbsentError: this machine has no CPU to make the traffic, or no way to flush a line.

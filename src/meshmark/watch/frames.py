@@ -63,9 +63,10 @@ class Header:
 
     @property
     def use(self) -> dict[str, str]:
-        """The metric that colours each class: `CLASS.busy`, or what the header's `use` names instead."""
+        """The metric that colours each class: `CLASS.busy`, or what the header's `use` names of that class instead."""
         said = self.more.get("use")
-        return {**USE, **({k: str(v) for k, v in said.items() if k in USE} if isinstance(said, dict) else {})}
+        pairs = said.items() if isinstance(said, dict) else ()
+        return {**USE, **{k: str(v) for k, v in pairs if k in USE and str(v).startswith(f"{k}.")}}
 
     def count(self, component_class: str) -> int:
         return len(self.components.get(component_class, ()))

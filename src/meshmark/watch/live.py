@@ -12,11 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.facts import wire_bandwidth
 from meshmark.machine.native import find_native
 from meshmark.terminal import data_home
-from meshmark.watch.attained import attained_here
-from meshmark.watch.canary import calibration_file, last_words
+from meshmark.watch.canary import calibration_file, last_words, tells
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
 
@@ -102,6 +100,12 @@ class Live:
         self._given.close()
 
 
+def memory_is_counted() -> bool:
+    """Whether the sampler counts what this machine's memory controllers move."""
+    with Live(sources=("counters",)) as sampler:
+        return any(m.component_class == "memory" for m in sampler.header.metrics)
+
+
 def this_host(
     rate_hz: float = 1.0, duration_s: float = 0.0, hold_s: float = 0.0, store: Path | None = None,
     use_of: str = "attained", canary: bool = True,
@@ -113,12 +117,21 @@ def this_host(
         use_of: `attained`, which falls back on the wire where no survey was made, or `wire`.
         canary: whether it may load the memory a little to see how crowded it is.
     """
-    nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
     machine = socket.gethostname()
-    known = (attained_here(store or data_home() / "store", machine, nodes) if use_of == "attained" else None) or {}
-    if (wire := wire_bandwidth()) is not None:
-        known["wire"] = {"memory": wire}
     calibrated = calibration_file(machine)
+    counted, estimated = memory_is_counted(), canary and tells(calibrated)
+    known: dict[str, Any] = {}
+    # Store and firmware are slow to ask: only where something is a share of what they say.
+    if use_of == "attained" and (counted or estimated):
+        from meshmark.watch.attained import attained_here
+
+        nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
+        known = attained_here(store or data_home() / "store", machine, nodes) or {}
+    if counted:
+        from meshmark.machine.facts import wire_bandwidth
+
+        if (wire := wire_bandwidth()) is not None:
+            known["wire"] = {"memory": wire}
     return Live(
         rate_hz, duration_s, hold_s=hold_s, without=() if canary else ("canary",), attained=known or None,
         canary=calibrated if canary and calibrated.is_file() else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import threading
 import time
 from collections import OrderedDict
@@ -531,6 +532,11 @@ def _runs(parts: Parts) -> str:
     return note + _table(head, body)
 
 
+def _natural(name: str) -> list[str | int]:
+    """Orders names as people do: gs1280-8 before gs1280-16."""
+    return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
+
+
 def _models(parts: Parts) -> str:
     options = "".join(f"<option>{escape(w)}</option>" for w in parts.workloads)
     cards = [
@@ -538,7 +544,7 @@ def _models(parts: Parts) -> str:
         f'<input type="hidden" name="name" value="{escape(m.name)}">'
         f'<div class="row"><select name="workload" aria-label="workload of {escape(m.name)}">{options}</select>'
         f'<button aria-label="simulate {escape(m.name)}">Simulate</button></div></form></li>'
-        for m in parts.models
+        for m in sorted(parts.models, key=lambda m: _natural(m.name))
     ]
     return f'<ul class="cards">{"".join(cards)}</ul>'
 
