@@ -16,8 +16,9 @@ import typer
 
 from meshmark.cli_doctor import register as register_doctor
 from meshmark.cli_machine import app as machine_app
-from meshmark.cli_model import StoreOption
+from meshmark.cli_model import SetOption, StoreOption
 from meshmark.cli_model import app as model_app
+from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
@@ -42,11 +43,7 @@ app.add_typer(model_app, name="model")
 register_watch(app)
 register_serve(app)
 register_doctor(app)
-
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="of a described machine: table.key=value; may be repeated", show_default=False),
-]
+register_place(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
@@ -123,7 +120,20 @@ def list_(
             for c in p.choices
         ]
     elif what == "policies":
-        rows = [{"policy": c, "of": "memory"} for c in probe.description("latency").parameter("policy").choices]
+        from meshmark.cli_place import PLACING
+
+        memory = probe.description("latency").parameter("policy").choices
+        rows = [{"policy": name, "of": "meshmark run --bind", "help": text} for name, text in PLACING.items()]
+        rows += [
+            {
+                "policy": name,
+                "of": "meshmark measure --policy",
+                "help": "pages of one node, or of all by turns"
+                if name == "interleave"
+                else "pages of the node that touches them first",
+            }
+            for name in memory
+        ]
     elif what == "machines":
         rows = [{"machine": "host", "source": "host", "title": "this machine"}]
         from meshmark.machine.reference import publications

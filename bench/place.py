@@ -1,0 +1,305 @@
+"""What placing costs and gains: figures for bench/README.md.
+
+    .venv/bin/python bench/place.py [PART …] [--brief]
+
+    search      time of `meshmark place` for compact sets, exact and beyond           (1 min)
+    startup     of `meshmark run` against taskset, numactl and hwloc-bind, by turns   (1 min)
+    disturbed   spread of a triad beside a disturbing program, bound and free         (5 min)
+    advise      the adviser's statistics in made-up worlds                            (5 min)
+
+Without a part, all of them. `--brief` shows in a minute that all parts work; its figures mean nothing. `startup` and
+`disturbed` want a machine that nobody else uses.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import random
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from meshmark.machine.topology import from_sysfs
+from meshmark.place import check_os
+from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
+from meshmark.place.native import answer, find_place
+from meshmark.store.record import median, median_interval
+
+CPUS: Final = sorted(os.sched_getaffinity(0))
+
+# ------------------------------------------------------------------ search
+
+
+def random_matrix(n: int, seed: int) -> list[list[float]]:
+    """Symmetric, 10 on the diagonal, no structure that a search could use."""
+    rng = random.Random(seed)
+    rows = [[10.0] * n for _ in range(n)]
+    for a in range(n):
+        for b in range(a):
+            rows[a][b] = rows[b][a] = rng.uniform(11, 40)
+    return rows
+
+
+def torus_matrix(x: int, y: int) -> list[list[float]]:
+    """10, and 5 more a hop."""
+
+    def hops(a: int, b: int) -> int:
+        dx, dy = abs(a % x - b % x), abs(a // x - b // x)
+        return min(dx, x - dx) + min(dy, y - dy)
+
+    return [[10.0 + 5 * hops(a, b) for b in range(x * y)] for a in range(x * y)]
+
+
+def search(repeats: int) -> None:
+    print(f"{'set':>12} {'distances':>12} {'median':>10} {'slowest':>10}  proven  mean distance over its bound")
+    shapes = [(8, 8, 4), (16, 8, 8), (32, 16, 16), (64, 32, 32)]
+    for jobs, x, y in shapes:
+        for kind, matrix in (("random", random_matrix(x * y, 1)), ("torus", torus_matrix(x, y))):
+            with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+                json.dump({"nodes": list(range(x * y)), "unit": "1", "what": kind, "values": matrix}, file)
+                file.flush()
+                words = ["plan", "--topology", f"pack:{x * y} [numa] core:1 pu:1", "--policy", "compact", "--jobs",
+                         str(jobs), "--matrix", file.name]  # fmt: skip
+                times = []
+                for _ in range(repeats):
+                    began = time.perf_counter()
+                    job = answer(words)["jobs"][0]
+                    times.append(time.perf_counter() - began)
+            over = job["mean_distance"] / job["bound"] - 1 if job.get("bound") else math.nan
+            print(f"{jobs:5} of {x * y:4} {kind:>12} {median(times):8.3f} s {max(times):8.3f} s  "
+                  f"{'yes' if job['optimal'] else 'no':>6}  {100 * over:+.2f} %", flush=True)  # fmt: skip
+
+
+# ------------------------------------------------------------------ startup
+
+
+def took(words: Sequence[str]) -> float:
+    began = time.perf_counter()
+    child = os.posix_spawn(words[0], list(words), os.environ)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if status != 0:
+        raise SystemExit(f"{words[0]} ended with status {status}")
+    return time.perf_counter() - began
+
+
+def startup(turns: int) -> None:
+    cpu, true = str(CPUS[0]), shutil.which("true") or "/bin/true"
+    meshmark = str(Path(sys.executable).parent / "meshmark")
+    tools = {
+        "taskset": ["taskset", "-c", cpu, true],
+        "meshmark-place run": [str(find_place()), "run", "--bind", f"list={cpu}", "--", true],
+        "meshmark run": [meshmark, "run", "--bind", f"list={cpu}", "--", true],
+        "meshmark run --no-claim": [meshmark, "run", "--no-claim", "--bind", f"list={cpu}", "--", true],
+        "numactl": ["numactl", "-C", cpu, true],
+        "hwloc-bind": ["hwloc-bind", "--physical", f"pu:{cpu}", "--", true],
+        "python -c pass": [sys.executable, "-c", "pass"],
+    }
+    present = {}
+    for name, words in tools.items():
+        if program := shutil.which(words[0]):
+            present[name] = [program, *words[1:]]
+        else:
+            print(f"{name}: absent: not installed")
+    times: dict[str, list[float]] = {name: [] for name in present}
+    rng = random.Random(1)
+    for _ in range(turns):
+        for name in rng.sample(list(present), len(present)):
+            times[name].append(took(present[name]))
+    print(f"{turns} turns in random order; ms; over taskset: of the same turn")
+    for name, found in times.items():
+        over, bounds = shift([a - b for a, b in zip(found[:200], times["taskset"][:200], strict=True)])
+        low, high = median_interval(found) or (math.nan, math.nan)
+        said = f"[{1e3 * bounds[0]:+.2f}, {1e3 * bounds[1]:+.2f}]" if bounds else ""
+        print(f"{name:26} {1e3 * median(found):7.2f} [{1e3 * low:.2f}, {1e3 * high:.2f}]   {1e3 * over:+7.2f} {said}")
+
+
+# ------------------------------------------------------------------ disturbed
+
+SPIN: Final = "while True: pass"
+# Works for a while, sleeps for a while, on whatever CPU it finds.
+WANDER: Final = """
+import random, time
+while True:
+    until = time.monotonic() + random.uniform(0.01, 0.2)
+    while time.monotonic() < until: pass
+    time.sleep(random.uniform(0.001, 0.05))
+"""
+
+
+def disturbed(starts: int) -> None:
+    """One thread of the triad. The policy `balance` knows of a disturber only where that claimed its CPU."""
+    if len(CPUS) < 2:
+        print("disturbed: absent: one CPU leaves no choice")
+        return
+    topology = from_sysfs()
+    node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
+    place = str(find_place())
+    for name, words in (
+        ("claims its CPU", [place, "run", "--bind", f"list={CPUS[0]}", "--", sys.executable, "-c", SPIN]),
+        ("wanders", [sys.executable, "-c", WANDER]),
+    ):
+        disturber = subprocess.Popen(words)
+        try:
+            time.sleep(0.5)
+            runs: dict[str, list[check_os.Start]] = {"none": [], "balance": []}
+            for turn in range(starts):
+                for bind in sorted(runs, reverse=turn % 2 == 0):
+                    runs[bind].append(check_os.triad(bind, 1, 1 << 21, 24, node_of))
+        finally:
+            disturber.kill()
+            disturber.wait()
+        spreads = {}
+        for bind, found in runs.items():
+            mean, cov, wide = check_os.spread_of([s.rate for s in found])
+            spreads[bind] = wide, cov
+            print(f"a disturber that {name}; {'free' if bind == 'none' else 'bound':5}: {starts} starts, mean "
+                  f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
+                  f"{check_os.told_apart(found, 1)}", flush=True)  # fmt: skip
+        print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when bound, CoV "
+              f"{spreads['none'][1] / spreads['balance'][1]:.1f} times")  # fmt: skip
+
+
+# ------------------------------------------------------------------ advise
+
+Noise = Callable[[float, int, random.Random], float]
+Costs = Callable[[int, random.Random], list[float]]
+
+
+def gaussian(percent: float) -> Noise:
+    return lambda cost, _, rng: cost * math.exp(rng.gauss(0, percent / 100))
+
+
+def heavy(cost: float, _: int, rng: random.Random) -> float:
+    """3 % and every tenth run 30 % longer."""
+    return cost * math.exp(rng.gauss(0, 0.03)) * (1.3 if rng.random() < 0.1 else 1)
+
+
+def drift(cost: float, run: int, rng: random.Random) -> float:
+    """A machine that gets slower by 0.2 % a run."""
+    return cost * math.exp(rng.gauss(0, 0.015)) * (1 + 0.002 * run)
+
+
+def two_modes(cost: float, _: int, rng: random.Random) -> float:
+    """A third of the runs is on the wrong CPUs."""
+    return cost * math.exp(rng.gauss(0, 0.01)) * (1.15 if rng.random() < 0.33 else 1)
+
+
+def step(cost: float, run: int, rng: random.Random) -> float:
+    """A neighbour comes and goes: every 17 runs 10 % slower or not."""
+    return cost * math.exp(rng.gauss(0, 0.02)) * (1.1 if run // 17 % 2 else 1)
+
+
+def skewed(cost: float, _: int, rng: random.Random) -> float:
+    """Noise only ever adds: exponential, mean 4 %."""
+    return cost * (1 + rng.expovariate(25))
+
+
+def clear(k: int, rng: random.Random) -> list[float]:
+    return [rng.uniform(1.0, 1.3) for _ in range(k - 1)] + [0.85]
+
+
+def ties(k: int, rng: random.Random) -> list[float]:
+    return [rng.uniform(1.0, 1.06) for _ in range(k)]
+
+
+def none(k: int, _: random.Random) -> list[float]:
+    return [1.0] * k
+
+
+def worse(k: int, rng: random.Random) -> list[float]:
+    return [1.0] + [rng.uniform(1.0, 1.5) for _ in range(k - 1)]
+
+
+def graded(k: int, rng: random.Random) -> list[float]:
+    steps = [1 + 0.025 * i for i in range(k)]
+    rng.shuffle(steps)
+    return steps
+
+
+def pairs(k: int, rng: random.Random) -> list[float]:
+    """Half of them 8 % better, and nearly alike."""
+    made = [rng.uniform(0.92, 0.94) if i % 2 else rng.uniform(1.0, 1.02) for i in range(1, k)]
+    return [1.0, *made]
+
+
+TUNED: Final[tuple[tuple[str, Costs, Noise], ...]] = (
+    ("clear winner, 1 %", clear, gaussian(1)), ("near ties, 1 %", ties, gaussian(1)),
+    ("near ties, 3 %", ties, gaussian(3)), ("none better, 3 %", none, gaussian(3)),
+    ("clear winner, heavy tails", clear, heavy), ("near ties, heavy tails", ties, heavy),
+    ("none better, heavy tails", none, heavy), ("clear winner, drift", clear, drift), ("near ties, drift", ties, drift),
+)  # fmt: skip
+HELD_OUT: Final[tuple[tuple[str, Costs, Noise], ...]] = (
+    ("graded by 2.5 %, 2 %", graded, gaussian(2)), ("graded by 2.5 %, skewed", graded, skewed),
+    ("baseline best, heavy tails", worse, heavy), ("half 8 % better, steps", pairs, step),
+    ("half 8 % better, skewed", pairs, skewed), ("clear winner, two modes", clear, two_modes),
+    ("near ties, two modes", ties, two_modes), ("near ties, 0.2 %", ties, gaussian(0.2)),
+    ("none better, steps", none, step),
+)  # fmt: skip
+
+
+def true_floor(noise: Noise, seed: int) -> float:
+    """By how much two sets of ten runs of the same thing differ at most, in 95 of 100 cases, in this world."""
+    rng = random.Random(seed)
+    found = []
+    for i in range(1000):
+        logs = [math.log(noise(1.0, n + i % 34, rng)) for n in range(2 * EXHAUSTIVE)]
+        found.append(abs(shift([a - b for a, b in zip(logs[::2], logs[1::2], strict=True)])[0]))
+    return math.expm1(sorted(found)[949])
+
+
+def advise(trials: int) -> None:
+    print("within: the choice is within max(2 %, floor) of the true best; 2 %: within 2 %; runs: over those of\n"
+          "trying all out as often as the best one ran, at least ten times; claims: it said that something beats the\n"
+          "baseline; covers: the interval of the gain holds the true gain")  # fmt: skip
+    for title, worlds, counts in (
+        ("worlds it was tuned on", TUNED, (6, 12, 24)),
+        ("held out", HELD_OUT, (7, 10, 16, 24)),
+    ):
+        print(f"\n{title}\n{'world':28} {'of':>3} {'floor':>7} {'within':>7} {'2 %':>7} {'runs':>7} {'most':>7} "
+              f"{'claims':>7} {'covers':>7}")  # fmt: skip
+        for name, costs, noise in worlds:
+            limit = true_floor(noise, 1)
+            for count in counts:
+                rng = random.Random(f"{name} {count}")
+                found = [trial(costs(count, rng), noise, seed) for seed in range(trials)]
+                known = [t.covered for t in found if t.covered is not None]
+                shares = [t.share for t in found]
+                figures = (
+                    limit, statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in found),
+                    statistics.fmean(t.loss <= MINIMUM_EFFECT for t in found), statistics.fmean(shares), max(shares),
+                    statistics.fmean(t.claimed for t in found), statistics.fmean(known) if known else math.nan,
+                )  # fmt: skip
+                print(f"{name:28} {count:3} " + " ".join(f"{100 * f:5.1f} %" for f in figures), flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    names = ("search", "startup", "disturbed", "advise")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(names) + " [all]")
+    parser.add_argument("--brief", action="store_true", help="only to see that all works")
+    given = parser.parse_args()
+    if unknown := [p for p in given.parts if p not in names]:
+        parser.error(f"found {unknown[0]!r}, a part is one of {', '.join(names)}")
+    brief = given.brief
+    parts: dict[str, Callable[[], None]] = {
+        "search": lambda: search(1 if brief else 5),
+        "startup": lambda: startup(6 if brief else 200),
+        "disturbed": lambda: disturbed(2 if brief else 40),
+        "advise": lambda: advise(5 if brief else 400),
+    }
+    for name in given.parts or names:
+        print(f"\n{name}")
+        parts[name]()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,363 @@
+#include "bind.hpp"
+
+#include <gnu/libc-version.h>
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <set>
+#include <sstream>
+
+#include "error.hpp"
+#include "options.hpp"
+
+// Younger than some kernels' headers; the numbers are the kernel's interface.
+#ifndef MPOL_PREFERRED_MANY
+#define MPOL_PREFERRED_MANY 5
+#endif
+
+namespace mm::place {
+namespace {
+
+constexpr int kWeightedInterleave = 6;  // MPOL_WEIGHTED_INTERLEAVE, Linux 6.9
+constexpr const char* kWeights = "/sys/kernel/mm/mempolicy/weighted_interleave";
+constexpr int kMostCpus = 1 << 16;
+constexpr unsigned kMostNodes = 1024;  // the most that a kernel can be built for
+constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
+
+std::string why() { return std::strerror(errno); }
+
+std::string first_line(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// False, with errno, where the kernel does not take the text.
+bool put(const std::string& path, const std::string& text) {
+  std::FILE* const file = std::fopen(path.c_str(), "we");
+  if (file == nullptr) return false;
+  const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+  return (std::fclose(file) == 0) && written;  // sysfs and cgroups refuse as late as at the flush
+}
+
+std::vector<int> affinity() {
+  std::vector<unsigned long> mask(kMostCpus / kWordBits);
+  if (sched_getaffinity(0, 8 * mask.size(), reinterpret_cast<cpu_set_t*>(mask.data())) != 0)
+    throw Failure("cannot read the CPUs of this process: " + why());
+  std::vector<int> cpus;
+  for (unsigned i = 0; i < kMostCpus; ++i)
+    if ((mask[i / kWordBits] >> (i % kWordBits) & 1) != 0) cpus.push_back(static_cast<int>(i));
+  return cpus;
+}
+
+bool has_word(const std::string& line, const std::string& word) {
+  std::istringstream in(line);
+  for (std::string w; in >> w;)
+    if (w == word) return true;
+  return false;
+}
+
+// ---------------------------------------------------------------- cpusets
+
+struct Home {
+  std::string folder;  ///< of the cgroup that this process is in, in the hierarchy of cpusets
+  std::string mount;
+  int version = 0;
+};
+
+constexpr const char* kSoft = "--soft binds by affinity, which needs no permission";
+
+/// The hierarchy that governs CPUs: v1 where the controller is mounted there, else the unified one.
+Home home() {
+  std::string one, two;
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    const std::size_t colon = line.find(':'), path = line.find(':', colon + 1);
+    if (path == std::string::npos) continue;
+    const auto controllers = split(line.substr(colon + 1, path - colon - 1), ',');
+    if (std::find(controllers.begin(), controllers.end(), "cpuset") != controllers.end()) one = line.substr(path + 1);
+    if (line.rfind("0::", 0) == 0) two = line.substr(path + 1);
+  }
+  const bool v1 = !one.empty();
+  const std::string mine = v1 ? one : two;
+  std::ifstream mounts("/proc/self/mountinfo");
+  for (std::string line; std::getline(mounts, line) && !mine.empty();) {
+    // … root mountpoint options optional… - type source superoptions
+    std::istringstream words(line);
+    std::string skip, root, point, type, source, options;
+    words >> skip >> skip >> skip >> root >> point;
+    while (words >> skip && skip != "-") {}
+    words >> type >> source >> options;
+    const auto listed = split(options, ',');
+    if (v1 ? type != "cgroup" || std::find(listed.begin(), listed.end(), "cpuset") == listed.end() : type != "cgroup2")
+      continue;
+    // In a container the mount shows a part of the tree, and the path may be told from its root or from the host's.
+    std::string below = mine;
+    if (root != "/" && below.rfind(root, 0) == 0) below = below.substr(root.size());
+    if (below == "/") below.clear();
+    return {point + below, point, v1 ? 1 : 2};
+  }
+  throw Absent("no hard binding: no cgroup hierarchy with cpusets is mounted", kSoft);
+}
+
+[[noreturn]] void refused(const std::string& what) {
+  throw Absent("no hard binding: " + what + ": " + why(),
+               std::string(kSoft) + "; root can, or whom the cgroup is delegated to");
+}
+
+/// The controller on the way from the root down to `folder`, and for its children.
+void enable_cpusets(const Home& at) {
+  for (std::size_t slash = at.mount.size(); slash != std::string::npos;) {
+    const std::string folder = at.folder.substr(0, slash);
+    if (!has_word(first_line(folder + "/cgroup.subtree_control"), "cpuset") &&
+        !put(folder + "/cgroup.subtree_control", "+cpuset"))
+      refused("cannot enable the cpuset controller in " + folder);
+    if (slash == at.folder.size()) break;
+    slash = std::min(at.folder.find('/', slash + 1), at.folder.size());
+  }
+}
+
+void fill_cpuset(const Home& at, const std::string& folder, const std::vector<int>& cpus,
+                 const std::vector<int>& memory_nodes) {
+  if (at.version == 2) {
+    enable_cpusets(at);
+    // A cgroup with processes may have children with them only as threads of its own domain ("no internal
+    // processes"), which is what we want: memory and CPU time stay accounted where they were.
+    const std::string type = first_line(folder + "/cgroup.type");
+    if (type != "domain" && type != "threaded" && !put(folder + "/cgroup.type", "threaded"))
+      refused("cannot make " + folder + " a threaded cgroup (it is '" + type + "')");
+  }
+  if (!put(folder + "/cpuset.cpus", cpu_list(cpus))) refused("cannot give CPUs " + cpu_list(cpus) + " to " + folder);
+  std::string mems = cpu_list(memory_nodes);
+  if (mems.empty() && at.version == 1) {  // v1 starts with none, v2 with the parent's
+    mems = first_line(at.folder + "/cpuset.effective_mems");
+    if (mems.empty()) mems = first_line(at.folder + "/cpuset.mems");
+  }
+  if (!mems.empty() && !put(folder + "/cpuset.mems", mems)) refused("cannot give nodes " + mems + " to " + folder);
+  if (!put(folder + "/cgroup.procs", std::to_string(getpid()))) refused("cannot enter " + folder);
+}
+
+// ---------------------------------------------------------------- memory
+
+struct Mode {
+  const char* name;
+  int mode;
+};
+constexpr Mode kModes[] = {
+    {"default", MPOL_DEFAULT},     {"local", MPOL_LOCAL},           {"bind", MPOL_BIND},
+    {"preferred", MPOL_PREFERRED}, {"interleave", MPOL_INTERLEAVE}, {"weighted", kWeightedInterleave}};
+
+/// The kernel's weights are the whole machine's: written only where they differ, and said.
+void set_weights(const Memory& memory) {
+  for (std::size_t i = 0; i < memory.nodes.size() && i < memory.weights.size(); ++i) {
+    const std::string file = std::string(kWeights) + "/node" + std::to_string(memory.nodes[i]);
+    const std::string wanted = std::to_string(memory.weights[i]), found = first_line(file);
+    if (found == wanted) continue;
+    if (!put(file, wanted))
+      throw Absent("weighted interleave: the weight of node " + std::to_string(memory.nodes[i]) + " is " +
+                       (found.empty() ? "unknown" : found) + " and cannot be changed: " + why(),
+                   "as root: echo " + wanted + " > " + file);
+    std::fprintf(stderr, "meshmark: weight of node %d was %s and is %s now, for all of this machine\n", memory.nodes[i],
+                 found.c_str(), wanted.c_str());
+  }
+}
+
+std::vector<int> with_memory(const Machine& machine) {
+  std::vector<int> nodes;
+  for (const Node& n : machine.nodes)
+    if (n.bytes > 0) nodes.push_back(n.id);
+  return nodes;
+}
+
+}  // namespace
+
+void set_affinity(const std::vector<int>& cpus) {
+  std::vector<unsigned long> mask(kMostCpus / kWordBits);
+  for (const int cpu : cpus) {
+    if (cpu < 0 || cpu >= kMostCpus) throw Failure("cannot bind to CPU " + std::to_string(cpu));
+    mask[static_cast<unsigned>(cpu) / kWordBits] |= 1UL << (static_cast<unsigned>(cpu) % kWordBits);
+  }
+  if (sched_setaffinity(0, 8 * mask.size(), reinterpret_cast<const cpu_set_t*>(mask.data())) != 0)
+    throw Failure("cannot bind to CPUs " + cpu_list(cpus) + ": " + why());
+  if (const std::vector<int> got = affinity(); got != cpus)
+    throw Failure("asked for CPUs " + cpu_list(cpus) + ", the kernel gave " + cpu_list(got) +
+                  ": the others are offline or outside this process's cgroup");
+}
+
+std::string cpuset_folder(const std::string& name) { return home().folder + "/" + name; }
+
+std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, const std::vector<int>& memory_nodes) {
+  const Home at = home();
+  const std::string folder = at.folder + "/" + name;
+  const bool made = mkdir(folder.c_str(), 0755) == 0;
+  if (!made && errno != EEXIST) refused("cannot make " + folder);  // there already: of an earlier rank of the launch
+  try {
+    fill_cpuset(at, folder, cpus, memory_nodes);
+    set_affinity(cpus);  // reads back, too
+  } catch (...) {
+    if (made) {
+      put(at.folder + "/cgroup.procs", std::to_string(getpid()));
+      rmdir(folder.c_str());
+    }
+    throw;
+  }
+  return folder;
+}
+
+Memory parse_memory(const std::string& text) {
+  constexpr const char* kAllowed =
+      "default, local, bind[=NODES], preferred[=NODES], interleave[=NODES], weighted=NODE:WEIGHT,…";
+  Memory memory;
+  const std::size_t equals = text.find('=');
+  memory.policy = text.substr(0, equals);
+  if (std::none_of(std::begin(kModes), std::end(kModes), [&](const Mode& m) { return memory.policy == m.name; }))
+    throw UsageError("memory", "found '" + text + "'", kAllowed);
+  const bool named = equals != std::string::npos;
+  const std::string list = named ? text.substr(equals + 1) : "";
+  if (memory.policy == "weighted") {
+    std::set<int> seen;
+    for (const std::string& pair : split(list, ',')) {
+      const std::size_t colon = pair.find(':');
+      if (colon == std::string::npos) throw UsageError("memory", "found '" + text + "'", kAllowed);
+      const auto nodes = parse_cpu_list("memory", pair.substr(0, colon));
+      const long long weight = parse_integer("memory", pair.substr(colon + 1));
+      if (weight < 1 || weight > 255)
+        throw UsageError("memory", "found weight " + std::to_string(weight), "1 to 255");  // the kernel's range
+      for (const int node : nodes) {
+        if (!seen.insert(node).second)
+          throw UsageError("memory", "found node " + std::to_string(node) + " twice in '" + text + "'", kAllowed);
+        memory.nodes.push_back(node);
+        memory.weights.push_back(static_cast<int>(weight));
+      }
+    }
+  } else if (named) {
+    if (memory.policy == "default" || memory.policy == "local")
+      throw UsageError("memory", "found '" + text + "': " + memory.policy + " takes no nodes", kAllowed);
+    memory.nodes = parse_cpu_list("memory", list);
+  }
+  return memory;
+}
+
+std::vector<int> nodes_meant(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
+  if (memory.policy == "default") return {};
+  std::set<int> nodes(memory.nodes.begin(), memory.nodes.end());
+  const std::vector<int> possible = with_memory(machine);
+  if (nodes.empty())
+    for (const int cpu : cpus)
+      if (const int n = machine.cpu(cpu).node; std::binary_search(possible.begin(), possible.end(), n)) nodes.insert(n);
+  if (nodes.empty()) return possible;
+  return {nodes.begin(), nodes.end()};
+}
+
+void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
+  if (memory.policy == "default") return;
+  int mode = MPOL_DEFAULT;
+  for (const Mode& m : kModes)
+    if (memory.policy == m.name) mode = m.mode;
+  const std::vector<int> possible = with_memory(machine);
+  std::vector<int> nodes;
+  if (mode != MPOL_LOCAL) nodes = nodes_meant(machine, memory, cpus);
+  for (const int n : nodes)
+    if (!std::binary_search(possible.begin(), possible.end(), n))
+      throw UsageError("memory", "found node " + std::to_string(n) + ", which has no memory", cpu_list(possible));
+  if (mode == kWeightedInterleave) {
+    if (access(kWeights, F_OK) != 0)
+      throw Absent("no weighted interleave: this kernel has no " + std::string(kWeights), "Linux 6.9 or later");
+    set_weights(memory);
+  }
+  if (mode == MPOL_PREFERRED && nodes.size() > 1) mode = MPOL_PREFERRED_MANY;
+
+  std::vector<unsigned long> mask(kMostNodes / kWordBits), got(kMostNodes / kWordBits);
+  for (const int n : nodes) {
+    if (n >= static_cast<int>(kMostNodes)) throw UsageError("memory", "found node " + std::to_string(n), "0 to 1023");
+    mask[static_cast<unsigned>(n) / kWordBits] |= 1UL << (static_cast<unsigned>(n) % kWordBits);
+  }
+  // The kernel reads one bit less than it is told.
+  if (syscall(SYS_set_mempolicy, mode, nodes.empty() ? nullptr : mask.data(), kMostNodes + 1) != 0) {
+    const int reason = errno;
+    if (reason == ENOSYS && machine.nodes.size() <= 1 && mode != kWeightedInterleave)
+      return;  // no NUMA in this kernel: the one node is where all pages go
+    if (reason == EINVAL && (mode == MPOL_PREFERRED_MANY || mode == kWeightedInterleave))
+      throw Absent("the kernel has no memory policy '" + memory.policy + "' of several nodes",
+                   mode == MPOL_PREFERRED_MANY ? "Linux 5.15 or later, or one node" : "Linux 6.9 or later");
+    throw Absent("the kernel refused memory policy '" + memory.policy + "' on nodes " + cpu_list(nodes) + ": " +
+                     std::strerror(reason),
+                 "nodes that this process's cpuset allows (Mems_allowed_list in /proc/self/status)");
+  }
+  int found = 0;
+  if (syscall(SYS_get_mempolicy, &found, got.data(), kMostNodes + 1, nullptr, 0) != 0)
+    throw Failure("cannot read the memory policy back: " + why());
+  // Before 5.14 the kernel calls `local` preferred without a node.
+  const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);
+  if ((found != mode && !local) || (mode != MPOL_LOCAL && got != mask))
+    throw Failure("asked for memory policy '" + memory.policy + "' on nodes " + cpu_list(nodes) +
+                  ", the kernel gave another: this process's cpuset allows nodes " + [] {
+                    std::ifstream in("/proc/self/status");
+                    std::string line;
+                    while (std::getline(in, line) && line.rfind("Mems_allowed_list:", 0) != 0) {}
+                    return line.size() > 19 ? line.substr(19) : std::string("unknown");
+                  }());
+}
+
+void set_pages(const std::string& pages) {
+  if (pages == "default") return;
+  constexpr const char* kThp = "/sys/kernel/mm/transparent_hugepage/enabled";
+  const auto tunable = [&](const std::string& value) {
+    int major = 0, minor = 0;
+    std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
+    if (major < 2 || (major == 2 && minor < 35))
+      throw Absent("pages " + pages + ": glibc " + gnu_get_libc_version() + " cannot ask for them in malloc",
+                   "glibc 2.35 or later, or a program that maps them itself");
+    std::string all;
+    if (const char* before = std::getenv("GLIBC_TUNABLES"); before != nullptr)
+      for (const std::string& one : split(before, ':'))
+        if (!one.empty() && one.rfind("glibc.malloc.hugetlb=", 0) != 0) all += one + ":";
+    setenv("GLIBC_TUNABLES", (all + "glibc.malloc.hugetlb=" + value).c_str(), 1);
+  };
+  if (pages == "4KiB") {
+    if (access(kThp, F_OK) == 0 && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
+      throw Absent("pages 4KiB: cannot switch huge pages off: " + why(), "Linux 3.15 or later");
+    tunable("0");
+  } else if (pages == "thp") {
+    const std::string modes = first_line(kThp);
+    if (modes.empty() || modes.find("[never]") != std::string::npos)
+      throw Absent(modes.empty() ? "pages thp: this kernel has no transparent huge pages"
+                                 : "pages thp: transparent huge pages are switched off",
+                   std::string("as root: echo madvise > ") + kThp);
+    prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
+    tunable("1");
+  } else if (pages == "2MiB" || pages == "1GiB") {
+    const std::size_t bytes = parse_size("pages", pages);
+    const std::string pool = "/sys/kernel/mm/hugepages/hugepages-" + std::to_string(bytes >> 10) + "kB";
+    const std::string free = first_line(pool + "/free_hugepages"), more = first_line(pool + "/nr_overcommit_hugepages");
+    if ((free.empty() || free == "0") && (more.empty() || more == "0"))
+      throw Absent("no explicit huge pages of " + pages + " in the pool",
+                   "as root: echo N > " + pool + "/nr_hugepages");
+    tunable(std::to_string(bytes));
+  } else {
+    throw UsageError("pages", "found '" + pages + "'", "default, 4KiB, thp, 2MiB, 1GiB");
+  }
+}
+
+std::vector<int> relative(const std::vector<int>& cpus, const std::vector<int>& allowed) {
+  std::vector<int> places;
+  for (const int cpu : cpus) {
+    const auto at = std::lower_bound(allowed.begin(), allowed.end(), cpu);
+    if (at == allowed.end() || *at != cpu)
+      throw UsageError("cpus", "found CPU " + std::to_string(cpu), cpu_list(allowed));
+    places.push_back(static_cast<int>(at - allowed.begin()));
+  }
+  return places;
+}
+
+}  // namespace mm::place

@@ -1,0 +1,30 @@
+#pragma once
+/// Applying a placement to this process before it becomes the command: affinity or cpuset, memory policy, page size.
+#include <string>
+#include <vector>
+
+#include "types.hpp"
+
+namespace mm::place {
+
+void set_affinity(const std::vector<int>& cpus);  ///< and reads it back; Failure where the kernel gave another one
+/// The folder that `set_cpuset` will make, known before so that it can be journalled. Absent where there are no
+/// cpusets.
+std::string cpuset_folder(const std::string& name);
+/// A cpuset of its own (cgroup v2, else v1), with this process in it: the command cannot undo it. Returns the folder.
+/// Absent, with the reason and the remedy, where that is not permitted.
+std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, const std::vector<int>& memory_nodes);
+/// The nodes that a policy means: those named, else those of `cpus` that have memory, else all that have; none for
+/// `default`.
+std::vector<int> nodes_meant(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
+/// Memory policy of this process and its children (set_mempolicy), read back. Weighted interleave: Linux 6.9's sysfs.
+/// Absent where the kernel has no such policy; UsageError where a node has no memory.
+void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
+Memory parse_memory(const std::string& text);  ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
+/// Page size of this process and its children: prctl for 4KiB, glibc's tunable for thp, 2MiB, 1GiB (by `environment`).
+/// Absent where the pool is empty or the kernel has no THP.
+void set_pages(const std::string& pages);
+/// What the machine's cgroup leaves: the CPUs' numbers relative to it (position among the allowed ones).
+std::vector<int> relative(const std::vector<int>& cpus, const std::vector<int>& allowed);
+
+}  // namespace mm::place

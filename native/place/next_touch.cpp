@@ -1,0 +1,485 @@
+/// libmeshmark-place.so. Its handler runs anywhere, so it uses system calls and atomics only: no lock, no allocation,
+/// no C++ run time.
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "meshmark_place.h"
+
+namespace {
+
+constexpr std::uintptr_t kHuge = 2U << 20;
+constexpr int kMost = 1024;         ///< ranges
+constexpr int kNodes = 1024;        ///< nodes that the kernel can number
+constexpr int kMove = 1 << 1;       ///< MPOL_MF_MOVE
+constexpr std::size_t kBatch = 64;  ///< pages a call: the handler may run on a small stack
+
+/// A chunk of a range is none of ours, marked, or in the hands of one thread, for which all others wait. The access it
+/// had is beside its state.
+enum : std::uint8_t {
+  kFree = 0,
+  kMarked = 1,
+  kTaken = 2,
+  kState = 3,
+  kRead = 4,
+  kWrite = 8,
+  kExecute = 16,
+  kToMark = 32
+};
+
+/// Never freed: a handler may be looking at it. A range that is marked again is found again.
+struct Range {
+  std::uintptr_t begin, end, chunk;  ///< chunks lie on multiples of their size, cut at both ends
+  std::atomic<std::uint8_t>* state;  ///< [chunk]
+  std::size_t index(std::uintptr_t at) const { return at / chunk - begin / chunk; }
+  std::uintptr_t low(std::size_t i) const { return i == 0 ? begin : (begin / chunk + i) * chunk; }
+  std::uintptr_t high(std::size_t i) const {
+    const std::uintptr_t next = (begin / chunk + i + 1) * chunk;
+    return next < end ? next : end;
+  }
+};
+
+const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
+std::atomic<Range*> ranges[kMost];
+std::atomic<int> range_count{0};
+int memory_node[kNodes];  ///< of a CPU's node: itself, or the nearest with memory
+pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+struct sigaction before;  ///< the handler that was there
+std::atomic<unsigned long> touched{0}, moved{0}, kept{0}, lost{0};
+
+int protection(std::uint8_t state) {
+  return ((state & kRead) != 0 ? PROT_READ : 0) | ((state & kWrite) != 0 ? PROT_WRITE : 0) |
+         ((state & kExecute) != 0 ? PROT_EXEC : 0);
+}
+
+Range* find(std::uintptr_t at) {
+  const int n = range_count.load(std::memory_order_acquire);
+  for (int i = 0; i < n; ++i) {
+    Range* const range = ranges[i].load(std::memory_order_acquire);
+    if (at >= range->begin && at < range->end) return range;
+  }
+  return nullptr;
+}
+
+/// Asks (node < 0) or moves up to kBatch pages from `at`; the nodes that they are on, or negative errors.
+long call(std::uintptr_t at, std::size_t count, int node, int* status) {
+  void* pages[kBatch];
+  int nodes[kBatch];
+  for (std::size_t i = 0; i < count; ++i) {
+    pages[i] = reinterpret_cast<void*>(at + i * page);
+    nodes[i] = node;
+    status[i] = -ENOENT;
+  }
+  return syscall(SYS_move_pages, 0, count, pages, node < 0 ? nullptr : nodes, status, kMove);
+}
+
+/// Where a page is, asked so that NUMA balancing cannot hide it: some kernels (6.1) tell nothing of a page that waits
+/// for its hinting fault, until it is read. A page of ours without access cannot be read, which is no fault here.
+long look(std::uintptr_t at, std::size_t count, int* status) {
+  if (call(at, count, -1, status) < 0) return -1;
+  bool hidden = false;
+  for (std::size_t i = 0; i < count; ++i) {
+    if (status[i] != -ENOENT) continue;
+    char byte = 0;
+    const iovec to{&byte, 1}, from{reinterpret_cast<void*>(at + i * page), 1};
+    hidden = process_vm_readv(getpid(), &to, 1, &from, 1, 0) == 1 || hidden;
+  }
+  return hidden ? call(at, count, -1, status) : 0;
+}
+
+/// Pages in [low, high) that are on another node, after moving them (up to kBatch a call) where that is asked for.
+long away(std::uintptr_t low, std::uintptr_t high, int node, bool move) {
+  long count = 0;
+  for (std::uintptr_t at = low; at < high; at += kBatch * page) {
+    const std::size_t left = (high - at) / page, n = left < kBatch ? left : kBatch;
+    int status[kBatch];
+    if (move) call(at, n, node, status);
+    // Only where a page is counts: a call that stops half-way says nothing of the rest.
+    if (call(at, n, -1, status) < 0) return count;
+    for (std::size_t i = 0; i < n; ++i) count += status[i] >= 0 && status[i] != node;
+  }
+  return count;
+}
+
+void bring_here(std::uintptr_t low, std::uintptr_t high) {
+  unsigned cpu = 0, cpu_node = 0;
+  syscall(SYS_getcpu, &cpu, &cpu_node, nullptr);
+  const int node = cpu_node < kNodes ? memory_node[cpu_node] : -1;
+  if (node < 0) return;
+  const long before_move = away(low, high, node, false);
+  if (before_move == 0) return;
+  const long after_move = away(low, high, node, true);
+  kept.fetch_add(static_cast<unsigned long>(after_move), std::memory_order_relaxed);
+  if (before_move > after_move)
+    moved.fetch_add(static_cast<unsigned long>(before_move - after_move), std::memory_order_relaxed);
+}
+
+/// Gives the access back. The kernel keeps one mapping a run of equal access, and only so many of them: then the whole
+/// range gets it back, and loses its marks.
+void open_chunk(Range& range, std::size_t i, std::uint8_t state) {
+  if (mprotect(reinterpret_cast<void*>(range.low(i)), range.high(i) - range.low(i), protection(state)) == 0) return;
+  mprotect(reinterpret_cast<void*>(range.begin), range.end - range.begin, protection(state));
+  for (std::size_t k = 0; k <= range.index(range.end - 1); ++k) {
+    std::uint8_t s = range.state[k].load();
+    if ((s & kState) == kMarked && range.state[k].compare_exchange_strong(s, kFree)) lost.fetch_add(1);
+  }
+}
+
+/// The rest of a fault that is not ours.
+void pass_on(int signal, siginfo_t* info, void* context) {
+  if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(signal, info, context);
+  if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;
+  if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
+  // The kernel's own end: a fault comes again when we return, a signal that was sent does not.
+  struct sigaction end{};
+  end.sa_handler = SIG_DFL;
+  sigaction(signal, &end, nullptr);
+  if (info->si_code <= 0) syscall(SYS_tgkill, getpid(), syscall(SYS_gettid), signal);
+}
+
+void on_fault(int signal, siginfo_t* info, void* context) {
+  // Set by no loader at run time: a library's plain thread-local storage may be allocated at its first use.
+  static thread_local std::uintptr_t last __attribute__((tls_model("initial-exec"))) = 0;
+  static thread_local int times __attribute__((tls_model("initial-exec"))) = 0;
+  const int error = errno;
+  const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  Range* const range = info->si_code == SEGV_ACCERR ? find(at) : nullptr;
+  if (range == nullptr) return pass_on(signal, info, context);
+  const std::size_t i = range->index(at);
+  std::atomic<std::uint8_t>& state = range->state[i];
+  for (;;) {
+    std::uint8_t s = state.load(std::memory_order_acquire);
+    if ((s & kState) == kFree) break;
+    if ((s & kState) == kTaken) {  // another thread brings it to its own node; it never waits for us
+      sched_yield();
+      continue;
+    }
+    if (!state.compare_exchange_strong(s, static_cast<std::uint8_t>((s & ~kState) | kTaken))) continue;
+    open_chunk(*range, i, s);  // first: many kernels move no page without access
+    bring_here(range->low(i), range->high(i));
+    state.store(static_cast<std::uint8_t>(s & ~kState), std::memory_order_release);
+    touched.fetch_add(1, std::memory_order_relaxed);
+    times = 0;
+    errno = error;
+    return;
+  }
+  // Not marked: another thread opened it since, and the access works when tried again; or it is a real fault.
+  times = last == at ? times + 1 : 1;
+  last = at;
+  errno = error;
+  if (times > 3) pass_on(signal, info, context);
+}
+
+long file_text(const char* path, char* text, std::size_t size) {
+  const int file = open(path, O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? -1 : read(file, text, size - 1);
+  if (file >= 0) close(file);
+  text[got > 0 ? got : 0] = 0;
+  return got;
+}
+
+/// Nodes with memory by the kernel's list, and for the others the nearest by its distances.
+void learn_nodes() {
+  char text[8192], path[96];
+  bool has[kNodes] = {};
+  bool any = false;
+  file_text("/sys/devices/system/node/has_memory", text, sizeof text);
+  for (char* at = text; *at >= '0' && *at <= '9'; at += *at == ',') {
+    const long low = strtol(at, &at, 10), high = *at == '-' ? strtol(at + 1, &at, 10) : low;
+    for (long n = low; n <= high && n < kNodes; ++n) has[n] = any = true;
+  }
+  for (int node = 0; node < kNodes; ++node) {
+    memory_node[node] = has[node] ? node : -1;
+    if (has[node] || !any) continue;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/distance", node);
+    if (file_text(path, text, sizeof text) <= 0) continue;
+    long least = -1;
+    int other = 0;
+    for (char *at = text, *end = nullptr;; at = end, ++other) {  // a number an online node, ascending
+      const long distance = strtol(at, &end, 10);
+      if (end == at || other >= kNodes) break;
+      char there[64];
+      while (other < kNodes) {
+        snprintf(there, sizeof there, "/sys/devices/system/node/node%d", other);
+        if (access(there, F_OK) == 0) break;
+        ++other;
+      }
+      if (other < kNodes && has[other] && (least < 0 || distance < least)) least = distance, memory_node[node] = other;
+    }
+  }
+}
+
+/// A child has one thread: what others were moving is marked again.
+void after_fork() {
+  for (int r = 0; r < range_count.load(); ++r) {
+    Range& range = *ranges[r].load();
+    for (std::size_t i = 0; i <= range.index(range.end - 1); ++i) {
+      const std::uint8_t s = range.state[i].load();
+      if ((s & kState) == kTaken) range.state[i].store(static_cast<std::uint8_t>((s & ~kState) | kMarked));
+    }
+  }
+  pthread_mutex_unlock(&lock);
+}
+
+bool install() {
+  static bool ready = false;
+  if (!ready) {
+    learn_nodes();
+    pthread_atfork([] { pthread_mutex_lock(&lock); }, [] { pthread_mutex_unlock(&lock); }, after_fork);
+    ready = true;
+  }
+  struct sigaction now{};
+  if (sigaction(SIGSEGV, nullptr, &now) != 0) return false;
+  if ((now.sa_flags & SA_SIGINFO) != 0 && now.sa_sigaction == on_fault) return true;
+  before = now;
+  struct sigaction ours{};
+  ours.sa_sigaction = on_fault;
+  ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
+  sigfillset(&ours.sa_mask);  // a handler of the program's that touches the same chunk would wait for itself
+  return sigaction(SIGSEGV, &ours, nullptr) == 0;
+}
+
+/// A mapping, or a part of one, that shall be marked.
+struct Piece {
+  std::uintptr_t begin, end, chunk;
+  std::uint8_t access;
+};
+
+/// Lines of a file, without the heap: a thread may wait for us while it holds the heap's lock.
+class Lines {
+ public:
+  explicit Lines(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
+  ~Lines() {
+    if (file_ >= 0) close(file_);
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+  /// The next line, cut at 255 characters; nullptr at the end.
+  const char* next() {
+    std::size_t n = 0;
+    for (;;) {
+      if (at_ == have_) {
+        const ssize_t got = file_ < 0 ? -1 : read(file_, text_, sizeof text_);
+        if (got <= 0) return nullptr;
+        at_ = 0;
+        have_ = static_cast<std::size_t>(got);
+      }
+      const char c = text_[at_++];
+      if (c == '\n') break;
+      if (n < sizeof line_ - 1) line_[n++] = c;
+    }
+    line_[n] = 0;
+    return line_;
+  }
+
+ private:
+  int file_;
+  std::size_t at_ = 0, have_ = 0;
+  char line_[256];
+  static inline char text_[1 << 16];  // under the lock
+};
+
+/// Of /proc/self/smaps, what lies in [begin, end). The number of pieces; -1 where something is not mapped.
+long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
+  long count = 0;
+  std::uintptr_t reached = begin;
+  bool inside = false;
+  Lines lines("/proc/self/smaps");
+  while (const char* line = lines.next()) {
+    char* at = nullptr;
+    const bool digit = (*line >= '0' && *line <= '9') || (*line >= 'a' && *line <= 'f');
+    if (const std::uintptr_t low = strtoul(line, &at, 16); digit && *at == '-') {
+      if (low >= end) break;
+      const std::uintptr_t high = strtoul(at + 1, &at, 16);
+      inside = high > begin;
+      if (!inside) continue;
+      if (low > reached) return -1;
+      pieces[count++] = {low > begin ? low : begin, high < end ? high : end, page,
+                         static_cast<std::uint8_t>((at[1] == 'r' ? kRead : 0) | (at[2] == 'w' ? kWrite : 0) |
+                                                   (at[3] == 'x' ? kExecute : 0))};
+      reached = pieces[count - 1].end;
+    } else if (inside) {
+      std::uintptr_t& chunk = pieces[count - 1].chunk;
+      for (const char* key : {"AnonHugePages:", "ShmemPmdMapped:"})
+        if (strncmp(line, key, strlen(key)) == 0 && strtoul(line + strlen(key), nullptr, 10) > 0) chunk = kHuge;
+      if (strncmp(line, "KernelPageSize:", 15) == 0)
+        if (const std::uintptr_t bytes = strtoul(line + 15, nullptr, 10) << 10; bytes > chunk) chunk = bytes;
+    }
+  }
+  return reached >= end ? count : -1;
+}
+
+Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
+  const int n = range_count.load();
+  if (n == kMost) return nullptr;
+  const std::size_t chunks = (end - 1) / chunk - begin / chunk + 1, head = (sizeof(Range) + 63) / 64 * 64;
+  void* const at = mmap(nullptr, head + chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (at == MAP_FAILED) return nullptr;
+  auto* const range = static_cast<Range*>(at);
+  range->begin = begin;
+  range->end = end;
+  range->chunk = chunk;
+  range->state = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(at) + head);  // zero: kFree
+  ranges[n].store(range, std::memory_order_release);
+  range_count.store(n + 1, std::memory_order_release);
+  return range;
+}
+
+/// The first address from `at` on that a range has, or `end`.
+std::uintptr_t next_known(std::uintptr_t at, std::uintptr_t end) {
+  for (int i = 0; i < range_count.load(); ++i)
+    if (const std::uintptr_t begin = ranges[i].load()->begin; begin > at && begin < end) end = begin;
+  return end;
+}
+
+/// Every chunk that has to do with [begin, end) and is in a range.
+template <class Function>
+void each_state(std::uintptr_t begin, std::uintptr_t end, Function&& function) {
+  for (int r = 0; r < range_count.load(); ++r) {
+    Range& range = *ranges[r].load();
+    const std::uintptr_t low = begin > range.begin ? begin : range.begin, high = end < range.end ? end : range.end;
+    if (low >= high) continue;
+    for (std::size_t i = range.index(low); i <= range.index(high - 1); ++i) function(range.state[i]);
+  }
+}
+
+/// From now on nobody opens a chunk there: what the kernel says of access stays true.
+void take(std::uintptr_t begin, std::uintptr_t end) {
+  each_state(begin, end, [](std::atomic<std::uint8_t>& state) {
+    for (;;) {
+      std::uint8_t s = state.load();
+      const int to_mark = (s & kState) == kMarked ? kToMark : 0;
+      if ((s & kState) != kTaken &&
+          state.compare_exchange_strong(s, static_cast<std::uint8_t>((s & ~kState) | kTaken | to_mark)))
+        return;
+      sched_yield();
+    }
+  });
+}
+
+void give(std::uintptr_t begin, std::uintptr_t end) {
+  each_state(begin, end, [](std::atomic<std::uint8_t>& state) {
+    const std::uint8_t s = state.load();
+    state.store(static_cast<std::uint8_t>((s & ~(kState | kToMark)) | ((s & kToMark) != 0 ? kMarked : kFree)),
+                std::memory_order_release);
+  });
+}
+
+/// Takes the access of a piece away.
+bool mark(const Piece& piece) {
+  for (std::uintptr_t at = piece.begin; at < piece.end;) {
+    Range* range = find(at);
+    if (range == nullptr) range = make(at, next_known(at, piece.end), piece.chunk);
+    if (range == nullptr) return false;
+    const std::uintptr_t stop = piece.end < range->end ? piece.end : range->end;
+    if (mprotect(reinterpret_cast<void*>(at), stop - at, PROT_NONE) != 0) return false;
+    each_state(at, stop, [&](std::atomic<std::uint8_t>& state) {
+      // Marked before and untouched, it had no access, and what it had once is known.
+      const int access = piece.access != 0 ? piece.access : state.load() & (kRead | kWrite | kExecute);
+      state.store(static_cast<std::uint8_t>(access | kTaken | kToMark));
+    });
+    at = stop;
+  }
+  return true;
+}
+
+int mark_all(std::uintptr_t begin, std::uintptr_t end) {
+  const std::size_t bytes = ((end - begin) / page + 1) * sizeof(Piece);
+  void* const room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (room == MAP_FAILED) return ENOMEM;
+  auto* const pieces = static_cast<Piece*>(room);
+  take(begin, end);
+  const long n = pieces_of(begin, end, pieces);
+  int why = n < 0 ? ENOMEM : 0;
+  for (long i = 0; i < n && why == 0; ++i)
+    for (std::uintptr_t at = pieces[i].begin; pieces[i].access == 0 && at < pieces[i].end && why == 0; at += page) {
+      const Range* const range = find(at);
+      if (range == nullptr || (range->state[range->index(at)].load() & kToMark) == 0) why = EACCES;
+    }
+  for (long i = 0; i < n && why == 0; ++i)
+    if (!mark(pieces[i])) why = ENOMEM;
+  give(begin, end);
+  munmap(room, bytes);
+  return why;
+}
+
+}  // namespace
+
+extern "C" {
+
+int mm_next_touch(void* addr, size_t bytes) {
+  const auto from = reinterpret_cast<std::uintptr_t>(addr);
+  const std::uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+  int why = 0;
+  const auto stack = reinterpret_cast<std::uintptr_t>(&why);
+  if (begin >= end || end < from || (stack >= begin && stack < end)) {
+    errno = EINVAL;
+    return -1;
+  }
+  // A handler of this thread's that touched what it is taking would wait for ever.
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_mutex_lock(&lock);
+  pthread_sigmask(SIG_BLOCK, &all, &old);
+  why = install() ? mark_all(begin, end) : errno;
+  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  pthread_mutex_unlock(&lock);
+  if (why != 0) errno = why;
+  return why == 0 ? 0 : -1;
+}
+
+void mm_next_touch_count(struct mm_next_touch_counts* counts) {
+  *counts = {touched.load(), moved.load(), kept.load(), lost.load()};
+}
+
+long mm_migrate(void* addr, size_t bytes, int node) {
+  const auto from = reinterpret_cast<std::uintptr_t>(addr);
+  if (bytes == 0 || node < 0 || from + bytes < from) {
+    errno = EINVAL;
+    return -1;
+  }
+  long away = 0;
+  const std::uintptr_t end = (from + bytes + page - 1) / page * page;
+  for (std::uintptr_t at = from / page * page; at < end; at += kBatch * page) {
+    const std::size_t left = (end - at) / page, count = left < kBatch ? left : kBatch;
+    int status[kBatch];
+    if (look(at, count, status) < 0) return -1;
+    // A call stops at the first page that cannot move; what is left is tried again as long as some go.
+    for (std::size_t before_call = count + 1;;) {
+      if (call(at, count, node, status) < 0 && errno != ENOMEM) return -1;
+      if (look(at, count, status) < 0) return -1;
+      std::size_t now = 0;
+      for (std::size_t i = 0; i < count; ++i) now += status[i] >= 0 && status[i] != node;
+      if (now == 0 || now >= before_call) {
+        away += static_cast<long>(now);
+        break;
+      }
+      before_call = now;
+    }
+  }
+  return away;
+}
+
+int mm_where(const void* addr) {
+  int status = 0;
+  if (look(reinterpret_cast<std::uintptr_t>(addr) / page * page, 1, &status) < 0) return -1;
+  if (status >= 0) return status;
+  void* at = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(addr) / page * page);
+  unsigned char present = 0;
+  errno = mincore(at, page, &present) == 0 ? ENOENT : EFAULT;
+  return -1;
+}
+
+}  // extern "C"

@@ -1,0 +1,152 @@
+#include "pages.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+
+#include "error.hpp"
+#include "options.hpp"
+
+namespace mm::place {
+namespace {
+
+std::uint64_t number(std::string_view text) {
+  std::uint64_t n = 0;
+  std::from_chars(text.data(), text.data() + text.size(), n);
+  return n;
+}
+
+std::string_view cut(std::string_view& text, char by) {
+  const std::size_t at = text.find(by);
+  const std::string_view head = text.substr(0, at);
+  text.remove_prefix(at == std::string_view::npos ? text.size() : at + 1);
+  return head;
+}
+
+/// The bytes after a key of smaps_rollup, all lines together.
+std::uint64_t kib(const std::string& text, const char* key) { return number(value_of(text, key)) << 10; }
+
+}  // namespace
+
+std::string slurp(const std::string& path) {
+  std::string text;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return text;
+  std::size_t have = 0;
+  ssize_t got = 0;
+  do {
+    have += static_cast<std::size_t>(got);
+    if (text.size() - have < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
+    got = ::read(file, text.data() + have, text.size() - have);
+  } while (got > 0);
+  const int why = errno;
+  ::close(file);
+  errno = why;
+  text.resize(got < 0 ? 0 : have);
+  return text;
+}
+
+std::vector<int> kernel_list(const std::string& text) {
+  try {
+    return parse_cpu_list("list", text.substr(0, text.find('\n')));
+  } catch (const UsageError&) {
+    return {};
+  }
+}
+
+std::string value_of(const std::string& text, const std::string& key) {
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t end = std::min(text.find('\n', at), text.size());
+    if (text.compare(at, key.size(), key) == 0) {
+      const std::size_t first = text.find_first_not_of(" \t", at + key.size());
+      return first < end ? text.substr(first, end - first) : "";
+    }
+    at = end + 1;
+  }
+  return "";
+}
+
+bool is_file(std::string_view path) {
+  for (const std::string_view memory : {"/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "/anon_hugepage"})
+    if (path.starts_with(memory)) return false;
+  return true;
+}
+
+PageCount parse_numa_maps(std::string_view text) {
+  PageCount count;
+  while (!text.empty()) {
+    std::string_view line = cut(text, '\n');
+    cut(line, ' ');  // the address
+    std::string policy(cut(line, ' '));
+    if (line.starts_with("(many)") || line.starts_with("interleave"))  // `prefer (many):0`, `weighted interleave:0-1`
+      policy += ' ' + std::string(cut(line, ' '));
+    std::map<int, std::uint64_t> pages;
+    std::uint64_t page_bytes = 4096, anonymous = 0, all = 0;
+    bool file = false, huge = false;
+    while (!line.empty()) {
+      const std::string_view word = cut(line, ' ');
+      const std::size_t is = word.find('=');
+      const std::string_view key = word.substr(0, is), value = is == std::string_view::npos ? "" : word.substr(is + 1);
+      if (key == "file") file = is_file(value);
+      if (key == "huge") huge = true;
+      if (key == "anon") anonymous = number(value);
+      if (key == "kernelpagesize_kB") page_bytes = number(value) << 10;
+      if (key.size() > 1 && key[0] == 'N' && key.find_first_not_of("0123456789", 1) == std::string_view::npos)
+        all += pages[static_cast<int>(number(key.substr(1)))] = number(value);
+    }
+    // Pages that were written in a private mapping of a file are memory of the process: its data segments.
+    const bool own = !file || huge || (all > 0 && anonymous >= all);
+    for (const auto& [node, n] : pages) {
+      (own ? count.own : count.files)[node] += n * page_bytes;
+      if (own) count.by_policy[{node, policy}] += n * page_bytes;
+      if (own && huge) count.huge_bytes += n * page_bytes;
+    }
+  }
+  return count;
+}
+
+PageCount count_pages(pid_t process) {
+  const std::string folder = "/proc/" + std::to_string(process);
+  errno = 0;
+  const std::string text = slurp(folder + "/numa_maps");
+  if (text.empty() && (errno == EACCES || errno == EPERM))
+    throw Absent("the pages of process " + std::to_string(process) + " are another user's",
+                 "run as that user, or with CAP_SYS_PTRACE");
+  if (text.empty() && errno == ENOENT && ::access(folder.c_str(), F_OK) == 0 &&
+      ::access("/proc/self/numa_maps", F_OK) != 0)
+    throw Absent("this kernel does not tell where pages are (/proc/PID/numa_maps)", "a kernel with CONFIG_NUMA");
+  PageCount count = parse_numa_maps(text);
+  const std::string rollup = slurp(folder + "/smaps_rollup");
+  count.huge_bytes += kib(rollup, "AnonHugePages:") + kib(rollup, "ShmemPmdMapped:");
+  return count;
+}
+
+std::map<int, NodeLevel> node_levels(const std::string& root) {
+  std::map<int, NodeLevel> levels;
+  const std::string folder = root + "/sys/devices/system/node/";
+  for (const int node : kernel_list(slurp(folder + "online"))) {
+    const std::string at = folder + "node" + std::to_string(node), text = slurp(at + "/meminfo");
+    const std::string begin = "Node " + std::to_string(node) + " ";
+    levels[node] = {kib(text, (begin + "MemTotal:").c_str()), kib(text, (begin + "MemFree:").c_str()), 0,
+                    number(value_of(slurp(at + "/numastat"), "numa_foreign"))};
+  }
+  static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+  const std::string zones = slurp(root + "/proc/zoneinfo");
+  std::string_view text = zones;
+  int node = -1;
+  while (!text.empty()) {
+    std::string_view line = cut(text, '\n');
+    if (line.starts_with("Node ")) node = static_cast<int>(number(line.substr(5)));
+    while (line.starts_with(' ')) line.remove_prefix(1);
+    if (!line.starts_with("high ") || !levels.contains(node)) continue;
+    line.remove_prefix(5);
+    while (line.starts_with(' ')) line.remove_prefix(1);
+    levels[node].reserve += number(line) * page;
+  }
+  return levels;
+}
+
+}  // namespace mm::place

@@ -1,0 +1,181 @@
+/// meshmark-place plan: what a policy would do with jobs that come one after the other, as a table or as JSON.
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <set>
+#include <sstream>
+
+#include "bind.hpp"
+#include "error.hpp"
+#include "json.hpp"
+#include "options.hpp"
+#include "policy.hpp"
+
+namespace mm::place {
+namespace {
+
+using Index = std::size_t;
+
+std::string number(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g", value);
+  return text;
+}
+
+json job_of(const Machine& machine, int slots, const Placement& placement) {
+  const std::vector<int> cpus = placement.layout.cpus();
+  std::set<int> nodes;
+  for (const int cpu : cpus) nodes.insert(machine.cpu(cpu).node);
+  json job{{"slots", slots}, {"cpus", cpus}, {"parts", placement.layout.parts}};
+  job["relative"] = relative(cpus, machine.allowed);
+  job["nodes"] = nodes;
+  const std::string reason = placement.layout.parts.size() < 2 ? "fewer than two parts"
+                             : machine.distance_from.empty()   ? "no distances are known"
+                                                               : "only compact has one";
+  const auto known = [&](const std::optional<double>& value) {
+    return value ? json(*value) : json{{"absent", reason}};
+  };
+  job["mean_distance"] = known(placement.mean_distance);
+  job["bound"] = known(placement.bound);
+  job["optimal"] = placement.optimal;
+  job["oversubscribed"] = placement.oversubscribed;
+  job["why"] = placement.why;
+  return job;
+}
+
+std::string table(const json& plan, const std::string& topology) {
+  std::ostringstream out;
+  const json& m = plan["machine"];
+  out << topology << ": " << m["summary"].get<std::string>() << "\n\n";
+  std::vector<std::vector<std::string>> rows = {{"job", "slots", "CPUs", "nodes", "distance", "why"}};
+  int number_of = 0;
+  for (const json& job : plan["jobs"]) {
+    std::vector<std::string> row = {std::to_string(++number_of), job["slots"].dump()};
+    if (job.contains("refused")) {
+      row.insert(row.end(), {"-", "-", "-", "refused: " + job["refused"].get<std::string>()});
+    } else {
+      const auto cpus = job["cpus"].get<std::vector<int>>(), nodes = job["nodes"].get<std::vector<int>>();
+      row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus), nodes.empty() ? "any" : cpu_list(nodes),
+                             job["mean_distance"].is_number() ? number(job["mean_distance"].get<double>()) : "-",
+                             job["why"].get<std::string>()});
+    }
+    rows.push_back(std::move(row));
+  }
+  std::vector<Index> width(rows.front().size(), 0);
+  for (const auto& row : rows)
+    for (Index i = 0; i + 1 < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
+  for (const auto& row : rows) {
+    for (Index i = 0; i + 1 < row.size(); ++i) out << row[i] << std::string(width[i] + 2 - row[i].size(), ' ');
+    out << row.back() << "\n";
+  }
+  return out.str();
+}
+
+json machine_json(const Machine& machine, const std::string& topology) {
+  std::set<int> cores, packages;
+  for (const Cpu& c : machine.cpus) cores.insert(c.core), packages.insert(c.package);
+  json m{{"topology", topology},
+         {"origin", machine.origin},
+         {"cpus", machine.cpus.size()},
+         {"cores", cores.size()},
+         {"packages", packages.size()},
+         {"nodes", machine.nodes.size()},
+         {"allowed", cpu_list(machine.allowed)}};
+  m["distances"] = machine.distance_from.empty() ? json{{"absent", "all nodes are taken as equally far"}}
+                                                 : json(machine.distance_from);
+  const auto count = [](Index n, const std::string& word) {
+    return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+  };
+  m["summary"] = count(packages.size(), "package") + ", " + count(machine.nodes.size(), "NUMA node") + ", " +
+                 count(cores.size(), "core") + ", " + count(machine.cpus.size(), "CPU") + "; distances: " +
+                 (machine.distance_from.empty() ? "none, all nodes are taken as equally far" : machine.distance_from);
+  return m;
+}
+
+}  // namespace
+
+int plan_verb(int argc, char** argv) {
+  std::string topology = "host", policy = "balance", jobs = "1", kind = "cores", matrix, within, sharing, taken_list;
+  bool as_json = false;
+  CLI::App app{
+      "What a policy would do with jobs that come one after the other.\n\n"
+      "example: meshmark place --topology 'pack:2 [numa] core:4 pu:1' --policy pack --jobs 2,2,2",
+      "meshmark place"};
+  app.add_option("--topology", topology, "host, a synthetic description, or a file of hwloc's XML")
+      ->capture_default_str();
+  std::string names;
+  for (const auto& [word, help] : policies())
+    if (word != "user") names += (names.empty() ? "" : ", ") + word;
+  app.add_option("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude")
+      ->capture_default_str();
+  app.add_option("--jobs", jobs, "slots of each job: N,N,…")->capture_default_str();
+  app.add_option("--slots", kind, "what a slot is: procs (sockets), cores, threads")->capture_default_str();
+  app.add_option("--matrix", matrix, "distances between the nodes, JSON, instead of the firmware's");
+  app.add_option("--within", within, "only these CPUs [all that are allowed]");
+  app.add_option("--sharing", sharing, "traffic between parts and their hunger, JSON");
+  app.add_option("--taken", taken_list, "CPUs that another job holds already");
+  app.add_flag("--json", as_json, "for programs");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& e) {
+    throw UsageError("place", e.what());
+  }
+
+  Request request;
+  parse_bind(policy, request);
+  request.kind = parse_slot_kind("--slots", kind);
+  std::vector<int> sizes;
+  for (const std::string& word : split(jobs, ',')) {
+    const long long n = parse_integer("--jobs", word);
+    if (n < 1 || n > 65536) throw UsageError("--jobs", "found '" + word + "'", "1 to 65536 slots a job, as in 2,2,4");
+    sizes.push_back(static_cast<int>(n));
+  }
+  Machine machine = machine_of(topology);
+  if (!matrix.empty()) use_matrix(machine, matrix);
+  if (!within.empty()) request.within = parse_cpu_list("--within", within);
+  if (!sharing.empty()) request.sharing = read_sharing(sharing);
+  Occupancy taken;
+  if (!taken_list.empty())
+    for (const int cpu : parse_cpu_list("--taken", taken_list)) taken.jobs[machine.cpu(cpu).id] = 1;
+
+  json plan{{"machine", machine_json(machine, topology)},
+            {"policy", policy},
+            {"slots", name(request.kind)},
+            {"jobs", json::array()}};
+  const std::vector<int> list = request.list;
+  Index used = 0, refused = 0;
+  for (const int slots : sizes) {
+    request.slots = slots;
+    json job;
+    try {
+      if (request.policy == "list") {
+        const auto n = static_cast<Index>(slots);
+        if (used + n > list.size())
+          throw Busy(std::to_string(list.size() - used) + " of " + std::to_string(list.size()) +
+                     " CPUs of the list are left");
+        request.list.assign(list.begin() + static_cast<long>(used), list.begin() + static_cast<long>(used + n));
+        used += n;
+      }
+      const Placement placement = place(machine, request, taken);
+      occupy(taken, placement, request.exclude);
+      job = job_of(machine, slots, placement);
+    } catch (const Busy& e) {
+      job = {{"slots", slots}, {"refused", e.what()}};
+    } catch (const UsageError& e) {
+      if (e.field != "slots") throw;
+      job = {{"slots", slots}, {"refused", e.what()}};
+    }
+    refused += job.contains("refused") ? 1 : 0;
+    plan["jobs"].push_back(std::move(job));
+  }
+  std::cout << (as_json ? plan.dump() + "\n" : table(plan, topology)) << std::flush;
+  if (refused > 0)
+    throw Failure(std::to_string(refused) + " of " + std::to_string(sizes.size()) + " jobs found no place");
+  return 0;
+}
+
+}  // namespace mm::place

@@ -1,0 +1,467 @@
+"""`meshmark run`, `place`, `slots`, `placed`, `migrate`, `translate`, `advise` and `check-os`.
+
+The first six are the native program's; the installed command does not even come here for them (see `entry`), but the
+help and the completion of shells do. Only `place` on described machines and on measured distances needs Python.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Collection
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from meshmark.cli_model import NoStoreOption, StoreOption
+from meshmark.cli_watch import RootOption
+from meshmark.errors import AbsentError, UsageError
+from meshmark.terminal import data_home, print_rows, say, scaled
+
+if TYPE_CHECKING:
+    from meshmark.place.advise import Advice, Here
+    from meshmark.place.check_os import Check
+
+PLACING: Final = {
+    "none": "no binding",
+    "balance": "each slot on the socket with the fewest taken",
+    "pack": "all in one socket where it fits, never oversubscribed",
+    "any": "the first free slots",
+    "compact": "least mean distance between the slots",
+    "scatter": "most memory nodes, farthest apart",
+    "sharing": "talkers together, the bandwidth-hungry apart (--sharing FILE)",
+    "list": "these CPUs: list=0-3,8",
+    "user": "what the environment says: LSB_USER_BIND_JOB and the like",
+    "near=DEVICE": "modifier: near a network card, disk or accelerator, or near=node:N",
+    "distance<=HOPS": "modifier: no two nodes of the job are farther apart",
+    "exclude": "modifier: nobody else on its CPUs",
+}
+MEMORY: Final = ("default", "local", "bind", "preferred", "interleave", "weighted")
+PAGES: Final = ("default", "4KiB", "thp", "2MiB", "1GiB")
+_FORWARDED: Final[dict[str, Any]] = {
+    "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
+}  # fmt: skip
+_STYLES: Final = {"wrong": "bold red", "absent": "yellow", "ok": "green"}
+
+
+def register(app: typer.Typer) -> None:
+    for name, call in (("run", run), ("place", place), ("slots", slots), ("placed", placed), ("migrate", migrate),
+                       ("translate", translate)):  # fmt: skip
+        app.command(name, context_settings=_FORWARDED)(call)
+    app.command("advise", context_settings={"allow_interspersed_args": False})(advise)
+    app.command("check-os")(check_os)
+
+
+def _become(verb: str) -> None:
+    """Becomes the native program. The words are taken as they were typed: the parser eats the `--`."""
+    from meshmark.place.native import find_place
+
+    sys.stdout.flush()
+    os.execv(find_place(), ["meshmark-place", verb, *sys.argv[2:]])
+
+
+def run() -> None:
+    """Place a command by policy, and prove that it stayed there.
+
+    example: meshmark run --bind balance -n 4 --verify -- ./a.out
+    """
+    _become("run")
+
+
+def slots() -> None:
+    """Show who holds which CPUs of this node.
+
+    example: meshmark slots
+    """
+    _become("slots")
+
+
+def placed() -> None:
+    """Show where a running program's threads and pages are.
+
+    example: meshmark placed 4711
+    """
+    _become("placed")
+
+
+def migrate() -> None:
+    """Move a running program's pages to other nodes.
+
+    example: meshmark migrate 4711 --to 1
+    """
+    _become("migrate")
+
+
+def translate() -> None:
+    """Say one placement in the words of other launchers.
+
+    example: meshmark translate --parts '0,4;1,5' --to slurm,openmpi
+    """
+    _become("translate")
+
+
+# ------------------------------------------------------------------ place
+
+
+def place() -> None:
+    """Say what a policy would do, on this machine or any other.
+
+    example: meshmark place --topology gs1280-16 --policy compact --jobs 4
+    """
+    words = sys.argv[2:]
+    if "-h" in words or "--help" in words:
+        from meshmark.place.native import ask
+
+        print(ask(["plan", "--help"]).rstrip())
+        print(
+            "\n  --topology takes a described machine too (meshmark model list), with the latencies of its closed"
+            "\n  form; --on NAME is the same. --matrix measured: the latencies measured between this machine's nodes."
+        )
+        return
+    words, named = _taken(words, "--on")
+    if named is None:
+        topology = _value(words, "--topology")
+        if topology not in {None, "host"} and ":" not in str(topology) and not Path(str(topology)).exists():
+            words, named = _taken(words, "--topology")
+    elif _value(words, "--topology") is not None:
+        raise UsageError("--on: found with --topology, allowed is one of them")
+    measured = _value(words, "--matrix") == "measured"
+    if named is not None and named != "host":
+        if _value(words, "--matrix") is not None:
+            raise UsageError(f"--matrix: found with '{named}', whose description has its own latencies")
+        description, matrix = described(named)
+        words = ["--topology", description, *words]
+    elif measured:
+        if _value(words, "--topology") not in {None, "host"}:
+            raise UsageError("--matrix measured: found with another machine's --topology, allowed with host")
+        words, _ = _taken(words, "--matrix")
+        matrix = measured_here()
+    else:
+        _become("plan")
+        return
+    from meshmark.place.native import find_place
+
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        file.write(matrix)
+        file.flush()
+        sys.stdout.flush()
+        raise SystemExit(subprocess.run([find_place(), "plan", *words, "--matrix", file.name], check=False).returncode)
+
+
+def _value(words: list[str], option: str) -> str | None:
+    """Value of an option, as `--option VALUE` or `--option=VALUE`; None where it is not there."""
+    for word, after in pairwise([*words, ""]):
+        if word == option:
+            return after
+        if word.startswith(option + "="):
+            return word.partition("=")[2]
+    return None
+
+
+def _taken(words: list[str], option: str) -> tuple[list[str], str | None]:
+    """The words without an option, and its value."""
+    value = _value(words, option)
+    left, skip = [], False
+    for word in words:
+        if not skip and word != option and not word.startswith(option + "="):
+            left.append(word)
+        skip = not skip and word == option
+    return left, value
+
+
+def described(name: str) -> tuple[str, str]:
+    """A described machine for the native program: the text of its topology, and its matrix file.
+
+    Raises:
+        AbsentError: its nodes do not all have as many CPUs, which the text cannot say.
+    """
+    from meshmark.model.engine import ask
+    from meshmark.model.machine import find_machine
+    from meshmark.place.native import matrix_text
+
+    machine = find_machine(name)
+    shape, matrix = ask(machine, [{"kind": "describe"}, {"kind": "matrix"}], threads=1)
+    counts = {n["cpus"] for n in shape["nodes"]}
+    if len(counts) != 1 or counts == {0}:
+        raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs, the same number in each is needed")
+    nodes = [n["node"] for n in shape["nodes"]]
+    text = matrix_text(range(len(nodes)), matrix["latency_s"], "s", f"{machine.label}, closed form", "lower")
+    return f"pack:{len(nodes)} [numa] core:{counts.pop()} pu:1", text
+
+
+def measured_here() -> str:
+    """The matrix file of what the store has of this machine; see `native.measured_matrix`."""
+    from meshmark.machine.identity import host_id
+    from meshmark.machine.topology import from_sysfs
+    from meshmark.place.native import measured_matrix
+    from meshmark.store.store import Store
+
+    topology, store, machine = from_sysfs(), Store(data_home() / "store"), host_id()
+    records = [r for m in ("load_latency", "bandwidth_net") for r in store.query(machine=machine, metric=m)]
+    node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
+    return measured_matrix(records, node_of, [n.os_index for n in topology.nodes])
+
+
+# ------------------------------------------------------------------ advise
+
+
+def advise(
+    command: Annotated[list[str] | None, typer.Argument(help="-- COMMAND with its own options")] = None,
+    budget: Annotated[str, typer.Option("--budget", help="time it may take [10m]", show_default=False)] = "",
+    fom: Annotated[
+        str,
+        typer.Option(
+            "--fom",
+            help="regular expression whose last match in the output is the figure of merit; its "
+            "first group, if it has one [the elapsed time]",
+            show_default=False,
+        ),
+    ] = "",
+    higher: Annotated[bool, typer.Option("--higher/--lower", help="whether a greater figure is better")] = True,
+    policies: Annotated[
+        str, typer.Option("--policies", help="of meshmark run --bind; between those with commas put semicolons")
+    ] = "none,balance,pack,compact,scatter",
+    threads: Annotated[
+        str, typer.Option("--threads", help="values of OMP_NUM_THREADS, 1,2,4 [as it is]", show_default=False)
+    ] = "",
+    memory: Annotated[
+        str, typer.Option("--memory", help="of meshmark run --memory [default,interleave,bind]", show_default=False)
+    ] = "",
+    pages: Annotated[
+        str, typer.Option("--pages", help="of meshmark run --pages [default,thp]", show_default=False)
+    ] = "",
+    wait: Annotated[str, typer.Option("--wait-policy", help="of OpenMP threads: default,active,passive")] = "default",
+    smt: Annotated[
+        str, typer.Option("--smt", help="whether neighbours share a core: off,on [both]", show_default=False)
+    ] = "",
+    seed: Annotated[int, typer.Option("--seed", help="of the order of the runs")] = 1,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="go on with what lies in this folder", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="folder of plan, journal and answer", show_default=False)
+    ] = None,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="one record a line, then the answer")] = False,
+) -> None:
+    """Find out by running it which placement and page size is best for a program.
+
+    example: meshmark advise --budget 10m --policies balance,pack -- ./a.out
+    """
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.identity import host_id
+    from meshmark.measure.plan import seconds
+    from meshmark.place import advise as adviser
+    from meshmark.store.store import Store, write_aside
+
+    if budget and seconds(budget) <= 0:
+        raise UsageError(f"--budget: found '{budget}', a time such as 10m or 90s is needed")
+    if resume is not None and out is not None:
+        raise UsageError("--resume: found with --out, allowed is one of them")
+    folder = resume or out or data_home() / "runs" / f"advise-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    plan = adviser.Plan.load(folder / "plan.json") if resume is not None else None
+    if plan is not None:
+        if command and command != plan.command:
+            raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} is about '{shlex.join(plan.command)}'")
+        command, fom, higher = plan.command, plan.figure, plan.higher
+    elif not command:
+        raise UsageError("COMMAND: found none, what to run is needed", "meshmark advise -- ./a.out")
+    elif (folder / "plan.json").exists():
+        raise UsageError(f"--out: found an advice in {folder}", f"meshmark advise --resume {folder}")
+    try:
+        re.compile(fom)
+    except re.error as why:
+        raise UsageError(f"--fom: found '{fom}', which is no regular expression: {why}") from None
+    here, node_of = _here()
+    runner = adviser.Runner(folder, command, fom, higher, node_of)
+    started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    if plan is None:
+        wishes = adviser.Wishes(
+            _listed("--policies", policies, [n for n, of in PLACING.items() if not of.startswith("modifier")]),
+            _counts(threads), _listed("--memory", memory, MEMORY),
+            _listed("--pages", pages, PAGES), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
+            tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
+        )  # fmt: skip
+        say(f"warm-up: {shlex.join(command)}")
+        plan = adviser.make_plan(
+            command, wishes, here, runner, budget_s=seconds(budget or "10m"), seed=seed, figure=fom, higher=higher
+        )
+        plan.save(folder / "plan.json")
+        say(f"{len(plan.candidates)} candidates, {len(plan.left_out)} left out, {plan.pilot_s:.3g} s a run: {folder}")
+    elif budget:
+        plan.budget_s = seconds(budget)
+        plan.save(folder / "plan.json")
+    advice = adviser.advise(plan, folder, runner, say)
+    found = adviser.records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
+    answer = adviser.to_json(advice, adviser.lines(advice))
+    write_aside(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    if not no_store and found:
+        Store(store or data_home() / "store").add(folder.name, "advise", found, (), found[0].machine)
+    if as_json:
+        for record in found:
+            print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
+        print(json.dumps(answer))
+    else:
+        _print_advice(advice, answer)
+    say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+
+
+def _here() -> tuple[Here, dict[int, int]]:
+    from meshmark.machine.topology import from_sysfs
+    from meshmark.machine.tree import Tree
+    from meshmark.place.advise import Here
+
+    topology = from_sysfs()
+    allowed = set(topology.allowed_cpus)
+    per_core = max((len(allowed & set(c.cpus)) for c in topology.cores), default=1)
+    text = Tree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled") or ""
+    mode = re.search(r"\[(\w+)\]", text)
+    nodes = sum(n.memory_bytes != 0 for n in topology.nodes)
+    node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
+    return Here(len(allowed), max(1, per_core), nodes, mode[1] if mode else ""), node_of
+
+
+def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:
+    """Words of a list; what comes before `=` or a comma of a word must be allowed."""
+    words = tuple(dict.fromkeys(w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()))
+    for word in words:
+        if re.split("[=,]", word)[0] not in allowed:
+            raise UsageError(f"{option}: found '{word}', allowed are {', '.join(allowed)}")
+    return words
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    from meshmark.machine.tree import MachineError, parse_list
+
+    try:
+        found = parse_list(text)
+    except MachineError:
+        found = (0,)
+    if 0 in found:
+        raise UsageError(f"--threads: found '{text}', numbers from 1 such as 1,2,4 are needed")
+    return found
+
+
+def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
+    from meshmark.place.advise import BASELINE, spread, values_of
+
+    plan, said = advice.plan, advice.verdict
+    unit = "" if plan.figure else "s"
+    less = not (plan.figure and plan.higher)
+
+    def shown(value: float) -> str:
+        return scaled(value, unit) if unit else f"{value:.5g}"
+
+    rows = []
+    for one in plan.candidates:
+        values = values_of(advice, one.name)
+        found = spread(values, less) if values else None
+        state = ("chosen" if one.name == said.choice else "failed" if one.name in advice.failed and not values
+                 else "not told apart" if one.name in said.close else "worse" if values else "not tried")  # fmt: skip
+        rows.append((found["mean"] if found else 0.0, {
+            "candidate": one.name, "runs": len(values), "mean": shown(found["mean"]) if found else "–",
+            "CoV": f"{100 * found['cov']:.1f} %" if found and len(values) > 1 else "–",
+            "best": shown(found["best"]) if found else "–", "worst": shown(found["worst"]) if found else "–",
+            "": state,
+        }))  # fmt: skip
+    rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
+    print_rows([r for _, r in rows], False)
+    print(f"\n{_sentence(advice, answer)}")
+    before, after = answer["before"], answer["after"]
+    if before and after:
+        print(f"spread: CoV {100 * before['cov']:.1f} % as it is, {100 * after['cov']:.1f} % with {said.best}; "
+              f"best against best {100 * answer['best_vs_best']:+.1f} %, worst against worst "
+              f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)")  # fmt: skip
+    for title, lines in (
+        ("not told apart from the choice", [n for n in said.close if n not in {said.choice, BASELINE}]),
+        ("why", answer["why"]),
+        ("did not stay where it was put", answer["not_held"]),
+        ("failed", [f"{k}: {v}" for k, v in answer["failed"].items()]),
+        ("left out", [f"{k}: {v}" for k, v in answer["left_out"].items()]),
+    ):
+        if lines:
+            print(f"\n{title}")
+            for line in lines:
+                print(f"  {line}")
+    print("\nready to paste")
+    for form, line in answer["lines"].items():
+        print(f"  {form}\n    {line}")
+
+
+def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
+    """The answer in words, with what it rests on."""
+    said, better = advice.verdict, "less time" if not advice.plan.figure else "better figure"
+    bounds = answer["gain_interval"]
+    gained = "" if answer["gain"] is None else f"{100 * answer['gain']:+.1f} %"
+    if bounds:
+        gained += f" [{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}] in {said.pairs} pairs"
+    if said.word == "better":
+        return f"best: {said.choice}: {gained} {better} than as it is ({said.stopped})"
+    limit = f"{100 * said.effect:.1f} %" if answer["minimum_effect"] is not None else "what can be seen"
+    if said.word == "no difference":
+        seen = f": {said.best} {gained}" if said.best else ""
+        return f"no difference of {limit} or more{seen} ({said.stopped}): run it as it is"
+    return f"not decided ({said.stopped}){f': {said.best} {gained} so far' if gained else ''}: give it more --budget"
+
+
+# ------------------------------------------------------------------ check-os
+
+
+def check_os(
+    starts: Annotated[
+        int, typer.Option("--starts", min=0, max=10_000, help="of the triad, bound and unbound; 0: none")
+    ] = 10,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="of the triad [half of the cores]", show_default=False)
+    ] = 0,
+    strict: Annotated[bool, typer.Option("--strict", help="status 1 if something is wrong")] = False,
+    root: RootOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one check a line")] = False,
+) -> None:
+    """Check that the operating system does what placing relies on, and what its scheduler costs.
+
+    example: meshmark check-os --starts 20
+    """
+    from meshmark.place.check_os import examine
+
+    if starts == 1:
+        raise UsageError("--starts: found 1, allowed are 0 and 2 or more: one start has no spread")
+    if root is None and starts:
+        say(f"{2 * starts} starts of the triad: at most a minute or two")
+    checks = examine(root or Path("/"), starts, threads)
+    if as_json:
+        for check in checks:
+            print(json.dumps(check.to_json()))
+    else:
+        _print_checks(checks)
+    wrong = sum(c.judged == "wrong" for c in checks)
+    say(f"{wrong} wrong, {sum(c.judged == 'absent' for c in checks)} absent, "
+        f"{sum(c.judged == 'ok' for c in checks)} ok")  # fmt: skip
+    if strict and wrong:
+        raise SystemExit(1)
+
+
+def _print_checks(checks: list[Check]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("", no_wrap=True)
+    for name, ratio in (("what", 2), ("found", 4), ("what it means", 4)):
+        table.add_column(name, ratio=ratio, overflow="fold")
+    for c in checks:
+        table.add_row(Text(c.judged, style=_STYLES[c.judged]), Text(c.name), Text(c.found), Text(c.means))
+    Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
+    for c in (c for c in checks if c.remedy):
+        print(f"{c.name}\n    {c.remedy}")  # in one line, however narrow the terminal, so that it can be copied

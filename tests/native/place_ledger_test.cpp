@@ -1,0 +1,411 @@
+/// The ledger: nobody is booked twice, the dead hold nothing, and what strangers write does no harm.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "base/error.hpp"
+#include "place/ledger.hpp"
+
+namespace {
+
+using namespace mm::place;
+namespace fs = std::filesystem;
+
+constexpr double kForever = std::numeric_limits<double>::infinity();
+
+class LedgerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string pattern = (fs::temp_directory_path() / "mm-ledger-XXXXXX").string();
+    above_ = mkdtemp(pattern.data());
+    chmod(above_.c_str(), 0755);
+    folder_ = above_ / "claims";
+  }
+  void TearDown() override { fs::remove_all(above_); }
+
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder_))
+      if (entry.path().filename() != "mutex") names.push_back(entry.path().filename());
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  int waiting() const {
+    const auto all = fs::exists(folder_) ? files() : std::vector<std::string>{};
+    return static_cast<int>(std::count_if(all.begin(), all.end(), [](auto& n) { return n.rfind("wait-", 0) == 0; }));
+  }
+  Ledger ledger() const { return Ledger(folder_); }
+
+  fs::path above_, folder_;
+};
+
+/// The lowest free one of so many CPUs, for oneself alone.
+auto one_of(int cpus) {
+  return [cpus](const Occupancy& taken) {
+    for (int cpu = 0; cpu < cpus; ++cpu)
+      if (!taken.jobs.contains(cpu)) {
+        Placement placement;
+        placement.layout.parts = {{cpu}};
+        return placement;
+      }
+    throw Busy("all CPUs are held");
+  };
+}
+
+Claim named(const std::string& command, const std::string& job = "") {
+  Claim as;
+  as.command = command;
+  as.policy = "pack";
+  as.job = job;
+  as.exclusive = true;
+  return as;
+}
+
+void eventually(const std::function<bool()>& holds) {
+  for (int i = 0; i < 2000 && !holds(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  ASSERT_TRUE(holds());
+}
+
+/// A process that does `work` and then lives until it is killed.
+pid_t process(const std::function<void()>& work, bool stays = true) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "child: %s\n", e.what());
+      _exit(1);
+    }
+    if (stays) pause();
+    _exit(0);
+  }
+  return pid;
+}
+
+int end(pid_t pid, int signal_number = SIGKILL) {
+  if (signal_number != 0) kill(pid, signal_number);
+  int status = 0;
+  waitpid(pid, &status, 0);
+  return status;
+}
+
+std::string boot() {
+  std::ifstream in("/proc/sys/kernel/random/boot_id");
+  std::string id;
+  std::getline(in, id);
+  return id;
+}
+
+std::string line(const std::string& boot_id, const std::string& rest = R"("exclusive":true,"parts":["0-1","5"])") {
+  return R"({"boot":")" + boot_id + R"(","pid":1,"since_s":5.0,"command":"x","policy":"pack","job":"",)" + rest + "}\n";
+}
+
+/// Writes a claim as a stranger would; `held` keeps it alive until the descriptor closes.
+int stranger(const fs::path& file, const std::string& text, bool held) {
+  fs::create_directories(file.parent_path());
+  const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  EXPECT_EQ(write(fd, text.data(), text.size()), static_cast<ssize_t>(text.size()));
+  if (!held) {
+    close(fd);
+    return -1;
+  }
+  EXPECT_EQ(flock(fd, LOCK_SH), 0);
+  return fd;
+}
+
+TEST_F(LedgerTest, AClaimIsSeenUntilItIsReleased) {
+  auto held = ledger().claim(named("./a.out"), one_of(2), 0);
+  EXPECT_EQ(held.placement.layout.parts, (std::vector<std::vector<int>>{{0}}));
+  const auto all = ledger().claims();
+  ASSERT_EQ(all.size(), 1U);
+  EXPECT_EQ(all[0].command, "./a.out");
+  EXPECT_EQ(all[0].pid, getpid());
+  EXPECT_EQ(all[0].path, held.claim.path);
+  EXPECT_EQ(all[0].layout.parts, held.placement.layout.parts);
+  EXPECT_TRUE(all[0].exclusive);
+  EXPECT_EQ(ledger().claim(named("second"), one_of(2), 0).placement.layout.parts[0][0], 1);
+  EXPECT_THROW(ledger().claim(named("third"), one_of(2), 0), Busy);
+  ledger().release(held);
+  EXPECT_EQ(ledger().claims().size(), 1U);
+}
+
+TEST_F(LedgerTest, WhoeverDecidesNothingLeavesNothing) {
+  EXPECT_THROW(ledger().claim(
+                   named("x"), [](const Occupancy&) -> Placement { throw mm::UsageError("n", "9"); }, 0),
+               mm::UsageError);
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(LedgerTest, TheLockGoesThroughExecAndWithTheLastOfTheChildren) {
+  // A shell that starts a child and ends: the child still has the claim.
+  const fs::path told = above_ / "told";
+  const pid_t shell = process([&] {
+    ledger().claim(named("sh"), one_of(1), 0);
+    execlp("sh", "sh", "-c",
+           ("sleep 1000 & echo $! > " + told.string() + ".new; mv " + told.string() + ".new " + told.string()).c_str(),
+           nullptr);
+  });
+  EXPECT_EQ(end(shell, 0), 0);
+  int sleeper = 0;
+  std::ifstream(told) >> sleeper;
+  ASSERT_GT(sleeper, 0);
+  EXPECT_EQ(ledger().claims().size(), 1U);
+  kill(sleeper, SIGKILL);
+  eventually([&] { return ledger().claims().empty(); });
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(LedgerTest, AKilledOwnersClaimIsGone) {
+  const pid_t owner = process([&] { ledger().claim(named("x"), one_of(1), 0); });
+  eventually([&] { return fs::exists(folder_) && files().size() == 1; });
+  EXPECT_EQ(ledger().claims().size(), 1U);
+  end(owner);
+  EXPECT_EQ(ledger().claim(named("y"), one_of(1), 0).placement.layout.parts[0][0], 0);
+}
+
+// The promise of the whole ledger: whoever is killed whenever, no CPU ever has two living owners, and nothing is left.
+TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
+  constexpr int kClaimants = 100, kCpus = 4;
+  struct Shared {
+    std::array<std::atomic<int>, kCpus> owner;         // index + 1 of the claimant, 0: none
+    std::array<std::atomic<bool>, kClaimants> killed;  // marked before the kill: from then on it may lose its CPU
+    std::atomic<int> doubled, rounds;
+  };
+  auto* const shared =
+      static_cast<Shared*>(mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  ASSERT_NE(shared, MAP_FAILED);
+  new (shared) Shared{};
+  std::vector<pid_t> pids;
+  for (int me = 0; me < kClaimants; ++me)
+    pids.push_back(process(
+        [&, me] {
+          std::minstd_rand random(static_cast<unsigned>(me));
+          for (int round = 0; round < 3; ++round) {
+            auto held = ledger().claim(named("claimant"), one_of(kCpus), kForever);
+            auto& owner = shared->owner[static_cast<std::size_t>(held.placement.layout.parts[0][0])];
+            const int before = owner.exchange(me + 1);
+            if (before != 0 && !shared->killed[static_cast<std::size_t>(before - 1)]) ++shared->doubled;
+            usleep(static_cast<useconds_t>(random()) % 3000);
+            if (int mine = me + 1; !owner.compare_exchange_strong(mine, 0)) ++shared->doubled;
+            ledger().release(held);
+            ++shared->rounds;
+          }
+        },
+        false));
+  std::minstd_rand random(2026);
+  std::vector<int> victims(kClaimants);
+  for (int i = 0; i < kClaimants; ++i) victims[static_cast<std::size_t>(i)] = i;
+  std::shuffle(victims.begin(), victims.end(), random);
+  for (int i = 0; i < 40; ++i) {
+    usleep(static_cast<useconds_t>(random()) % 30000);
+    const auto victim = static_cast<std::size_t>(victims[static_cast<std::size_t>(i)]);
+    shared->killed[victim] = true;
+    kill(pids[victim], SIGKILL);
+  }
+  for (std::size_t i = 0; i < pids.size(); ++i) {
+    const int status = end(pids[i], 0);
+    EXPECT_TRUE(shared->killed[i] || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) << i;
+  }
+  EXPECT_EQ(shared->doubled, 0);
+  EXPECT_GE(shared->rounds, 3 * (kClaimants - 40));
+  EXPECT_TRUE(ledger().claims().empty());
+  // A ticket whose owner was killed goes with the next who waits; none is left by the living.
+  auto held = ledger().claim(named("last"), one_of(1), 1);
+  ledger().release(held);
+  EXPECT_TRUE(files().empty()) << files().front();
+  munmap(shared, sizeof(Shared));
+}
+
+TEST_F(LedgerTest, WaitersAreServedInTheOrderInWhichTheyCameAndTheDeadAreSkipped) {
+  int order[2];
+  ASSERT_EQ(pipe(order), 0);
+  auto held = ledger().claim(named("first"), one_of(1), 0);
+  std::vector<pid_t> pids;
+  for (char who = 'a'; who <= 'e'; ++who) {
+    pids.push_back(process(
+        [&, who] {
+          close(held.lock_fd);  // what fork gave it: the claim is not its own
+          auto mine = ledger().claim(named("waiter"), one_of(1), kForever);
+          if (write(order[1], &who, 1) != 1) _exit(1);
+          ledger().release(mine);
+        },
+        false));
+    eventually([&] { return waiting() == who - 'a' + 1; });
+  }
+  end(pids[1]);
+  ledger().release(held);
+  for (const std::size_t i : {0, 2, 3, 4}) EXPECT_EQ(end(pids[i], 0), 0);
+  std::string served(4, '?');
+  ASSERT_EQ(read(order[0], served.data(), 4), 4);
+  EXPECT_EQ(served, "acde");
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(LedgerTest, WhoWaitsTooLongIsToldAndLeavesTheLine) {
+  auto held = ledger().claim(named("first"), one_of(1), 0);
+  EXPECT_THROW(ledger().claim(named("second"), one_of(1), 0.05), Busy);
+  EXPECT_EQ(waiting(), 0);
+}
+
+TEST_F(LedgerTest, AWaiterWakesWhenTheOwnerIsKilled) {
+  const pid_t owner = process([&] { ledger().claim(named("x"), one_of(1), 0); });
+  eventually([&] { return fs::exists(folder_) && files().size() == 1; });
+  const pid_t waiter = process([&] { ledger().claim(named("y"), one_of(1), kForever); }, false);
+  eventually([&] { return waiting() == 1; });
+  end(owner);
+  EXPECT_EQ(end(waiter, 0), 0);
+}
+
+TEST_F(LedgerTest, RanksOfALaunchShareOneClaim) {
+  EXPECT_FALSE(ledger().join("job 1"));
+  auto first = ledger().claim(named("rank", "job 1"), one_of(2), 0);
+  auto second = ledger().claim(named("rank", "job 1"), one_of(2), 0);
+  auto third = ledger().join("job 1");
+  ASSERT_TRUE(third);
+  EXPECT_EQ(second.claim.path, first.claim.path);
+  EXPECT_EQ(third->placement.layout.parts, first.placement.layout.parts);
+  EXPECT_FALSE(ledger().join("job 2"));
+  ASSERT_EQ(ledger().claims().size(), 1U);
+  EXPECT_EQ(ledger().claims()[0].joined, 3);
+  ledger().release(first);
+  ledger().release(second);
+  EXPECT_EQ(ledger().claims().size(), 1U);  // the third has it still
+  ledger().release(*third);
+  EXPECT_TRUE(files().empty());
+}
+
+TEST_F(LedgerTest, ACommandWithinAPlacedOneIsNotInItsOwnWay) {
+  auto outer = ledger().claim(named("outer"), one_of(1), 0);
+  setenv("MESHMARK_CLAIM", outer.claim.path.c_str(), 1);
+  auto inner = ledger().claim(named("inner"), one_of(1), 0);
+  EXPECT_THROW(ledger().claim(named("beside"), one_of(1), 0), Busy);
+  unsetenv("MESHMARK_CLAIM");
+}
+
+TEST_F(LedgerTest, WhatCannotBeReadIsRemovedWhenDeadAndNamedWhenAlive) {
+  const std::vector<std::string> wrong = {"",
+                                          "garbage\n",
+                                          "[1]\n",
+                                          "{}\n",
+                                          "{\"pid\":\"x\"}\n",
+                                          line(boot(), R"("exclusive":true,"parts":["5-1"])"),
+                                          line(boot(), R"("exclusive":1,"parts":[])"),
+                                          line(boot(), R"("exclusive":true,"parts":"0")"),
+                                          line(boot()).substr(0, 40),
+                                          std::string(2 << 20, '[')};
+  for (const std::string& text : wrong) {
+    stranger(folder_ / "claim-1", text, false);
+    EXPECT_TRUE(ledger().claims().empty()) << text.substr(0, 80);
+    EXPECT_TRUE(files().empty()) << text.substr(0, 80);
+
+    const int fd = stranger(folder_ / "claim-2", text, true);
+    try {
+      ledger().claims();
+      ADD_FAILURE() << "taken: " << text.substr(0, 80);
+    } catch (const mm::Failure& e) {
+      const std::string said = e.what();
+      EXPECT_NE(said.find("claim-2"), std::string::npos) << said;
+      EXPECT_NE(said.find("process " + std::to_string(getpid())), std::string::npos) << said;
+      EXPECT_NE(said.find("remove the file"), std::string::npos) << said;
+    }
+    close(fd);
+    EXPECT_TRUE(ledger().claims().empty());
+  }
+  const int fd = stranger(folder_ / "claim-3", line(boot()) + "\n{\"cgroup\":\"/torn", true);
+  ASSERT_EQ(ledger().claims().size(), 1U);  // what was added last was never whole; the claim stands
+  EXPECT_EQ(ledger().claims()[0].layout.parts, (std::vector<std::vector<int>>{{0, 1}, {5}}));
+  close(fd);
+}
+
+TEST_F(LedgerTest, AClaimOfAnotherBootIsRemovedAndALivingOneNamesTheSharedFolder) {
+  stranger(folder_ / "claim-1", line("another"), false);
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(ledger().claims().empty());
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("of another boot"), std::string::npos);
+  EXPECT_TRUE(files().empty());
+  const int fd = stranger(folder_ / "claim-1", line("another"), true);
+  EXPECT_THROW(ledger().claims(), mm::Failure);
+  close(fd);
+}
+
+TEST_F(LedgerTest, WhatIsNoRegularFileIsIgnored) {
+  ledger().claim(named("x"), one_of(1), 0);
+  ASSERT_EQ(mkfifo((folder_ / "claim-fifo").c_str(), 0666), 0);
+  fs::create_directory(folder_ / "claim-folder");
+  fs::create_symlink("/etc/passwd", folder_ / "claim-link");
+  ASSERT_EQ(mkfifo((folder_ / "wait-0").c_str(), 0666), 0);
+  testing::internal::CaptureStderr();
+  const auto held = ledger().claim(named("y"), one_of(4), 1);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("no regular file"), std::string::npos);
+  EXPECT_TRUE(fs::exists("/etc/passwd"));
+  EXPECT_EQ(held.placement.layout.parts.size(), 1U);
+}
+
+// A claim is a stranger's word: root that removes it must not be led to remove anything but an empty cgroup of ours.
+TEST_F(LedgerTest, ADeadClaimsCgroupIsRemovedOnlyIfItIsOne) {
+  const fs::path precious = above_ / "meshmark-precious";
+  fs::create_directory(precious);
+  stranger(folder_ / "claim-1", line(boot()) + "{\"cgroup\":\"" + precious.string() + "\"}\n", false);
+  EXPECT_TRUE(ledger().claims().empty());
+  EXPECT_TRUE(fs::exists(precious));
+}
+
+TEST_F(LedgerTest, TheMutexsHolderIsNamedAfterTheTimeOut) {
+  ledger().claim(named("x"), one_of(1), 0);
+  const pid_t holder = process([&] { flock(open((folder_ / "mutex").c_str(), O_RDONLY), LOCK_EX); });
+  eventually([&] {
+    const int fd = open((folder_ / "mutex").c_str(), O_RDONLY | O_CLOEXEC);
+    const bool free = flock(fd, LOCK_EX | LOCK_NB) == 0;
+    close(fd);
+    return !free;
+  });
+  try {
+    ledger().claims();
+    ADD_FAILURE() << "it was locked";
+  } catch (const mm::Failure& e) {
+    EXPECT_NE(std::string(e.what()).find("process " + std::to_string(holder)), std::string::npos) << e.what();
+  }
+  end(holder);
+  EXPECT_NO_THROW(ledger().claims());
+}
+
+TEST_F(LedgerTest, SeveralUsersShareTheFolderAndNobodyRemovesAnothers) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
+  auto mine = ledger().claim(named("root's"), one_of(3), 0);
+  struct stat status{};
+  ASSERT_EQ(stat(folder_.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 01777U);
+  ASSERT_EQ(stat(mine.claim.path.c_str(), &status), 0);
+  EXPECT_EQ(status.st_mode & 07777, 0644U);
+  stranger(folder_ / "claim-dead", line(boot(), R"("exclusive":true,"parts":["1"])"), false);
+  const pid_t other = process(
+      [&] {
+        if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+        auto held = ledger().claim(named("nobody's"), one_of(3), 0);  // CPU 0 is root's; the dead one has none
+        if (held.placement.layout.parts[0][0] != 1) _exit(3);
+        if (ledger().claims().size() != 2 || ledger().claims()[1].user != "65534") _exit(4);
+        if (!fs::exists(folder_ / "claim-dead")) _exit(5);  // not permitted, and not its business
+        if (ledger().join("")) _exit(6);
+      },
+      false);
+  EXPECT_EQ(end(other, 0), 0);
+  EXPECT_EQ(ledger().claims().size(), 1U);
+  EXPECT_FALSE(fs::exists(folder_ / "claim-dead"));
+}
+
+}  // namespace

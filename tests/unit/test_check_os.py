@@ -1,0 +1,251 @@
+"""Checks of the operating system: made-up and recorded machines are judged as they are, the running one is tried."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.place import check_os
+from meshmark.place.check_os import ORDER, Check, Start, examine, spread_of, told_apart
+
+MACHINES = Path(__file__).resolve().parents[1] / "machines"
+RECORDED = sorted(
+    m["name"] for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
+    if m["label"] == "recorded-in-guest"
+)  # fmt: skip
+CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
+ZONES = "Node {}, zone   Normal\n  pages free     {}\n        min      50\n        low      100\n        high     150\n"
+# Two packages of two cores, a node each; every test spoils one thing of it.
+GOOD: dict[str, str] = {
+    f"{CPU}/online": "0-3", f"{CPU}/isolated": "", f"{NODE}/online": "0-1",
+    **{f"{CPU}/cpu{c}/topology/{k}": v for c in range(4)
+       for k, v in (("physical_package_id", str(c // 2)), ("core_id", str(c)), ("core_cpus_list", str(c)))},
+    **{f"{NODE}/node{n}/{k}": v for n in range(2)
+       for k, v in (("cpulist", ("0-1", "2-3")[n]), ("distance", ("10 21", "21 10")[n]),
+                    ("meminfo", f"Node {n} MemTotal: 8388608 kB\nNode {n} Slab: 1024 kB\n"
+                                f"Node {n} KernelStack: 1024 kB\nNode {n} PageTables: 2048 kB"))},
+    "proc/meminfo": "MemTotal: 16777216 kB", "proc/zoneinfo": ZONES.format(0, 5000) + ZONES.format(1, 5000),
+    "proc/sys/kernel/numa_balancing": "0", "proc/sys/vm/zone_reclaim_mode": "0",
+    "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
+    "proc/self/status": "Cpus_allowed_list:\t0-3\n",
+}  # fmt: skip
+TRIED = {"thread affinity", "first touch", "home allocation"}
+
+
+def made(folder: Path, **changes: str | None) -> Path:
+    for name, text in {**GOOD, **changes}.items():
+        if text is not None:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(text + "\n")
+    return folder
+
+
+def of(checks: list[Check], name: str) -> Check:
+    (found,) = [c for c in checks if c.name == name]
+    return found
+
+
+def test_a_machine_as_it_should_be_is_well_and_a_tree_is_not_tried(tmp_path: Path) -> None:
+    checks = examine(made(tmp_path), starts=5)
+    assert {c.name for c in checks if c.judged == "absent"} == TRIED | {"scheduling quality"}
+    assert not [c for c in checks if c.judged == "wrong"]
+    assert of(checks, "NUMA description").found == "2 nodes, 2 packages"
+    assert of(checks, "node distances").found == "local 10, remote 21"
+    assert of(checks, "spill order").found == "0→1; 1→0"
+    assert of(checks, "kernel memory per node").found == "node 0 4 MiB, node 1 4 MiB"
+    assert of(checks, "SMT").found == "one thread a core"
+
+
+ONE_NODE: dict[str, str | None] = {
+    **{k: None for k in GOOD if k.startswith(f"{NODE}/node1/")}, f"{NODE}/online": "0",
+    f"{NODE}/node0/cpulist": "0-3", f"{NODE}/node0/distance": "10",
+}  # fmt: skip
+NODE_MEMORY = "Node 1 MemTotal: 8388608 kB\nNode 1 Slab: {} kB"
+CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
+    ("NUMA description", ONE_NODE, "wrong", "all packages is one node", "node interleaving off"),
+    ("NUMA description", {**ONE_NODE, **{f"{CPU}/cpu{c}/topology/physical_package_id": "0" for c in range(4)}}, "ok",
+     "one node, one package", ""),
+    ("NUMA description", {k: None for k in GOOD if k.startswith(NODE)}, "absent", "no NUMA nodes", "CONFIG_NUMA"),
+    ("NUMA description", {f"{NODE}/node1/cpulist": "2"}, "wrong", "no node has CPUs 3", "firmware"),
+    ("node distances", {f"{NODE}/node0/distance": "10 10", f"{NODE}/node1/distance": "10 10"}, "wrong", "flattened",
+     "--matrix measured"),
+    ("node distances", {f"{NODE}/node0/distance": "20 20", f"{NODE}/node1/distance": "20 20"}, "wrong", "not a valid",
+     "firmware"),
+    ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
+    ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
+    ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; not the same in both directions", ""),
+    ("spill order", {"proc/zoneinfo": ZONES.format(0, 99) + ZONES.format(1, 100)}, "wrong", "node 0 is full now",
+     "meshmark placed"),
+    ("spill order", ONE_NODE, "ok", "nowhere to spill", ""),
+    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "1"}, "ok", "on", "meshmark advise"),
+    ("NUMA balancing", {**ONE_NODE, "proc/sys/kernel/numa_balancing": "1"}, "ok", "nothing to balance", ""),
+    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": None}, "absent", "not in this kernel", ""),
+    ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": "1"}, "wrong", "on (1)", "vm.zone_reclaim_mode=0"),
+    ("zone reclaim", {**ONE_NODE, "proc/sys/vm/zone_reclaim_mode": "1"}, "ok", "one node", ""),
+    ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": None}, "absent", "", ""),
+    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "wrong",
+     "never", "madvise"),
+    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": None}, "absent", "", ""),
+    ("kernel memory per node", {f"{NODE}/node1/meminfo": NODE_MEMORY.format(99999)}, "wrong", "most is on node 1",
+     "interleave"),
+    ("kernel memory per node", {f"{NODE}/node{n}/meminfo": "" for n in range(2)}, "absent", "do not tell", ""),
+    ("SMT", {f"{CPU}/cpu1/topology/core_cpus_list": "0-1", f"{CPU}/cpu0/topology/core_cpus_list": "0-1"}, "ok",
+     "2 threads a core", ""),
+    ("isolated CPUs", {f"{CPU}/isolated": "2-3"}, "wrong", "2-3", "--each"),
+    ("isolated CPUs", {f"{CPU}/isolated": "3"}, "ok", "3", ""),
+    ("isolated CPUs", {f"{CPU}/isolated": None}, "absent", "", ""),
+    ("offline CPUs", {f"{CPU}/online": "0-2", f"{NODE}/node1/cpulist": "2"}, "ok", "3", ""),
+    ("allowed CPUs", {"proc/self/status": "Cpus_allowed_list:\t2-3\n"}, "ok", "2-3 of 0-3", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "judged", "found", "remedy"), CASES)
+def test_each_check_judges_what_it_reads(
+    tmp_path: Path, name: str, changes: dict[str, str | None], judged: str, found: str, remedy: str
+) -> None:
+    check = of(examine(made(tmp_path, **changes)), name)
+    assert check.judged == judged and found in check.found
+    assert remedy in check.remedy and bool(check.remedy) == bool(remedy)
+
+
+def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened(tmp_path: Path) -> None:
+    far = {f"{NODE}/node{n}/{k}": v for n in range(4)
+           for k, v in (("cpulist", str(n)), ("distance", " ".join("10" if m == n else "20" for m in range(4))),
+                        ("meminfo", f"Node {n} MemTotal: 4194304 kB"))}  # fmt: skip
+    assert "flattened: 20 within packages and between" in of(examine(made(tmp_path, **far)), "node distances").found
+    rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
+    near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
+    assert of(examine(made(tmp_path, **{**far, **near})), "node distances").judged == "ok"
+
+
+def test_the_worst_comes_first_and_nothing_of_a_file_reaches_the_terminal(tmp_path: Path) -> None:
+    checks = examine(made(tmp_path, **{"proc/sys/vm/zone_reclaim_mode": "1", f"{CPU}/isolated": "\x1b[2J"}))
+    order = [ORDER.index(c.judged) for c in checks]
+    assert order == sorted(order) and checks[0].judged == "wrong"
+    assert "\x1b" not in json.dumps([c.to_json() for c in checks], ensure_ascii=False)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_recorded_machines_are_read_without_a_doubtful_word(name: str, tmp_path: Path) -> None:
+    archive = MACHINES / f"{name}.tar.xz"
+    with tarfile.open(archive) as tar:
+        tar.extractall(tmp_path, filter="data")
+    (root,) = {p.parents[1] for p in tmp_path.rglob("proc/cpuinfo")} or {tmp_path}
+    checks = examine(root)
+    assert {c.name for c in checks} >= TRIED | {"NUMA description", "spill order", "SMT"}
+    assert of(checks, "node distances").judged == "ok"
+
+
+# ------------------------------------------------------------------ the running machine
+
+
+def test_this_machine_keeps_bindings_and_first_touch_or_says_why_not() -> None:
+    checks = examine()
+    for name in TRIED:
+        assert of(checks, name).judged in {"ok", "absent"}, of(checks, name)
+    assert of(checks, "thread affinity").judged == "ok"
+    assert os.sched_getaffinity(0) == set(map(int, os.sched_getaffinity(0)))
+
+
+def test_a_binding_that_is_not_kept_is_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = os.sched_getaffinity(0)
+    monkeypatch.setattr(os, "sched_setaffinity", lambda *_: None)  # a sandbox that only says so
+    if len(before) > 1:
+        assert of(examine(), "thread affinity").judged == "wrong"
+
+
+def test_pages_elsewhere_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_os, "_pages_on", lambda _=None: {0: 1, 7: 1})
+    checks = examine()
+    assert of(checks, "first touch").judged == of(checks, "home allocation").judged == "wrong"
+    assert "50.0 %" in of(checks, "first touch").found
+
+
+def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: int | None = None) -> dict[int, int]:
+        raise OSError(38, "move_pages: Function not implemented")
+
+    monkeypatch.setattr(check_os, "_pages_on", refuse)
+    for name in ("first touch", "home allocation"):
+        assert of(examine(), name).judged == "absent" and "not implemented" in of(examine(), name).found
+
+
+# ------------------------------------------------------------------ scheduling quality
+
+
+def test_starts_are_told_apart_by_cpus_and_pages() -> None:
+    starts = [
+        Start(1.0, (0,), 0, 0.0), Start(1.0, (0, 1), 3, 0.0), Start(1.0, (1,), 0, 0.5), Start(1.0, (), None, None),
+    ]  # fmt: skip
+    assert told_apart(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not seen"
+    assert told_apart(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
+
+
+def test_the_spread_is_that_of_the_publication() -> None:
+    from meshmark.machine.reference import publications
+
+    (paper,) = [p for p in publications() if p.name == "xeon_5500_lsf_2009"]
+    runs = {
+        (r["scheduler"], r["threads"]): r["total_mb_per_s"] for r in paper.data["stream_run"] if "total_mb_per_s" in r
+    }
+    _, cov, free = spread_of(runs["Linux kernel", 4])
+    assert (round(free, 2), round(cov, 4)) == (0.43, 0.1187)
+    assert round(spread_of(runs["Platform LSF, processor binding", 4])[2], 3) == 0.006
+
+
+@pytest.mark.parametrize(("free", "bound", "judged"), [(0.4, 0.01, "wrong"), (0.04, 0.001, "ok"), (0.4, 0.3, "ok")])
+def test_a_spread_that_binding_would_take_away_is_wrong(
+    monkeypatch: pytest.MonkeyPatch, free: float, bound: float, judged: str
+) -> None:
+    asked: list[str] = []
+
+    def triad(bind: str, *_: Any) -> Start:
+        asked.append(bind)
+        wide = free if bind == "none" else bound
+        return Start(1e9 * (1 + wide * (len(asked) > 2)), (0,), 0, 0.0)
+
+    monkeypatch.setattr(check_os, "triad", triad)
+    check = of(examine(starts=2, threads=1), "scheduling quality")
+    assert check.judged == judged and asked == ["none", "balance"] * 2
+    assert f"spread {100 * free:.3g} %" in check.found and f"spread {100 * bound:.3g} %" in check.found
+
+
+def test_without_the_native_program_the_test_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MESHMARK_PLACE", str(tmp_path / "none"))
+    assert of(examine(starts=2), "scheduling quality").judged == "absent"
+
+
+def command(*words: str) -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "check-os", *words]
+    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+
+
+def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None:
+    root = str(made(tmp_path, **{"proc/sys/vm/zone_reclaim_mode": "1"}))
+    done = command("--root", root, "--json")
+    lines = [json.loads(x) for x in done.stdout.splitlines()]
+    assert done.returncode == 0 and lines[0]["name"] == "zone reclaim" and lines[0]["judged"] == "wrong"
+    assert {"name", "judged", "found", "means", "remedy"} == set(lines[0])
+    assert command("--root", root, "--strict").returncode == 1
+    shown = command("--root", root)
+    assert "sudo sysctl vm.zone_reclaim_mode=0" in shown.stdout and "1 wrong" in shown.stderr
+
+
+@pytest.mark.parametrize(("words", "says"), [(["--starts", "1"], "--starts"), (["--starts", "x"], "--starts"),
+                                             (["--root", "/nonexistent"], "--root")])  # fmt: skip
+def test_bad_words_are_one_line(words: list[str], says: str) -> None:
+    done = command(*words)
+    assert done.returncode == 2 and says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
+
+
+def test_a_tree_of_nothing_is_one_line(tmp_path: Path) -> None:
+    done = command("--root", str(tmp_path))
+    assert done.returncode == 1 and "no CPU" in done.stderr and "Traceback" not in done.stderr

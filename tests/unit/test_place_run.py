@@ -1,0 +1,609 @@
+"""`meshmark-place run` and `slots`: the command is placed, is itself in every other respect, and leaves nothing behind.
+
+Everything here is about what happens, never about how fast. Each test has a ledger of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.machine.native import find_native
+from meshmark.measure.journal import read_journal, whole_lines
+
+CPUS = sorted(os.sched_getaffinity(0))
+ALLOWED = "grep Cpus_allowed_list /proc/self/status | cut -f2"
+two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+_FOREIGN = ("MESHMARK_", "OMP", "PMI", "MPI_", "SLURM_", "FLUX_", "LSB_", "BIND_JOB", "EGO_", "GLIBC_TUNABLES")
+
+
+class Place:
+    """The program, with an environment in which nobody wishes anything."""
+
+    def __init__(self, folder: Path) -> None:
+        self.program = str(find_native("meshmark-place", "MESHMARK_PLACE"))
+        self.folder = folder
+        self.ledger = folder / "claims"
+        self.env = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
+        config = folder / "site.toml"
+        config.write_text("")
+        self.env |= {"MESHMARK_LEDGER": str(self.ledger), "MESHMARK_SITE_CONFIG": str(config), "HOME": str(folder)}
+        self.env |= {"XDG_CONFIG_HOME": str(folder)}
+
+    def words(self, *words: str) -> list[str]:
+        return [self.program, "run", *words]
+
+    def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            self.words(*words), env=self.env | (env or {}), capture_output=True, text=True, timeout=120, check=False
+        )
+
+    @contextlib.contextmanager
+    def start(self, *words: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
+        """The program in the background, its output piped; killed if the test does not end it."""
+        with subprocess.Popen(
+            self.words(*words), env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def slots(self) -> dict[str, Any]:
+        said = subprocess.run(
+            [self.program, "slots", "--json"], env=self.env, capture_output=True, text=True, check=True
+        )
+        found: dict[str, Any] = json.loads(said.stdout)
+        return found
+
+
+@pytest.fixture
+def place() -> Iterator[Place]:
+    with tempfile.TemporaryDirectory(prefix="meshmark-place-") as folder:
+        os.chmod(folder, 0o755)  # another user takes part in some tests
+        yield Place(Path(folder))
+
+
+@pytest.fixture(params=[(), ("--verify",)], ids=["replaced", "watched"])
+def how(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """Both ways to start a command: this process becomes it, or looks after it."""
+    chosen: tuple[str, ...] = request.param
+    return chosen
+
+
+def first_line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().strip()
+
+
+def eventually(holds: Callable[[], object], what: str) -> None:
+    until = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < until, what
+        time.sleep(0.01)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def one_line(said: subprocess.CompletedProcess[str]) -> str:
+    """The one line of complaint; a hint may follow."""
+    first, *rest = said.stderr.splitlines()
+    assert all(line.startswith("hint: ") for line in rest) and len(rest) <= 1, said.stderr
+    return first
+
+
+# ------------------------------------------------------------------ where it runs
+
+
+def test_children_and_threads_inherit_the_mask(place: Place, how: tuple[str, ...]) -> None:
+    script = """if True:
+        import os, subprocess, threading
+        seen = [os.sched_getaffinity(0)]
+        thread = threading.Thread(target=lambda: seen.append(os.sched_getaffinity(0)))
+        thread.start(); thread.join()
+        child = subprocess.run(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], capture_output=True, text=True)
+        print([sorted(s) for s in seen], child.stdout.split()[1])"""
+    said = place.run(*how, "--bind", f"list={CPUS[-1]}", "--", sys.executable, "-c", script)
+    assert said.stdout.strip() == f"[[{CPUS[-1]}], [{CPUS[-1]}]] {CPUS[-1]}", said.stderr
+
+
+def test_a_list_is_one_mask_for_all(place: Place) -> None:
+    said = place.run("--bind", "list=" + ",".join(map(str, CPUS)), "--", "sh", "-c", ALLOWED)
+    told = place.run("--bind", "none", "--", "sh", "-c", ALLOWED)
+    assert said.returncode == 0 and said.stdout == told.stdout
+
+
+def test_without_a_wish_nothing_is_bound(place: Place) -> None:
+    free = subprocess.run(["sh", "-c", ALLOWED], capture_output=True, text=True, check=True).stdout
+    assert place.run("--", "sh", "-c", ALLOWED).stdout == free
+    assert len(place.run("-n", "1", "--slots", "threads", "--", "sh", "-c", ALLOWED).stdout.strip()) == 1
+    assert place.run("--", "sh", "-c", ALLOWED, env={"MESHMARK_BIND": f"list={CPUS[0]}"}).stdout.strip() == str(CPUS[0])
+
+
+def test_user_is_what_the_environment_says(place: Place) -> None:
+    free = place.run("--", "sh", "-c", ALLOWED).stdout
+    assert place.run("--bind", "user", "--", "sh", "-c", ALLOWED).stdout == free
+    said = place.run("--bind", "user", "--", "sh", "-c", ALLOWED, env={"LSB_USER_BIND_CPU_LIST": str(CPUS[-1])})
+    assert said.stdout.strip() == str(CPUS[-1]), said.stderr
+
+
+def test_it_says_where_absolute_and_relative(place: Place) -> None:
+    said = place.run("--say", "--bind", f"list={CPUS[-1]}", "--slots", "threads", "--", "true")
+    assert said.returncode == 0
+    assert f"list: 1 of {len(CPUS)} threads: CPUs {CPUS[-1]} (relative {len(CPUS) - 1}), nodes " in said.stderr
+    assert ", soft" in said.stderr and len(said.stderr.splitlines()) == 1
+
+
+# ------------------------------------------------------------------ it is the command in every other respect
+
+
+def test_it_becomes_the_command(place: Place) -> None:
+    with place.start("-n", "1", "--", "sh", "-c", "echo $$") as process:
+        assert first_line(process) == str(process.pid)
+
+
+def test_the_exit_status_is_the_commands(place: Place, how: tuple[str, ...]) -> None:
+    for status in (0, 7, 126, 255):
+        assert place.run(*how, "-n", "1", "--", "sh", "-c", f"exit {status}").returncode == status
+
+
+def test_signals_reach_the_command(place: Place, how: tuple[str, ...]) -> None:
+    script = "trap 'echo got; exit 5' TERM; trap 'echo usr' USR1; echo ready; while :; do sleep 0.05; done"
+    with place.start(*how, "-n", "1", "--", "sh", "-c", script) as process:
+        assert first_line(process) == "ready"
+        process.send_signal(signal.SIGUSR1)
+        assert first_line(process) == "usr"
+        process.send_signal(signal.SIGTERM)
+        assert first_line(process) == "got"
+        assert process.wait() == 5
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL, signal.SIGSEGV])
+def test_it_dies_as_the_command_dies(place: Place, how: tuple[str, ...], number: signal.Signals) -> None:
+    assert place.run(*how, "-n", "1", "--", "sh", "-c", f"kill -{int(number)} $$").returncode == -number
+
+
+def test_a_signal_that_ends_it_ends_the_command(place: Place, how: tuple[str, ...]) -> None:
+    with place.start(*how, "-n", "1", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
+        pid = int(first_line(process))
+        process.terminate()
+        assert process.wait() == -signal.SIGTERM
+        assert is_gone(pid)
+
+
+def test_killed_itself_it_takes_the_command_along(place: Place) -> None:
+    with place.start("--verify", "-n", "1", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
+        pid = int(first_line(process))
+        process.kill()
+        eventually(lambda: is_gone(pid), "the command outlived the kill")
+
+
+def test_ignored_signals_stay_ignored(place: Place, how: tuple[str, ...]) -> None:
+    show = "grep SigIgn /proc/self/status"
+    script = f"trap '' HUP CHLD; exec {' '.join(place.words(*how, '-n', '1', '--'))} {show}"
+    placed, plain = (
+        subprocess.run(["sh", "-c", s], env=place.env, capture_output=True, text=True, check=False)
+        for s in (script, f"trap '' HUP CHLD; {show}")
+    )
+    assert placed.stdout == plain.stdout and placed.returncode == 0, placed.stderr
+
+
+class Terminal:
+    """A shell with a terminal, and the program as its foreground job: told is when the job stops and how it ends.
+
+    A stopped job goes on when the shell gets SIGUSR1.
+    """
+
+    def __init__(self, place: Place, script: str) -> None:
+        self.text = ""
+        self.pid, self.fd = pty.fork()
+        if self.pid != 0:
+            return
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+        signal.signal(signal.SIGTTOU, signal.SIG_IGN)
+        job = os.fork()
+        if job == 0:
+            os.setpgid(0, 0)
+            os.tcsetpgrp(0, os.getpid())
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGUSR1])
+            signal.signal(signal.SIGTTOU, signal.SIG_DFL)
+            words = place.words("--verify", "-n", "1", "--", sys.executable, "-u", "-c", script)
+            os.execve(place.program, words, place.env)
+        while True:
+            _, status = os.waitpid(job, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                os.write(1, f"ended {os.waitstatus_to_exitcode(status)} .\n".encode())
+                time.sleep(60)  # the terminal's text is gone with the session's leader
+            os.write(1, f"stopped {job} .\n".encode())
+            signal.sigwait([signal.SIGUSR1])
+            os.kill(-job, signal.SIGCONT)
+
+    def expect(self, what: str) -> str:
+        """The terminal's text up to these words, which is then forgotten."""
+        while what not in self.text:
+            self.text += os.read(self.fd, 1000).decode()
+        before, _, self.text = self.text.partition(what)
+        return before
+
+    def end(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, 0)
+        os.close(self.fd)
+
+
+@pytest.fixture
+def terminal(place: Place) -> Iterator[Callable[[str], Terminal]]:
+    made: list[Terminal] = []
+    yield lambda script: made.append(Terminal(place, script)) or made[-1]  # type: ignore[func-returns-value]
+    for one in made:
+        one.end()
+
+
+def test_the_terminals_interrupt_arrives_once(terminal: Callable[[str], Terminal]) -> None:
+    tty = terminal(
+        "import os, signal, time\nseen = []\nsignal.signal(signal.SIGINT, lambda *_: seen.append(1))\n"
+        "print('ready', os.getppid(), '.')\nwhile not seen: time.sleep(0.01)\nprint('one', '.')\n"
+        "time.sleep(0.5)\nprint('times', len(seen), '.')"
+    )
+    job = int(tty.expect(" .\r\n").split()[-1])
+    os.kill(job, signal.SIGSTOP)  # so that it is late: two signals at once would be one
+    assert "stopped" in tty.expect(" .\r\n")
+    os.write(tty.fd, b"\x03")
+    assert tty.expect(" .\r\n").endswith("one")
+    os.kill(tty.pid, signal.SIGUSR1)
+    assert tty.expect(" .\r\n").endswith("times 1")
+    assert tty.expect(" .\r\n").endswith("ended 0")
+
+
+def test_the_terminals_stop_is_seen_by_the_shell_and_undone(terminal: Callable[[str], Terminal]) -> None:
+    tty = terminal("import time\nprint('ready')\nfor i in range(100): time.sleep(0.01)\nprint('done', '.')")
+    tty.expect("ready")
+    os.write(tty.fd, b"\x1a")
+    job = int(tty.expect(" .\r\n").split()[-1])
+    children = Path(f"/proc/{job}/task/{job}/children").read_text().split()
+    assert [Path(f"/proc/{c}/stat").read_text().rpartition(")")[2].split()[0] for c in children] == ["T"]
+    os.kill(tty.pid, signal.SIGUSR1)
+    assert tty.expect(" .\r\n").endswith("done")
+    assert tty.expect(" .\r\n").endswith("ended 0")
+
+
+# ------------------------------------------------------------------ what cannot be
+
+
+def test_a_command_that_is_not_there_is_127(place: Place) -> None:
+    for command in ("no-such-program", "./no-such-program"):
+        said = place.run("--verify", "--", command)
+        assert said.returncode == 127 and f"command: found no '{command}'" in one_line(said)
+    file = place.folder / "plain"
+    file.write_text("no program")
+    said = place.run("--", str(file))
+    assert said.returncode == 126 and "cannot be executed" in one_line(said)
+    assert not place.ledger.exists()
+
+
+WRONG: dict[str, tuple[list[str], str]] = {
+    "memory": (["--memory", "near"], "memory: found 'near'"),
+    "memory node": (["--memory", "bind=99"], "memory: found node 99, which has no memory"),
+    "memory nodes of local": (["--memory", "local=0"], "local takes no nodes"),
+    "memory weights": (["--memory", "weighted=0"], "memory: found 'weighted=0'"),
+    "memory weight": (["--memory", "weighted=0:0"], "memory: found weight 0"),
+    "pages": (["--pages", "3MiB"], "pages: found '3MiB'"),
+    "slots": (["--slots", "sockets"], "found 'sockets'"),
+    "bind": (["--bind", "nicely"], "nicely"),
+    "bind and list": (["--bind", "pack,list=0"], "list"),
+    "list": (["--bind", "list=99999"], "99999"),
+    "n": (["-n", "0"], "-n"),
+    "many": (["-n", "60000"], "60000"),
+    "hard": (["--hard", "--soft"], "hard: found together with --soft"),
+    "hard without claim": (["--hard", "--no-claim"], "hard: found together with --no-claim"),
+    "hard none": (["--hard", "--bind", "none"], "hard: found with policy none"),
+    "wait": (["--wait", "soon"], "wait: found 'soon'"),
+    "timeout": (["--timeout", "0"], "timeout: found '0'"),
+    "verify": (["--verify=maybe"], "verify: found 'maybe'"),
+    "launcher": (["--launcher", "ssh"], "launcher: found 'ssh'"),
+    "record": (["--record", "/no/such/folder/x"], "record: cannot write '/no/such/folder/x'"),
+    "sharing": (["--sharing", "/dev/null"], "sharing: /dev/null"),
+    "option": (["--nonsense"], "--nonsense"),
+}
+
+
+@pytest.mark.parametrize("case", WRONG)
+def test_what_is_wrong_is_named_in_one_line(place: Place, case: str) -> None:
+    words, expected = WRONG[case]
+    said = place.run(*words, "--", "true")
+    assert said.returncode == 2, said
+    assert expected in one_line(said) and said.stdout == ""
+    assert (
+        not place.ledger.exists()
+        or not [f for f in place.ledger.iterdir() if f.name != "mutex"]
+        or not place.slots()["claims"]
+    )
+
+
+def test_no_command_is_a_usage_error(place: Place) -> None:
+    for words in ([], ["-n", "1"], ["-n", "1", "--"]):
+        said = place.run(*words)
+        assert said.returncode == 2 and "command: found none" in one_line(said)
+
+
+@as_root
+def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
+    program = place.folder / "meshmark-place"  # the build may lie where nobody else may look
+    shutil.copy(place.program, program)
+    other = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        str(program),
+        "run",
+        "--bind",
+        f"list={CPUS[0]}",
+    ]
+    place.run("-n", "1", "--", "true")  # root made the ledger
+    said = subprocess.run(
+        [*other, "--", "sh", "-c", ALLOWED], env=place.env, capture_output=True, text=True, check=False
+    )
+    assert (said.returncode, said.stdout.strip()) == (0, str(CPUS[0])), said.stderr
+    said = subprocess.run([*other, "--hard", "--", "true"], env=place.env, capture_output=True, text=True, check=False)
+    assert said.returncode == 77 and "no hard binding: " in said.stderr and "--soft" in said.stderr, said.stderr
+
+
+# ------------------------------------------------------------------ memory and pages
+
+
+@pytest.mark.skipif(not Path("/proc/self/numa_maps").exists(), reason="this kernel has no NUMA")
+@pytest.mark.parametrize(("asked", "told"), [("bind=0", "bind:0"), ("preferred=0", "prefer:0"),
+                                             ("interleave=0", "interleave:0"), ("local", "local")])  # fmt: skip
+def test_the_memory_policy_is_the_kernels(place: Place, how: tuple[str, ...], asked: str, told: str) -> None:
+    said = place.run(*how, "-n", "1", "--memory", asked, "--", "cat", "/proc/self/numa_maps")
+    policies = {line.split()[1] for line in said.stdout.splitlines() if "heap" in line or "stack" in line}
+    assert policies == {told}, (said.stdout[:500], said.stderr)
+
+
+def test_pages_are_asked_for(place: Place) -> None:
+    show = ["sh", "-c", "echo $GLIBC_TUNABLES; grep THP_enabled /proc/self/status"]
+    said = place.run(
+        "--pages", "4KiB", "--", *show, env={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.check=0"}
+    )
+    assert said.stdout.split() == ["glibc.malloc.check=0:glibc.malloc.hugetlb=0", "THP_enabled:", "0"], said.stderr
+    thp = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+    said = place.run("--pages", "thp", "--", *show)
+    if not thp.exists() or "[never]" in thp.read_text():
+        assert said.returncode == 77
+    else:
+        assert said.stdout.split() == ["glibc.malloc.hugetlb=1", "THP_enabled:", "1"], said.stderr
+    pool = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages")
+    if not pool.exists() or pool.read_text().strip() == "0":
+        said = place.run("--pages", "1GiB", "--", *show)
+        assert said.returncode == 77 and "in the pool" in one_line(said)
+
+
+# ------------------------------------------------------------------ a cpuset
+
+
+@two_cpus
+def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, how: tuple[str, ...]) -> None:
+    script = (
+        "import os\ntry: os.sched_setaffinity(0, range(1024))\nexcept OSError as e: print(e)\n"
+        "print(sorted(os.sched_getaffinity(0)), flush=True)\ninput()"
+    )
+    with subprocess.Popen(
+        place.words(*how, "--hard", "--bind", f"list={CPUS[-1]}", "--", sys.executable, "-c", script),
+        env=place.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        said = first_line(process)
+        if not said:
+            _, why = process.communicate()
+            assert process.returncode == 77, why
+            pytest.skip(why.strip())
+        assert said == f"[{CPUS[-1]}]"
+        (claim,) = place.slots()["claims"]
+        assert Path(claim["cgroup"], "cpuset.cpus").read_text().strip() == str(CPUS[-1])
+        process.communicate("\n")
+        assert process.returncode == 0
+    eventually(lambda: not place.slots()["claims"], "the claim stayed")
+    assert not Path(claim["cgroup"]).exists()
+
+
+# ------------------------------------------------------------------ ranks and threads
+
+
+@two_cpus
+def test_ranks_take_a_part_each_of_one_claim(place: Place, how: tuple[str, ...]) -> None:
+    with contextlib.ExitStack() as stack:
+        ranks = [
+            stack.enter_context(
+                place.start(
+                    *how,
+                    "--bind",
+                    "any",
+                    "--slots",
+                    "threads",
+                    "--each",
+                    "--",
+                    "sh",
+                    "-c",
+                    f"{ALLOWED}; exec sleep 1000",
+                    env={"MESHMARK_RANK": str(i), "MESHMARK_RANKS": "2"},
+                )
+            )
+            for i in (1, 0)
+        ]
+        assert [first_line(r) for r in ranks] == [str(CPUS[1]), str(CPUS[0])]
+        (claim,) = place.slots()["claims"]
+        assert claim["joined"] == 2 and claim["cpus"] == CPUS[:2]
+    eventually(lambda: not place.slots()["claims"], "the claim stayed")
+
+
+def test_a_rank_without_a_part_is_refused(place: Place) -> None:
+    said = place.run("--each", "-n", "1", "--", "true", env={"MESHMARK_RANK": "3"})
+    assert said.returncode == 2 and "local rank 3" in one_line(said)
+    said = place.run("--each", "--", "true", env={"OMPI_COMM_WORLD_LOCAL_RANK": "x", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"})
+    assert said.returncode == 2 and "OMPI_COMM_WORLD_LOCAL_RANK" in one_line(said)
+    said = place.run("--each", "--bind", "pack", "--", "true", env={"MESHMARK_RANK": "0", "MESHMARK_RANKS": "9999"})
+    assert said.returncode == 2 and "a launcher that does not bind" in one_line(said)
+
+
+@two_cpus
+def test_threads_of_openmp_get_a_place_each(place: Place) -> None:
+    words = ["--bind", f"list={CPUS[1]},{CPUS[0]}", "--slots", "threads"]
+    show = ["sh", "-c", 'echo "$OMP_PLACES|$OMP_PROC_BIND|$OMP_NUM_THREADS"']
+    said = place.run(*words, "--openmp", "--", *show)
+    places, bind, threads = said.stdout.strip().split("|")
+    assert (places, threads) == (f"{{{CPUS[1]}}},{{{CPUS[0]}}}", "2") and bind, said.stderr
+    assert place.run(*words, "--each", "--", *show).stdout.strip().endswith("|")  # as many threads as it likes
+    assert place.run(*words, "--", *show).stdout.strip() == "||"
+
+
+@two_cpus
+@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
+def test_ranks_of_mpirun(place: Place) -> None:
+    env = place.env | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    words = ["--bind", f"list={CPUS[1]},{CPUS[0]}", "--slots", "threads", "-n", "2"]
+    show = 'echo "$OMPI_COMM_WORLD_RANK$PMI_RANK $(grep Cpus_allowed_list /proc/self/status | cut -f2)"; sleep 0.3'
+    under = [
+        "mpirun",
+        "-np",
+        "2",
+        "--oversubscribe",
+        "--bind-to",
+        "none",
+        *place.words(*words, "--each", "--", "sh", "-c", show),
+    ]
+    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
+    if "Open MPI" not in version:
+        under = ["mpirun", "-n", "2", *under[6:]]
+    form = "mpich" if "Open MPI" not in version else "openmpi5" if ") 5" in version else "openmpi"
+    for command in (under, place.words(*words, "--launcher", form, "--", "sh", "-c", show)):
+        said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
+        assert sorted(said.stdout.split("\n"))[-2:] == [f"0 {CPUS[1]}", f"1 {CPUS[0]}"], (command, said)
+
+
+# ------------------------------------------------------------------ who holds what
+
+
+@two_cpus
+def test_jobs_see_each_other_and_the_last_one_is_told(place: Place) -> None:
+    cpus = len(CPUS)
+    words = ["--bind", "any,exclude", "--slots", "threads", "-n", "1"]
+    with contextlib.ExitStack() as stack:
+        jobs = [
+            stack.enter_context(place.start(*words, "--", "sh", "-c", f"{ALLOWED}; exec sleep 1000"))
+            for _ in range(cpus)
+        ]
+        seen = sorted(int(first_line(job)) for job in jobs)
+        if len(place.slots()["free"]) == 0 and seen != CPUS:  # siblings of a core are kept free, too
+            pytest.skip("threads of one core")
+        assert seen == CPUS
+        assert len(place.slots()["claims"]) == cpus and place.slots()["free"] == []
+        said = place.run(*words, "--", "true")
+        assert said.returncode == 1 and "--wait" in said.stderr
+        assert place.run(*words, "--wait", "100ms", "--", "true").returncode == 1
+        assert place.run(*words, "--no-claim", "--", "true").returncode == 0
+        with place.start(*words, "--wait", "--", "sh", "-c", ALLOWED) as waiter:
+            eventually(lambda: place.slots()["waiting"], "nobody waits")
+            assert place.slots()["waiting"][0]["pid"] == waiter.pid
+            jobs[0].kill()
+            assert int(first_line(waiter)) in CPUS
+            assert waiter.wait() == 0
+    eventually(lambda: not place.slots()["claims"], "claims stayed")
+    assert [f.name for f in place.ledger.iterdir()] == ["mutex"]
+
+
+def test_slots_for_people(place: Place) -> None:
+    with place.start("--bind", f"list={CPUS[0]}", "--", "sh", "-c", "echo; exec sleep 1000 # \x1b[31m") as process:
+        first_line(process)
+        said = subprocess.run(
+            [place.program, "slots"], env=place.env, capture_output=True, text=True, check=True
+        ).stdout
+    assert str(process.pid) in said and "free: " in said and "\x1b" not in said
+
+
+def test_a_corrupt_ledger_is_named_with_its_remedy(place: Place) -> None:
+    place.ledger.mkdir(mode=0o1777)
+    claim = place.ledger / "claim-1"
+    claim.write_text("nonsense")
+    with claim.open() as held:
+        fcntl.flock(held, fcntl.LOCK_SH)
+        said = place.run("-n", "1", "--", "true")
+        assert said.returncode == 1 and "claim-1" in one_line(said) and "remove the file" in said.stderr
+        assert str(os.getpid()) in said.stderr
+        assert place.run("-n", "1", "--no-claim", "--", "true").returncode == 0
+    assert place.run("-n", "1", "--", "true").returncode == 0
+
+
+# ------------------------------------------------------------------ what is written down
+
+
+def test_a_record_is_read_by_the_journal(place: Place) -> None:
+    file = place.folder / "runs.jsonl"
+    file.write_text('{"type": "torn')
+    for _ in range(2):
+        assert (
+            place.run(
+                "--record", str(file), "--verify", "-n", "1", "--memory", "bind", "--", "sh", "-c", "sleep 0.2; exit"
+            ).returncode
+            == 0
+        )
+    assert place.run("--record", str(file), "--", "sh", "-c", "exit 3").returncode == 3
+    reading = read_journal(whole_lines(file), "run")
+    assert reading.wrong == [] and reading.nonsense == 1 and reading.error == "the command ended with status 3"
+    assert sorted(r.metric for r in reading.records) == sorted(2 * ["elapsed", "user", "system", "waiting"])
+    for r in reading.records:
+        assert r.instrument == "run" and r.conditions["program"] == "sh" and r.conditions["policy"] == "balance"
+        assert r.conditions["memory"] == "bind" and r.conditions["held"] is True
+        assert r.metric != "elapsed" or 0.2 <= r.value < 30
+    notes = [json.loads(line) for line in whole_lines(file) if b'"note"' in line]
+    assert [n["kind"] for n in notes] == 2 * ["placement"] and all(n["report"]["held"] for n in notes)
+
+
+def test_unwatched_waiting_is_absent_not_zero(place: Place) -> None:
+    file = place.folder / "runs.jsonl"
+    assert place.run("--record", str(file), "--", "true").returncode == 0
+    reading = read_journal(whole_lines(file), "run")
+    assert sorted(r.metric for r in reading.records) == ["elapsed", "system", "user"]
+    assert [(a.metric, a.enable) for a in reading.absences] == [("waiting", "--verify")]
+
+
+@two_cpus
+def test_a_command_that_leaves_its_place_is_found(place: Place) -> None:
+    script = (
+        f"import os, time\nos.sched_setaffinity(0, {set(CPUS)})\nend = time.time() + 0.5\nwhile time.time() < end: pass"
+    )
+    words = ["--bind", f"list={CPUS[0]}", "--", sys.executable, "-c", script]
+    file = place.folder / "runs.jsonl"
+    said = place.run("--verify=strict", "--record", str(file), *words)
+    assert said.returncode == 3, said.stderr
+    assert all("migrated" in r.flags for r in read_journal(whole_lines(file), "run").records)
+    assert place.run("--verify", *words).returncode == 0
+    assert place.run("--verify=strict", "--bind", f"list={CPUS[0]}", "--", "sleep", "0.3").returncode == 0
+
+
+def test_a_time_out_ends_all_of_it(place: Place) -> None:
+    with place.start(
+        "--timeout", "300ms", "--", "sh", "-c", "sleep 1000 & echo $!; trap '' TERM; while :; do sleep 0.1; done"
+    ) as process:
+        sleeper = int(first_line(process))
+        assert process.wait() == 124
+        eventually(lambda: is_gone(sleeper), "a grandchild outlived the time-out")

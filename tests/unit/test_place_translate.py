@@ -1,0 +1,119 @@
+"""`meshmark-place translate`: one layout in the words of another launcher, driven as users drive it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from typing import Any
+
+import pytest
+
+from meshmark.machine.native import find_native
+
+MACHINE = "pack:2 [numa] core:2 pu:2(indexes=0,4,1,5,2,6,3,7)"  # 0-3 are the first threads of the cores
+
+
+def translate(*words: str, text: str = "", topology: str = MACHINE) -> subprocess.CompletedProcess[str]:
+    program = find_native("meshmark-place", "MESHMARK_PLACE")
+    command = [str(program), "translate", "--topology", topology, *words]
+    return subprocess.run(command, input=text, capture_output=True, text=True, timeout=60, check=False)
+
+
+def answer(*words: str, text: str = "") -> dict[str, Any]:
+    done = translate("--json", *words, text=text)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_every_form_is_there_with_its_line_or_its_reason() -> None:
+    found = answer("--parts", "0,4;1,5")
+    assert found["parts"] == found["relative"] == [[0, 4], [1, 5]]
+    assert found["allowed"] == list(range(8))
+    forms, refused = found["forms"], found["refused"]
+    assert forms["slurm"]["line"] == "srun -n 2 --cpu-bind=mask_cpu:0x11,0x22 ./a.out"
+    assert forms["openmpi"]["files"] == {"rankfile": "rank 0=localhost slot=0,4\nrank 1=localhost slot=1,5\n"}
+    assert forms["openmpi"]["numbers"] == "absolute" and forms["openmpi5"]["numbers"].startswith("relative")
+    assert forms["openmpi5"]["files"] == {"rankfile": "rank 0=localhost slot=0-1\nrank 1=localhost slot=2-3\n"}
+    assert forms["omp-places"]["environment"]["OMP_PLACES"] == "{0,4},{1,5}"
+    assert set(refused) == {"lsf", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
+    assert "one mask" in refused["taskset"] and "one CPU a part" in refused["gomp"]
+
+
+def test_the_line_for_people_says_absolute_and_relative() -> None:
+    done = translate("--parts", "3;2", "--to", "taskset,likwid", "--command", "./solve -n 3")
+    assert done.returncode == 2  # taskset was asked for by name
+    done = translate("--parts", "3;2", "--to", "mpich,likwid", "--command", "./solve -n 3")
+    assert done.stdout.splitlines() == [
+        "CPUs 3;2 (relative to the allowed 0-7: 3;2)", "",
+        "mpich", "  mpiexec -n 2 -bind-to user:3,2 ./solve -n 3", "",
+        "likwid", "  likwid-pin -c 3,2 ./solve -n 3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("form", "text", "parts"),
+    [
+        ("slurm", "srun --cpu-bind=mask_cpu:0x11,0x22 ./a.out", [[0, 4], [1, 5]]),
+        ("omp-places", "sockets", [[0, 1, 4, 5], [2, 3, 6, 7]]),
+        ("gomp", "0 3 4-6:2", [[0], [3], [4], [6]]),
+        ("hwloc", "package:1.core:0", [[2, 6]]),
+        ("openmpi5", "rank 0=localhost slot=0-1", [[0, 4]]),
+    ],
+)
+def test_what_others_write_is_read_from_the_command_line_and_from_standard_input(
+    form: str, text: str, parts: list[list[int]]
+) -> None:
+    assert answer("--from", form, text)["parts"] == parts
+    assert answer("--from", form, "-", text=text)["parts"] == parts
+
+
+def test_options_may_be_pasted_after_two_dashes() -> None:
+    assert answer("--from", "slurm", "--to", "mpich", "--", "--cpu-bind=map_cpu:5,2")["parts"] == [[5], [2]]
+
+
+def test_lsfs_affinity_is_placed_and_its_memory_goes_along() -> None:
+    found = answer(
+        "--from", "affinity", "--tasks", "2", "affinity[core(1,same=socket,exclusive=(socket,injob)):membind=localonly]"
+    )
+    assert found["parts"] == [[0, 4], [2, 6]]
+    assert "--mem-bind=mask_mem:0x1,0x2" in found["forms"]["slurm"]["line"]
+
+
+def test_memory_is_said_in_the_launchers_words() -> None:
+    found = answer("--parts", "2,3", "--memory", "bind=1", "--to", "numactl")
+    assert found["forms"]["numactl"]["line"] == "numactl --physcpubind=2-3 --membind=1 ./a.out"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--parts", "0,99"], "parts: found CPU 99"),
+        (["--parts", "0;a"], "parts: found 'a'"),
+        (["--parts", "0;1", "--to", "taskset"], "taskset: has one mask for all parts"),
+        (["--parts", "0,1", "--to", "gomp"], "gomp: takes one CPU a part"),
+        (["--parts", "0", "--to", "pbs"], "form: found 'pbs'; allowed: openmpi, openmpi5, mpich, slurm"),
+        (["--from", "pbs", "0"], "form: found 'pbs'"),
+        (["--from", "slurm", "cores"], "slurm: found 'cores'; allowed: 'map_cpu:0,1'"),
+        (["--from", "slurm"], "TEXT: is missing"),
+        (["--parts", "0", "0"], "TEXT: is there beside --parts"),
+        (["--from", "affinity", "affinity[die]"], "affinity: found 'die'"),
+        (["--from", "affinity", "--tasks", "99", "affinity[core]"], "affinity: 99 tasks of 1 cores do not fit"),
+        (["--tasks", "0", "--from", "affinity", "x"], "--tasks"),
+        (["--parts", "0", "--memory", "weighted=0:3"], ""),
+        (["--nonsense"], "--nonsense"),
+    ],
+)
+def test_bad_input_is_one_line_with_exit_2(words: list[str], said: str) -> None:
+    done = translate(*words, *([] if "--to" in words else ["--to", "numactl"]))
+    assert done.returncode == 2 and done.stdout == ""
+    first, *rest = done.stderr.splitlines()
+    assert first.startswith("meshmark: error: ") and said in first
+    assert rest == ["hint: meshmark translate --help"]
+
+
+def test_help_has_an_example_and_every_form() -> None:
+    done = translate("--help")
+    assert done.returncode == 0
+    for word in ("example: meshmark translate", "openmpi5", "slurm-mask", "cpuset", "--memory"):
+        assert word in done.stdout
