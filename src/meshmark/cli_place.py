@@ -124,8 +124,10 @@ def place() -> None:
         print(
             "\n  --topology takes a described machine too (meshmark model list), with the latencies of its closed"
             "\n  form; --on NAME is the same. --matrix measured: the latencies measured between this machine's nodes."
+            "\n  --svg FILE draws the jobs on the machine."
         )
         return
+    words, drawing = _taken(words, "--svg")
     words, named = _taken(words, "--on")
     if named is None:
         topology = _value(words, "--topology")
@@ -144,16 +146,65 @@ def place() -> None:
             raise UsageError("--matrix measured: found with another machine's --topology, allowed with host")
         words, _ = _taken(words, "--matrix")
         matrix = measured_here()
-    else:
+    elif drawing is None:
         _become("plan")
         return
+    else:
+        matrix = ""
     from meshmark.place.native import find_place
 
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         file.write(matrix)
         file.flush()
         sys.stdout.flush()
-        raise SystemExit(subprocess.run([find_place(), "plan", *words, "--matrix", file.name], check=False).returncode)
+        argv = [str(find_place()), "plan", *words, *(["--matrix", file.name] if matrix else [])]
+        done = subprocess.run(argv, check=False)
+        if drawing is not None and done.returncode != UsageError.status:
+            told = subprocess.run([*argv, "--json"], check=False, capture_output=True, text=True)
+            _draw(json.loads(told.stdout), Path(drawing), named, _value(words, "--topology") or "host")
+        raise SystemExit(done.returncode)
+
+
+def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
+    """The jobs of a plan on the mesh of a described machine, or on the parts of any other."""
+    from meshmark.report.topology_svg import JOB_FILLS, topology_svg
+    from meshmark.store.store import write_aside
+
+    if path.suffix != ".svg":
+        raise UsageError(f"--svg: found '{path}', a file that ends in .svg is needed")
+    held: dict[int, list[int]] = {}
+    for number, job in enumerate(plan["jobs"], 1):
+        for cpu in job.get("cpus", ()):
+            held.setdefault(cpu, []).append(number)
+    if named is not None and named != "host":
+        from meshmark.model.drawing import mesh_svg
+        from meshmark.model.engine import ask
+        from meshmark.model.machine import find_machine
+
+        machine = find_machine(named)
+        on: dict[int, set[int]] = {}
+        first = 0  # CPUs of a described machine are numbered node by node
+        for node in ask(machine, [{"kind": "describe"}], threads=1)[0]["nodes"]:
+            on[node["node"]] = {j for cpu in range(first, first + node["cpus"]) for j in held.get(cpu, ())}
+            first += node["cpus"]
+        marks = {
+            n: ("+".join(map(str, sorted(jobs))), JOB_FILLS[(min(jobs) - 1) % len(JOB_FILLS)])
+            for n, jobs in on.items()
+            if jobs
+        }
+        text = mesh_svg(machine, held=marks)
+    else:
+        from meshmark.machine.topology import from_hwloc_xml, from_synthetic, from_sysfs
+
+        if topology == "host":
+            machine_parts = from_sysfs()
+        elif Path(topology).is_file():
+            machine_parts = from_hwloc_xml(Path(topology).read_bytes())
+        else:
+            machine_parts = from_synthetic(topology)
+        text = topology_svg(machine_parts.to_dict(), held) + "\n"
+    write_aside(path, text.encode())
+    say(f"meshmark: {path}")
 
 
 def _value(words: list[str], option: str) -> str | None:

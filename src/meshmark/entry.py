@@ -26,7 +26,7 @@ def _needs_python(before: str, word: str) -> bool:
         option, value = before, word
     if option == "--topology":
         return value != "host" and ":" not in value and not os.path.exists(value)
-    return word in ("-h", "--help", "--on") or option == "--on" or (option, value) == ("--matrix", "measured")
+    return word in ("-h", "--help") or option in ("--on", "--svg") or (option, value) == ("--matrix", "measured")
 
 
 def main() -> None:

@@ -15,8 +15,9 @@ _STROKES: Final = (("#0072b2", ""), ("#d55e00", "6 3"), ("#009e73", "2 3"), ("#c
 
 _STYLE: Final = (
     ".node{fill:#f4f6f8;stroke:#5a6672}.switch{fill:#dde3e8;stroke:#5a6672}text{fill:#1d252c}.legend{font-size:12px}"
+    ".job{font-size:9px;fill:#1d252c}"
     "@media (prefers-color-scheme:dark){.node{fill:#262d33;stroke:#8b98a5}.switch{fill:#39434c;stroke:#8b98a5}"
-    "text{fill:#e8edf1}}"
+    "text{fill:#e8edf1}.job{fill:#1d252c}}"
 )
 
 
@@ -113,11 +114,16 @@ def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
     return places
 
 
-def mesh_svg(machine: MachineFile, load: Mapping[tuple[int, int], float] | None = None) -> str:
+def mesh_svg(
+    machine: MachineFile,
+    load: Mapping[tuple[int, int], float] | None = None,
+    held: Mapping[int, tuple[str, str]] | None = None,
+) -> str:
     """The mesh as SVG, light and dark by the reader's setting.
 
     Args:
         load: share of each link (from, to) that is used; draws it as width and says it in the tooltip.
+        held: node → who holds it, as a word, and the colour of that one.
     """
     shape = _describe(machine)
     topology = machine.data["topology"]["kind"]
@@ -165,13 +171,20 @@ def mesh_svg(machine: MachineFile, load: Mapping[tuple[int, int], float] | None 
             "; ".join(f"node {n['node']}: {n['cpus']} CPUs, {n['memories']} memory controllers" for n in here)
             or f"switch {r}"
         )
+        job = ""
+        who, fill = (held or {}).get(here[0]["node"], ("", "")) if here else ("", "")
+        if who:
+            told = f"{told}; held by job {who}"
+            job = f'<text x="{x:.1f}" y="{y + 11.5:.1f}" text-anchor="middle" class="job">job {who}</text>'
+        ink, dark = (f' style="fill:{fill}"', ' style="fill:#1d252c"') if fill else ("", "")
         box = (
-            f'<rect x="{x - 17:.1f}" y="{y - 15:.1f}" width="34" height="30" rx="5" class="node"/>'
+            f'<rect x="{x - 19:.1f}" y="{y - 15:.1f}" width="38" height="30" rx="5" class="node"{ink}/>'
             if here
             else f'<circle cx="{x:.1f}" cy="{y:.1f}" r="11" class="switch"/>'
         )
         parts.append(
-            f'<g>{box}<text x="{x:.1f}" y="{y + 4.5:.1f}" text-anchor="middle">{label}</text>'
+            f'<g>{box}<text x="{x:.1f}" y="{y + (0.5 if job else 4.5):.1f}" text-anchor="middle"{dark}>'
+            f"{label}</text>{job}"
             f"<title>{escape(told)}</title></g>"
         )
     legend = ""

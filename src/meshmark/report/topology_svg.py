@@ -8,18 +8,26 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
+from typing import Any, Final
 
 from meshmark.report.units import size
 
 PAD, HEAD = 10, 22
+# Fills of jobs, light enough for dark text; their numbers tell them apart without colour. After Okabe and Ito.
+JOB_FILLS: Final = ("#8cc5e8", "#f3c77a", "#7fd1b3", "#e0a9c6", "#f2a27a", "#f4ea8a", "#b8c0c8", "#a9b8e8")
+_ALONE: Final = (
+    "svg{background:#fff}.t-package,.t-node,.t-cache,.t-core{fill:#f4f6f8;stroke:#5a6672}.t-package{fill:#fff}"
+    ".t-text{fill:#1d252c;font:12px system-ui,sans-serif}"
+)
 
 
 class _Box:
     """A rectangle with a title and children in a grid as square as may be."""
 
-    def __init__(self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0) -> None:
-        self.title, self.kind, self.children = title, kind, list(children)
+    def __init__(
+        self, title: str, kind: str, children: Sequence[_Box] = (), width: int = 0, height: int = 0, fill: str = ""
+    ) -> None:
+        self.title, self.kind, self.children, self.fill = title, kind, list(children), fill
         self.x, self.y, self.width, self.height = 0, 0, width, height
         if self.children:
             cell_w = max(c.width for c in self.children)
@@ -44,17 +52,20 @@ class _Box:
         anchor = ' text-anchor="middle"' if self.kind == "core" else ""
         parts = [
             f'<g><title>{escape(self.title)}</title><rect class="t-{self.kind}" x="{here_x}" y="{here_y}" '
-            f'width="{self.width}" height="{self.height}" rx="5"/>'
+            f'width="{self.width}" height="{self.height}" rx="5"{self.fill}/>'
             f'<text class="t-text t-{self.kind}-text" x="{text_x}" y="{text_y}"{anchor}>{escape(self.title)}</text></g>'
         ]
         parts += [child.svg(here_x, here_y) for child in self.children]
         return "".join(parts)
 
 
-def topology_svg(topology: Mapping[str, Any]) -> str:
+def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] | None = None) -> str:
     """An `<svg>` of the topology's dictionary (`machine.topology.Topology.to_dict`); '' where there is none.
 
     Memory-only nodes stand beside the packages; cores with several threads show all their CPUs.
+
+    Args:
+        held: numbers of the jobs, from 1, that hold a CPU; with it the drawing has a style of its own and stands alone.
     """
     nodes: list[Mapping[str, Any]] = list(topology.get("nodes") or [])
     cores: list[Mapping[str, Any]] = list(topology.get("cores") or [])
@@ -68,7 +79,14 @@ def topology_svg(topology: Mapping[str, Any]) -> str:
 
     def core_box(core: Mapping[str, Any]) -> _Box:
         cpus = ",".join(map(str, core["cpus"]))
-        return _Box(cpus if dense else f"CPU {cpus}", "core", width=34 if dense else 74, height=22 if dense else 30)
+        jobs = sorted({j for c in core["cpus"] for j in (held or {}).get(c, ())})
+        title = cpus if dense else f"CPU {cpus}"
+        fill = ""
+        if jobs:
+            title += (":" if dense else " · job ") + "+".join(map(str, jobs))
+            fill = f' style="fill:{JOB_FILLS[(jobs[0] - 1) % len(JOB_FILLS)]}"'
+        wide = (34 if dense else 74) + (0 if not held else 24 if dense else 56)
+        return _Box(title, "core", width=wide, height=22 if dense else 30, fill=fill)
 
     def cores_of(cpus: set[int]) -> list[_Box]:
         return [core_box(c) for c in cores if cpus & set(c["cpus"])]
@@ -86,8 +104,9 @@ def topology_svg(topology: Mapping[str, Any]) -> str:
 
     def node_box(node: Mapping[str, Any], cpus: set[int]) -> _Box:
         memory = node.get("memory_bytes")
-        what = size(float(memory)) if isinstance(memory, int | float) and memory else "no memory"
-        title = f"node {node['os_index']} · {what}"
+        title = f"node {node['os_index']}"
+        if isinstance(memory, int | float):  # else it is not said
+            title += f" · {size(float(memory)) if memory else 'no memory'}"
         return _Box(title, "node", inner(cpus)) if cpus else _Box(f"{title}, no CPUs", "node", width=220, height=40)
 
     boxes: list[_Box] = []
@@ -102,6 +121,8 @@ def topology_svg(topology: Mapping[str, Any]) -> str:
     root = _Box("", "machine", boxes)
     summary = escape(str(topology.get("summary", "the machine's topology")))
     body = "".join(child.svg(0, -HEAD) for child in root.children)
+    if held is not None:
+        body = f"<style>{_ALONE}</style>{body}"
     return (
         f'<svg class="topology" role="img" aria-label="{summary}" viewBox="0 0 {root.width} {root.height - HEAD}" '
         f'style="max-width:{root.width}px" xmlns="http://www.w3.org/2000/svg">{body}</svg>'

@@ -1,0 +1,71 @@
+"""What `meshmark place --svg` draws: each held CPU in the colour and with the number of its job, and no other."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from meshmark.machine.topology import from_synthetic
+from meshmark.report.topology_svg import JOB_FILLS, topology_svg
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def place(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", "from meshmark.entry import main; main()", "place", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def fills(svg: str, kind: str) -> dict[str, str]:
+    """Label of a box → its colour; "" where it has none of its own."""
+    found = {}
+    for group in ET.fromstring(svg).iter(f"{SVG}g"):
+        box, label = group.find(f"{SVG}rect"), group.find(f"{SVG}text")
+        if box is None or label is None or kind not in (box.get("class") or ""):
+            continue
+        colour = re.search(r"fill:(#[0-9a-f]{6})", box.get("style") or "")
+        found[str(label.text)] = colour[1] if colour else ""
+    return found
+
+
+def test_cores_show_who_holds_them() -> None:
+    parts = from_synthetic("pack:2 [numa] core:2 pu:2").to_dict()
+    cores = fills(topology_svg(parts, {0: [1], 1: [1], 4: [2], 5: [2]}), "t-core")
+    first, second = JOB_FILLS[:2]
+    assert cores == {"CPU 0,1 · job 1": first, "CPU 2,3": "", "CPU 4,5 · job 2": second, "CPU 6,7": ""}
+
+
+def test_without_jobs_the_drawing_is_the_reports() -> None:
+    drawing = topology_svg(from_synthetic("pack:2 core:2 pu:1").to_dict())
+    assert "<style>" not in drawing and set(fills(drawing, "t-core").values()) == {""}
+
+
+@pytest.mark.parametrize(
+    ("machine", "kind", "held"),
+    [
+        (["--on", "gs1280-16"], "node", {"0", "1", "4", "5"}),
+        (["--topology", "pack:2 [numa] core:4 pu:1"], "t-core", {f"CPU {c} · job 1" for c in range(4)}),
+    ],
+)
+def test_a_plan_is_drawn_on_its_machine(machine: list[str], kind: str, held: set[str], tmp_path: Path) -> None:
+    file = tmp_path / "plan.svg"
+    done = place(*machine, "--policy", "compact", "--jobs", "4", "--svg", str(file))
+    assert done.returncode == 0, done.stderr
+    drawn = fills(file.read_text(), kind)
+    assert {label for label, colour in drawn.items() if colour} == held
+    assert set(drawn.values()) == {"", JOB_FILLS[0]}
+
+
+def test_only_svg_is_written() -> None:
+    done = place("--policy", "any", "--jobs", "1", "--svg", "plan.png")
+    assert done.returncode == 2 and "--svg: found 'plan.png'" in done.stderr and "Traceback" not in done.stderr
