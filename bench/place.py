@@ -257,15 +257,17 @@ def true_floor(noise: Noise, seed: int) -> float:
 
 
 def advise(trials: int) -> None:
-    print("within: the choice is within max(2 %, floor) of the true best; 2 %: within 2 %; runs: over those of\n"
-          "trying all out as often as the best one ran, at least ten times; claims: it said that something beats the\n"
-          "baseline; covers: the interval of the gain holds the true gain")  # fmt: skip
+    print(
+        "within: the choice is within max(2 %, floor) of the true best; 2 %: within 2 %; runs: over those of trying\n"
+        "all out, each as often as the last one ran, at least ten times; most: of one trial; of ten: over ten runs\n"
+        "of each; claims: it said that something beats the baseline; covers: the interval holds the true gain"
+    )
     for title, worlds, counts in (
         ("worlds it was tuned on", TUNED, (6, 12, 24)),
         ("held out", HELD_OUT, (7, 10, 16, 24)),
     ):
         print(f"\n{title}\n{'world':28} {'of':>3} {'floor':>7} {'within':>7} {'2 %':>7} {'runs':>7} {'most':>7} "
-              f"{'claims':>7} {'covers':>7}")  # fmt: skip
+              f"{'of ten':>7} {'claims':>7} {'covers':>7}")  # fmt: skip
         for name, costs, noise in worlds:
             limit = true_floor(noise, 1)
             for count in counts:
@@ -276,6 +278,7 @@ def advise(trials: int) -> None:
                 figures = (
                     limit, statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in found),
                     statistics.fmean(t.loss <= MINIMUM_EFFECT for t in found), statistics.fmean(shares), max(shares),
+                    statistics.fmean(t.of_ten for t in found),
                     statistics.fmean(t.claimed for t in found), statistics.fmean(known) if known else math.nan,
                 )  # fmt: skip
                 print(f"{name:28} {count:3} " + " ".join(f"{100 * f:5.1f} %" for f in figures), flush=True)

@@ -22,7 +22,8 @@ have c++ || fail "no C++ compiler (c++)" "Debian: g++; Fedora: gcc-c++; Spack: g
 
 # --- What the system must offer ------------------------------------------------------------------
 # level | probe | Debian | Fedora | Spack; level: need (cannot build without), use (measures less
-# without), test (some tests skip without).
+# without), test (some tests skip without). Slurm brings a service, which only systemd would start: a developer's own
+# machine is left alone, its tests skip.
 kernel=linux-image-amd64 browser=chromium
 if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
@@ -50,6 +51,9 @@ TABLE
 test|have qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|qemu
 test|have tmux|tmux|tmux|tmux
 test|have busybox|busybox-static|busybox|busybox
+test|have ompi_info|openmpi-bin|openmpi|openmpi
+test|have mpiexec.hydra|mpich|mpich|mpich
+test|test -x "$(command -v srun)" -o -d /run/systemd/system -a -z "${CI:-}"|slurm-wlm slurm-wlm-basic-plugins|slurm slurm-slurmctld slurm-slurmd|slurm
 test|kernel_with_modules|$kernel|kernel-core kernel-modules|-
 test|any_browser|$browser|chromium|-
 TABLE

@@ -251,7 +251,7 @@ Memory parse_memory(const std::string& text) {
 std::vector<int> nodes_meant(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
   if (memory.policy == "default") return {};
   std::set<int> nodes(memory.nodes.begin(), memory.nodes.end());
-  const std::vector<int> possible = with_memory(machine);
+  std::vector<int> possible = with_memory(machine);
   if (nodes.empty())
     for (const int cpu : cpus)
       if (const int n = machine.cpu(cpu).node; std::binary_search(possible.begin(), possible.end(), n)) nodes.insert(n);

@@ -212,7 +212,8 @@ Fd publish(const Folder& folder, const std::string& name, const std::string& tex
 
 std::vector<std::string> names_in(const Folder& folder, const std::string& prefix) {
   std::vector<std::string> names;
-  DIR* const dir = fdopendir(openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const int fd = openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* const dir = fd < 0 ? nullptr : fdopendir(fd);
   if (dir == nullptr) throw Failure("ledger " + folder.path + ": cannot list: " + why());
   while (const dirent* entry = readdir(dir))
     if (std::strncmp(entry->d_name, prefix.c_str(), prefix.size()) == 0) names.emplace_back(entry->d_name);
@@ -515,7 +516,7 @@ Ledger::Held Ledger::claim(const Claim& as, const std::function<Placement(const 
     }
     const double left_s = until - seconds(CLOCK_MONOTONIC);
     if (left_s <= 0) throw Busy(busy + ", and did so all the time that --wait gave");
-    watch->wait(left_s);
+    if (watch) watch->wait(left_s);
   }
 }
 

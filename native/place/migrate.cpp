@@ -156,7 +156,7 @@ class Mover {
         if (page_ != range.page || (pages_.size() >= kBatch && address / kDealt != last_ / kDealt)) flush();
         last_ = address;
         page_ = range.page;
-        pages_.push_back(reinterpret_cast<void*>(address));
+        pages_.push_back(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): of another process
       }
       at += n * kPage;
     }

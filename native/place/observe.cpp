@@ -32,10 +32,11 @@ namespace mm::place {
 namespace {
 
 constexpr double kDuty = 0.02, kLookDuty = 0.05;  ///< shares of the time that maps of pages and looks may take
-constexpr double kWindowS = 0.1;   ///< CPU time is compared over so long: the kernel adds it up in ticks of 1 to 10 ms
-constexpr double kDoubledS = 0.2;  ///< so long, and two windows, must two be on one part before it is called doubled
-constexpr double kBusy = 0.25;     ///< share of a window that a thread ran or waited for a CPU
-constexpr double kIdle = 0.05;     ///< a part is empty whose units ran less
+constexpr double kWindowS = 0.1;    ///< CPU time is compared over so long: the kernel adds it up in ticks of 1 to 10 ms
+constexpr double kPassingS = 0.05;  ///< a mask that is gone after so long, and the right one back, is nobody's change
+constexpr double kDoubledS = 0.2;   ///< so long, and two windows, must two be on one part before it is called doubled
+constexpr double kBusy = 0.25;      ///< share of a window that a thread ran or waited for a CPU
+constexpr double kIdle = 0.05;      ///< a part is empty whose units ran less
 constexpr double kFirstPagesS = 0.03;      ///< age of a process when its pages are read first: then it is past its exec
 constexpr std::uint64_t kSmall = 1 << 20;  ///< B on another node that nobody calls misplaced, unless memory was bound
 constexpr std::size_t kMaskBytes = 1024;   ///< 8192 CPUs
@@ -220,8 +221,11 @@ struct Thread {
   std::vector<int> allowed;
   bool was_right = false;
   int wrong_looks = 0;
-  std::vector<int> wrong;  ///< the last mask that was not the expected one
-  double wrong_at_s = 0;   ///< when it was seen first
+  std::vector<int> wrong;   ///< the last mask that was not the expected one
+  double wrong_at_s = 0;    ///< when it was seen first
+  bool wrong_now = false;   ///< at the last look
+  double same_since_s = 0;  ///< since when that mask was seen
+  bool passing = true;      ///< none lasted
   double doubled_s = 0;
   int doubled_windows = 0;
   std::string doubled_with;
@@ -235,6 +239,7 @@ struct Process {
   double since_s = 0;
   bool old = false;                              ///< it ran before watching began
   std::map<std::string, std::string> variables;  ///< read when something is wrong
+  std::string variables_of;                      ///< the command that they were read of: another one comes by exec
   std::string cgroup_change;
   // Pages.
   PageCount pages;
@@ -407,15 +412,21 @@ struct Observer::State {
         if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
           thread.allowed.push_back(cpu);
     }
-    if (right(thread.allowed)) {
+    const bool same = std::exchange(thread.wrong_now, !right(thread.allowed)) && thread.allowed == thread.wrong;
+    if (!thread.wrong_now) {
       thread.was_right = true;
       return;
     }
+    if (!same) thread.same_since_s = elapsed();
+    thread.passing = thread.passing && elapsed() - thread.same_since_s < kPassingS;
     if (thread.wrong_looks++ == 0) thread.wrong_at_s = elapsed();
     thread.wrong = thread.allowed;
+    const bool exec = thread.id == process.id && process.variables_of != thread.last.command;
+    if (exec) process.variables_of = thread.last.command;
+    if (exec || (thread.wrong_looks == 1 && process.variables.empty()))
+      process.variables = binding_variables(process.id);
     if (thread.wrong_looks > 1) return;
     look_for_offline();  // before anybody is accused
-    if (process.variables.empty()) process.variables = binding_variables(process.id);
     if (!process.cgroup_change.empty()) return;
     const auto [path, cpus] = cpuset_of(process.id);
     if (path != cgroup)
@@ -628,7 +639,11 @@ struct Observer::State {
 
   /// What was wrong with a thread's mask counts when it was seen twice, when it had been right, or in a process that
   /// another one started: the root may be met just before it binds itself.
+  ///
+  /// One that comes and goes is no change: hwloc binds itself to every CPU for a moment to ask it what it is, and with
+  /// it mpirun, hydra and whatever else looks at the machine.
   bool mask_counts(const Process& process, const Thread& thread) const {
+    if (thread.passing && !thread.wrong_now) return false;
     return thread.wrong_looks > 1 || (thread.wrong_looks == 1 && (thread.was_right || process.id != root));
   }
 

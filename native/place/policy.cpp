@@ -76,7 +76,7 @@ struct Pick {
   std::vector<Index> slots = {};  // in the order of the parts
   std::string why = {};
   bool oversubscribed = false;
-  std::int64_t cost = 0;  // compact: to compare
+  std::int64_t cost = 0, floor = 0;  // compact: to compare; nothing costs less than `floor`
   std::optional<double> bound = {};
   bool optimal = false;
 };
@@ -239,7 +239,8 @@ struct Classes {
   std::vector<std::vector<Index>> free;  // of each class
 };
 
-Picked compact(const View& view, const std::vector<Index>& among) {
+/// `effort`: its share of the work, where it is one of several that are tried.
+Picked compact(const View& view, const std::vector<Index>& among, double effort) {
   Classes classes(view, among);
   if (view.request.max_hops) classes.drop_taken();  // many small problems; only a whole grid needs its gaps
   const Index count = classes.first.size();
@@ -266,6 +267,7 @@ Picked compact(const View& view, const std::vector<Index>& among) {
   const double scale = whole && 2 * largest <= most ? 2 : most / largest;  // 2: the mean of both ways may be a half
   ClusterProblem problem;
   problem.count = static_cast<int>(n);
+  problem.effort = effort;
   problem.weight.assign(count, std::vector<std::int64_t>(count));
   std::map<Index, int> cells;
   for (Index a = 0; a < count; ++a) cells.emplace(view.node(classes.first[a]), 0);
@@ -287,6 +289,7 @@ Picked compact(const View& view, const std::vector<Index>& among) {
     pick.slots.insert(pick.slots.end(), classes.free[a].begin(), classes.free[a].begin() + found.counts[a]);
   std::sort(pick.slots.begin(), pick.slots.end());
   pick.cost = found.cost;
+  pick.floor = found.bound;
   pick.optimal = found.optimal;
   double least = static_cast<double>(found.bound / levels);
   if (scale != 2) least -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
@@ -366,8 +369,8 @@ class Assignment {
   /// A class for each part. `proven` tells whether nothing is better.
   std::vector<Index> solve(bool& proven) {
     const double once = static_cast<double>(parts_ * parts_ * places_);
-    const auto seeds = static_cast<Index>(std::max(4.0, 5e7 / once));
-    for (Index seed = 0; seed < places_; seed += (places_ + seeds - 1) / seeds) {
+    const auto seeds = static_cast<Index>(std::max(4.0, kStartWork / 4 / once));
+    for (Index seed = 0; seed < places_ && work_ < kStartWork; seed += (places_ + seeds - 1) / seeds) {
       start(seed);
       improve();
       if (const double c = cost(); c < best_cost_ - kLittle) best_cost_ = c, best_ = at_;
@@ -376,15 +379,17 @@ class Assignment {
     if (parts_ <= 8) {
       at_.assign(parts_, kNone);
       left_ = room_;
+      work_ = 0;
       descend(0, 0);
-      proven = work_ <= kBudget;
+      proven = work_ <= kProofWork;
     }
     return best_;
   }
 
  private:
   static constexpr double kLittle = 1e-12;
-  static constexpr double kBudget = 3e6;  // steps of the exact search, a fraction of a second
+  // Pairs of parts that are looked at, half a second each: a search must end, for other jobs wait for it.
+  static constexpr double kStartWork = 1e8, kProofWork = 1e8;
 
   double stake(Index i) const {
     return std::accumulate(traffic_[i].begin(), traffic_[i].end(), 0.0) + hunger_[i] / static_cast<double>(parts_);
@@ -393,13 +398,14 @@ class Assignment {
     const double crowd = together_[a * places_ + b] ? 2 * hunger_[i] * hunger_[j] / static_cast<double>(parts_) : 0;
     return traffic_[i][j] * distance_[a][b] + crowd;
   }
-  double cost_of(Index i, Index at) const {  // with all parts that have a place
+  double cost_of(Index i, Index at) {  // with all parts that have a place
     double sum = 0;
+    work_ += static_cast<double>(parts_);
     for (Index j = 0; j < parts_; ++j)
       if (j != i && at_[j] != kNone) sum += pair(i, j, at, at_[j]);
     return sum;
   }
-  double cost() const {
+  double cost() {
     double sum = 0;
     for (Index i = 0; i < parts_; ++i) sum += cost_of(i, at_[i]) / 2;
     return sum;
@@ -422,6 +428,7 @@ class Assignment {
     for (bool better = true; better;) {
       better = false;
       for (Index i = 0; i < parts_; ++i) {
+        if (work_ > kStartWork) return;
         for (Index a = 0; a < places_; ++a)
           if (left_[a] > 0 && cost_of(i, a) < cost_of(i, at_[i]) - kLittle) {
             ++left_[at_[i]];
@@ -456,7 +463,7 @@ class Assignment {
     if (so_far + rest >= best_cost_ - kLittle) return;
     for (Index a = 0; a < places_; ++a) {
       if (left_[a] == 0) continue;
-      if (++work_ > kBudget) return;
+      if (work_ > kProofWork) return;
       const double more = cost_of(order_[depth], a);
       at_[order_[depth]] = a;
       --left_[a];
@@ -613,10 +620,11 @@ std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
   return sets;
 }
 
-Picked pick_among(const View& view, const std::string& policy, const std::vector<Index>& among, bool oversubscribe) {
+Picked pick_among(const View& view, const std::string& policy, const std::vector<Index>& among, bool oversubscribe,
+                  double effort) {
   if (policy == "balance") return balance(view, among, oversubscribe);
   if (policy == "pack") return pack(view, among);
-  if (policy == "compact") return compact(view, among);
+  if (policy == "compact") return compact(view, among, effort);
   if (policy == "scatter") return scatter(view, among);
   if (policy == "sharing") return sharing(view, among);
   return any(view, among);
@@ -632,17 +640,18 @@ Picked pick(const View& view, const std::string& policy) {
       for (const auto& hops : hop_sets) {
         std::vector<Index> both;
         std::set_intersection(ring.begin(), ring.end(), hops.begin(), hops.end(), std::back_inserter(both));
-        Picked found = pick_among(view, policy, both, oversubscribe);
+        Picked found = pick_among(view, policy, both, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
         if (!found) continue;
         if (policy != "compact") return found;
-        // A bound holds for its own set of nodes; for the job, the least of all.
+        // A bound holds for its own set of nodes; for the job, the least of all, where all were tried.
         const bool better = !best || found->cost < best->cost;
+        const std::int64_t floor = best ? std::min(found->floor, best->floor) : found->floor;
         const double bound =
             std::min(found->bound.value_or(0), best ? best->bound.value_or(0) : found->bound.value_or(0));
-        const bool proven = found->optimal && (!best || best->optimal) && complete;
         if (better) best = std::move(found);
-        if (hop_sets.size() > 1) best->bound = bound, best->optimal = proven;
-        if (!best->optimal) best->why = "least mean distance found";
+        best->floor = floor;
+        if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
+        if (view.wanted() > 1) best->why = best->optimal ? "least mean distance, proven" : "least mean distance found";
       }
       if (best) return best;
     }

@@ -14,8 +14,8 @@ namespace {
 using Value = std::int64_t;
 constexpr Value kNever = std::numeric_limits<Value>::max();
 
-// Steps of each part's innermost loop, so that all together take a second and a half at most.
-constexpr double kStartWork = 2e8, kExchangeWork = 5e7, kGridWork = 1e8, kPutWork = 5e7, kSpectrumWork = 7e7;
+// Steps of each part's innermost loop: all together a second and a half for up to 1024 classes.
+constexpr double kStartWork = 2e8, kExchangeWork = 5e7, kGridWork = 1e8, kPutWork = 5e7, kSpectrumWork = 1.4e8;
 constexpr double kProofWork = 1e8, kSmallProofWork = 1e9;
 
 Value pairs(Value n) { return n * (n - 1) / 2; }
@@ -147,6 +147,8 @@ std::vector<std::vector<Value>> nearest_sums(const ClusterProblem& p) {
     units.clear();
     for (std::size_t i = 0; i < classes; ++i)
       if (const int n = p.capacity[i] - (i == c ? 1 : 0); n > 0) units.emplace_back(p.weight[c][i], n);
+    if (units.size() > most)
+      std::nth_element(units.begin(), units.begin() + static_cast<long>(most), units.end()), units.resize(most);
     std::sort(units.begin(), units.end());
     std::size_t t = 1;
     for (const auto& [weight, n] : units)
@@ -191,7 +193,7 @@ class Exact {
   void descend(std::size_t depth, std::size_t start, int left) {
     const Choice& c = levels_[depth];
     const std::size_t classes = p_.capacity.size();
-    if ((work_ += static_cast<double>(classes)) > budget_) return;
+    if ((work_ += static_cast<double>(single_ ? classes : 6 * classes)) > budget_) return;
     Value least = kNever;
     std::size_t with = classes;
     for (std::size_t j = 0; j < classes; ++j) {  // closed by a class that gives all that is left
@@ -417,17 +419,15 @@ class Corners {
 
  private:
   struct Line {
-    Ranks at;                        // in all dimensions but the last
-    std::vector<std::size_t> below;  // lines that are at least as long
-    std::size_t most;                // that a corner set of `count` cells has of it
+    Ranks at;                               // in all dimensions but the last
+    std::vector<std::size_t> below;         // lines that are at least as long
+    std::size_t most;                       // that a corner set of `count` cells has of it
     std::size_t axis = 0, axis_length = 0;  // empty where that line is shorter
   };
 
   static constexpr double kMostSlack = 0.045;
 
-  Value below(Value cost) const {
-    return cost - static_cast<Value>(slack_ * static_cast<double>(std::abs(cost)));
-  }
+  Value below(Value cost) const { return cost - static_cast<Value>(slack_ * static_cast<double>(std::abs(cost))); }
   Value potential_of(const Line& line, const std::vector<Value>& potential) const {
     Value sum = 0;
     for (std::size_t d = 0; d < line.at.size(); ++d) sum += potential[start_[d] + line.at[d]];
@@ -452,8 +452,7 @@ class Corners {
     for (std::size_t d = 0; d < l.at.size(); ++d) {
       cost += pairs(n) * shape_[d].kernel[0];
       const std::size_t end = start_[d + 1];
-      for (std::size_t at = start_[d]; at < end; ++at)
-        potential[at] += n * shape_[d].between(at - start_[d], l.at[d]);
+      for (std::size_t at = start_[d]; at < end; ++at) potential[at] += n * shape_[d].between(at - start_[d], l.at[d]);
     }
     for (std::size_t y = 0; last + y < wide_; ++y) potential[last + y] += spread_[to][y] - spread_[from][y];
     return cost;
@@ -464,13 +463,15 @@ class Corners {
     Value cost = 0;
     for (std::size_t i = 0; i < lines_.size(); ++i)
       if (best_lengths_[i] > 0) cost += put(i, 0, best_lengths_[i], potential);
-    std::size_t with = lines_.size();
+    std::size_t with = lines_.size(), reach = 0;
     Value least = kNever;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
-      const std::size_t y = best_lengths_[i];
-      if (y >= cap(i, best_lengths_)) continue;
-      if (const Value more = potential_of(lines_[i], potential) + potential[start_.back() + y]; more < least)
-        least = more, with = i;
+      std::size_t far = best_lengths_[i];
+      if (far >= cap(i, best_lengths_)) continue;
+      const Value more = potential_of(lines_[i], potential) + potential[start_.back() + far];
+      for (const std::size_t rank : lines_[i].at) far = std::max(far, rank);
+      if (more > least || (more == least && far >= reach)) continue;  // a cube rather than a rod that costs the same
+      least = more, with = i, reach = far;
     }
     ++best_lengths_[with];
     best_ = cost + least;
@@ -652,6 +653,7 @@ Grid grid_of(const ClusterProblem& p) {
   // by the mean over all subsets: no set's mean distance is below that of the best smaller set.
   const Value whole = p.count / each;
   if (whole < 2 || cells < 4 || cells > 4096) return {};
+  if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 64)) > kGridWork * p.effort) return {};
 
   // Every shape gives a bound; the one whose sums come nearest to the weights is taken.
   Grid grid;
@@ -820,9 +822,9 @@ class Spectrum {
   }
   Value run(Value enough) {
     const double n = static_cast<double>(n_), k = k_;
-    const int rounds = static_cast<int>(std::min(300.0, work_ / (n * n * n)));
+    const int rounds = static_cast<int>(std::min(400.0, work_ / (n * n * n)));
     if (rounds < 3 || k_ < 2 || k_ >= static_cast<int>(n_)) return 0;
-    std::vector<double> d = w_, u(n_, 0), m(n_), c(n_), soft(n_), sorted, reduced, values, vectors;
+    std::vector<double> d = w_, u(n_, 0), m(n_), c(n_), sorted, reduced, values, vectors;
     const double spread = k - k * k / n;
     double best = 0, mu = 0;
     for (int round = 0; round < rounds; ++round) {
@@ -853,7 +855,8 @@ class Spectrum {
   /// What of M is across the ones: reflected so that they are the first axis, which is dropped. Its norm.
   double reduce(const std::vector<double>& d, const std::vector<double>& u, const std::vector<double>& m,
                 std::vector<double>& reduced) const {
-    const double one = 1 / std::sqrt(static_cast<double>(n_)), f = 1 / (1 + one);  // H = 1 - f h h', h = e₁ + ones · one
+    const double one = 1 / std::sqrt(static_cast<double>(n_)),
+                 f = 1 / (1 + one);  // H = 1 - f h h', h = e₁ + ones · one
     std::vector<double> p(n_);
     double dot = 0;
     const auto h = [&](std::size_t i) { return i == 0 ? 1 + one : one; };
@@ -891,14 +894,15 @@ class Spectrum {
       for (std::size_t i = 0; i < n_; ++i)
         for (std::size_t j = 0; j < n_; ++j) x[i * n_ + j] += weight * v[i] * v[j];
     }
-    double low = *std::min_element(c.begin(), c.end()) - 40 * mu, high = *std::max_element(c.begin(), c.end()) + 40 * mu;
+    double low = *std::min_element(c.begin(), c.end()) - 40 * mu,
+           high = *std::max_element(c.begin(), c.end()) + 40 * mu;
     for (int halving = 0; halving < 40; ++halving) {
       const double middle = (low + high) / 2;
       double sum = 0;
       for (std::size_t i = 0; i < n_; ++i) sum += soft[i] = 1 / (1 + std::exp((c[i] - middle) / mu));
       (sum < k ? low : high) = middle;
     }
-    const double length = 3 * mu / spread;
+    const double length = 20 * mu / spread;  // found by trying
     for (std::size_t i = 0; i < n_; ++i) {
       u[i] += length * (-k * k / n / n + (2 * k / n - 1) * soft[i] + spread * x[i * n_ + i]);
       for (std::size_t j = 0; j < n_; ++j) {
@@ -926,7 +930,8 @@ Cluster solve(const ClusterProblem& problem) {
   const bool small = sets(problem) <= 2e7;  // 8 of 32 are 10.5 million
   if (best.cost > bound && !small)
     bound = std::max(bound, Spectrum(problem, kSpectrumWork * problem.effort).run(best.cost));
-  if (best.cost > bound && is_concave(problem)) {
+  const double levels = static_cast<double>(problem.capacity.size()) * problem.count;  // what Exact keeps
+  if (best.cost > bound && levels < 2e7 && is_concave(problem)) {
     Exact exact(problem, best, (small ? kSmallProofWork : kProofWork) * problem.effort);
     const bool all = exact.run();
     best = exact.best();

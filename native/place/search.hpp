@@ -27,8 +27,8 @@ struct Cluster {
 /// Deterministic: everything ends by counted work, not by a clock (a second and a half for 1024 units).
 Cluster least_cluster(const ClusterProblem& problem);
 
-/// Branch and bound alone, from the first units in order and without a limit of work: what the tests hold to brute force.
-/// Not `optimal` where some optimum may have several classes that give a part of their units.
+/// Branch and bound alone, from the first units in order and without a limit of work: what the tests hold to brute
+/// force. Not `optimal` where some optimum may have several classes that give a part of their units.
 Cluster by_branch_and_bound(const ClusterProblem& problem);
 
 /// Half the sum of the `count` smallest "distances from one unit to its count - 1 nearest": no choice costs less.
@@ -36,13 +36,13 @@ std::int64_t degree_bound(const ClusterProblem& problem);
 
 /// Lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a path): below
 /// the weights lies a sum of one rising function of the distance in each dimension, and for such a sum some best set
-/// is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 where there is none
-/// or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem 371; on rings
-/// A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
+/// is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 where there is
+/// none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem 371; on
+/// rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
 std::int64_t grid_bound(const ClusterProblem& problem);
 
 /// Lower bound from the spectrum of the weights: what of the semidefinite relaxation can be climbed to in counted work.
-/// For any matrix; 0 for more than about 280 units.
+/// For any matrix; 0 for more than about 350 units.
 std::int64_t spectral_bound(const ClusterProblem& problem);
 
 }  // namespace mm::place

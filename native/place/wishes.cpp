@@ -118,6 +118,7 @@ struct Config {
 };
 
 Config read_config(const std::string& file, bool settings) {
+  if (file == "/dev/null") return {};  // none, as people say it
   std::error_code error;
   if (std::filesystem::is_directory(file, error) || std::filesystem::file_size(file, error) > kMostBytes || error)
     throw UsageError(file, "cannot be read: " + (error ? error.message() : "no file of at most 1 MiB"), "a TOML file");
@@ -213,7 +214,8 @@ Settled environment_settled(const std::vector<std::pair<std::string, std::string
     const std::string list = as_list(lsf_list->variable, lsf_list->value);
     for (const auto& said : {asked, lsf_policy})
       if (said && policy(*said) == "none") contradict(*said, *lsf_list);
-    if (user_list && parse_cpu_list("list", settled.wishes.bind->substr(5)) != parse_cpu_list("list", list.substr(5)))
+    if (user_list && settled.wishes.bind &&
+        parse_cpu_list("list", settled.wishes.bind->substr(5)) != parse_cpu_list("list", list.substr(5)))
       contradict(*user_list, *lsf_list);
     settled.take<std::string>("bind", settled.wishes.bind, list, lsf_list->variable);
   }

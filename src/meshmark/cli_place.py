@@ -333,6 +333,10 @@ def advise(
         re.compile(fom)
     except re.error as why:
         raise UsageError(f"--fom: found '{fom}', which is no regular expression: {why}") from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise UsageError(f"--out: cannot make {folder}: {why.strerror}", "name a folder that can be written") from None
     here, node_of = _here()
     runner = adviser.Runner(folder, command, fom, higher, node_of)
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
@@ -475,6 +479,9 @@ def check_os(
     threads: Annotated[
         int, typer.Option("--threads", min=0, help="of the triad [half of the cores]", show_default=False)
     ] = 0,
+    provoke: Annotated[
+        bool, typer.Option("--provoke", help="fill each node with memory for a moment, to see where it spills")
+    ] = False,
     strict: Annotated[bool, typer.Option("--strict", help="status 1 if something is wrong")] = False,
     root: RootOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="one check a line")] = False,
@@ -487,9 +494,11 @@ def check_os(
 
     if starts == 1:
         raise UsageError("--starts: found 1, allowed are 0 and 2 or more: one start has no spread")
+    if root is None and threads > len(os.sched_getaffinity(0)):
+        raise UsageError(f"--threads: found {threads}, this process may use {len(os.sched_getaffinity(0))} CPUs")
     if root is None and starts:
         say(f"{2 * starts} starts of the triad: at most a minute or two")
-    checks = examine(root or Path("/"), starts, threads)
+    checks = examine(root or Path("/"), starts, threads, provoke)
     if as_json:
         for check in checks:
             print(json.dumps(check.to_json()))

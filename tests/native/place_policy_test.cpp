@@ -360,7 +360,7 @@ std::int64_t by_brute_force(const ClusterProblem& p) {
 // Every subset (with several units a class: every composition) is the oracle; the seed is fixed.
 TEST(Compact, FindsWhatBruteForceFindsAndNoBoundIsAboveIt) {
   std::mt19937_64 random(20260101);
-  int exact = 0;
+  int exact = 0, searched = 0;
   for (int round = 0; round < 400; ++round) {
     const std::size_t classes = 2 + random() % 11;
     const bool single = round % 2 == 0, odd = round % 7 == 0;
@@ -389,27 +389,69 @@ TEST(Compact, FindsWhatBruteForceFindsAndNoBoundIsAboveIt) {
     EXPECT_TRUE(found.optimal) << "round " << round;
     EXPECT_LE(degree_bound(p), best) << "round " << round;
     EXPECT_LE(grid_bound(p), best) << "round " << round;
+    if (round % 8 < 2) {
+      EXPECT_LE(spectral_bound(p), best) << "round " << round;
+    }
     exact += found.optimal ? 1 : 0;
+    // The exchanges find every optimum here, so branch and bound has to find it from a bad start.
+    if (const Cluster alone = by_branch_and_bound(p); alone.optimal) {
+      EXPECT_EQ(alone.cost, best) << "round " << round;
+      EXPECT_EQ(cost_of(p, alone.counts), best) << "round " << round;
+      EXPECT_EQ(std::accumulate(alone.counts.begin(), alone.counts.end(), 0), p.count);
+      ++searched;
+    } else {
+      EXPECT_TRUE(odd) << "round " << round;
+    }
   }
   EXPECT_GT(exact, 350);
+  EXPECT_GT(searched, 320);
 }
 
-ClusterProblem grid(int rows, int columns, bool ring, int each, int count) {
+// By hand: of two nodes of three, a whole one and one unit of the other; and never two parts where one would do.
+TEST(BranchAndBound, ClosesASetOfWholeClassesWithAPart) {
+  const ClusterProblem p{{{0, 5, 9}, {5, 0, 9}, {9, 9, 0}}, {3, 3, 3}, {0, 1, 2}, 4};
+  const Cluster found = by_branch_and_bound(p);
+  EXPECT_TRUE(found.optimal);
+  EXPECT_EQ(found.cost, 15);
+  EXPECT_EQ(found.bound, 15);
+  EXPECT_EQ(by_brute_force(p), 15);
+  // The first class gives the part, though it is the first.
+  EXPECT_EQ(by_branch_and_bound({{{0, 5, 5}, {5, 0, 1}, {5, 1, 0}}, {2, 2, 2}, {0, 1, 2}, 5}).counts,
+            (std::vector<int>{1, 2, 2}));
+}
+
+ClusterProblem grid(const std::vector<int>& lengths, bool ring, int each, int count) {
   ClusterProblem p;
-  const int n = rows * columns;
-  const auto apart = [&](int a, int b, int size) {
-    const int d = std::abs(a - b);
-    return ring ? std::min(d, size - d) : d;
+  const int n = std::accumulate(lengths.begin(), lengths.end(), 1, std::multiplies<>());
+  const auto hops = [&](int a, int b) {
+    int sum = 0;
+    for (std::size_t i = lengths.size(); i-- > 0; a /= lengths[i], b /= lengths[i]) {
+      const int d = std::abs(a % lengths[i] - b % lengths[i]);
+      sum += ring ? std::min(d, lengths[i] - d) : d;
+    }
+    return sum;
   };
   for (int a = 0; a < n; ++a) {
     p.capacity.push_back(each);
     p.cell.push_back(a);
     p.weight.emplace_back();
-    for (int b = 0; b < n; ++b)
-      p.weight.back().push_back(10 +
-                                6 * (apart(a / columns, b / columns, rows) + apart(a % columns, b % columns, columns)));
+    for (int b = 0; b < n; ++b) p.weight.back().push_back(10 + 6 * hops(a, b));
   }
   p.count = count;
+  return p;
+}
+
+ClusterProblem grid(int rows, int columns, bool ring, int each, int count) {
+  return grid({rows, columns}, ring, each, count);
+}
+
+ClusterProblem by_chance(int units, int count, std::int64_t least, std::int64_t most, std::uint64_t seed) {
+  std::mt19937_64 random(seed);
+  ClusterProblem p = grid({units}, false, 1, count);
+  for (std::size_t a = 0; a < p.weight.size(); ++a)
+    for (std::size_t b = 0; b < a; ++b)
+      p.weight[a][b] = p.weight[b][a] =
+          least + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(most - least));
   return p;
 }
 
@@ -419,6 +461,12 @@ TEST(GridBound, IsTheOptimumOnToriAndMeshes) {
       for (int count = 2; count <= std::min(8, rows * columns); ++count) {
         const ClusterProblem p = grid(rows, columns, ring, 1, count);
         EXPECT_EQ(grid_bound(p), by_brute_force(p)) << rows << "x" << columns << (ring ? " torus " : " mesh ") << count;
+      }
+  for (const std::vector<int>& lengths : {std::vector{2, 3, 3}, {3, 3, 2}, {2, 2, 4}, {2, 2, 2, 2}})
+    for (const bool ring : {false, true})
+      for (int count = 2; count <= 9; ++count) {
+        const ClusterProblem p = grid(lengths, ring, 1, count);
+        EXPECT_EQ(grid_bound(p), by_brute_force(p)) << lengths.size() << (ring ? "-d torus " : "-d mesh ") << count;
       }
   // Whole nodes of three; with a rest it is a bound only.
   const ClusterProblem whole = grid(3, 3, false, 3, 9), rest = grid(3, 3, false, 3, 8);
@@ -435,6 +483,50 @@ TEST(GridBound, HoldsUnderNoise) {
       for (std::size_t b = 0; b < a; ++b) p.weight[a][b] = p.weight[b][a] += static_cast<std::int64_t>(random() % 9);
     EXPECT_LE(grid_bound(p), by_brute_force(p)) << "round " << round;
   }
+}
+
+// Noise a part, and of weights that differ little; the bound is of use only where it is not far below.
+TEST(SpectralBound, IsNearTheOptimumAndNeverAboveIt) {
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    const ClusterProblem p = by_chance(18, 6, seed < 3 ? 100 : 900, 1000, seed);
+    const std::int64_t best = by_brute_force(p);
+    EXPECT_LE(spectral_bound(p), best) << seed;
+    EXPECT_GT(spectral_bound(p), best * 9 / 10) << seed;
+  }
+  // All alike: nothing is between bound and optimum but rounding.
+  const ClusterProblem same = by_chance(12, 5, 700, 701, 0);
+  EXPECT_LE(spectral_bound(same), 7000);
+  EXPECT_GE(spectral_bound(same), 6999);
+}
+
+TEST(Compact, BeyondBruteForceIsWithinFivePercentOfTheBound) {
+  ClusterProblem held = grid({4, 4, 4}, true, 1, 16), noisy = grid({4, 4, 4}, true, 1, 16);
+  std::mt19937_64 random(5);
+  for (std::size_t a = 0; a < held.capacity.size(); ++a) {
+    held.capacity[a] = random() % 4 == 0 ? 0 : 1;
+    for (std::size_t b = 0; b < a; ++b)
+      noisy.weight[a][b] = noisy.weight[b][a] = noisy.weight[a][b] * (970 + static_cast<std::int64_t>(random() % 61));
+  }
+  for (const ClusterProblem& p : {grid({4, 4, 4}, true, 1, 16), grid({2, 2, 2, 2, 2, 2}, false, 1, 24),
+                                  grid({5, 5, 5}, true, 1, 27), grid({8, 8, 8}, true, 2, 64), held, noisy,
+                                  by_chance(64, 16, 1000, 4000, 1), by_chance(64, 32, 1000, 4000, 2)}) {
+    const Cluster found = least_cluster(p);
+    EXPECT_EQ(cost_of(p, found.counts), found.cost);
+    EXPECT_GE(found.cost, found.bound);
+    EXPECT_LE(static_cast<double>(found.cost), 1.05 * static_cast<double>(found.bound)) << p.weight.size();
+  }
+}
+
+// Work is counted, so a small share of it must show in what is proven, and never in what is promised.
+TEST(Compact, WithLittleWorkStillAnswersAndItsBoundHolds) {
+  ClusterProblem p = by_chance(64, 16, 1000, 4000, 1);
+  const Cluster full = least_cluster(p);
+  p.effort = 1e-5;
+  const Cluster quick = least_cluster(p);
+  EXPECT_EQ(std::accumulate(quick.counts.begin(), quick.counts.end(), 0), 16);
+  EXPECT_EQ(cost_of(p, quick.counts), quick.cost);
+  EXPECT_LE(quick.bound, full.cost);
+  EXPECT_LT(quick.bound, full.bound);
 }
 
 TEST(Compact, OnLargerToriIsWithinFivePercentOfTheBound) {
@@ -541,6 +633,16 @@ TEST(Hops, LimitEveryPair) {
   std::iota(all_but_two.begin(), all_but_two.end(), 0);
   all_but_two[0] = 15;  // free: 0 and 14, four hops apart
   EXPECT_THROW(place(m, request("any,distance<=2", 2), holding(all_but_two)), Busy);
+}
+
+// On a ring every four neighbours are a set of their own; what is proven of each is proven of all.
+TEST(Hops, KeepWhatIsProvenOfEverySet) {
+  const Machine m = with_matrix(torus(1, 40));
+  const Placement p = place(m, request("compact,distance<=3", 3), {});
+  EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 2}));
+  EXPECT_TRUE(p.optimal);
+  EXPECT_DOUBLE_EQ(*p.bound, *p.mean_distance);
+  EXPECT_EQ(p.why, "least mean distance, proven");
 }
 
 TEST(Exclude, KeepsOthersOffTheWholeCore) {

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import subprocess
 import sys
 import tarfile
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from meshmark.machine.topology import from_sysfs
+from meshmark.machine.tree import Tree
 from meshmark.place import check_os
-from meshmark.place.check_os import ORDER, Check, Start, examine, spread_of, told_apart
+from meshmark.place.check_os import ORDER, Check, Spill, Start, examine, spread_of, told_apart
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = sorted(
@@ -178,6 +182,88 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
         assert of(examine(), name).judged == "absent" and "not implemented" in of(examine(), name).found
 
 
+# ------------------------------------------------------------------ a provoked spill
+
+FREE = "Node {} MemTotal: 8388608 kB\nNode {} MemFree: 1048576 kB"
+ROOMY: dict[str, str | None] = {
+    **{f"{NODE}/node{n}/meminfo": FREE.format(n, n) for n in range(2)},
+    "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB",
+}  # fmt: skip
+
+
+def provoked(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[Tree, int], Spill], **changes: str | None
+) -> Check:
+    """What is said of spills that `fill` makes up, on the machine of two nodes."""
+    monkeypatch.setattr(Tree, "live", True)
+    monkeypatch.setattr(check_os, "_fill", fill)
+    monkeypatch.setattr(check_os, "_apart", lambda work: work())
+    root = made(folder, **{**ROOMY, **changes})
+    return check_os._provoked(Tree(root), from_sysfs(root))
+
+
+def test_a_spill_to_the_other_node_is_right_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = provoked(tmp_path, monkeypatch, lambda _, n: Spill(3 << 20, {1 - n: 5}))
+    assert check.judged == "ok"
+    assert check.found == "node 0 spills to 1 (distance 21) after 3 MiB; node 1 spills to 0 (distance 21) after 3 MiB"
+
+
+def test_a_spill_past_a_nearer_node_is_wrong_but_not_where_that_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third: dict[str, str | None] = {
+        f"{NODE}/online": "0-2", f"{NODE}/node2/cpulist": "", f"{NODE}/node2/meminfo": FREE.format(2, 2),
+        **{f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 21 31", "21 10 31", "31 31 10"))},
+    }  # fmt: skip
+
+    def to_the_third(_: Tree, node: int) -> Spill:
+        return Spill(1, {2 if node != 2 else 0: 5})
+
+    check = provoked(tmp_path / "a", monkeypatch, to_the_third, **third)
+    assert check.judged == "wrong" and "from node 0-1 not to the nearest" in check.found
+    full = "".join(ZONES.format(n, 5000 if n == 2 else 50) for n in range(3))
+    check = provoked(tmp_path / "b", monkeypatch, to_the_third, **third, **{"proc/zoneinfo": full})
+    assert check.judged == "ok", check
+
+
+def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*_: object) -> Spill:
+        raise AssertionError("it was filled")
+
+    tight = {"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 1200000 kB"}
+    check = provoked(tmp_path / "a", monkeypatch, never, **tight)
+    assert check.judged == "absent" and "node 0 not tried: 1024 MiB are free, 352 MiB may be taken" in check.found
+    group = "sys/fs/cgroup"
+    limited = {"proc/self/cgroup": "0::/job/step", f"{group}/job/memory.max": str(512 << 20),
+               f"{group}/job/memory.current": str(100 << 20)}  # fmt: skip
+    check = provoked(tmp_path / "b", monkeypatch, never, **limited)
+    assert check.judged == "absent" and "348 MiB may be taken" in check.found
+    check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
+    assert check.judged == "absent" and "nowhere to spill" in check.found
+
+
+def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise AssertionError("memory was taken")
+
+    monkeypatch.setattr(mmap, "mmap", none)
+    low = made(tmp_path, **{**ROOMY, "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 900000 kB"})
+    assert "too little memory was left" in check_os._fill(Tree(low), 0).why
+
+
+def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
+    def refuse() -> Spill:
+        raise OSError(1, "mbind to node 0: Operation not permitted")
+
+    def die() -> Spill:
+        os.kill(os.getpid(), 9)
+        raise AssertionError
+
+    assert check_os._apart(lambda: Spill(7, {1: 2})) == Spill(7, {1: 2})
+    assert check_os._apart(refuse).why == "mbind to node 0: Operation not permitted"
+    assert "killed" in check_os._apart(die).why
+
+
 # ------------------------------------------------------------------ scheduling quality
 
 
@@ -239,8 +325,13 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
     assert "sudo sysctl vm.zone_reclaim_mode=0" in shown.stdout and "1 wrong" in shown.stderr
 
 
-@pytest.mark.parametrize(("words", "says"), [(["--starts", "1"], "--starts"), (["--starts", "x"], "--starts"),
-                                             (["--root", "/nonexistent"], "--root")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--starts", "1"], "--starts"), (["--starts", "x"], "--starts"), (["--threads", "99999"], "--threads"),
+        (["--root", "/nonexistent"], "--root"),
+    ],
+)  # fmt: skip
 def test_bad_words_are_one_line(words: list[str], says: str) -> None:
     done = command(*words)
     assert done.returncode == 2 and says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr

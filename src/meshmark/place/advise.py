@@ -134,7 +134,9 @@ class Plan:
             return Plan(**{**raw, "candidates": made})
         except FileNotFoundError:
             raise UsageError(f"--resume: found no plan.json in {path.parent}", "meshmark advise starts anew") from None
-        except (OSError, ValueError, KeyError, TypeError) as why:
+        except (KeyError, TypeError, AttributeError):
+            raise MeshmarkError(f"{path} is no plan of an advice") from None
+        except (OSError, ValueError) as why:
             raise MeshmarkError(f"cannot read the plan {path}: {why}") from why
 
 
@@ -294,7 +296,7 @@ class Runner:
         if status != 0:
             last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "it said nothing")
             how = f"signal {-status}" if status < 0 else f"status {status}"
-            outcome.reason = f"ended with {how}: {_printable(last)}"
+            outcome.reason = f"ended with {how}: {_printable(last.removeprefix('meshmark: error: '))}"
             return outcome
         self._read(record, one, outcome)
         if outcome.reason:
@@ -694,7 +696,9 @@ def make_plan(
     """
     pilot = runner.run(Candidate(BASELINE), 0, budget_s)
     if pilot.cost is None:
-        raise (UsageError if pilot.reason.startswith("--fom") else MeshmarkError)(f"advise: the command {pilot.reason}")
+        if pilot.reason.startswith("--fom"):
+            raise UsageError(pilot.reason)
+        raise MeshmarkError(f"advise: the command {pilot.reason}")
     said = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     busy = int(said) if said.isdigit() and int(said) else int(pilot.evidence.get("threads", 1))
     pinned = Path(command[0]).name not in LAUNCHERS

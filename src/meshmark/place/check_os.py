@@ -38,7 +38,10 @@ ORDER: Final[tuple[Judged, ...]] = ("wrong", "absent", "ok")
 _NODE, _CPU, _VM, _KERNEL = "sys/devices/system/node", "sys/devices/system/cpu", "proc/sys/vm", "proc/sys/kernel"
 _TOUCHED: Final = 8 << 20  # B a test of pages takes
 _HELD_S: Final = 0.01  # for so long a bound thread is watched
-_MPOL_BIND: Final = 2
+_MPOL_PREFERRED, _MPOL_BIND = 1, 2
+_NO_HUGE_PAGES: Final = 15  # MADV_NOHUGEPAGE
+_LEFT: Final = 64 << 20  # B that a provoked spill leaves available at least, and a twentieth of the memory
+_FILLING_S: Final = 60.0  # at most, for one node
 # Numbers of mbind and move_pages.
 _CALLS: Final = {
     "x86_64": (237, 279), "aarch64": (235, 239), "riscv64": (235, 239), "ppc64le": (259, 301), "s390x": (268, 310),
@@ -77,13 +80,14 @@ class Start:
     remote_share: float | None
 
 
-def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0) -> list[Check]:
+def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0, provoke: bool = False) -> list[Check]:
     """All checks, the wrong ones first.
 
     Args:
         root: `/`, or a recorded tree with proc and sys, of which only what can be read is checked.
         starts: of the triad, bound and unbound; 0 leaves that test out.
         threads: of the triad; 0: half of the cores.
+        provoke: fills each node until it spills.
 
     Raises:
         MachineError: there is no CPU below the root.
@@ -98,6 +102,8 @@ def examine(root: Path = Path("/"), starts: int = 0, threads: int = 0) -> list[C
             found.append(tried(topology, means))
         except OSError as why:
             found.append(Check(name, "absent", str(why), means))
+    if provoke:
+        found.append(_provoked(tree, topology))
     if starts:
         found.append(_scheduling(tree, topology, starts, threads))
     return sorted(found, key=lambda c: ORDER.index(c.judged))
@@ -319,36 +325,45 @@ def _calls() -> tuple[int, int]:
     return found
 
 
+def _give_policy(base: int, length: int, policy: int, node: int) -> None:
+    """mbind(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    words = node // 64 + 1
+    mask = (ctypes.c_ulong * words)()
+    mask[node // 64] = 1 << node % 64
+    # The kernel reads one bit less than it is told of.
+    if libc.syscall(_calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask,
+                    ctypes.c_ulong(64 * words + 1), 0):  # fmt: skip
+        number = ctypes.get_errno()
+        raise OSError(number, f"mbind to node {node}: {os.strerror(number)}")
+
+
+def _where(base: int, length: int) -> dict[int, int]:
+    """Number of touched pages by node, by move_pages(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    count = length // mmap.PAGESIZE
+    pages = (ctypes.c_void_p * count)(*range(base, base + length, mmap.PAGESIZE))
+    status = (ctypes.c_int * count)()
+    if libc.syscall(_calls()[1], 0, ctypes.c_ulong(count), pages, None, status, 0):
+        number = ctypes.get_errno()
+        raise OSError(number, f"move_pages: {os.strerror(number)}")
+    found: dict[int, int] = {}
+    for node in status:
+        found[node] = found.get(node, 0) + 1
+    return found
+
+
 def _pages_on(bind_to: int | None = None) -> dict[int, int]:
     """Touches fresh pages and asks the kernel where they are: node, number of pages."""
-    mbind, move_pages = _calls()
-    libc = ctypes.CDLL(None, use_errno=True)
-    size = mmap.PAGESIZE
-    count = _TOUCHED // size
     with mmap.mmap(-1, _TOUCHED) as memory:
         view = (ctypes.c_char * _TOUCHED).from_buffer(memory)
         base = ctypes.addressof(view)
         try:
             if bind_to is not None:
-                words = bind_to // 64 + 1
-                mask = (ctypes.c_ulong * words)()
-                mask[bind_to // 64] = 1 << bind_to % 64
-                # The kernel reads one bit less than it is told of.
-                if libc.syscall(mbind, ctypes.c_void_p(base), ctypes.c_ulong(_TOUCHED), _MPOL_BIND, mask,
-                                ctypes.c_ulong(64 * words + 1), 0):  # fmt: skip
-                    number = ctypes.get_errno()
-                    raise OSError(number, f"mbind to node {bind_to}: {os.strerror(number)}")
-            for at in range(0, _TOUCHED, size):
+                _give_policy(base, _TOUCHED, _MPOL_BIND, bind_to)
+            for at in range(0, _TOUCHED, mmap.PAGESIZE):
                 view[at] = b"\1"
-            pages = (ctypes.c_void_p * count)(*range(base, base + _TOUCHED, size))
-            status = (ctypes.c_int * count)()
-            if libc.syscall(move_pages, 0, ctypes.c_ulong(count), pages, None, status, 0):
-                number = ctypes.get_errno()
-                raise OSError(number, f"move_pages: {os.strerror(number)}")
-            found: dict[int, int] = {}
-            for node in status:
-                found[node] = found.get(node, 0) + 1
-            return found
+            return _where(base, _TOUCHED)
         finally:
             del view
 
@@ -411,6 +426,134 @@ _ACTIVE: Final[tuple[tuple[str, str, Callable[[Topology, str], Check]], ...]] = 
     ("first touch", "a bound thread that initialises its data has it near", _first_touch),
     ("home allocation", "--memory bind puts pages where it says", _home),
 )
+
+
+# ------------------------------------------------------------------ a spill, provoked
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What became of pages that prefer a node: bytes there before others, and of the first elsewhere how many by node.
+
+    `why` tells why none went elsewhere; empty where some did.
+    """
+
+    filled: int
+    elsewhere: Mapping[int, int]
+    why: str = ""
+
+
+def _kib(text: str | None, name: str) -> int:
+    """A line of meminfo, in bytes; 0 where it is not there."""
+    found = re.search(rf"\b{name}: *([0-9]{{1,15}}) kB", text or "")
+    return int(found[1]) << 10 if found else 0
+
+
+def _room(tree: Tree) -> int:
+    """Bytes that may be taken: of what is available, by the machine and by the cgroups, what must be left is off."""
+    about = tree.text("proc/meminfo")
+    room = _kib(about, "MemAvailable") - max(_LEFT, _kib(about, "MemTotal") // 20)
+    groups = re.findall(
+        r"^[0-9]+:(|memory|[\w,]*,memory|memory,[\w,]*):(/.*)$", tree.text("proc/self/cgroup") or "", re.M
+    )
+    for version, group in groups:
+        top, most, used = (
+            ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            if version else ("sys/fs/cgroup", "memory.max", "memory.current")
+        )  # fmt: skip
+        at = Path(group.lstrip("/"))
+        for each in (at, *at.parents):
+            limit, now = tree.number(f"{top}/{each}/{most}"), tree.number(f"{top}/{each}/{used}")
+            if limit is not None and now is not None:
+                room = min(room, limit - now - _LEFT)
+    return room
+
+
+def _fill(tree: Tree, node: int) -> Spill:
+    """Takes pages that prefer a node until some go elsewhere; in a process of its own, which gives them back."""
+    blocks: list[mmap.mmap] = []
+    filled, until = 0, time.monotonic() + _FILLING_S
+    while True:
+        free = _kib(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree")
+        step = max(4 << 20, min(256 << 20, free // 8)) // mmap.PAGESIZE * mmap.PAGESIZE
+        if step > _room(tree):
+            return Spill(filled, {}, f"stopped with {filled >> 20} MiB, as too little memory was left")
+        if time.monotonic() > until:
+            return Spill(filled, {}, f"not full after {_FILLING_S:.0f} s and {filled >> 20} MiB")
+        blocks.append(block := mmap.mmap(-1, step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        block.madvise(_NO_HUGE_PAGES)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        _give_policy(base, step, _MPOL_PREFERRED, node)
+        ctypes.memset(base, 1, step)
+        found = _where(base, step)
+        filled += found.pop(node, 0) * mmap.PAGESIZE
+        if found:
+            return Spill(filled, found)
+
+
+def _apart(work: Callable[[], Spill]) -> Spill:
+    """What `work` answers in a process of its own, which the kernel ends first should memory run out all the same."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            Path("/proc/self/oom_score_adj").write_text("1000")
+            said = work()
+            answer = {
+                "filled": said.filled,
+                "elsewhere": {str(n): c for n, c in said.elsewhere.items()},
+                "why": said.why,
+            }
+        except BaseException as why:
+            answer = {"filled": 0, "elsewhere": {}, "why": getattr(why, "strerror", None) or str(why)}
+        os.write(into, json.dumps(answer).encode())
+        os._exit(0)
+    os.close(into)
+    try:
+        with os.fdopen(out, "rb") as file:
+            data = file.read()
+    finally:
+        os.waitpid(child, 0)
+    if not data:
+        return Spill(0, {}, "the process that filled it was killed")
+    raw = json.loads(data)
+    return Spill(raw["filled"], {int(n): c for n, c in raw["elsewhere"].items()}, raw["why"])
+
+
+def _provoked(tree: Tree, topology: Topology) -> Check:
+    name, means = "spill, provoked", "a full node's pages go to the nearest node that has room"
+    nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
+    table = topology.distances
+    if not tree.live:
+        return Check(name, "absent", "a recorded tree cannot be tried", means)
+    if len(nodes) < 2 or table is None:
+        why = "one node has memory: nowhere to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
+        return Check(name, "absent", why, means)
+    place = {n.os_index: i for i, n in enumerate(topology.nodes)}
+    said: list[str] = []
+    wrong: list[int] = []
+    seen = 0
+    for node in nodes:
+        free, room = _kib(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree"), _room(tree)
+        if free > room:
+            said.append(f"node {node} not tried: {free >> 20} MiB are free, {max(0, room) >> 20} MiB may be taken")
+            continue
+        full = set(_full_nodes(tree))
+        spill = _apart(partial(_fill, tree, node))
+        if spill.why:
+            said.append(f"node {node}: {spill.why}")
+            continue
+        seen += 1
+        far = {n: table[place[node]][place[n]] for n in nodes if n != node and (n not in full or n in spill.elsewhere)}
+        went = ", ".join(f"{n} (distance {far[n]})" if n in far else f"{n}" for n in sorted(spill.elsewhere))
+        said.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
+        if any(far.get(n, 0) > min(far.values()) for n in spill.elsewhere):
+            wrong.append(node)
+    found = "; ".join(said)
+    if wrong:
+        return Check(name, "wrong", found + f": from node {format_list(wrong)} not to the nearest", means,
+                     "look for node distances that the firmware changed; bind with --memory bind")  # fmt: skip
+    return Check(name, "ok" if seen else "absent", found, means)
 
 
 # ------------------------------------------------------------------ scheduling quality

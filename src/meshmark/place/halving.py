@@ -1,9 +1,10 @@
 """Which of several ways to run a program is the quickest, found with few runs: successive halving, then a paired race.
 
 All that are left run once a round, in random order, so that what drifts falls on all alike. After two rounds a third of
-them goes on, after each further two half. Candidates are ordered by the lower third of their costs, since what disturbs
-a run makes it longer. The last one is told apart from the baseline by the differences of the same round, from the third
-round on: the first two chose it and would flatter it.
+them goes on, after each further two half, and after every round those are out that cannot beat the baseline by what
+counts. Candidates are ordered by the lower third of their costs, since what disturbs a run makes it longer. The last
+one is told apart from the baseline by the differences of the same round, from the round on in which two were left: the
+earlier ones chose it out of many and would flatter it.
 
 Pure: what costs how much is told through `Race.add`. Costs are positive and less is better, of any unit.
 
@@ -25,10 +26,14 @@ from typing import Final, Literal
 
 SCREENING: Final = 2  # rounds in which all run
 KEPT_FIRST, KEPT_LATER = 1 / 3, 1 / 2
+FINALISTS: Final = 2  # from so few on a round counts for the interval
 LOOKS: Final = (6, 8, 11, 16, 23, 32)  # pairs after which the last one is judged; under 6 ranks give no 95 % interval
+FLOOR_NEEDS: Final = 4  # runs of the baseline
 HOPELESS: Final = 6  # pairs after which one that is no better is given up
 MINIMUM_EFFECT: Final = 0.02
 EXHAUSTIVE: Final = 10  # runs of each, at least, when all are tried out
+_RULED_OUT: Final = 0.75  # of the floor, which is itself known to about a quarter: more than that has to be ruled out
+_SMALL: Final = "no difference that counts is possible"
 _NO_BETTER: Final = "the best of the others is no better"
 _FAILED: Final = "all others failed"
 _CLEARLY: Final = 2.0  # standard errors
@@ -61,7 +66,7 @@ def shift(differences: Sequence[float], confidence: float = 0.95) -> tuple[float
     return median(walsh), None if c < 0 else (walsh[c], walsh[-1 - c])
 
 
-def floor_of(repeats: Sequence[float], seed: int = 1) -> float:
+def floor_of(repeats: Sequence[float], seed: int = 1, others: Sequence[float] = ()) -> float:
     """By how much two sets of ten runs of the same thing differ at most, in 95 of 100 cases, as a share.
 
     Each repeat is set against the next one, as if that were another candidate's; the differences are drawn again with
@@ -69,11 +74,11 @@ def floor_of(repeats: Sequence[float], seed: int = 1) -> float:
 
     Args:
         repeats: costs of one thing in the order of the runs; under 4 nothing is known and the floor is infinite.
+        others: of what it is compared with, in the same way: with them the floor is better known.
     """
-    if len(repeats) < 4:
+    if len(repeats) < FLOOR_NEEDS:
         return math.inf
-    logs = [math.log(r) for r in repeats]
-    steps = [b - a for a, b in pairwise(logs)]
+    steps = [math.log(b / a) for series in (repeats, others) for a, b in pairwise(series)]
     rng = random.Random(seed)
     found = sorted(
         abs(shift([rng.choice(steps) * rng.choice((-1, 1)) for _ in range(EXHAUSTIVE)])[0]) for _ in range(200)
@@ -125,7 +130,7 @@ class Race:
         self.rounds: list[dict[str, float]] = []  # log of the cost
         self.failures: dict[str, int] = {}
         self.stopped = ""
-        self._first_fair = SCREENING if len(self.alive) > 2 else 0
+        self._first_fair: int | None = 0 if len(self.alive) <= 2 else None
         self._queue: list[str] = []
 
     @property
@@ -192,8 +197,14 @@ class Race:
         ]  # fmt: skip
         return 1.4826 * median(left) if left else math.inf
 
-    def _differences(self, name: str, to: str, first: int = 0) -> list[float]:
-        return [r[name] - r[to] for r in self.rounds[first:] if name in r and to in r]
+    def _step(self) -> float:
+        """Robust standard deviation of one run, from the changes between one's own runs; drift is in it."""
+        costs = ([r[n] for r in self.rounds if n in r] for n in self.known)
+        steps = [abs(b - a) for values in costs for a, b in pairwise(values)]
+        return 1.4826 * median(steps) / math.sqrt(2) if steps else math.inf
+
+    def _differences(self, name: str, to: str, first: int | None = 0) -> list[float]:
+        return [] if first is None else [r[name] - r[to] for r in self.rounds[first:] if name in r and to in r]
 
     def _judge(self) -> None:
         others = [n for n in self.alive if n != self.baseline]
@@ -201,26 +212,57 @@ class Race:
             self.stopped = _FAILED if len(self.known) > 1 else "there is nothing to compare with"
             return
         n = len(self.rounds)
-        if len(others) > 1:
-            if n >= SCREENING and n % 2 == 0:
-                self._halve(others, KEPT_FIRST if n == SCREENING else KEPT_LATER)
+        if n >= SCREENING:
+            others = self._give_up(others)
+        if self.stopped:
             return
+        if len(others) > 1:
+            if n >= SCREENING and (n % 2 == 0 or len(others) <= FINALISTS):
+                self._halve(others, KEPT_FIRST if n == SCREENING else KEPT_LATER if n % 2 == 0 else 1)
+            if self._first_fair is None and n >= SCREENING and len(self.alive) <= FINALISTS + 1:
+                self._first_fair = n
+            return
+        if self._first_fair is None:
+            self._first_fair = n
         fair = self._differences(others[0], self.baseline, self._first_fair)
-        # The rounds that chose it flatter it: if it is no better with them, it is no better.
-        every = self._differences(others[0], self.baseline)
-        if len(every) >= HOPELESS and shift(every)[0] >= 0:
-            self.stopped = _NO_BETTER
-        if self.stopped or len(fair) not in LOOKS:
+        if len(fair) not in LOOKS:
             return
         middle, interval = shift(fair)
         assert interval is not None
-        effect = math.log1p(max(MINIMUM_EFFECT, floor_of(self.costs(self.baseline), self.seed)))
+        least, floor = math.log1p(MINIMUM_EFFECT), math.log1p(self._floor(others[0]))
+        effect = max(least, floor)
         if interval[1] < 0 and middle <= -effect:
             self.stopped = "the interval is clear"
-        elif interval[0] > -effect:
-            self.stopped = "no difference that counts is possible"
+        elif interval[0] > -max(least, _RULED_OUT * floor):
+            self.stopped = _SMALL
         elif len(fair) >= LOOKS[-1]:
             self.stopped = f"{LOOKS[-1]} pairs did not tell them apart"
+
+    def _floor(self, other: str) -> float:
+        return floor_of(self.costs(self.baseline), self.seed, self.costs(other) if other else ())
+
+    def _give_up(self, others: Sequence[str]) -> list[str]:
+        """Drops those that cannot beat the baseline by what counts; if that is all of them, the race is over.
+
+        All rounds count. Those that chose one flatter it: who is no better with them is no better.
+        """
+        noise = self._step()
+        # Two sets of ten runs differ by this at most, were the noise normal; the floor itself needs more runs.
+        floor = 1.96 * noise * math.sqrt(2 / EXHAUSTIVE)
+        effect = max(math.log1p(MINIMUM_EFFECT), _RULED_OUT * floor)
+        middle, left = dict[str, float](), []
+        for name in others:
+            every = self._differences(name, self.baseline)
+            middle[name] = shift(every)[0] if every else -math.inf  # it failed once: nothing is known of it
+            possible = middle[name] - _CLEARLY * noise * math.sqrt(2 / max(1, len(every))) <= -effect
+            if possible and (len(every) < HOPELESS or middle[name] < 0):
+                left.append(name)
+        if not left:
+            left = [min(others, key=lambda n: middle[n])]
+            if len(self.costs(self.baseline)) >= FLOOR_NEEDS:  # the answer says how small a difference is none
+                self.stopped = _NO_BETTER if middle[left[0]] >= 0 else _SMALL
+        self.alive = [self.baseline, *left]
+        return left
 
     def _halve(self, others: Sequence[str], share: float) -> None:
         centred = self._centred(self.alive)
@@ -233,15 +275,15 @@ class Race:
 
     def verdict(self) -> Verdict:
         """The answer, also of a race that was stopped early."""
-        floor = floor_of(self.costs(self.baseline), self.seed)
-        effect = max(MINIMUM_EFFECT, floor)
         centred = self._centred(self.known)
         others = [n for n in self.alive if n != self.baseline and centred[n]]
         best = min(others, key=lambda n: median(centred[n]), default="")
+        floor = self._floor(best)
+        effect = max(MINIMUM_EFFECT, floor)
         fair = self._differences(best, self.baseline, self._first_fair) if best else []
         middle, interval = shift(fair) if fair else (math.nan, None)
         word: Word = "not decided"
-        if self.stopped in {_FAILED, _NO_BETTER}:
+        if self.stopped in {_FAILED, _NO_BETTER, _SMALL}:
             word = "no difference"
         elif interval is not None:
             better = interval[1] < 0 and interval[0] <= -math.log1p(effect)
@@ -272,13 +314,16 @@ class Trial:
 
     Attributes:
         loss: true cost of the choice over that of the true best, minus 1.
-        share: runs over those of trying all out: each as often as the best one ran, and at least ten times.
+        share: runs over those of trying all out: each as often as the one that ran most (the baseline, and with it the
+            last one), and at least ten times, as the floor is that of ten runs.
+        of_ten: runs over ten runs of each.
         claimed: it said that something beats the baseline.
         covered: the interval of the gain held the true one; None where there was none.
     """
 
     loss: float
     share: float
+    of_ten: float
     claimed: bool
     covered: bool | None
 
@@ -301,5 +346,6 @@ def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], flo
     if said.interval is not None:
         covered = said.interval[0] <= costs[int(said.best)] / costs[0] <= said.interval[1]
     return Trial(
-        costs[int(said.choice)] / min(costs) - 1, race.runs / (most * len(costs)), said.word == "better", covered
-    )
+        costs[int(said.choice)] / min(costs) - 1, race.runs / (most * len(costs)),
+        race.runs / (EXHAUSTIVE * len(costs)), said.word == "better", covered,
+    )  # fmt: skip

@@ -1,0 +1,104 @@
+"""Checks of the operating system and an advice in a real kernel of two nodes.
+
+One boot. Nothing here is about speed: the guest is emulated, and a remote page in it is as near as a local one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not PLACE.exists(), reason=f"{PLACE.name} is not built: make setup"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="the number of set_mempolicy is that of x86_64"),
+]
+
+
+@cache
+def gathered() -> dict[str, Any] | str:
+    """What was seen in the guest, or why it could not be had."""
+    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
+        share = Path(folder)
+        plan = {
+            "check": ["--provoke", "--starts", "0", "--json"],
+            "advise": ["--budget", "60s", "--policies", "none,balance", "--pages", "default", "--memory",
+                       "default,bind", "--no-store", "--json"],
+            "folder": "/run/advice",
+        }  # fmt: skip
+        (share / "plan.json").write_text(json.dumps(plan))
+        command = [
+            str(HERE / "numa-guest"), "-t", "numa-2", "--timeout", "300", "--share", folder, "--", sys.executable,
+            str(HERE / "place_advise_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
+        ]  # fmt: skip
+        env = os.environ | {"MESHMARK_PLACE": str(PLACE)}
+        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=360)
+        if done.returncode == 77:
+            said = done.stderr.strip().splitlines()
+            return said[-1] if said else "numa-guest: SKIP without a word"
+        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
+        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
+        return answers
+
+
+def told() -> dict[str, Any]:
+    answers = gathered()
+    if isinstance(answers, str):
+        pytest.skip(answers)
+    assert "failed" not in answers, answers["failed"]
+    return answers
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("NUMA description", "2 nodes, 2 packages"),
+        ("node distances", "local 10, remote 21"),
+        ("spill order", "0→1; 1→0"),
+        ("thread affinity", "kept on 4 CPUs"),
+        ("first touch", "pages lie on the toucher's node: 0-1"),
+        ("home allocation", "bound pages lie on their node: 0-1"),
+        ("NUMA balancing", "off"),
+    ],
+)
+def test_what_is_right_is_said_to_be_right(name: str, found: str) -> None:
+    answer = told()["check"]
+    assert answer["status"] == 0, answer
+    (check,) = [c for c in map(json.loads, answer["out"].splitlines()) if c["name"] == name]
+    assert check["judged"] == "ok" and found in check["found"], check
+
+
+def test_a_provoked_spill_goes_to_the_other_node_and_nobody_is_killed() -> None:
+    (check,) = [c for c in map(json.loads, told()["check"]["out"].splitlines()) if c["name"] == "spill, provoked"]
+    assert check["judged"] == "ok", check
+    assert "node 0 spills to 1 (distance 21) after" in check["found"]
+    assert "node 1 spills to 0 (distance 21) after" in check["found"]
+
+
+def test_an_advice_names_the_remote_pages_and_claims_nothing_that_it_did_not_see() -> None:
+    answers = told()
+    assert answers["advise"]["status"] == 0, answers["advise"]["talk"]
+    answer = json.loads(answers["advise"]["out"].splitlines()[-1])
+    remote: dict[str, list[float]] = {}
+    for run in answers["journal"]:
+        if "remote_share" in run["evidence"]:
+            remote.setdefault(run["candidate"], []).append(run["evidence"]["remote_share"])
+    assert statistics.median(remote["balance"]) > 0.5, remote
+    assert statistics.median(remote["balance, bind"]) < 0.2, remote
+    assert answer["verdict"] in {"better", "no difference", "not decided"}
+    if answer["verdict"] != "better":
+        assert answer["choice"] == "as it is"
