@@ -4,7 +4,7 @@
 
     search      time of `meshmark place` for compact sets, exact and beyond           (1 min)
     startup     of `meshmark run` against taskset, numactl and hwloc-bind, by turns   (1 min)
-    disturbed   spread of a triad beside a disturbing program, bound and free         (5 min)
+    disturbed   spread of a triad beside a disturbing program, placed and free        (1 min)
     advise      the adviser's statistics in made-up worlds                            (5 min)
 
 Without a part, all of them. `--brief` shows in a minute that all parts work; its figures mean nothing. `startup` and
@@ -19,6 +19,7 @@ import math
 import os
 import random
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -124,47 +125,54 @@ def startup(turns: int) -> None:
 
 # ------------------------------------------------------------------ disturbed
 
-SPIN: Final = "while True: pass"
-# Works for a while, sleeps for a while, on whatever CPU it finds.
-WANDER: Final = """
-import random, time
-while True:
-    until = time.monotonic() + random.uniform(0.01, 0.2)
-    while time.monotonic() < until: pass
-    time.sleep(random.uniform(0.001, 0.05))
+# So many processes that never sleep.
+SPIN: Final = """
+import os, sys
+for _ in range(int(sys.argv[1]) - 1):
+    if os.fork() == 0: break
+while True: pass
 """
 
 
 def disturbed(starts: int) -> None:
-    """One thread of the triad. The policy `balance` knows of a disturber only where that claimed its CPU."""
+    """One thread of the triad beside spinning processes: all of them free, or each job placed by `meshmark run`.
+
+    The disturber keeps to the first CPU when it is placed, and the triad's policy `balance` sees its claim. The arrays
+    fit the second-level cache, as the memory of a machine with neighbours scatters more than what is looked for.
+    """
     if len(CPUS) < 2:
         print("disturbed: absent: one CPU leaves no choice")
         return
     topology = from_sysfs()
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
-    place = str(find_place())
-    for name, words in (
-        ("claims its CPU", [place, "run", "--bind", f"list={CPUS[0]}", "--", sys.executable, "-c", SPIN]),
-        ("wanders", [sys.executable, "-c", WANDER]),
-    ):
-        disturber = subprocess.Popen(words)
+    for count in (1, len(CPUS)):
+        spin = [sys.executable, "-c", SPIN, str(count)]
+        placed = [str(find_place()), "run", "--bind", f"list={CPUS[0]}", "--", *spin]
+        disturbers = {
+            bind: subprocess.Popen(words, start_new_session=True)
+            for bind, words in (("none", spin), ("balance", placed))
+        }
+        runs: dict[str, list[check_os.Start]] = {bind: [] for bind in disturbers}
         try:
             time.sleep(0.5)
-            runs: dict[str, list[check_os.Start]] = {"none": [], "balance": []}
             for turn in range(starts):
                 for bind in sorted(runs, reverse=turn % 2 == 0):
-                    runs[bind].append(check_os.triad(bind, 1, 1 << 21, 24, node_of))
+                    for other, disturber in disturbers.items():
+                        os.killpg(disturber.pid, signal.SIGCONT if other == bind else signal.SIGSTOP)
+                    time.sleep(0.05)
+                    runs[bind].append(check_os.triad(bind, 1, 1 << 15, 6000, node_of))
         finally:
-            disturber.kill()
-            disturber.wait()
+            for disturber in disturbers.values():
+                os.killpg(disturber.pid, signal.SIGKILL)
+                disturber.wait()
         spreads = {}
         for bind, found in runs.items():
             mean, cov, wide = check_os.spread_of([s.rate for s in found])
             spreads[bind] = wide, cov
-            print(f"a disturber that {name}; {'free' if bind == 'none' else 'bound':5}: {starts} starts, mean "
+            print(f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
                   f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
                   f"{check_os.told_apart(found, 1)}", flush=True)  # fmt: skip
-        print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when bound, CoV "
+        print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
               f"{spreads['none'][1] / spreads['balance'][1]:.1f} times")  # fmt: skip
 
 
