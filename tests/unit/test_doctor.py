@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.machine import doctor
@@ -355,6 +355,7 @@ PIECES = st.sampled_from(["0", "1", "-1", "2\n3", "max", "max 100000", "-5 0", "
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(sorted(GOOD)), st.lists(PIECES | st.text(max_size=15), max_size=4), max_size=8))
+@example({"sys/devices/system/clocksource/clocksource0/current_clocksource": ["\x1b"]})
 def test_no_tree_is_a_traceback(tmp_path_factory: pytest.TempPathFactory, files: dict[str, list[str]]) -> None:
     changes = {k: "\n".join(v).encode("utf-8", "replace").decode() for k, v in files.items()}
     for f in looked(made(tmp_path_factory.mktemp("tree"), **changes)):

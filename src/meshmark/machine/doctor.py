@@ -87,8 +87,10 @@ def examine(
 
 def _one_line(finding: Finding) -> Finding:
     """What files said, without what would move a terminal's cursor."""
-    found = "".join(c if c.isprintable() else " " for c in finding.found)
-    return replace(finding, found=" ".join(found.split())[:200], command=" ".join(finding.command.split()))
+    found = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:200]
+    if not found:  # a spoiled file, of which nothing can be judged
+        return replace(finding, found="nothing that can be read", judged="unknown", command="")
+    return replace(finding, found=found, command=" ".join(finding.command.split()))
 
 
 def open_counter(kind: int, config: int, pid: int, cpu: int) -> int:
