@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from meshmark.errors import UsageError
 from meshmark.measure.probe import check, description, words
 
-SHIPPED = ("quick", "full")
+SHIPPED = ("quick", "full", "load", "load-quick")
 
 
 class StepSpec(BaseModel):

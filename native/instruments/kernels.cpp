@@ -1,0 +1,215 @@
+/// kernels: the time of one unit of every load kernel, by volume, stride and threads: base data for synthesis.
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <map>
+
+#include "base/clock.hpp"
+#include "base/instrument.hpp"
+#include "base/options.hpp"
+#include "base/topology.hpp"
+#include "load/kernel.hpp"
+
+namespace {
+
+using mm::json;
+
+const mm::Description kKernels{
+    .name = "kernels",
+    .summary = "time of a unit of every load kernel, by data volume, stride and number of threads",
+    .detail =
+        "A kernel is cut into equal units with exact counts (floating-point and integer operations, bytes loaded and "
+        "stored, cache lines touched and written, bytes of files, system calls), which stand among the conditions; "
+        "`meshmark list kernels` names them. Threads share the units of a call; those of a team kernel do each unit "
+        "together. Every kernel verifies its result after the last sample: a wrong one sets the flag unverified.\n"
+        "volume: L1, L2 and L3 are half a cache, memory is four times the last level (512 MiB at most).\n"
+        "example: meshmark-probe kernels --kernel triad,gemm --volume L2,memory --stride 1,8 --threads 1,all",
+    .source = "PARbench (Janda, Mueller, Nagel, Trenkler 2007), base data; each kernel names its own source",
+    .spoils = {"other programs: base data of a busy machine make programs that are too short on a quiet one",
+               "neighbours on the last-level cache and the memory controller"},
+    .needs = {},
+    .parameters = {{"kernel", "names or kinds (stream, dense, …), a list; all", "", mm::Kind::text, "all"},
+                   {"volume",
+                    "sizes, or L1, L2, L3, memory, a list",
+                    "B",
+                    mm::Kind::text,
+                    "L1,L2,L3,memory",
+                    {},
+                    {},
+                    {},
+                    "--volume"},
+                   {"stride", "elements, a list", "1", mm::Kind::integers, "1,2,4,8,16,32", 1, 1024},
+                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
+    .metrics = {{"unit_time", "wall time of one unit, all threads sharing them", "s", mm::Better::lower},
+                {"unit_cpu_time", "CPU time of one unit, of all threads", "s", mm::Better::lower}},
+    .identity = {"kernel", "volume_bytes", "stride", "threads"},
+};
+
+/// Volumes by their words: a level's half, memory, or a size.
+std::map<std::string, std::size_t> volumes(const mm::Run& run) {
+  const mm::Topology& machine = mm::topology();
+  std::map<std::string, std::size_t> found;
+  for (const std::string& word : mm::split(run.text("volume"), ',')) {
+    std::size_t bytes = 0;
+    if (word == "memory")
+      bytes = std::min<std::size_t>(4 * machine.last_level_bytes(), std::size_t{512} << 20);
+    else if (word.size() == 2 && word[0] == 'L' && word[1] >= '1' && word[1] <= '9')
+      bytes = machine.cache_bytes(word[1] - '0') / 2;
+    else
+      bytes = mm::parse_size("volume", word);
+    if (bytes == 0) continue;  // this machine has no such level
+    found[word] = bytes;
+  }
+  return found;
+}
+
+std::vector<const mm::load::Entry*> chosen(const mm::Run& run) {
+  std::vector<const mm::load::Entry*> found;
+  for (const std::string& word : mm::split(run.text("kernel"), ',')) {
+    const std::size_t before = found.size();
+    for (const mm::load::Entry& e : mm::load::kernels())
+      if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
+    if (found.size() == before)
+      run.refuse("kernel", "found '" + word + "'", "all, a kind, or a name that meshmark list kernels tells");
+  }
+  return found;
+}
+
+/// The machine and the system as one kernel's points see them: memory of its own, and who works.
+struct Work {
+  std::shared_ptr<mm::Team> team;
+  std::unique_ptr<mm::load::Memory> memory;
+  std::unique_ptr<mm::load::Kernel> kernel;
+  const mm::load::Info* info = nullptr;
+  std::size_t cursor = 0, burst = 0;
+  double cpu_s = 0, system_s = 0;
+
+  /// Wall time of so many units from where the last ones ended.
+  double run(std::size_t units) {
+    double took = 0;
+    while (units > 0) {
+      const std::size_t n = std::min(units, kernel->units() - cursor), first = cursor;
+      team->run([&, n, first](int rank) {
+        const auto size = static_cast<std::size_t>(team->size());
+        const auto part = [&](int r) { return first + n * static_cast<std::size_t>(r) / size; };
+        if (info->team)
+          kernel->run(first, first + n, rank);
+        else if (part(rank) < part(rank + 1))
+          kernel->run(part(rank), part(rank + 1), rank);
+      });
+      took += team->elapsed_s();
+      units -= n;
+      cursor = (cursor + n) % kernel->units();
+    }
+    return took;
+  }
+};
+
+constexpr double kBurst_s = 4e-3;
+
+/// Of this process, s. The kernel divides the exact sum by what its clock ticks found, so only long sums tell.
+double process_system_s() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  return static_cast<double>(use.ru_stime.tv_sec) + 1e-6 * static_cast<double>(use.ru_stime.tv_usec);
+}
+
+/// The first level that holds a volume; each thread brings its own first and second.
+std::string served_by(std::size_t bytes, int threads) {
+  const mm::Topology& machine = mm::topology();
+  const auto own = static_cast<std::size_t>(threads);
+  if (bytes <= own * machine.cache_bytes(1)) return "L1";
+  if (bytes <= own * machine.cache_bytes(2)) return "L2";
+  return bytes <= machine.cache_bytes(3) ? "L3" : "memory";
+}
+
+double process_cpu_s() { return static_cast<double>(mm::kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
+
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Entry& entry, std::size_t volume,
+               int stride, const std::vector<int>& cpus) {
+  auto work = std::make_shared<Work>();
+  work->info = &entry.info;
+  work->team = run.team(cpus);
+  const int threads = static_cast<int>(cpus.size());
+  json conditions{{"kernel", entry.info.name},
+                  {"kind", entry.info.kind},
+                  {"volume_bytes", entry.info.sized ? volume : 0},
+                  {"stride", stride},
+                  {"threads", threads},
+                  {"served_by", entry.info.sized ? served_by(volume, threads) : "L1"}};
+  mm::load::Shape shape{volume, stride, threads};
+  try {
+    work->memory = std::make_unique<mm::load::Memory>(
+        threads, [team = work->team](const std::function<void(int)>& f) { team->run(f); });
+    work->kernel = mm::load::make(entry, shape, *work->memory);
+  } catch (const mm::Absent& why) {
+    run.absent("unit_time", conditions, why.what(), why.enable);
+    return;
+  }
+  const mm::load::Counts c = work->kernel->counts();
+  conditions["memory_bytes"] = work->memory->bytes();
+  conditions["team"] = entry.info.team;
+  for (const auto& [name, value] : {std::pair{"flops", c.flops},
+                                    {"int_ops", c.int_ops},
+                                    {"load_bytes", c.load_bytes},
+                                    {"store_bytes", c.store_bytes},
+                                    {"line_read_bytes", c.line_read_bytes},
+                                    {"line_write_bytes", c.line_write_bytes},
+                                    {"io_read_bytes", c.io_read_bytes},
+                                    {"io_write_bytes", c.io_write_bytes},
+                                    {"system_calls", c.system_calls}})
+    conditions[name] = value;
+  mm::Point p;
+  p.conditions = std::move(conditions);
+  p.metrics = {"unit_time", "unit_cpu_time"};
+  p.team = work->team;
+  p.width_of_first_only = true;
+  p.shield = entry.info.kind != "system" && entry.info.kind != "idle" && entry.info.kind != "sharing";
+  p.timed_inside = entry.info.kind != "idle";
+  p.prepare = [work] {
+    if (work->burst == 0)
+      work->burst = mm::iterations_for(
+          kBurst_s, [&](std::uint64_t n) { return work->run(n); }, static_cast<std::uint64_t>(work->team->size()));
+  };
+  p.burst = [work] {
+    const double before_s = process_cpu_s(), system_s = process_system_s();
+    const double took_s = work->run(work->burst), used_s = process_cpu_s() - before_s;
+    work->cpu_s += used_s;
+    work->system_s += process_system_s() - system_s;
+    const auto n = static_cast<double>(work->burst);
+    return mm::Values{took_s / n, used_s / n};
+  };
+  p.observe = [work] { return json{{"system_share", work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0}}; };
+  p.check = [work]() -> std::vector<std::string> {
+    return work->kernel->verify().empty() ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
+  };
+  points.push_back(std::move(p));
+}
+
+void measure(mm::Run& run) {
+  const std::vector<int> order = mm::fill_order("cores", run.cpus());
+  const int all = static_cast<int>(order.size());
+  const auto threads = run.integers("threads", all);
+  for (const int t : threads)
+    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  const auto strides = run.integers("stride", 32);
+  const auto sizes = volumes(run);
+  const auto entries = chosen(run);
+  // A kernel and a volume at a time: all of them at once would not fit into memory.
+  std::size_t groups = 0;
+  for (const auto* e : entries) groups += e->info.sized ? sizes.size() : 1;
+  for (const auto* e : entries)
+    for (const auto& [word, bytes] : sizes) {
+      std::vector<mm::Point> points;
+      for (const int stride : e->info.strided ? strides : std::vector<int>{1})
+        for (const int t : threads) add_point(run, points, *e, bytes, stride, {order.begin(), order.begin() + t});
+      run.allot(1.0 / static_cast<double>(groups--));
+      run.measure(std::move(points));
+      run.release_teams();
+      if (!e->info.sized) break;
+    }
+}
+
+const mm::Instrument kernels{kKernels, measure};
+
+}  // namespace

@@ -1,0 +1,399 @@
+#include "program.hpp"
+
+#include <dirent.h>
+#include <omp.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <numeric>
+
+#include "clock.hpp"
+#include "error.hpp"
+#include "json.hpp"
+#include "options.hpp"
+#include "output.hpp"
+
+namespace mm::load {
+namespace {
+
+constexpr std::uint64_t kMostCalls = std::uint64_t{1} << 29;
+
+/// A number or a text of an object of the file; Failure names the place.
+struct Fields {
+  const json& object;
+  std::string where;
+
+  [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const {
+    throw Failure(where + "." + key + ": found " + found.dump().substr(0, 60) + "; allowed is " + allowed);
+  }
+  const json& at(const std::string& key) const {
+    const auto found = object.find(key);
+    if (found == object.end()) throw Failure(where + ": has no " + key);
+    return *found;
+  }
+  std::string text(const std::string& key) const {
+    const json& value = at(key);
+    if (!value.is_string()) refuse(key, value, "a text");
+    return value.get<std::string>();
+  }
+  double real(const std::string& key, double low, double high) const {
+    const json& value = at(key);
+    if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
+      refuse(key, value, "a number from " + json(low).dump() + " to " + json(high).dump());
+    return value.get<double>();
+  }
+  std::uint64_t whole(const std::string& key, std::uint64_t low, std::uint64_t high) const {
+    const json& value = at(key);
+    if (!value.is_number_unsigned() || value.get<std::uint64_t>() < low || value.get<std::uint64_t>() > high)
+      refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
+    return value.get<std::uint64_t>();
+  }
+  std::uint64_t whole_or(const std::string& key, std::uint64_t fallback, std::uint64_t low, std::uint64_t high) const {
+    return object.contains(key) ? whole(key, low, high) : fallback;
+  }
+};
+
+/// What all threads of this process have waited for a CPU, s.
+double waited_s() {
+  double total = 0;
+  DIR* const tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return 0;
+  while (const dirent* task = readdir(tasks)) {
+    if (task->d_name[0] == '.') continue;
+    std::ifstream in(std::string("/proc/self/task/") + task->d_name + "/schedstat");
+    double ran = 0, waited = 0;
+    if (in >> ran >> waited) total += waited * 1e-9;
+  }
+  closedir(tasks);
+  return total;
+}
+
+double cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
+
+double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
+
+/// Sums of what was done, as the metrics of programs have them.
+struct Done {
+  std::uint64_t calls = 0;
+  Counts counts;
+  double memory_read = 0, memory_write = 0, cache = 0;
+
+  void add(const Part& part, const Counts& unit) {
+    const auto n = static_cast<double>(part.window);
+    ++calls;
+    counts.flops += n * unit.flops;
+    counts.int_ops += n * unit.int_ops;
+    counts.load_bytes += n * unit.load_bytes;
+    counts.store_bytes += n * unit.store_bytes;
+    counts.line_read_bytes += n * unit.line_read_bytes;
+    counts.line_write_bytes += n * unit.line_write_bytes;
+    counts.io_read_bytes += n * unit.io_read_bytes;
+    counts.io_write_bytes += n * unit.io_write_bytes;
+    counts.system_calls += n * unit.system_calls;
+    if (part.from_memory) memory_read += n * unit.line_read_bytes, memory_write += n * unit.line_write_bytes;
+    if (part.from_cache) cache += n * (unit.line_read_bytes + unit.line_write_bytes);
+  }
+  json to_json() const {
+    return {{"calls", calls},
+            {"flops", counts.flops},
+            {"int_ops", counts.int_ops},
+            {"load_bytes", counts.load_bytes},
+            {"store_bytes", counts.store_bytes},
+            {"line_read_bytes", counts.line_read_bytes},
+            {"line_write_bytes", counts.line_write_bytes},
+            {"memory_read_bytes", memory_read},
+            {"memory_write_bytes", memory_write},
+            {"cache_bytes", cache},
+            {"io_read_bytes", counts.io_read_bytes},
+            {"io_write_bytes", counts.io_write_bytes},
+            {"system_calls", counts.system_calls}};
+  }
+};
+
+/// A part with its memory, and where its walk stands.
+struct Running {
+  std::unique_ptr<Memory> memory;
+  std::unique_ptr<Kernel> kernel;
+  Counts unit;
+  std::size_t cursor = 0;
+  double wall_s = 0, cpu_s = 0;
+};
+
+class Executor {
+ public:
+  explicit Executor(const Program& program) : program_(program) {
+    for (std::size_t t = 0; t <= program.shares.size(); ++t)
+      upto_.push_back(
+          t == program.shares.size()
+              ? 1.0
+              : std::accumulate(program.shares.begin(), program.shares.begin() + static_cast<std::ptrdiff_t>(t), 0.0));
+    const auto everyone = [this](const std::function<void(int)>& work) {
+#pragma omp parallel num_threads(program_.threads)
+      work(omp_get_thread_num());
+    };
+    for (const Part& part : program.parts) {
+      Running r;
+      r.memory = std::make_unique<Memory>(program.threads, everyone);
+      try {
+        r.kernel = make(*part.entry, part.shape, *r.memory);
+      } catch (const Absent& why) {
+        throw Absent(part.name + ": " + why.what(), why.enable);
+      }
+      r.unit = r.kernel->counts();
+      memory_bytes_ += r.memory->bytes();
+      running_.push_back(std::move(r));
+    }
+  }
+
+  std::size_t memory_bytes() const { return memory_bytes_; }
+  std::vector<Running>& running() { return running_; }
+
+  /// One call: its window of units, where the last call of this part ended.
+  void call(std::size_t k) {
+    Running& r = running_[k];
+    const Part& part = program_.parts[k];
+    const std::size_t all = r.kernel->units();
+    for (std::size_t left = part.window; left > 0;) {
+      const std::size_t n = std::min(left, all - r.cursor);
+      walk(r, part, r.cursor, n);
+      r.cursor = (r.cursor + n) % all;
+      left -= n;
+    }
+  }
+
+ private:
+  void walk(Running& r, const Part& part, std::size_t first, std::size_t n) {
+    if (program_.threads == 1) {
+      r.kernel->run(first, first + n, 0);
+      return;
+    }
+    Kernel* const kernel = r.kernel.get();
+#pragma omp parallel num_threads(program_.threads)
+    {
+      const int rank = omp_get_thread_num();
+      const auto at = [&](int t) {
+        return first +
+               static_cast<std::size_t>(std::llround(upto_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
+      };
+      if (part.entry->info.team)
+        kernel->run(first, first + n, rank);
+      else if (at(rank) < at(rank + 1))
+        kernel->run(at(rank), at(rank + 1), rank);
+    }
+  }
+
+  const Program& program_;
+  std::vector<double> upto_;
+  std::vector<Running> running_;
+  std::size_t memory_bytes_ = 0;
+};
+
+}  // namespace
+
+Program read_program(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw Failure(path + ": cannot be read");
+  const json whole = json::parse(in, nullptr, false);
+  if (!whole.is_object()) throw Failure(path + ": is no JSON object");
+  const Fields file{whole, path};
+  if (file.text("format") != "meshmark load program") file.refuse("format", file.at("format"), "meshmark load program");
+  if (file.whole("version", 0, 1 << 20) != 1) file.refuse("version", file.at("version"), "1");
+  Program program;
+  const json& wish = file.at("prescription");
+  if (!wish.is_object()) file.refuse("prescription", wish, "an object");
+  const Fields prescription{wish, path + ": prescription"};
+  program.name = wish.contains("name") ? prescription.text("name") : "program";
+  program.threads = static_cast<int>(prescription.whole_or("threads", 1, 1, 1 << 16));
+  const json& shares = file.at("shares");
+  double sum = 0;
+  if (!shares.is_array() || shares.size() != static_cast<std::size_t>(program.threads))
+    file.refuse("shares", shares, std::to_string(program.threads) + " numbers, one a thread");
+  for (const json& share : shares) {
+    if (!share.is_number() || !(share.get<double>() >= 0 && share.get<double>() <= 1))
+      file.refuse("shares", share, "a number from 0 to 1");
+    program.shares.push_back(share.get<double>());
+    sum += program.shares.back();
+  }
+  if (std::fabs(sum - 1) > 1e-6) file.refuse("shares", shares, "numbers whose sum is 1");
+  const json& variants = file.at("variants");
+  if (!variants.is_array() || variants.empty() || variants.size() > 10'000)
+    file.refuse("variants", variants, "1 to 10000 variants");
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    const std::string where = path + ": variants[" + std::to_string(i) + "]";
+    if (!variants[i].is_object()) throw Failure(where + ": is no object");
+    const Fields f{variants[i], where};
+    Part part;
+    part.name = f.text("name");
+    try {
+      part.entry = &kernel(f.text("kernel"));
+    } catch (const UsageError& why) {
+      throw Failure(where + ".kernel: " + why.what() + "; this build has no such kernel");
+    }
+    part.shape.volume_bytes = f.whole("volume_bytes", 0, std::uint64_t{1} << 50);
+    part.shape.stride = static_cast<int>(f.whole_or("stride", 1, 1, 1 << 20));
+    part.shape.threads = static_cast<int>(f.whole_or("threads", 1, 1, 1 << 16));
+    if (part.shape.threads != program.threads)
+      f.refuse("threads", variants[i].value("threads", json(1)),
+               std::to_string(program.threads) + ", as the program has");
+    part.window = f.whole_or("window", 1, 1, std::uint64_t{1} << 50);
+    part.calls = f.whole("calls", 1, kMostCalls);
+    part.phase = f.real("phase", 0, 1);
+    const std::string by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
+    part.from_memory = by == "memory";
+    part.from_cache = by == "L2" || by == "L3";
+    program.parts.push_back(part);
+  }
+  return program;
+}
+
+Order::Order(const std::vector<Part>& parts) : parts_(parts) {
+  for (std::size_t k = 0; k < parts.size(); ++k)
+    heap_.push_back({(0.0 + parts[k].phase) / static_cast<double>(parts[k].calls), k, 0});
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>());
+}
+
+std::size_t Order::next() {
+  std::pop_heap(heap_.begin(), heap_.end(), std::greater<>());
+  Due due = heap_.back();
+  heap_.pop_back();
+  const Part& part = parts_[due.part];
+  if (++due.call < part.calls) {
+    due.time = (static_cast<double>(due.call) + part.phase) / static_cast<double>(part.calls);
+    heap_.push_back(due);
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>());
+  }
+  return due.part;
+}
+
+int program_verb(int argc, char** argv) {
+  CLI::App app{"run a program of prescribed behaviour\nexample: meshmark-load program traffic.json"};
+  std::string path, window = "100ms";
+  bool wait = false, order = false;
+  app.add_option("FILE", path, "made by meshmark load make")->required();
+  app.add_option("--window", window, "a line of what was done at the end of each")->capture_default_str();
+  app.add_flag("--wait", wait, "set up, say so, and start at a line on standard input");
+  app.add_flag("--order", order, "print the order of the calls and run none");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& wrong) {
+    throw UsageError("program", wrong.what());
+  }
+  const double window_s = parse_time("window", window);
+  if (window_s <= 0) throw UsageError("window", "found '" + window + "'", "more than 0s");
+  const Program program = read_program(path);
+  if (order) {
+    for (Order calls(program.parts); !calls.done();) std::cout << program.parts[calls.next()].name << "\n";
+    return 0;
+  }
+  Executor executor(program);
+  emit({{"type", "ready"},
+        {"program", program.name},
+        {"pid", getpid()},
+        {"threads", program.threads},
+        {"memory_bytes", executor.memory_bytes()}});
+  if (wait) {
+    std::string line;
+    if (!std::getline(std::cin, line)) return 0;  // whoever was to start it is gone
+  }
+  clock_info();
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  const double waited_before_s = waited_s(), begin_s = wall_s();
+  Done done, told;
+  double window_end_s = begin_s + window_s, told_s = begin_s, told_cpu_s = cpu_s(), last_cpu_s = told_cpu_s;
+  Ticks last = ticks();
+  const auto tell = [&](double now_s, double now_cpu_s) {
+    json line{
+        {"type", "window"}, {"from_s", told_s - begin_s}, {"to_s", now_s - begin_s}, {"cpu_s", now_cpu_s - told_cpu_s}};
+    const json now = done.to_json(), then = told.to_json();
+    for (const auto& [key, value] : now.items()) line[key] = value.get<double>() - then[key].get<double>();
+    emit(line);
+    told = done;
+    told_s = now_s;
+    told_cpu_s = now_cpu_s;
+    while (window_end_s <= now_s) window_end_s += window_s;
+  };
+  for (Order calls(program.parts); !calls.done();) {
+    const std::size_t k = calls.next();
+    executor.call(k);
+    Running& r = executor.running()[k];
+    done.add(program.parts[k], r.unit);
+    const Ticks now = ticks();
+    const double now_cpu_s = cpu_s();
+    r.wall_s += seconds(now - last);
+    r.cpu_s += now_cpu_s - last_cpu_s;
+    last = now;
+    last_cpu_s = now_cpu_s;
+    if (const double now_s = wall_s(); now_s >= window_end_s) tell(now_s, now_cpu_s);
+  }
+  const double end_s = wall_s(), end_cpu_s = cpu_s();
+  tell(end_s, end_cpu_s);
+  getrusage(RUSAGE_SELF, &after);
+  const double waiting_s = waited_s() - waited_before_s;
+  std::vector<std::string> wrong;
+  for (std::size_t k = 0; k < program.parts.size(); ++k) {
+    const Running& r = executor.running()[k];
+    emit({{"type", "variant"},
+          {"name", program.parts[k].name},
+          {"calls", program.parts[k].calls},
+          {"wall_s", r.wall_s},
+          {"cpu_s", r.cpu_s}});
+    if (const std::string why = r.kernel->verify(); !why.empty()) wrong.push_back(program.parts[k].name + ": " + why);
+  }
+  json end = done.to_json();
+  end.update({{"type", "end"},
+              {"program", program.name},
+              {"wall_s", end_s - begin_s},
+              {"user_s", seconds_of(after.ru_utime) - seconds_of(before.ru_utime)},
+              {"system_s", seconds_of(after.ru_stime) - seconds_of(before.ru_stime)},
+
+              {"waiting_s", waiting_s},
+              {"wrong", wrong}});
+
+  emit(end);
+  if (!wrong.empty()) throw Failure("a kernel's result is wrong: " + wrong.front());
+  return 0;
+}
+
+int kernels_verb(int argc, char** argv) {
+  CLI::App app{"the kernels that programs are made of\nexample: meshmark-load kernels --json"};
+  bool as_json = false;
+  app.add_flag("--json", as_json, "one object a line");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    std::cout << app.help();
+    return 0;
+  } catch (const CLI::ParseError& wrong) {
+    throw UsageError("kernels", wrong.what());
+  }
+  for (const Entry& e : kernels()) {
+    if (as_json)
+      emit({{"name", e.info.name},
+            {"kind", e.info.kind},
+            {"summary", e.info.summary},
+            {"source", e.info.source},
+            {"parity", e.info.parity},
+            {"sized", e.info.sized},
+            {"strided", e.info.strided},
+            {"team", e.info.team},
+            {"type", e.info.stands_for}});
+    else
+      std::printf("%-22s %-10s %s\n", e.info.name.c_str(), e.info.kind.c_str(), e.info.summary.c_str());
+  }
+  return 0;
+}
+
+}  // namespace mm::load

@@ -1,0 +1,55 @@
+#pragma once
+/// A program of prescribed behaviour: calls of kernels in an order that is computed from its file alone.
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "kernel.hpp"
+
+namespace mm::load {
+
+/// One variant of a kernel in a program. src/meshmark/load/program.py writes and documents the file.
+struct Part {
+  std::string name;
+  const Entry* entry = nullptr;
+  Shape shape;
+  std::size_t window = 1;  ///< units of one call
+  std::uint64_t calls = 0;
+  double phase = 0;
+  bool from_memory = false, from_cache = false;  ///< what serves its volume
+};
+
+struct Program {
+  std::string name;
+  int threads = 1;
+  std::vector<double> shares;  ///< of each call's units, by thread; sum 1
+  std::vector<Part> parts;
+};
+
+/// Failure names the file, the field, what was found and what is allowed.
+Program read_program(const std::string& path);
+
+/// Which part is called next: call c of part k has the time (c + phase_k) / calls_k; among equal times the smaller k is
+/// first. The same arithmetic as src/meshmark/load/order.py, so the same order.
+class Order {
+ public:
+  explicit Order(const std::vector<Part>& parts);
+  bool done() const { return heap_.empty(); }
+  std::size_t next();
+
+ private:
+  struct Due {
+    double time;
+    std::size_t part;
+    std::uint64_t call;
+    bool operator>(const Due& other) const { return time > other.time || (time == other.time && part > other.part); }
+  };
+  const std::vector<Part>& parts_;
+  std::vector<Due> heap_;
+};
+
+/// meshmark-load program FILE, meshmark-load kernels
+int program_verb(int argc, char** argv);
+int kernels_verb(int argc, char** argv);
+
+}  // namespace mm::load
