@@ -150,10 +150,11 @@ std::vector<int> shape_of(const Table& topology, int least_dimensions = 1) {
   std::vector<int> shape;
   if (given.is_array())
     for (const json& n : given)
-      if (n.is_number_integer() && n.get<int>() >= 1 && n.get<int>() <= 65536) shape.push_back(n.get<int>());
+      if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() <= 65536)
+        shape.push_back(n.get<int>());
   if (!given.is_array() || shape.size() != given.size() || static_cast<int>(shape.size()) < least_dimensions ||
       shape.size() > 6)
-    topology.refuse("shape", brief(given), "1 to 6 whole numbers of at least 1");
+    topology.refuse("shape", brief(given), "1 to 6 whole numbers from 1 to 65536");
   double all = 1;
   for (const int n : shape) all *= n;
   if (all > 65536) topology.refuse("shape", brief(given), "at most 65536 nodes");
@@ -350,7 +351,8 @@ Plan make_plan(const Table& topology, const Kinds& kinds) {
     std::vector<int> radix;
     if (given.is_array())
       for (const json& n : given)
-        if (n.is_number_integer() && n.get<int>() >= 1 && n.get<int>() < kMaxPorts) radix.push_back(n.get<int>());
+        if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() < kMaxPorts)
+          radix.push_back(n.get<int>());
     if (!given.is_array() || radix.empty() || radix.size() != given.size())
       topology.refuse("radix", brief(given), "children a switch, one number from 1 to 63 a level");
     double nodes = 1;

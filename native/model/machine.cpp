@@ -14,6 +14,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
   const Table all(machine, "");
   const Table cpu = all.table("cpu"), memory = all.table("memory"), coherence = all.table("coherence"),
               packets = all.table("packets"), node = all.table("node"), router = all.table("router");
+  if (node.integer("cpus", 0, kMaxPorts, 1) == 0) node.refuse("cpus", "0", "at least 1 in a machine with [memory]");
   NodeRules r;
   r.outstanding = cpu.integer("outstanding", 1, 4096);
   r.posts = cpu.flag("write_buffers_apart", true);
@@ -24,7 +25,7 @@ NodeRules node_rules(const Graph& graph, const json& machine) {
   r.issue = ps(cpu.number("issue_ns", 0, 1e6, 0));
   r.probe = ps(cpu.number("probe_ns", 0, 1e6, 0));
   r.critical_word = cpu.flag("critical_word_first", true);
-  r.controllers = node.integer("controllers", 0, kMaxPorts, 1);
+  r.controllers = node.integer("controllers", 1, kMaxPorts, 1);
   r.channels = memory.integer("channels", 1, 64, 1);
   r.line_bytes = memory.integer("line_bytes", 8, 4096, 64);
   const double rate = memory.number("channel_gb_per_s", 1e-6, 1e6);

@@ -174,7 +174,9 @@ def measure(
     instrument: Annotated[str, typer.Argument(help="see meshmark list instruments")] = "",
     on: Annotated[str, typer.Option("--on", help="machine")] = "host",
     as_json: Annotated[bool, typer.Option("--json", help="one record a line")] = False,
-    store: StoreOption = None,
+    stores: Annotated[
+        list[str] | None, typer.Option("--store", help="store folder; of some instruments also their stores")
+    ] = None,
     no_store: Annotated[bool, typer.Option("--no-store", help="keep no records")] = False,
     settings: SetOption = None,
 ) -> None:
@@ -201,6 +203,14 @@ def measure(
     if "--help" in extra or "-h" in extra:
         print(_instrument_help(d))
         return
+    # `--store streaming` means the stores of an instrument that has them; a folder of that name needs its full path.
+    own = next((p.choices for p in d.parameters if p.option == "--store"), ())
+    store: Path | None = None
+    for word in stores or []:
+        if {*word.split(",")} <= {*own}:
+            extra += ["--store", word]
+        else:
+            store = Path(word)
     if on != "host":
         from meshmark.machine.reference import publications
 
@@ -473,7 +483,8 @@ def store_import(
 
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
-    from meshmark.measure.journal import read_journal, whole_lines
+    from meshmark.measure.journal import read_journal
+    from meshmark.store.lines import whole_lines
     from meshmark.store.store import Store
 
     if not source.is_file():

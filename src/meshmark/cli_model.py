@@ -48,10 +48,13 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
 
 def rests_on(machine: MachineFile) -> None:
     """Says on how many guesses a prediction rests."""
+    from meshmark.model.machine import FOLDER
+
     assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
     if assumed or machine.unknown:
+        again = machine.name if machine.path.parent == FOLDER else machine.path
         say(f"note: {machine.name} has {assumed} assumed and {len(machine.unknown)} unknown numbers; predictions that "
-            f"rest on them are weak: meshmark model show {machine.name} --numbers")  # fmt: skip
+            f"rest on them are weak: meshmark model show {again} --numbers")  # fmt: skip
 
 
 @app.command("list")
@@ -174,7 +177,9 @@ def measure(
         str, typer.Option("--block", help="exchange, all_to_all, halo, swap: size of a message")
     ] = "64KiB",
     rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
-    write_share: Annotated[float, typer.Option("--write-share", min=0, max=1, help="throughput: of its lines")] = 0.33,
+    write_share: Annotated[
+        float, typer.Option("--write-share", min=0, max=0.8, help="throughput: of its lines")
+    ] = 0.33,
     programs: Annotated[str, typer.Option("--programs", help="programs: CPUS=GB/s[:WRITE SHARE],…")] = "",
     in_step: Annotated[
         bool,
@@ -189,7 +194,7 @@ def measure(
     frames: Annotated[
         Path | None, typer.Option("--frames", help="write utilisation frames, JSON Lines", show_default=False)
     ] = None,
-    window: Annotated[float, typer.Option("--window", help="of a frame (ns)")] = 1000.0,
+    window: Annotated[float, typer.Option("--window", min=1, help="of a frame (ns)")] = 1000.0,
     settings: SetOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,

@@ -481,6 +481,8 @@ TEST(Model, WrongMachinesAreRefusedByKey) {
   json m = good;
   m["topology"]["shape"] = {4, 0};
   EXPECT_EQ(refused(m), "topology.shape");
+  m["topology"]["shape"] = {4, 4'294'967'300};  // four, if it were cut to 32 bits
+  EXPECT_EQ(refused(m), "topology.shape");
   m = good, m["topology"]["links"] = "copper";
   EXPECT_EQ(refused(m), "topology.links");
   m = good, m["links"]["short"]["bandwidth_gb_per_s"] = -1;
@@ -495,6 +497,12 @@ TEST(Model, WrongMachinesAreRefusedByKey) {
   EXPECT_EQ(refused(m), "cpu.outstanding");
   m = good, m["router"]["adaptive_channels"] = 60;
   EXPECT_EQ(refused(m), "router.adaptive_channels");
+  m = good, m["node"]["cpus"] = 0;
+  EXPECT_EQ(refused(m), "node.cpus");
+  m.erase("memory");
+  EXPECT_EQ(refused(m), "taken");  // a network alone
+  m = good, m["node"]["controllers"] = 0;
+  EXPECT_EQ(refused(m), "node.controllers");
 }
 
 TEST(Model, TheSameSeedGivesTheSameBytes) {

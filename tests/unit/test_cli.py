@@ -196,3 +196,14 @@ def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -
     assert done.returncode == 0 and "records imported" in done.stderr
     listed = meshmark("store", "list", "--json", env=home)
     assert json.loads(listed.stdout.splitlines()[0])["run"] == "n042"
+
+
+def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path: Path) -> None:
+    """`--store` names the store folder, and of `bandwidth` also how it writes: both at once, too."""
+    words = ["measure", "bandwidth", "--kernel", "copy", "--threads", "1", "--footprint", "1MiB", "--budget", "1s",
+             "--json", "--store", "streaming", "--store", str(tmp_path / "kept")]  # fmt: skip
+    done = meshmark(*words, env=home, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    stores = {json.loads(line)["conditions"].get("store") for line in done.stdout.splitlines()}
+    assert "streaming" in stores and "ordinary" not in stores
+    assert (tmp_path / "kept").is_dir() and not (tmp_path / "streaming").exists()

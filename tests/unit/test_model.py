@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.model import words
+from meshmark.model.drawing import mesh_text
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.fit import fit
 from meshmark.model.instruments import fill_order, measure
@@ -120,6 +121,19 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
         ('kind = "directory"', 'kind = "gossip"', "coherence.kind"),
         ('kind = "ring"', 'kind = "moebius"', "topology.kind"),
         ('unknown = "nobody says"', 'unknown = "nobody says", value = 3', "memory.turnaround_ns"),
+        (
+            '{ value = 4, assumed = "guess" }',
+            '{ value = "four", assumed = "guess" }',
+            'found "four", a number is needed',
+        ),
+        (
+            'access_ns = { value = 50, assumed = "guess" }',
+            'access_ns = { unknown = "never measured" }',
+            "memory.access_ns: found unknown: never measured, a number is needed",
+        ),
+        ("[cpu]", '[cpu]\nclock_ghz = { value = 0, assumed = "guess" }', "cpu.clock_ghz: found 0, a number above 0"),
+        ("[cpu]", '[node]\ncpus = { value = 0, assumed = "guess" }\n[cpu]', "node.cpus: found 0"),
+        ("format = 1", 'extends = "nobody"', "extends: found 'nobody', which is neither in its folder"),
     ],
 )
 def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, was: str, now: str, says: str) -> None:
@@ -165,6 +179,34 @@ def test_settings_change_numbers_and_are_part_of_the_name() -> None:
             find_machine("gs1280-16", [wrong])
     with pytest.raises(UsageError, match="near it are gs1280"):
         find_machine("gs1280-15")
+
+
+def test_settings_find_striping_and_caches_where_one_looks_for_them() -> None:
+    m = find_machine("gs1280-16", ["memory.striping=pair", "cache[1].size_kib=2048"])
+    assert m.data["placement"]["striping"] == "pair" and "striping" not in m.data["memory"]
+    assert [m.data["cache"][1]["size_kib"], find_machine("gs1280-16").data["cache"][1]["size_kib"]] == [2048, 1792]
+    for wrong in ("cache[9].size_kib=1", "title=x", "extends=es80"):
+        with pytest.raises(UsageError, match="--set: found no key"):
+            find_machine("gs1280-16", [wrong])
+
+
+# A setting passes by the reader of files, and some numbers never reach the simulator: each must still be refused.
+def test_no_value_of_any_key_gets_past_the_checks_as_a_crash() -> None:
+    for table, keys in KEYS.items():
+        if not table or "[]" in table:
+            continue
+        for key in keys:
+            for value in ("", "x", "-1", "0", "2.5", "[]", "true", "1e30", "inf"):
+                setting = f"{table.replace('*', 'module')}.{key}={value}"
+                try:
+                    resolved = find_machine("e325", [setting]).resolved()
+                except MeshmarkError as why:
+                    assert "\n" not in str(why), setting
+                    continue
+                assert value not in {"-1", "inf"} and resolved, setting
+    for wrong in ("cpu.outstanding=", "cpu.outstanding=2.5", "cpu.clock_ghz=0", "tlb.entries=x", "io.outstanding=0"):
+        with pytest.raises(MachineFileError, match=rf"gs1280-4.toml: {wrong.partition('=')[0]}: found"):
+            find_machine("gs1280-4", [wrong])
 
 
 @pytest.mark.parametrize("name", machine_names())
@@ -265,6 +307,30 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
     assert "found 9, allowed are 0 to 7" in wrong.stderr
     assert run("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
     assert "a described machine is needed" in run("measure", "latency", "--set", "cpu.outstanding=3").stderr
+    with pytest.raises(UsageError, match="stride: found 7, multiples of 8"):
+        measure("latency", find_machine("gs1280-8"), {"stride": "64,7"})
+
+
+@pytest.mark.parametrize(("option", "value"), [("rate", "x"), ("rate", "2,-1"), ("write_share", 0.9)])
+def test_a_wrong_rate_is_refused_by_its_own_option(option: str, value: Any) -> None:
+    request = replace(Request("throughput"), **{option: value})
+    with pytest.raises(UsageError, match=rf"^--{option.replace('_', '-')}: found"):
+        run_pattern(find_machine("gs1280-8"), request, "test")
+
+
+def test_frames_need_a_window(tmp_path: Path) -> None:
+    done = run(
+        "model", "measure", "hot_spot", "gs1280-4", "--window", "0", "--frames", str(tmp_path / "f"), "--no-store"
+    )
+    assert done.returncode == 2 and "--window" in done.stderr and not (tmp_path / "f").exists()
+
+
+def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Path) -> None:
+    torus, mesh = (mesh_text(find_machine("gs1280-16", s)) for s in ([], ["topology.kind=mesh"]))
+    assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap round" in torus
+    assert "wrap" not in mesh and "~ ¦ cable" in mesh
+    path = write(tmp_path, GOOD)
+    assert f"meshmark model show {path} --numbers" in run("model", "show", str(path)).stderr
 
 
 def test_answers_do_not_depend_on_the_number_of_threads() -> None:

@@ -54,7 +54,7 @@ from typing import Any
 from meshmark.machine.identity import identity
 from meshmark.machine.smbios import channels, dimms
 from meshmark.machine.topology import Topology, from_sysfs
-from meshmark.machine.tree import MachineError, Tree, parse_integer, parse_list
+from meshmark.machine.tree import MachineError, Tree, chosen, parse_integer, parse_list
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"
 
@@ -282,9 +282,7 @@ def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, obj
 
 
 def _chosen(tree: Tree, name: str) -> object:
-    """The word in brackets of a file such as `always [madvise] never`."""
-    match = re.search(r"\[([^\]]+)\]", tree.text(name) or "")
-    return match[1] if match else absent(f"/{name} is not there, or marks no choice")
+    return chosen(tree.text(name)) or absent(f"/{name} is not there, or marks no choice")
 
 
 def _pages(tree: Tree) -> dict[str, object]:

@@ -20,7 +20,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from meshmark.errors import AbsentError
-from meshmark.machine.tree import MAX_CPUS, MachineError, Tree, format_list, parse_integer, parse_list
+from meshmark.machine.tree import MAX_CPUS, MachineError, Tree, format_list, kilobytes, parse_integer, parse_list
 
 _MAX_XML = 64 << 20
 _MAX_DEPTH = 64
@@ -248,7 +248,7 @@ def from_sysfs(root: Path = Path("/")) -> Topology:
         allowed=_allowed(tree, online),
         offline=tuple(sorted(set(present) - set(online))),
         distances=distances,
-        kernel_memory=_kilobytes(tree.text("proc/meminfo"), "MemTotal"),
+        kernel_memory=kilobytes(tree.text("proc/meminfo"), "MemTotal"),
         doubts=doubts,
     )
 
@@ -266,11 +266,6 @@ def _allowed(tree: Tree, online: tuple[int, ...]) -> tuple[int, ...]:
     return online
 
 
-def _kilobytes(text: str | None, name: str) -> int | None:
-    match = re.search(rf"^(?:Node +[0-9]+ +)?{name}: *([0-9]{{1,18}}) kB", text or "", re.M | re.ASCII)
-    return int(match[1]) * 1024 if match else None
-
-
 def _sysfs_nodes(
     tree: Tree, online: tuple[int, ...], doubts: list[str]
 ) -> tuple[list[Node], tuple[tuple[int, ...], ...] | None]:
@@ -278,7 +273,7 @@ def _sysfs_nodes(
     numbers = tree.numbered(base, "node")[:_MAX_NODES]
     if not numbers:
         doubts.append("the kernel shows no NUMA nodes: all CPUs and all memory are taken as node 0")
-        total = _kilobytes(tree.text("proc/meminfo"), "MemTotal")
+        total = kilobytes(tree.text("proc/meminfo"), "MemTotal")
         return [Node(os_index=0, cpus=online, near_cpus=online, memory_bytes=total)], None
     here = frozenset(online)
     rows: list[tuple[int, ...]] = []
@@ -306,7 +301,7 @@ def _sysfs_nodes(
         if not near and distances:
             reach = {i: distances[at][j] for j, i in enumerate(numbers) if own[i]}
             near = tuple(sorted({c for i, d in reach.items() if d == min(reach.values()) for c in own[i]}))
-        memory = _kilobytes(tree.text(f"{base}/node{n}/meminfo"), "MemTotal")
+        memory = kilobytes(tree.text(f"{base}/node{n}/meminfo"), "MemTotal")
         nodes.append(Node(os_index=n, cpus=own[n], near_cpus=near, memory_bytes=memory))
     return nodes, distances
 

@@ -76,6 +76,18 @@ def parse_integer(text: str | None) -> int | None:
     return int(text, 16 if "x" in text else 10)
 
 
+def kilobytes(text: str | None, name: str) -> int | None:
+    """A line of a machine's or a node's meminfo, in bytes; None where it is not there."""
+    match = re.search(rf"^(?:Node +[0-9]+ +)?{name}: *([0-9]{{1,18}}) kB", text or "", re.M | re.ASCII)
+    return int(match[1]) * 1024 if match else None
+
+
+def chosen(text: str | None) -> str | None:
+    """The word in brackets of a file such as `always [madvise] never`; None where it marks no choice."""
+    match = re.search(r"\[([^\]]+)\]", text or "")
+    return match[1] if match else None
+
+
 def parse_list(text: str) -> tuple[int, ...]:
     """Numbers of a kernel list such as `0-3,8`, sorted and without repeats; empty text is none.
 

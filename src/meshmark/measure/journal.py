@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
+from meshmark.store.lines import MOST_LINE_BYTES
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
-
-MOST_LINE_BYTES = 16 << 20
 
 
 def parse_line(raw: bytes) -> dict[str, Any] | None:
@@ -23,30 +21,6 @@ def parse_line(raw: bytes) -> dict[str, Any] | None:
     except (ValueError, RecursionError):
         return None
     return line if isinstance(line, dict) and isinstance(line.get("type"), str) else None
-
-
-def whole_lines(path: Path) -> Iterator[bytes]:
-    """Lines that end in a newline: a torn last line was never claimed."""
-    if not path.exists():
-        return
-    with path.open("rb") as lines:
-        for line in lines:
-            if line.endswith(b"\n"):
-                yield line
-
-
-def cut_torn_end(path: Path) -> None:
-    """Takes a torn last line off, so that what is appended starts on a line of its own."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        size = file.seek(0, 2)
-        tail = min(size, MOST_LINE_BYTES)
-        file.seek(size - tail)
-        data = file.read(tail)
-        keep = data.rfind(b"\n") + 1
-        if keep != len(data):
-            file.truncate(size - tail + keep)
 
 
 @dataclass

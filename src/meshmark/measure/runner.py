@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from meshmark.errors import MeshmarkError
-from meshmark.measure.journal import Reading, cut_torn_end, parse_line, read_journal, whole_lines
+from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.probe import find_probe
+from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.journal import read_journal, whole_lines
+from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, Step, make_plan
 from meshmark.measure.probe import description
 from meshmark.measure.repetitions import pool
 from meshmark.measure.runner import Report, run_plan, save_state
 from meshmark.measure.spec import load_spec
+from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.store.store import Store

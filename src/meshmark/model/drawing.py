@@ -13,6 +13,8 @@ from meshmark.model.machine import MachineFile
 # Told apart without colour too: dash patterns differ. Colours of the Okabe-Ito palette.
 _STROKES: Final = (("#0072b2", ""), ("#d55e00", "6 3"), ("#009e73", "2 3"), ("#cc79a7", "8 3 2 3"), ("#e69f00", "1 4"))
 
+_DOWN: Final = {"-": "|", "=": "‖", "~": "¦", ".": ":"}  # the same kind of link across and down, in text
+
 _STYLE: Final = (
     ".node{fill:#f4f6f8;stroke:#5a6672}.switch{fill:#dde3e8;stroke:#5a6672}text{fill:#1d252c}.legend{font-size:12px}"
     ".job{font-size:9px;fill:#1d252c}"
@@ -58,13 +60,14 @@ def mesh_text(machine: MachineFile) -> str:
                 row += mark.get(right["kind"], "-") + ">"
             down = by_pair.get((here, x + (y + 1) % height * width))
             last = y + 1 == height
-            sign = {"-": "|", "=": "‖", "~": "¦", ".": ":"}[mark.get(down["kind"], "-")] if down else " "
+            sign = _DOWN[mark.get(down["kind"], "-")] if down else " "
             below += f"  {sign if not last or height > 2 else ' '}    "
         lines.append(row)
         if height > 1:
             lines.append(below)
-    legend = ", ".join(f"{m} {k}" for k, m in mark.items() if k not in {"port", "bus"})
-    return said + "\n" + "\n".join(line.rstrip() for line in lines) + f"\n\n{legend}; links at the edges wrap round\n"
+    legend = ", ".join(f"{m} {_DOWN[m]} {k}" for k, m in mark.items() if k not in {"port", "bus"})
+    wraps = "" if machine.data["topology"]["kind"] == "mesh" else "; links at the edges wrap round"
+    return said + "\n" + "\n".join(line.rstrip() for line in lines) + f"\n\n{legend}{wraps}\n"
 
 
 def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:

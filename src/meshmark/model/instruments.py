@@ -143,6 +143,8 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
     crowd = words.integers("processes", options.get("processes", "1"), len(node_of))
     patterns = words.choice("pattern", options.get("pattern", "random"), ("random", "stride"))
     strides = words.sizes("stride", options.get("stride", "64"))
+    if wrong := [s for s in strides if s % 8]:
+        raise UsageError(f"stride: found {wrong[0]}, multiples of 8 are needed")  # as on a host: a slot holds a pointer
     footprints = words.sizes("footprint", options.get("footprint", "64MiB"))
     return [
         _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)

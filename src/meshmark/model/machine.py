@@ -9,7 +9,9 @@ docs/reference/machine-files.md lists every key.
 from __future__ import annotations
 
 import difflib
+import json
 import math
+import re
 import tomllib
 from collections.abc import Mapping
 from copy import deepcopy
@@ -170,6 +172,40 @@ _COUNTS: Final = {
 }  # tables whose plain numbers say what is built rather than what was measured  # fmt: skip
 
 
+# What is no number; the simulator checks these itself. All others are one number of at least 0 each.
+_NO_NUMBERS: Final = {
+    "topology.kind", "topology.shape", "topology.links", "topology.double_links_of_two", "topology.radix",
+    "topology.edges", "topology.hosts", "router.channel_sharing", "router.routing", "router.deadlock_allowed",
+    "node.bypass", "cpu.write_buffers_apart", "cpu.critical_word_first", "cache[].name", "memory.node_share",
+    "memory.node_channels", "coherence.kind", "placement.striping", "io.nodes",
+}  # fmt: skip
+# Limits of what only this side reads, or works on before the simulator sees it.
+_ABOVE_ZERO: Final = {
+    "cpu.clock_ghz", "cache[].size_kib", "memory.ratchet_mhz", "memory.channel_bytes", "io.device_gb_per_s",
+    "tlb.page_kib", "tlb.large_page_kib",
+}  # fmt: skip
+_WHOLE: Final = {"cpu.outstanding", "cpu.stream_outstanding", "cache[].shared_by", "io.outstanding", "tlb.entries"}
+
+
+def _fault(dotted: str, value: Any) -> str | None:
+    """Why a value cannot be that of a key; None: it can, as far as this side knows."""
+    for n in value if isinstance(value, list) else [value]:
+        if isinstance(n, float) and not math.isfinite(n):
+            return f"found {n!r}, a finite number is needed"
+        if isinstance(n, int | float) and not isinstance(n, bool) and n < 0:
+            return f"found {n!r}, a number of at least 0 is needed"
+    key = re.sub(r"\[\d+\]", "[]", dotted)
+    if key in _NO_NUMBERS or "." not in key:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return f"found {json.dumps(value, default=str)[:60]}, a number is needed"
+    if key in _ABOVE_ZERO and value == 0:
+        return "found 0, a number above 0 is needed"
+    if key in _WHOLE and (value < 1 or value != int(value)):
+        return f"found {value!r}, a whole number of at least 1 is needed"
+    return None
+
+
 class MachineFileError(UsageError):
     """A machine file is wrong: the message names the file, the key and the reason."""
 
@@ -280,6 +316,7 @@ class MachineFile:
 
         Raises:
             UsageError: a setting is no assignment, or names no key of a machine file.
+            MachineFileError: the value cannot be that key's.
         """
         data, origins, unknown = deepcopy(dict(self.data)), dict(self.origins), dict(self.unknown)
         for setting in settings:
@@ -289,10 +326,13 @@ class MachineFile:
                 raise UsageError(f"--set: found '{setting}', table.key=value is needed")
             value = _value(text.strip())
             for dotted in _targets(key, data):
+                if why := _fault(dotted, value):
+                    raise MachineFileError(f"{self.path.name}: {dotted}: {why}")
                 table: Any = data
                 *way, last = dotted.split(".")
                 for part in way:
-                    table = table.setdefault(part, {})
+                    name, _, number = part.rstrip("]").partition("[")
+                    table = table[name][int(number)] if number else table.setdefault(name, {})
                 table[last] = value
                 origins[dotted] = Origin("assumed", "set on the command line")
                 unknown.pop(dotted, None)
@@ -305,7 +345,7 @@ def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
 
     Source: the rule reproduces the five rates that the e325's publication prints.
     """
-    return 2 * core_mhz / math.ceil(core_mhz / nominal_mhz - 1e-4)
+    return 2 * core_mhz / max(1, math.ceil(core_mhz / nominal_mhz - 1e-4))
 
 
 def _value(text: str) -> Any:
@@ -324,8 +364,12 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
         if not kinds:
             raise UsageError(f"--set: found '{key}' for a machine without links")
         return [f"links.{k}.{full}" for k in kinds]
+    if key == "memory.striping":  # where one looks for it
+        return ["placement.striping"]
     known = _known_keys(table)
-    if known is None or last not in known:
+    if (cache := re.fullmatch(r"cache\[(\d+)\]", table)) and int(cache[1]) < len(data.get("cache", [])):
+        known = KEYS["cache[]"]
+    if known is None or not table or last not in known:
         have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
         near = difflib.get_close_matches(key, have, 3, 0.4)
         raise UsageError(f"--set: found no key '{key}'" + (f", near it are {', '.join(near)}" if near else ""),
@@ -439,11 +483,8 @@ class _Reader:
             value = value["value"]
         numbers = value if isinstance(value, list) else [value]
         is_number = any(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
-        for n in numbers:
-            if isinstance(n, float) and not math.isfinite(n):
-                raise self.wrong(dotted, f"found {n!r}, a finite number is needed")
-            if isinstance(n, int | float) and not isinstance(n, bool) and n < 0:
-                raise self.wrong(dotted, f"found {n!r}, a number of at least 0 is needed")
+        if why := _fault(dotted, value):
+            raise self.wrong(dotted, why)
         if is_number:
             if origin is None and dotted.split(".", maxsplit=1)[0] not in _COUNTS and dotted != "format":
                 raise self.wrong(
@@ -486,7 +527,11 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         if not isinstance(base_name, str) or "/" in base_name or base_name in seen:
             raise reader.wrong("extends", f"found {base_name!r}, another machine file of its folder is needed")
         below = path.parent / f"{base_name}.toml"
-        base = read_machine(below if below.is_file() else FOLDER / f"{base_name}.toml", (*seen, path.stem))
+        if not below.is_file():
+            below = FOLDER / below.name
+        if not below.is_file():
+            raise reader.wrong("extends", f"found {base_name!r}, which is neither in its folder nor in the package")
+        base = read_machine(below, (*seen, path.stem))
         data = _merge({"title": base.title, "publication": base.publication, "note": base.note, **base.data}, data)
         origins = {
             **{k: v for k, v in base.origins.items() if not k.startswith("topology.") or "topology" not in raw},

@@ -30,6 +30,8 @@ PATTERNS: Final = (
 MOST_ACCESSES: Final = 5_000_000
 BURST: Final = 256  # accesses of a program's memory phase: many latencies long, and short against a run
 CYCLES: Final = 66  # of the slowest program: six in each batch
+MOST_GB_PER_S: Final = 1e4  # that a program may ask for
+MOST_WRITES: Final = 0.8  # share of a program's lines: four to a read
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +140,8 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
             rate, share = float(rate_text), float(share_text) if colon else 0.33
         except ValueError:
             rate, share = 0.0, 0.0
-        if not equals or not 0 < rate < 1e4 or not 0 <= share <= 0.8:
-            raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to 0.8] is needed")
+        if not equals or not 0 < rate < MOST_GB_PER_S or not 0 <= share <= MOST_WRITES:
+            raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MOST_WRITES}] is needed")
         mine = words.integers("--programs", where.replace("+", ","), cpus - 1, 0)
         if twice := taken & set(mine):
             raise UsageError(f"--programs: found CPU {min(twice)} twice, one program a CPU is needed")
@@ -240,7 +242,7 @@ def programs_points(
         conditions = {
             "program": p.name,
             "copies": len(p.cpus),
-            "rate_bytes_per_s": p.gb_per_s * 1e9,
+            "rate_bytes_per_s": round(p.gb_per_s * 1e9, 3),
             "write_share": p.write_share,
             "in_step": in_step,
         }
@@ -249,13 +251,19 @@ def programs_points(
 
 
 def _throughput(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
+    if not 0 <= request.write_share <= MOST_WRITES:
+        raise UsageError(f"--write-share: found {request.write_share:g}, allowed are 0 to {MOST_WRITES}")
     points = []
     for text in request.rate.split(","):
+        try:
+            rate = float(text)
+        except ValueError:
+            rate = 0.0
+        if not 0 < rate < MOST_GB_PER_S:
+            raise UsageError(f"--rate: found '{text.strip()}', GB/s above 0 are needed, or a list of them")
         for cpus in _teams(request, node_of):
-            told = f"{'+'.join(map(str, cpus))}={text.strip()}:{request.write_share}"
-            points += programs_points(
-                machine, parse_programs(told, len(node_of)), request.in_step, {"threads": len(cpus)}
-            )
+            programs = [Program(tuple(cpus), rate, request.write_share)]
+            points += programs_points(machine, programs, request.in_step, {"threads": len(cpus)})
     return points
 
 
