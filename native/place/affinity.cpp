@@ -191,6 +191,30 @@ class Board {
 
 }  // namespace
 
+bool is_affinity(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t\"");
+  if (first == std::string::npos) return false;
+  return text.compare(first, 9, "affinity[") == 0 || text.compare(first, 13, "span[hosts=1]") == 0;
+}
+
+std::string affinity_of(const std::string& where, const std::string& requirement) {
+  std::string found;
+  for (std::size_t at = requirement.find("affinity["); at != std::string::npos;
+       at = requirement.find("affinity[", at + 1)) {
+    if (at > 0 && (std::isalnum(static_cast<unsigned char>(requirement[at - 1])) != 0 || requirement[at - 1] == '_'))
+      continue;  // the end of another word
+    const std::size_t end = requirement.find(']', at);
+    if (end == std::string::npos)
+      throw UsageError(where, "found '" + requirement.substr(at, 80) + "', which has no ]", kExample);
+    const std::string section = requirement.substr(at, end - at + 1);
+    if (!found.empty() && section != found)
+      throw UsageError(where, "found '" + found.substr(0, 80) + "' and '" + section.substr(0, 80) + "'",
+                       "one for all tasks; --bind or MESHMARK_BIND says which");
+    found = section;
+  }
+  return found;
+}
+
 Affinity parse_affinity(const std::string& text, int tasks) {
   if (tasks < 1 || tasks > kMost) throw UsageError("tasks", "found " + std::to_string(tasks), "1 to 65536");
   std::string bare = text;

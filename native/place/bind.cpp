@@ -16,8 +16,10 @@
 #include <set>
 #include <sstream>
 
+#include "command.hpp"
 #include "error.hpp"
 #include "options.hpp"
+#include "proc.hpp"
 
 // Younger than some kernels' headers; the numbers are the kernel's interface.
 #ifndef MPOL_PREFERRED_MANY
@@ -32,8 +34,6 @@ constexpr const char* kWeights = "/sys/kernel/mm/mempolicy/weighted_interleave";
 constexpr int kMostCpus = 1 << 16;
 constexpr unsigned kMostNodes = 1024;  // the most that a kernel can be built for
 constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
-
-std::string why() { return std::strerror(errno); }
 
 std::string first_line(const std::string& path) {
   std::ifstream in(path);
@@ -69,29 +69,15 @@ bool has_word(const std::string& line, const std::string& word) {
 
 // ---------------------------------------------------------------- cpusets
 
-struct Home {
-  std::string folder;  ///< of the cgroup that this process is in, in the hierarchy of cpusets
-  std::string mount;
-  int version = 0;
-};
-
 constexpr const char* kSoft = "--soft binds by affinity, which needs no permission";
 
-/// The hierarchy that governs CPUs: v1 where the controller is mounted there, else the unified one.
-Home home() {
-  std::string one, two;
-  std::ifstream groups("/proc/self/cgroup");
-  for (std::string line; std::getline(groups, line);) {
-    const std::size_t colon = line.find(':'), path = line.find(':', colon + 1);
-    if (path == std::string::npos) continue;
-    const auto controllers = split(line.substr(colon + 1, path - colon - 1), ',');
-    if (std::find(controllers.begin(), controllers.end(), "cpuset") != controllers.end()) one = line.substr(path + 1);
-    if (line.rfind("0::", 0) == 0) two = line.substr(path + 1);
-  }
-  const bool v1 = !one.empty();
-  const std::string mine = v1 ? one : two;
-  std::ifstream mounts("/proc/self/mountinfo");
-  for (std::string line; std::getline(mounts, line) && !mine.empty();) {
+/// Where a hierarchy is mounted, and which part of it that shows.
+struct Mount {
+  std::string root, point;
+};
+
+Mount mount_of_cpusets(bool v1) {
+  for (const std::string& line : split(slurp("/proc/self/mountinfo"), '\n')) {
     // … root mountpoint options optional… - type source superoptions
     std::istringstream words(line);
     std::string skip, root, point, type, source, options;
@@ -99,14 +85,14 @@ Home home() {
     while (words >> skip && skip != "-") {}
     words >> type >> source >> options;
     const auto listed = split(options, ',');
-    if (v1 ? type != "cgroup" || std::find(listed.begin(), listed.end(), "cpuset") == listed.end() : type != "cgroup2")
-      continue;
-    // In a container the mount shows a part of the tree, and the path may be told from its root or from the host's.
-    std::string below = mine;
-    if (root != "/" && below.rfind(root, 0) == 0) below = below.substr(root.size());
-    if (below == "/") below.clear();
-    return {point + below, point, v1 ? 1 : 2};
+    if (v1 ? type == "cgroup" && std::find(listed.begin(), listed.end(), "cpuset") != listed.end() : type == "cgroup2")
+      return {root, point};
   }
+  return {};
+}
+
+CpusetHome home() {
+  if (auto found = cpuset_home()) return *found;
   throw Absent("no hard binding: no cgroup hierarchy with cpusets is mounted", kSoft);
 }
 
@@ -116,7 +102,7 @@ Home home() {
 }
 
 /// The controller on the way from the root down to `folder`, and for its children.
-void enable_cpusets(const Home& at) {
+void enable_cpusets(const CpusetHome& at) {
   for (std::size_t slash = at.mount.size(); slash != std::string::npos;) {
     const std::string folder = at.folder.substr(0, slash);
     if (!has_word(first_line(folder + "/cgroup.subtree_control"), "cpuset") &&
@@ -127,7 +113,7 @@ void enable_cpusets(const Home& at) {
   }
 }
 
-void fill_cpuset(const Home& at, const std::string& folder, const std::vector<int>& cpus,
+void fill_cpuset(const CpusetHome& at, const std::string& folder, const std::vector<int>& cpus,
                  const std::vector<int>& memory_nodes) {
   if (at.version == 2) {
     enable_cpusets(at);
@@ -194,10 +180,34 @@ void set_affinity(const std::vector<int>& cpus) {
                   ": the others are offline or outside this process's cgroup");
 }
 
+std::optional<CpusetHome> cpuset_home(pid_t process) {
+  const std::string folder = "/proc/" + (process == 0 ? "self" : std::to_string(process));
+  std::string one, two;
+  for (const std::string& line : split(slurp(folder + "/cgroup"), '\n')) {
+    const std::size_t colon = line.find(':'), path = line.find(':', colon + 1);
+    if (path == std::string::npos) continue;
+    const auto controllers = split(line.substr(colon + 1, path - colon - 1), ',');
+    if (std::find(controllers.begin(), controllers.end(), "cpuset") != controllers.end()) one = line.substr(path + 1);
+    if (line.starts_with("0::")) two = line.substr(path + 1);
+  }
+  const bool v1 = !one.empty();
+  const std::string& mine = v1 ? one : two;
+  if (mine.empty()) return std::nullopt;
+  // Read once: the proof asks again and again.
+  static const Mount old = mount_of_cpusets(true), unified = mount_of_cpusets(false);
+  const Mount& mount = v1 ? old : unified;
+  if (mount.point.empty()) return std::nullopt;
+  // In a container the mount shows a part of the tree, and the path may be told from its root or from the host's.
+  std::string below = mine;
+  if (mount.root != "/" && below.starts_with(mount.root)) below = below.substr(mount.root.size());
+  if (below == "/") below.clear();
+  return CpusetHome{mount.point + below, mount.point, mine, v1 ? 1 : 2};
+}
+
 std::string cpuset_folder(const std::string& name) { return home().folder + "/" + name; }
 
 std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, const std::vector<int>& memory_nodes) {
-  const Home at = home();
+  const CpusetHome at = home();
   const std::string folder = at.folder + "/" + name;
   const bool made = mkdir(folder.c_str(), 0755) == 0;
   if (!made && errno != EEXIST) refused("cannot make " + folder);  // there already: of an earlier rank of the launch

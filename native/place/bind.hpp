@@ -1,5 +1,8 @@
 #pragma once
 /// Applying a placement to this process before it becomes the command: affinity or cpuset, memory policy, page size.
+#include <sys/types.h>
+
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -8,6 +11,16 @@
 namespace mm::place {
 
 void set_affinity(const std::vector<int>& cpus);  ///< and reads it back; Failure where the kernel gave another one
+/// Where a process is in the hierarchy that governs CPUs: v1 where the controller is mounted there, else the unified
+/// one.
+struct CpusetHome {
+  std::string folder;  ///< of its cgroup
+  std::string mount;   ///< of the hierarchy
+  std::string path;    ///< of its cgroup, as /proc/PID/cgroup tells it
+  int version = 0;
+};
+/// Of this process (0) or another; none where no such hierarchy is mounted, or the process has ended.
+std::optional<CpusetHome> cpuset_home(pid_t process = 0);
 /// The folder that `set_cpuset` will make, known before so that it can be journalled. Absent where there are no
 /// cpusets.
 std::string cpuset_folder(const std::string& name);

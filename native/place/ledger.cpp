@@ -23,6 +23,8 @@
 #include <iostream>
 #include <utility>
 
+#include "clock.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -37,13 +39,7 @@ constexpr std::size_t kMostParts = 1 << 16;
 constexpr double kMutexPatience_s = 10;
 constexpr int kHighFd = 512;  // scripts redirect small descriptors, and would drop the lock with them
 
-std::string why() { return std::strerror(errno); }
-
-double seconds(clockid_t clock) {
-  timespec t{};
-  clock_gettime(clock, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
+double now_s() { return static_cast<double>(kernel_ns(CLOCK_REALTIME)) * 1e-9; }  // since the epoch
 
 /// A word on standard error about something that is not this command's fault.
 void say(const std::string& text) { std::fprintf(stderr, "meshmark: ledger: %s\n", text.c_str()); }
@@ -154,7 +150,7 @@ std::string holder_of(int fd) {
 class Mutex {
  public:
   explicit Mutex(const Folder& folder) {
-    const double until = seconds(CLOCK_MONOTONIC) + kMutexPatience_s;
+    const double until = wall_s() + kMutexPatience_s;
     for (useconds_t pause_us = 100;; pause_us = std::min<useconds_t>(2 * pause_us, 5000)) {
       if (!fd_) open_in(folder);
       if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
@@ -165,7 +161,7 @@ class Mutex {
         continue;
       }
       if (errno != EWOULDBLOCK && errno != EINTR) throw Failure("ledger " + folder.path + ": cannot lock: " + why());
-      if (seconds(CLOCK_MONOTONIC) > until)
+      if (wall_s() > until)
         throw Failure("ledger " + folder.path + ": locked for " + std::to_string(static_cast<int>(kMutexPatience_s)) +
                       " s by " + holder_of(fd_.get()) + "; end that one, or use --no-claim");
       usleep(pause_us);
@@ -415,8 +411,7 @@ struct Ticket {
   }
   void draw(const Claim& as) {
     const std::string mine = ticket_name();
-    const json line{
-        {"pid", getpid()}, {"since_s", seconds(CLOCK_REALTIME)}, {"command", as.command.substr(0, kMostText)}};
+    const json line{{"pid", getpid()}, {"since_s", now_s()}, {"command", as.command.substr(0, kMostText)}};
     fd = publish(folder, mine, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
     name = mine;
   }
@@ -486,7 +481,7 @@ Occupancy Ledger::occupancy(const std::vector<Claim>& claims) {
 
 Ledger::Held Ledger::claim(const Claim& as, const std::function<Placement(const Occupancy&)>& decide, double wait_s) {
   const Folder folder = open_folder(folder_, true);
-  const double until = seconds(CLOCK_MONOTONIC) + wait_s;
+  const double until = wall_s() + wait_s;
   std::optional<Watch> watch;
   if (wait_s > 0) watch.emplace(folder);
   Ticket ticket(folder);
@@ -502,7 +497,7 @@ Ledger::Held Ledger::claim(const Claim& as, const std::function<Placement(const 
           held.claim.path = folder.file(name);
           held.claim.pid = getpid();
           held.claim.user = std::to_string(geteuid());
-          held.claim.since_s = seconds(CLOCK_REALTIME);
+          held.claim.since_s = now_s();
           held.claim.layout = held.placement.layout;
           held.claim.joined = 1;
           const Fd fd = publish(folder, name, to_line(held.claim));
@@ -514,7 +509,7 @@ Ledger::Held Ledger::claim(const Claim& as, const std::function<Placement(const 
         }
       if (ticket.name.empty()) ticket.draw(as);
     }
-    const double left_s = until - seconds(CLOCK_MONOTONIC);
+    const double left_s = until - wall_s();
     if (left_s <= 0) throw Busy(busy + ", and did so all the time that --wait gave");
     if (watch) watch->wait(left_s);
   }
@@ -559,7 +554,7 @@ std::string plain(const std::string& text, std::size_t most) {
 }
 
 std::string age(double since_s) {
-  const double s = std::max(0.0, seconds(CLOCK_REALTIME) - since_s);
+  const double s = std::max(0.0, now_s() - since_s);
   char text[32];
   if (s < 120)
     std::snprintf(text, sizeof text, "%.0f s", s);
@@ -599,14 +594,7 @@ int slots_verb(int argc, char** argv) {
   bool as_json = false;
   app.add_option("--ledger", where, "folder of the claims")->capture_default_str();
   app.add_flag("--json", as_json, "one object");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("slots", wrong.what());
-  }
+  if (!read_words(app, argc, argv, "slots")) return 0;
   const std::vector<Claim> claims = Ledger(where).claims();
   const json waiting = waiting_in(open_folder(where, false));
   const Machine machine = machine_of("host");

@@ -1,6 +1,7 @@
 /// meshmark-place migrate: moves the pages of a running program, page by page, so that what did not move has a reason.
 #include <fcntl.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -12,6 +13,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
@@ -20,10 +22,12 @@
 #include <thread>
 
 #include "clock.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "observe.hpp"
 #include "options.hpp"
 #include "pages.hpp"
+#include "proc.hpp"
 
 namespace mm::place {
 namespace {
@@ -33,6 +37,19 @@ constexpr int kRounds = 4;                        ///< so often a page that is b
 constexpr std::uint64_t kDealt = 2ULL << 20;      ///< B that go to one node before the next gets its share
 constexpr int kMove = 1 << 1, kMoveAll = 1 << 2;  ///< MPOL_MF_MOVE, MPOL_MF_MOVE_ALL
 constexpr int kUntold = -9999;
+constexpr std::uint64_t kSparse = 1ULL << 30;  ///< B of a mapping from which on it may be reserved and almost empty
+
+/// What PAGEMAP_SCAN takes and gives (Linux 6.7), younger than some kernels' headers: the numbers are the kernel's
+/// interface.
+struct Scan {
+  std::uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
+  std::uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
+};
+struct Region {
+  std::uint64_t start, end, categories;
+};
+constexpr unsigned long kScan = _IOWR('f', 16, Scan);
+constexpr std::uint64_t kIsFile = 1 << 2, kIsPresent = 1 << 3, kIsZero = 1 << 5;
 
 struct Wish {
   std::vector<int> to, from;
@@ -104,20 +121,28 @@ class Mover {
  private:
   struct Range {
     std::uint64_t begin, end, page;
-    bool private_file;  ///< only its written pages are the process's own
+    bool private_file;      ///< only its written pages are the process's own
+    std::uint64_t counted;  ///< pages that the kernel counts in it, by numa_maps
   };
 
   std::vector<Range> ranges() const {
     const std::string folder = "/proc/" + std::to_string(process_);
     // Explicit huge pages are moved by their first address.
-    std::map<std::uint64_t, std::uint64_t> huge;
+    std::map<std::uint64_t, std::uint64_t> huge, counted;
     const std::string numa = slurp(folder + "/numa_maps");
     for (std::size_t at = 0; at < numa.size();) {
       const std::size_t end = std::min(numa.find('\n', at), numa.size());
       const std::string line = numa.substr(at, end - at) + ' ';
+      const std::uint64_t address = std::strtoull(line.c_str(), nullptr, 16);
       if (const std::size_t size = line.find("kernelpagesize_kB=");
           line.find(" huge ") != std::string::npos && size != std::string::npos)
-        huge[std::stoull(line, nullptr, 16)] = std::stoull(line.substr(size + 18)) << 10;
+        huge[address] = number_of(std::string_view(line).substr(size + 18)) << 10;
+      std::uint64_t& pages = counted[address];
+      for (std::size_t n = line.find(" N"); n != std::string::npos; n = line.find(" N", n + 1)) {
+        const std::size_t equals = line.find_first_not_of("0123456789", n + 2);
+        if (equals != std::string::npos && equals > n + 2 && line[equals] == '=')
+          pages += number_of(std::string_view(line).substr(equals + 1));
+      }
       at = end + 1;
     }
     std::vector<Range> found;
@@ -136,28 +161,65 @@ class Mover {
       if (path == "[vvar]" || path == "[vdso]" || path == "[vsyscall]" || path == "[vvar_vclock]") continue;
       const bool file = path.starts_with('/') && is_file(path) && !huge.contains(first);
       if (file && mode[3] != 'p') continue;
-      found.push_back({first, last, huge.contains(first) ? huge[first] : kPage, file});
+      found.push_back({first, last, huge.contains(first) ? huge[first] : kPage, file, counted[first]});
     }
     return found;
   }
 
-  /// Takes the pages of a range that are in memory, by the page map: a range may be reserved and almost empty.
+  /// Takes the pages of a range that are in memory: a range may be reserved and almost empty.
   void walk(const Range& range) {
-    std::array<std::uint64_t, 4096> entries{};
-    for (std::uint64_t at = range.begin; at < range.end;) {
+    if (!scan(range)) read_map(range);
+  }
+
+  void take(const Range& range, std::uint64_t address) {
+    if (address % range.page != 0) return;
+    // Huge pages move as one: a batch ends where one could end.
+    if (page_ != range.page || (pages_.size() >= kBatch && address / kDealt != last_ / kDealt)) flush();
+    last_ = address;
+    page_ = range.page;
+    pages_.push_back(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): of another process
+  }
+
+  /// The kernel lists what is there and passes over empty page tables. False where it is too old for that.
+  bool scan(const Range& range) {
+    if (!scans_) return false;
+    std::array<Region, 512> regions{};
+    Scan wanted{};
+    wanted.size = sizeof wanted;
+    wanted.end = range.end;
+    wanted.vec = reinterpret_cast<std::uintptr_t>(regions.data());
+    wanted.vec_len = regions.size();
+    // Of private mappings of files only what was written, which is no longer the file's.
+    wanted.category_mask = kIsPresent | kIsZero | (range.private_file ? kIsFile : 0);
+    wanted.category_inverted = kIsZero | (range.private_file ? kIsFile : 0);
+    for (wanted.start = range.begin; wanted.start < range.end; wanted.start = wanted.walk_end) {
+      const int found = ::ioctl(pagemap_, kScan, &wanted);
+      if (found < 0 && errno == EINTR) continue;
+      if (found < 0 && wanted.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
+      if (found < 0 || wanted.walk_end <= wanted.start) return true;  // unmapped meanwhile: the recount tells
+      for (int i = 0; i < found; ++i)
+        for (std::uint64_t at = regions[static_cast<std::size_t>(i)].start;
+             at < regions[static_cast<std::size_t>(i)].end; at += kPage)
+          take(range, at);
+    }
+    return true;
+  }
+
+  /// Entry by entry, 8 B a page. A large mapping is left where all that the kernel counts in it has been seen.
+  void read_map(const Range& range) {
+    const bool sparse = range.end - range.begin >= kSparse && !range.private_file;
+    if (sparse) flush();
+    seen_ = 0;
+    std::array<std::uint64_t, 4096> entries{};  // no more than stays in the first cache
+    for (std::uint64_t at = range.begin; at < range.end && !(sparse && seen_ >= range.counted);) {
       const std::size_t want = std::min<std::size_t>(entries.size(), (range.end - at) / kPage);
       const ssize_t got = ::pread(pagemap_, entries.data(), want * 8, static_cast<off_t>(at / kPage * 8));
       if (got <= 0) return;  // unmapped meanwhile, or the process has ended: the recount tells
       const std::uint64_t n = static_cast<std::uint64_t>(got) / 8;
-      for (std::uint64_t i = 0; i < n; ++i) {
-        const std::uint64_t entry = entries[i], address = at + i * kPage;
-        if ((entry >> 63) == 0 || (range.private_file && (entry >> 61 & 1) != 0) || address % range.page != 0) continue;
-        // Huge pages move as one: a batch ends where one could end.
-        if (page_ != range.page || (pages_.size() >= kBatch && address / kDealt != last_ / kDealt)) flush();
-        last_ = address;
-        page_ = range.page;
-        pages_.push_back(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): of another process
-      }
+      for (std::uint64_t i = 0; i < n; ++i)
+        if ((entries[i] >> 63) != 0 && !(range.private_file && (entries[i] >> 61 & 1) != 0))
+          take(range, at + i * kPage);
+      if (sparse) flush();  // only the kernel's word on a page tells whether it counts
       at += n * kPage;
     }
   }
@@ -170,9 +232,11 @@ class Mover {
     if (pages_.empty()) return;
     std::vector<void*> todo;
     const std::vector<int> at = ask(process_, pages_);
-    for (std::size_t i = 0; i < at.size(); ++i)
+    for (std::size_t i = 0; i < at.size(); ++i) {
+      seen_ += at[i] >= 0 ? 1 : 0;
       if (at[i] >= 0 && !in(wish_.to, at[i]) && (wish_.from.empty() || in(wish_.from, at[i])))
         todo.push_back(pages_[i]);
+    }
     pages_.clear();
     out_.wanted += todo.size() * page_;
     std::map<void*, int> reason;
@@ -196,7 +260,8 @@ class Mover {
         else
           left.push_back(todo[i]);
       }
-      if (left.size() == before || round > 0) {
+      // A call that moves little of much has met the end of the room, or many that are busy.
+      if (round > 0 || before - left.size() <= before / 16) {
         if (++round > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
       todo = std::move(left);
@@ -217,7 +282,9 @@ class Mover {
                               wish_.shared ? kMoveAll : kMove);
     if (rc < 0 && errno == ENOMEM) {
       // A single page that finds no room says which node has none left.
-      if (pages.size() == 1 && ++no_room_[nodes[0]] >= kFullAfter) std::erase(room_, nodes[0]);
+      if (pages.size() != 1) return;
+      const int node = nodes[0];
+      if (++no_room_[node] >= kFullAfter || ++no_room_in_all_[node] >= kFullInAll) std::erase(room_, node);
       return;
     }
     if (rc < 0) refuse(process_, errno);
@@ -228,35 +295,21 @@ class Mover {
   }
 
   static inline const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  static constexpr int kFullAfter = 64;  ///< pages in a row without room: the kernel frees some when asked
+  static constexpr int kFullAfter = 64;   ///< pages in a row without room: the kernel frees some when asked
+  static constexpr int kFullInAll = 512;  ///< and so many in all, lest one that is freed now and then keeps it trying
   pid_t process_;
   const Wish& wish_;
   std::vector<int> room_;  ///< targets that may have room
-  std::map<int, int> no_room_;
+  std::map<int, int> no_room_, no_room_in_all_;
   int pagemap_ = -1;
+  bool scans_ = true;
+  std::uint64_t seen_ = 0;  ///< pages that the kernel placed on a node
   std::uint64_t page_ = kPage, last_ = 0;
   std::vector<void*> pages_;
   Outcome out_;
   double told_at_ = 0;
   bool told_ = false;
 };
-
-std::vector<pid_t> tree_of(pid_t root) {
-  std::vector<pid_t> tree{root};
-  for (std::size_t i = 0; i < tree.size(); ++i) {
-    std::error_code ignored;
-    for (const auto& task :
-         std::filesystem::directory_iterator("/proc/" + std::to_string(tree[i]) + "/task", ignored)) {
-      const std::string text = slurp(task.path().string() + "/children");
-      for (const char *at = text.c_str(), *end = at;; at = end) {
-        const long id = std::strtol(at, const_cast<char**>(&end), 10);
-        if (end == at) break;
-        tree.push_back(static_cast<pid_t>(id));
-      }
-    }
-  }
-  return tree;
-}
 
 void bind_threads(pid_t process, const std::vector<int>& cpus) {
   const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(cpus.back() + 1));
@@ -304,15 +357,10 @@ const std::map<std::string, std::string>& remedies() {
 }
 
 json to_json(const Outcome& out) {
-  const auto bytes = [](const std::map<int, std::uint64_t>& by_node) {
-    json object = json::object();
-    for (const auto& [node, n] : by_node) object[std::to_string(node)] = n;
-    return object;
-  };
   json left = json::object();
   for (const auto& [reason, n] : out.left) left[reason] = n;
-  return {{"process", out.process}, {"wanted_bytes", out.wanted},  {"moved_bytes", out.moved}, {"left_bytes", left},
-          {"seconds", out.seconds}, {"before", bytes(out.before)}, {"after", bytes(out.after)}};
+  return {{"process", out.process}, {"wanted_bytes", out.wanted},    {"moved_bytes", out.moved},   {"left_bytes", left},
+          {"seconds", out.seconds}, {"before", by_node(out.before)}, {"after", by_node(out.after)}};
 }
 
 void print(const Outcome& out) {
@@ -321,12 +369,12 @@ void print(const Outcome& out) {
   for (const auto& [reason, bytes] : out.left)
     std::printf("  %s MiB did not: %s\n", mib(bytes).c_str(), remedies().at(reason).c_str());
   std::set<int> nodes;
-  for (const auto* by_node : {&out.before, &out.after})
-    for (const auto& [node, bytes] : *by_node) nodes.insert(node);
+  for (const auto* count : {&out.before, &out.after})
+    for (const auto& [node, bytes] : *count) nodes.insert(node);
   std::printf("  node  before (MiB)  after (MiB)\n");
-  const auto at = [](const std::map<int, std::uint64_t>& by_node, int node) {
-    const auto found = by_node.find(node);
-    return mib(found == by_node.end() ? 0 : found->second);
+  const auto at = [](const std::map<int, std::uint64_t>& count, int node) {
+    const auto found = count.find(node);
+    return mib(found == count.end() ? 0 : found->second);
   };
   for (const int node : nodes)
     std::printf("  %4d  %12s  %11s\n", node, at(out.before, node).c_str(), at(out.after, node).c_str());
@@ -350,17 +398,8 @@ int migrate_verb(int argc, char** argv) {
   app.add_flag("--threads-too", threads, "bind its threads to the CPUs of these nodes first");
   app.add_flag("--shared", wish.shared, "also pages that other processes share (needs CAP_SYS_NICE)");
   app.add_flag("--json", as_json, "one JSON object");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("migrate", wrong.what());
-  }
-  const long long pid = parse_integer("PID", pid_text);
-  if (pid < 1 || pid > 1 << 22) throw UsageError("PID", "found '" + pid_text + "'", "the number of a process");
-  const auto root = static_cast<pid_t>(pid);
+  if (!read_words(app, argc, argv, "migrate")) return 0;
+  const pid_t root = read_pid(pid_text);
   const Machine machine = machine_of("host");
   wish.to = nodes_of("--to", to, machine);
   if (!from.empty()) wish.from = nodes_of("--from", from, machine);
@@ -373,7 +412,9 @@ int migrate_verb(int argc, char** argv) {
   for (const int node : wish.to)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), node))
       throw UsageError("--to", "node " + std::to_string(node) + " is outside the cpuset of process " + pid_text, mems);
-  const std::vector<pid_t> tree = children ? tree_of(root) : std::vector<pid_t>{root};
+  std::vector<pid_t> tree{root};
+  if (children)
+    for (const pid_t child : descendants(root)) tree.push_back(child);
   if (threads) {
     std::set<int> cpus;
     for (const Node& node : machine.nodes)

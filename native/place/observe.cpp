@@ -23,10 +23,12 @@
 
 #include "bind.hpp"
 #include "clock.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "ledger.hpp"
 #include "options.hpp"
 #include "pages.hpp"
+#include "proc.hpp"
 
 namespace mm::place {
 namespace {
@@ -42,12 +44,6 @@ constexpr std::uint64_t kSmall = 1 << 20;  ///< B on another node that nobody ca
 constexpr std::size_t kMaskBytes = 1024;   ///< 8192 CPUs
 
 double thread_cpu_s() { return static_cast<double>(kernel_ns(CLOCK_THREAD_CPUTIME_ID)) * 1e-9; }
-
-std::uint64_t number(std::string_view text) {
-  std::uint64_t n = 0;
-  std::from_chars(text.data(), text.data() + text.size(), n);
-  return n;
-}
 
 bool within(const std::vector<int>& some, const std::vector<int>& all) {
   return std::includes(all.begin(), all.end(), some.begin(), some.end());
@@ -119,68 +115,19 @@ class Again {
   int file_ = -1;
 };
 
-/// What /proc/PID/task/TID/stat says.
-struct Stat {
-  std::string command;
-  char state = 0;
-  pid_t parent = 0;
-  std::uint64_t user = 0, system = 0, started = 0;  ///< ticks
-  int cpu = -1;
-};
-
-std::optional<Stat> parse_stat(std::string_view text) {
-  const std::size_t open = text.find('('), close = text.rfind(')');  // a name may hold both
-  if (open == std::string_view::npos || close == std::string_view::npos || close + 2 >= text.size()) return {};
-  Stat stat;
-  stat.command = text.substr(open + 1, close - open - 1);
-  text.remove_prefix(close + 2);
-  for (int field = 3; !text.empty() && field <= 39; ++field) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (field == 3) stat.state = word[0];
-    if (field == 4) stat.parent = static_cast<pid_t>(number(word));
-    if (field == 14) stat.user = number(word);
-    if (field == 15) stat.system = number(word);
-    if (field == 22) stat.started = number(word);
-    if (field == 39) stat.cpu = static_cast<int>(number(word));
-  }
-  return stat.cpu < 0 ? std::nullopt : std::optional(stat);
-}
-
-std::vector<pid_t> numbers_in(const std::string& folder) {
-  std::vector<pid_t> found;
-  DIR* const dir = ::opendir(folder.c_str());
-  if (dir == nullptr) return found;
-  while (const dirent* entry = ::readdir(dir))
-    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9') found.push_back(static_cast<pid_t>(number(entry->d_name)));
-  ::closedir(dir);
-  return found;
-}
-
 std::string task_folder(pid_t process, pid_t thread) {
   return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
 }
 
 /// Where the cpuset of a process lies, and the CPUs that it leaves; an empty list where the kernel does not tell.
 std::pair<std::string, std::vector<int>> cpuset_of(pid_t process) {
-  const std::string text = slurp("/proc/" + std::to_string(process) + "/cgroup");
-  std::string path, root, file;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    const std::string line = text.substr(at, end - at);
-    const std::size_t first = line.find(':'), second = line.find(':', first + 1);
-    at = end + 1;
-    if (second == std::string::npos) continue;
-    const std::string controllers = ',' + line.substr(first + 1, second - first - 1) + ',';
-    if (controllers == ",," && root.empty())
-      path = line.substr(second + 1), root = "/sys/fs/cgroup", file = "/cpuset.cpus.effective";
-    if (controllers.find(",cpuset,") != std::string::npos)
-      path = line.substr(second + 1), root = "/sys/fs/cgroup/cpuset", file = "/cpuset.effective_cpus";
-  }
+  const auto home = cpuset_home(process);
+  if (!home) return {};
+  const char* const file = home->version == 1 ? "/cpuset.effective_cpus" : "/cpuset.cpus.effective";
   // Version 2: a group without the controller has what the one above it leaves.
-  for (std::string at = path == "/" ? "" : path;; at.resize(at.rfind('/'))) {
-    const std::vector<int> cpus = kernel_list(slurp(root + at + file));
-    if (!cpus.empty() || at.empty()) return {path, cpus};
+  for (std::string at = home->folder;; at.resize(at.rfind('/'))) {
+    const std::vector<int> cpus = kernel_list(slurp(at + file));
+    if (!cpus.empty() || at.size() <= home->mount.size()) return {home->path, cpus};
   }
 }
 
@@ -207,27 +154,23 @@ struct Thread {
         stat(task_folder(process, number) + "stat"),
         schedstat(task_folder(process, number) + "schedstat") {}
   pid_t id;
+  unsigned looks = 0;
   Again stat, schedstat;
   Stat last;
-  bool looked_at = false, ended = false;
-  unsigned looks = 0;
   std::uint64_t ran_ns = 0, waited_ns = 0;
   std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the begin of the window
-  bool in_window = false;
   std::set<int> ran_on, outside;
-  int outside_looks = 0;
   long long moves = 0, migrations = -1, balanced_pages = 0;
   std::string mask;
   std::vector<int> allowed;
-  bool was_right = false;
-  int wrong_looks = 0;
   std::vector<int> wrong;   ///< the last mask that was not the expected one
   double wrong_at_s = 0;    ///< when it was seen first
-  bool wrong_now = false;   ///< at the last look
   double same_since_s = 0;  ///< since when that mask was seen
-  bool passing = true;      ///< none lasted
   double doubled_s = 0;
-  int doubled_windows = 0;
+  int outside_looks = 0, wrong_looks = 0, doubled_windows = 0;
+  bool looked_at = false, ended = false, in_window = false, was_right = false;
+  bool wrong_now = false;  ///< at the last look
+  bool passing = true;     ///< none lasted
   std::string doubled_with;
 };
 
@@ -335,10 +278,7 @@ struct Observer::State {
   void find_children() {
     if (!by_children) {
       // One scan of all processes: a parent that is ours makes its child ours, in any order of numbers.
-      std::map<pid_t, std::vector<pid_t>> children;
-      for (const pid_t id : numbers_in("/proc"))
-        if (const auto stat = parse_stat(slurp("/proc/" + std::to_string(id) + "/stat")))
-          children[stat->parent].push_back(id);
+      std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
       std::vector<pid_t> todo;
       for (const auto& [id, process] : living) todo.push_back(id);
       if (subreaper) todo.push_back(::getpid());
@@ -441,8 +381,8 @@ struct Observer::State {
     std::uint64_t ran = 0, waited = 0;
     const std::string_view sched = thread.schedstat.text();
     if (!sched.empty()) {
-      ran = number(sched);
-      waited = number(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
+      ran = number_of(sched);
+      waited = number_of(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
     } else if (::access("/proc/self/schedstat", F_OK) != 0) {
       absent.insert("time that threads wait for a CPU: this kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
     }
@@ -483,7 +423,7 @@ struct Observer::State {
     const auto value = [&](const char* key) {
       const std::string line = value_of(text, key);
       const std::size_t digit = line.find_first_of("0123456789");
-      return digit == std::string::npos ? -1 : static_cast<long long>(number(line.substr(digit)));
+      return digit == std::string::npos ? -1 : static_cast<long long>(number_of(line.substr(digit)));
     };
     thread.migrations = std::max(thread.migrations, value("se.nr_migrations"));
     thread.balanced_pages = std::max(thread.balanced_pages, value("numa_pages_migrated"));
@@ -916,17 +856,20 @@ void Observer::sample() { state_->sample(); }
 double Observer::next_s() const { return state_->next_s(); }
 Report Observer::report() const { return state_->report(); }
 
+Totals totals(const Report& report) {
+  Totals all;
+  for (const ThreadVerdict& thread : report.threads) {
+    all.waiting_s += thread.waiting_s;
+    all.migrations += std::max(thread.migrations, 0LL);
+    all.migrations_known = all.migrations_known && thread.migrations >= 0;
+    all.huge_bytes += thread.huge_bytes;
+    for (const auto& [node, bytes] : thread.pages) all.pages[node] += bytes;
+  }
+  return all;
+}
+
 json to_json(const Report& report) {
-  const auto bytes = [](const std::map<int, std::uint64_t>& by_node) {
-    json object = json::object();
-    for (const auto& [node, n] : by_node) object[std::to_string(node)] = n;
-    return object;
-  };
   json threads = json::array();
-  std::map<int, std::uint64_t> pages;
-  std::uint64_t huge = 0;
-  long long migrations = 0;
-  bool known = true;
   for (const ThreadVerdict& thread : report.threads) {
     json one{{"process", thread.process},
              {"thread", thread.thread},
@@ -939,8 +882,8 @@ json to_json(const Report& report) {
     one["system_s"] = thread.system_s;
     one["waiting_s"] = thread.waiting_s;
     if (!thread.pages.empty() || !thread.file_pages.empty()) {
-      one["pages"] = bytes(thread.pages);
-      one["file_pages"] = bytes(thread.file_pages);
+      one["pages"] = by_node(thread.pages);
+      one["file_pages"] = by_node(thread.file_pages);
       one["huge_bytes"] = thread.huge_bytes;
     }
     json violations = json::array();
@@ -948,18 +891,15 @@ json to_json(const Report& report) {
     one["violations"] = violations;
     if (!thread.said.empty()) one["said"] = thread.said;
     threads.push_back(one);
-    for (const auto& [node, n] : thread.pages) pages[node] += n;
-    huge += thread.huge_bytes;
-    known = known && thread.migrations >= 0;
-    migrations += std::max(thread.migrations, 0LL);
   }
+  const Totals all = totals(report);
   return {{"held", report.held},
           {"samples", report.samples},
           {"seconds", report.seconds},
           {"cost_s", report.cost_s},
-          {"pages", bytes(pages)},
-          {"huge_bytes", huge},
-          {"migrations", known ? json(migrations) : json()},
+          {"pages", by_node(all.pages)},
+          {"huge_bytes", all.huge_bytes},
+          {"migrations", all.migrations_known ? json(all.migrations) : json()},
           {"findings", report.findings},
           {"absent", report.absent},
           {"threads", threads}};
@@ -987,7 +927,7 @@ namespace {
 
 /// What a person wants to see of every thread of a running program.
 std::string table(const Report& report, bool with_relative) {
-  std::vector<std::array<std::string, 8>> rows{
+  std::vector<std::vector<std::string>> rows{
       {"process", "thread", "command", "allowed", "ran on", "moves", "waiting", "memory by node"}};
   for (const ThreadVerdict& thread : report.threads) {
     std::string allowed = cpu_list(thread.allowed), memory;
@@ -1001,16 +941,7 @@ std::string table(const Report& report, bool with_relative) {
                     cpu_list(thread.ran_on), thread.migrations < 0 ? "?" : std::to_string(thread.migrations), waiting,
                     memory});
   }
-  std::array<std::size_t, 8> width{};
-  for (const auto& row : rows)
-    for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  std::string text;
-  for (const auto& row : rows) {
-    std::string line;
-    for (std::size_t i = 0; i < row.size(); ++i) line += row[i] + std::string(width[i] - row[i].size() + 2, ' ');
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + "\n";
-  }
-  return text;
+  return aligned(rows);
 }
 
 /// The claim that a process holds, by the file that its environment names.
@@ -1046,21 +977,12 @@ int placed_verb(int argc, char** argv) {
   app.add_option("--nodes", nodes, "memory nodes where its pages should be");
   app.add_flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
   app.add_flag("--json", as_json, "one JSON object");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("placed", wrong.what());
-  }
-  const long long pid = parse_integer("PID", pid_text);
-  if (pid < 1 || pid > 1 << 22) throw UsageError("PID", "found '" + pid_text + "'", "the number of a process");
+  if (!read_words(app, argc, argv, "placed")) return 0;
+  const pid_t process = read_pid(pid_text);
   const double watch_s = parse_time("--duration", duration);
   const double gap_s = interval.empty() ? 0 : parse_time("--interval", interval);
   if (!interval.empty() && gap_s <= 0) throw UsageError("--interval", "found '" + interval + "'", "more than 0s");
   if (watch_s < 0 || watch_s > 1e6) throw UsageError("--duration", "found '" + duration + "'", "0s to 1000000s");
-  const auto process = static_cast<pid_t>(pid);
   if (::kill(process, 0) != 0 && errno == ESRCH) throw Failure("PID: there is no process " + pid_text);
 
   const Machine machine = machine_of("host");

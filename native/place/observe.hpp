@@ -69,6 +69,16 @@ class Observer {
   std::unique_ptr<State> state_;
 };
 
+/// Sums over the threads that were seen.
+struct Totals {
+  double waiting_s = 0;
+  long long migrations = 0;      ///< of those of which the kernel tells
+  bool migrations_known = true;  ///< of all of them
+  std::uint64_t huge_bytes = 0;
+  std::map<int, std::uint64_t> pages;  ///< node → B
+};
+Totals totals(const Report& report);
+
 /// One object; lists of CPUs as text (`0-3,8`), bytes by node as objects. docs/reference/proof.md has the keys.
 json to_json(const Report& report);
 /// The verdict: one line, then one a culprit and one a thing that could not be seen.

@@ -9,15 +9,10 @@
 
 #include "error.hpp"
 #include "options.hpp"
+#include "proc.hpp"
 
 namespace mm::place {
 namespace {
-
-std::uint64_t number(std::string_view text) {
-  std::uint64_t n = 0;
-  std::from_chars(text.data(), text.data() + text.size(), n);
-  return n;
-}
 
 std::string_view cut(std::string_view& text, char by) {
   const std::size_t at = text.find(by);
@@ -27,47 +22,9 @@ std::string_view cut(std::string_view& text, char by) {
 }
 
 /// The bytes after a key of smaps_rollup, all lines together.
-std::uint64_t kib(const std::string& text, const char* key) { return number(value_of(text, key)) << 10; }
+std::uint64_t kib(const std::string& text, const char* key) { return number_of(value_of(text, key)) << 10; }
 
 }  // namespace
-
-std::string slurp(const std::string& path) {
-  std::string text;
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return text;
-  std::size_t have = 0;
-  ssize_t got = 0;
-  do {
-    have += static_cast<std::size_t>(got);
-    if (text.size() - have < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
-    got = ::read(file, text.data() + have, text.size() - have);
-  } while (got > 0);
-  const int why = errno;
-  ::close(file);
-  errno = why;
-  text.resize(got < 0 ? 0 : have);
-  return text;
-}
-
-std::vector<int> kernel_list(const std::string& text) {
-  try {
-    return parse_cpu_list("list", text.substr(0, text.find('\n')));
-  } catch (const UsageError&) {
-    return {};
-  }
-}
-
-std::string value_of(const std::string& text, const std::string& key) {
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t end = std::min(text.find('\n', at), text.size());
-    if (text.compare(at, key.size(), key) == 0) {
-      const std::size_t first = text.find_first_not_of(" \t", at + key.size());
-      return first < end ? text.substr(first, end - first) : "";
-    }
-    at = end + 1;
-  }
-  return "";
-}
 
 bool is_file(std::string_view path) {
   for (const std::string_view memory : {"/memfd:", "/SYSV", "/dev/shm/", "/dev/zero", "/anon_hugepage"})
@@ -92,10 +49,10 @@ PageCount parse_numa_maps(std::string_view text) {
       const std::string_view key = word.substr(0, is), value = is == std::string_view::npos ? "" : word.substr(is + 1);
       if (key == "file") file = is_file(value);
       if (key == "huge") huge = true;
-      if (key == "anon") anonymous = number(value);
-      if (key == "kernelpagesize_kB") page_bytes = number(value) << 10;
+      if (key == "anon") anonymous = number_of(value);
+      if (key == "kernelpagesize_kB") page_bytes = number_of(value) << 10;
       if (key.size() > 1 && key[0] == 'N' && key.find_first_not_of("0123456789", 1) == std::string_view::npos)
-        all += pages[static_cast<int>(number(key.substr(1)))] = number(value);
+        all += pages[static_cast<int>(number_of(key.substr(1)))] = number_of(value);
     }
     // Pages that were written in a private mapping of a file are memory of the process: its data segments.
     const bool own = !file || huge || (all > 0 && anonymous >= all);
@@ -131,7 +88,7 @@ std::map<int, NodeLevel> node_levels(const std::string& root) {
     const std::string at = folder + "node" + std::to_string(node), text = slurp(at + "/meminfo");
     const std::string begin = "Node " + std::to_string(node) + " ";
     levels[node] = {kib(text, (begin + "MemTotal:").c_str()), kib(text, (begin + "MemFree:").c_str()), 0,
-                    number(value_of(slurp(at + "/numastat"), "numa_foreign"))};
+                    number_of(value_of(slurp(at + "/numastat"), "numa_foreign"))};
   }
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
   const std::string zones = slurp(root + "/proc/zoneinfo");
@@ -139,12 +96,12 @@ std::map<int, NodeLevel> node_levels(const std::string& root) {
   int node = -1;
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
-    if (line.starts_with("Node ")) node = static_cast<int>(number(line.substr(5)));
+    if (line.starts_with("Node ")) node = static_cast<int>(number_of(line.substr(5)));
     while (line.starts_with(' ')) line.remove_prefix(1);
     if (!line.starts_with("high ") || !levels.contains(node)) continue;
     line.remove_prefix(5);
     while (line.starts_with(' ')) line.remove_prefix(1);
-    levels[node].reserve += number(line) * page;
+    levels[node].reserve += number_of(line) * page;
   }
   return levels;
 }

@@ -10,14 +10,6 @@
 
 namespace mm::place {
 
-/// The whole text of a file; "" where it cannot be read (errno says why).
-std::string slurp(const std::string& path);
-/// A list of the kernel's (`0-3,8`); none where it is no such list.
-std::vector<int> kernel_list(const std::string& text);
-/// What follows `key` in the lines of a text such as /proc/PID/status, without white space round it; "" where it is not
-/// there.
-std::string value_of(const std::string& text, const std::string& key);
-
 /// A process's pages in memory. Those of files and shared libraries are told apart: whoever read the file first put
 /// them where they are, so they prove nothing about this process.
 struct PageCount {

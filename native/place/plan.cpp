@@ -2,11 +2,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
 
 #include "bind.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -16,12 +18,6 @@ namespace mm::place {
 namespace {
 
 using Index = std::size_t;
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
-  return text;
-}
 
 json job_of(const Machine& machine, int slots, const Placement& placement) {
   const std::vector<int> cpus = placement.layout.cpus();
@@ -57,18 +53,12 @@ std::string table(const json& plan, const std::string& topology) {
     } else {
       const auto cpus = job["cpus"].get<std::vector<int>>(), nodes = job["nodes"].get<std::vector<int>>();
       row.insert(row.end(), {cpus.empty() ? "any" : cpu_list(cpus), nodes.empty() ? "any" : cpu_list(nodes),
-                             job["mean_distance"].is_number() ? number(job["mean_distance"].get<double>()) : "-",
+                             job["mean_distance"].is_number() ? brief(job["mean_distance"].get<double>()) : "-",
                              job["why"].get<std::string>()});
     }
     rows.push_back(std::move(row));
   }
-  std::vector<Index> width(rows.front().size(), 0);
-  for (const auto& row : rows)
-    for (Index i = 0; i + 1 < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
-  for (const auto& row : rows) {
-    for (Index i = 0; i + 1 < row.size(); ++i) out << row[i] << std::string(width[i] + 2 - row[i].size(), ' ');
-    out << row.back() << "\n";
-  }
+  out << aligned(rows);
   return out.str();
 }
 
@@ -96,7 +86,8 @@ json machine_json(const Machine& machine, const std::string& topology) {
 }  // namespace
 
 int plan_verb(int argc, char** argv) {
-  std::string topology = "host", policy = "balance", jobs = "1", kind = "cores", matrix, within, sharing, taken_list;
+  std::string topology = "host", policy = "balance", jobs = "1", kind = "cores", matrix, within, sharing, taken_list,
+              save;
   bool as_json = false;
   CLI::App app{
       "What a policy would do with jobs that come one after the other.\n\n"
@@ -116,14 +107,8 @@ int plan_verb(int argc, char** argv) {
   app.add_option("--sharing", sharing, "traffic between parts and their hunger, JSON");
   app.add_option("--taken", taken_list, "CPUs that another job holds already");
   app.add_flag("--json", as_json, "for programs");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& e) {
-    throw UsageError("place", e.what());
-  }
+  app.add_option("--save", save, "writes that to this file, besides the table");
+  if (!read_words(app, argc, argv, "place")) return 0;
 
   Request request;
   parse_bind(policy, request);
@@ -172,6 +157,8 @@ int plan_verb(int argc, char** argv) {
     refused += job.contains("refused") ? 1 : 0;
     plan["jobs"].push_back(std::move(job));
   }
+  if (!save.empty() && !(std::ofstream(save) << plan.dump() << "\n" << std::flush))
+    throw UsageError("--save", "cannot write '" + save + "'", "a file that can be written");
   std::cout << (as_json ? plan.dump() + "\n" : table(plan, topology)) << std::flush;
   if (refused > 0)
     throw Failure(std::to_string(refused) + " of " + std::to_string(sizes.size()) + " jobs found no place");

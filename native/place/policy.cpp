@@ -9,6 +9,7 @@
 #include <set>
 #include <tuple>
 
+#include "command.hpp"
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -22,12 +23,6 @@ constexpr Index kNone = std::numeric_limits<Index>::max();
 
 std::string lower(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::tolower(c); });
-  return text;
-}
-
-std::string number(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g", value);
   return text;
 }
 
@@ -923,7 +918,7 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
     if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : found->bound;
     if (request.policy == "compact" && !placement.optimal && *placement.bound > 0)
       placement.why +=
-          ", at most " + number(100 * (*placement.mean_distance / *placement.bound - 1)) + " % above the least";
+          ", at most " + brief(100 * (*placement.mean_distance / *placement.bound - 1)) + " % above the least";
   }
   return placement;
 }

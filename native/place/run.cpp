@@ -27,6 +27,7 @@
 #include "bind.hpp"
 #include "build_info.hpp"
 #include "clock.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "host.hpp"
 #include "json.hpp"
@@ -34,9 +35,8 @@
 #include "observe.hpp"
 #include "options.hpp"
 #include "policy.hpp"
+#include "proc.hpp"
 #include "syntax.hpp"
-
-extern char** environ;
 
 namespace mm::place {
 namespace {
@@ -44,19 +44,6 @@ namespace {
 constexpr double kForever = std::numeric_limits<double>::infinity();
 constexpr double kGrace_s = 5;  // between asking the command to end and ending it, at --timeout
 constexpr int kTimedOut = 124, kNotExecutable = 126, kNotFound = 127;  // as timeout(1), env(1) and shells answer
-
-std::string why() { return std::strerror(errno); }
-
-double now_s() {
-  timespec t{};
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return static_cast<double>(t.tv_sec) + 1e-9 * static_cast<double>(t.tv_nsec);
-}
-
-std::string variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
 
 struct Options {
   std::optional<std::string> bind, slots, memory, pages;
@@ -66,6 +53,9 @@ struct Options {
   bool each = false, openmp = false, hard = false, no_claim = false, say = false, verify = false, strict = false;
   std::vector<std::string> command;
 };
+
+/// The other launchers' ranks are their children here, and have what the launcher is bound to.
+bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm") || launcher == "flux"; }
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options o;
@@ -103,24 +93,21 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.add_option("--record", o.record, "add elapsed, user, system and waiting time to this file, JSON Lines");
   app.add_option("--timeout", timeout, "then it is ended, and the exit status is 124");
   app.add_flag("--say", o.say, "say where it went before it starts");
-  try {
-    app.parse(static_cast<int>(dashes - argv), argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return std::nullopt;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("run", wrong.what());
-  }
+  if (!read_words(app, static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   if (waits->count() > 0) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
-  if (!timeout.empty() && (o.timeout_s = parse_time("timeout", timeout)) <= 0)
-    throw UsageError("timeout", "found '" + timeout + "'", "a time above 0");
+  if (!timeout.empty()) o.timeout_s = parse_time("timeout", timeout);
+  if (!timeout.empty() && o.timeout_s <= 0) throw UsageError("timeout", "found '" + timeout + "'", "a time above 0");
   o.verify = verifies->count() > 0;
   o.strict = verify == "strict";
   if (!verify.empty() && !o.strict) throw UsageError("verify", "found '" + verify + "'", "nothing, or strict");
   if (o.hard && soft) throw UsageError("hard", "found together with --soft", "one of them");
   if (o.hard && o.no_claim)
     throw UsageError("hard", "found together with --no-claim: the claim is what removes the cpuset", "one of them");
+  if (o.hard && by_daemon(o.launcher))
+    throw UsageError("hard",
+                     "found with --launcher " + o.launcher + ": a daemon starts its ranks, outside of the cpuset",
+                     "in each rank: srun --cpu-bind=none … meshmark run --each --hard …");
   if (o.each && !o.launcher.empty())
     throw UsageError("each", "found together with --launcher, whose ranks have a slot each", "one of them");
   o.each = o.each || o.openmp;
@@ -160,13 +147,8 @@ int slurm_size() {
 /// The process that started this one: the same for all ranks of a launch, and another for each launch.
 std::string parent() {
   const std::string pid = std::to_string(getppid());
-  std::ifstream in("/proc/" + pid + "/stat");
-  std::string stat;
-  std::getline(in, stat);
-  std::istringstream words(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
-  std::string start;
-  for (int field = 3; field <= 22; ++field) words >> start;
-  return "parent " + pid + " of " + start;
+  const auto stat = parse_stat(slurp("/proc/" + pid + "/stat"));
+  return "parent " + pid + " of " + (stat ? std::to_string(stat->started) : "");
 }
 
 Rank rank_of_environment() {
@@ -297,17 +279,10 @@ Plan wished(const Options& o) {
   Request& request = plan.request;
   if (o.each) plan.rank = rank_of_environment();
   const int slots = o.n > 0 ? o.n : plan.rank.size;  // 0: not said
-  const bool lsf = o.bind && o.bind->starts_with("affinity[");
-  Wishes wishes = settle(o.profile, lsf ? std::nullopt : o.bind, o.slots);
-  if (wishes.bind == "user") {
-    std::vector<std::pair<std::string, std::string>> all;
-    for (char** at = environ; *at != nullptr; ++at)
-      if (const std::string entry = *at; entry.find('=') != std::string::npos)
-        all.emplace_back(entry.substr(0, entry.find('=')), entry.substr(entry.find('=') + 1));
-    wishes.bind = wishes_of_environment(all).bind.value_or("none");
-  }
-  if (lsf) {
-    plan.affinity = parse_affinity(*o.bind, std::max(slots, 1));
+  Wishes wishes = settle(o.profile, o.bind, o.slots);
+  if (wishes.bind == "user") wishes.bind = wishes_of_environment(environment()).bind.value_or("none");
+  if (wishes.bind && is_affinity(*wishes.bind)) {
+    plan.affinity = parse_affinity(*wishes.bind, std::max(slots, 1));
     request = plan.affinity->request;
     plan.memory = plan.affinity->memory;
   } else {
@@ -391,7 +366,7 @@ std::string said(const Options& o, const Plan& plan) {
 void bind_here(const Options& o, Plan& plan) {
   if (plan.held) setenv("MESHMARK_CLAIM", plan.held->claim.path.c_str(), 1);
   if (!plan.cpus.empty()) {
-    if (o.hard) {
+    if (o.hard && plan.held) {
       // One cpuset for all ranks of a claim, journalled before it is made, so that it goes with the claim.
       const std::string& path = plan.held->claim.path;
       const std::string name = "meshmark-" + path.substr(path.rfind('-') + 1);
@@ -427,32 +402,8 @@ struct Outcome {
   std::optional<Report> report;
 };
 
-/// All that descend from this process, by one look at /proc.
-std::vector<pid_t> descendants() {
-  std::map<pid_t, std::vector<pid_t>> children;
-  DIR* const dir = opendir("/proc");
-  if (dir == nullptr) return {};
-  while (const dirent* entry = readdir(dir)) {
-    const pid_t pid = std::atoi(entry->d_name);
-    if (pid <= 0) continue;
-    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
-    std::string stat;
-    std::getline(in, stat);
-    int parent_pid = 0;
-    const std::size_t end = stat.rfind(')');
-    if (end != std::string::npos && std::sscanf(stat.c_str() + end + 1, " %*c %d", &parent_pid) == 1)
-      children[parent_pid].push_back(pid);
-  }
-  closedir(dir);
-  std::vector<pid_t> found = {getpid()};
-  for (std::size_t i = 0; i < found.size(); ++i)
-    found.insert(found.end(), children[found[i]].begin(), children[found[i]].end());
-  found.erase(found.begin());
-  return found;
-}
-
 void signal_all(int signal_number) {
-  for (const pid_t pid : descendants()) {
+  for (const pid_t pid : descendants(getpid())) {
     kill(pid, signal_number);
     kill(pid, SIGCONT);  // a stopped one would not hear
   }
@@ -466,7 +417,7 @@ void signal_all(int signal_number) {
 Outcome supervise(const Options& o, const Plan& plan, pid_t child, int started, const Expectation& expected) {
   Outcome outcome;
   outcome.start = utc_now();
-  double begin_s = now_s(), told_s = 0;
+  double begin_s = wall_s(), told_s = 0;
   // Ends with the descriptor, which closes on exec: from then on it is the command.
   while (true) {
     const ssize_t n = read(started, &told_s, sizeof told_s);
@@ -481,16 +432,16 @@ Outcome supervise(const Options& o, const Plan& plan, pid_t child, int started, 
   sigset_t all;
   sigfillset(&all);
   for (bool running = true; running;) {
-    if (observer && now_s() >= look_s) {
+    if (observer && wall_s() >= look_s) {
       observer->sample();
-      look_s = now_s() + observer->next_s();
+      look_s = wall_s() + observer->next_s();
     }
-    if (now_s() >= end_s) {
+    if (wall_s() >= end_s) {
       signal_all(outcome.timed_out ? SIGKILL : SIGTERM);
-      end_s = now_s() + (outcome.timed_out ? 0.1 : kGrace_s);
+      end_s = wall_s() + (outcome.timed_out ? 0.1 : kGrace_s);
       outcome.timed_out = true;
     }
-    const double pause_s = std::clamp(std::min(observer ? look_s : kForever, end_s) - now_s(), 0.0, 3600.0);
+    const double pause_s = std::clamp(std::min(observer ? look_s : kForever, end_s) - wall_s(), 0.0, 3600.0);
     const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
     siginfo_t info{};
     const int got = sigtimedwait(&all, &info, &pause);
@@ -503,7 +454,7 @@ Outcome supervise(const Options& o, const Plan& plan, pid_t child, int started, 
     for (siginfo_t ended{}; waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
          ended.si_pid = 0) {
       if (ended.si_pid == child) {
-        outcome.elapsed_s = now_s() - begin_s;
+        outcome.elapsed_s = wall_s() - begin_s;
         if (observer) observer->sample();  // before it is reaped: its last counts are still to be read
         running = false;
       }
@@ -543,30 +494,15 @@ bool any_of(const Report& report, std::initializer_list<Violation> which) {
   return false;
 }
 
-/// Sums over the threads that were seen.
-struct Seen {
-  double waiting_s = 0;
-  long long migrations = 0;
-  std::uint64_t huge_bytes = 0;
-  std::map<int, std::uint64_t> pages;  ///< node → B
-  json remote_share = nullptr;         ///< of bytes, not on the nodes meant; null where nothing was meant or seen
-};
-
-Seen sum(const Report& report, const std::vector<int>& nodes) {
-  Seen seen;
-  for (const ThreadVerdict& t : report.threads) {
-    seen.waiting_s += t.waiting_s;
-    seen.migrations += std::max(0LL, t.migrations);
-    seen.huge_bytes += t.huge_bytes;
-    for (const auto& [node, bytes] : t.pages) seen.pages[node] += bytes;
-  }
+/// Share of the bytes that are not on the nodes meant; null where nothing was meant or seen.
+json remote_share(const Totals& seen, const std::vector<int>& nodes) {
   std::uint64_t all = 0, here = 0;
   for (const auto& [node, bytes] : seen.pages) {
     all += bytes;
     if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) here += bytes;
   }
-  if (all > 0 && !nodes.empty()) seen.remote_share = 1 - static_cast<double>(here) / static_cast<double>(all);
-  return seen;
+  if (all == 0 || nodes.empty()) return nullptr;
+  return 1 - static_cast<double>(here) / static_cast<double>(all);
 }
 
 /// The lines of one run, after the record protocol: a header, results (or an error where the command failed), a note
@@ -606,15 +542,15 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
                   {"load_1min", load_1min()}};
   std::vector<std::string> flags;
   if (plan.placement.oversubscribed) flags.emplace_back("oversubscribed");
-  std::optional<Seen> seen;
+  std::optional<Totals> seen;
   if (outcome.report) {
     if (nodes.empty())
       for (const int cpu : plan.cpus) nodes.push_back(plan.machine.cpu(cpu).node);
-    seen = sum(*outcome.report, nodes);
+    seen = totals(*outcome.report);
     conditions["held"] = outcome.report->held;
     conditions["migrations"] = seen->migrations;
     conditions["huge_bytes"] = seen->huge_bytes;
-    conditions["remote_share"] = seen->remote_share;
+    conditions["remote_share"] = remote_share(*seen, nodes);
     if (any_of(*outcome.report, {Violation::mask_changed, Violation::ran_outside, Violation::doubled}))
       flags.emplace_back("migrated");
     if (any_of(*outcome.report, {Violation::wrong_node, Violation::spilled})) flags.emplace_back("misplaced");
@@ -665,15 +601,12 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
                                  : "ended with status " + std::to_string(WEXITSTATUS(outcome.status));
     lines.push_back({{"type", "error"}, {"field", nullptr}, {"message", "the command " + what}, {"allowed", nullptr}});
   }
-  if (outcome.report) {
-    json pages = json::object();
-    for (const auto& [node, bytes] : seen->pages) pages[std::to_string(node)] = bytes;
+  if (outcome.report)
     lines.push_back({{"type", "note"},
                      {"kind", "placement"},
                      {"conditions", conditions},
-                     {"node_bytes", pages},
+                     {"node_bytes", by_node(seen->pages)},
                      {"report", to_json(*outcome.report)}});
-  }
   lines.push_back({{"type", "end"},
                    {"status", succeeded ? "ok" : "error"},
                    {"elapsed_s", outcome.elapsed_s},
@@ -716,7 +649,8 @@ int run_verb(int argc, char** argv) {
     throw UsageError("verify", "cannot be strict: a daemon starts the ranks of " + starter + ", out of sight from here",
                      "in each rank: srun --cpu-bind=none … meshmark run --each --verify=strict …");
   int record = -1;
-  if (!o.record.empty() && (record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666)) < 0)
+  if (!o.record.empty()) record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (!o.record.empty() && record < 0)
     throw UsageError("record", "cannot write '" + o.record + "': " + why(), "a file that can be written");
 
   Plan plan = decide(o);
@@ -726,10 +660,11 @@ int run_verb(int argc, char** argv) {
     if (!plan.cpus.empty()) {
       // Where the ranks are its children, they inherit what it is bound to: it sees these CPUs alone, and the memory
       // policy is theirs. Other launchers have to be told.
-      const bool inherits = o.launcher == "openmpi" || o.launcher == "openmpi5" || o.launcher == "mpich";
+      const bool bound = !by_daemon(o.launcher);
       Machine seen = plan.machine;
-      if (inherits) seen.allowed = plan.cpus;
-      const Form form = emit(o.launcher, seen, plan.placement.layout, inherits ? Memory{} : plan.memory);
+      if (bound) seen.allowed = plan.cpus;
+      if (bound && o.hard) seen.origin = "cpuset";  // which it will be in: relative numbers count from there
+      const Form form = emit(o.launcher, seen, plan.placement.layout, bound ? Memory{} : plan.memory);
       for (const auto& [name, value] : form.environment) setenv(name.c_str(), value.c_str(), 1);
       launcher = words_of(form);
       // The layout is of this node, and so must be the ranks, also where the job has more nodes.
@@ -766,7 +701,7 @@ int run_verb(int argc, char** argv) {
     sigaction(SIGCHLD, &inherited, nullptr);
     bind_here(o, plan);
     sigprocmask(SIG_SETMASK, &before, nullptr);
-    const double begin_s = now_s();
+    const double begin_s = wall_s();
     if (write(started[1], &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
     become(command);
   }
@@ -796,7 +731,7 @@ int run_verb(int argc, char** argv) {
     }
   }
   if (outcome.timed_out) return kTimedOut;
-  if (o.strict && !outcome.report->held && outcome.status == 0) return 3;
+  if (o.strict && outcome.report && !outcome.report->held && outcome.status == 0) return 3;
   return pass_on(outcome.status);
 }
 

@@ -8,15 +8,17 @@
 #include <optional>
 #include <utility>
 
+#include "bounds.hpp"
+
 namespace mm::place {
 namespace {
 
 using Value = std::int64_t;
 constexpr Value kNever = std::numeric_limits<Value>::max();
 
-// Steps of each part's innermost loop: all together a second and a half for up to 1024 classes.
-constexpr double kStartWork = 2e8, kExchangeWork = 5e7, kGridWork = 1e8, kPutWork = 5e7, kSpectrumWork = 1.4e8;
-constexpr double kProofWork = 1e8, kSmallProofWork = 1e9;
+// Steps of each part's innermost loop: all together, the bounds included, half a second for up to 1024 classes.
+constexpr double kStartWork = 2e7, kExchangeWork = 1.5e7, kGridWork = 1.5e7, kPutWork = 1e7;
+constexpr double kProofWork = 1e7, kSmallProofWork = 1e9;
 
 Value pairs(Value n) { return n * (n - 1) / 2; }
 
@@ -85,16 +87,29 @@ Choice ball(const ClusterProblem& p, std::size_t seed) {
   return c;
 }
 
-/// Exchanges units, one or as many as fit, as long as that makes the choice better and there is `work` left.
+/// Exchanges units, one or as many as fit, as long as that makes the choice better and there is `work` left: among the
+/// classes that cost most and those that would cost least, as long as that helps, and then among all.
 void improve(const ClusterProblem& p, Choice& c, double& work) {
+  constexpr std::size_t kFew = 48;
   std::vector<std::size_t> givers, takers;
+  bool all = false;
   while (work > 0) {
     givers.clear(), takers.clear();
     for (std::size_t i = 0; i < p.capacity.size(); ++i) {
       if (c.counts[i] > 0) givers.push_back(i);
       if (c.has_room(i)) takers.push_back(i);
     }
-    work -= static_cast<double>(givers.size() * takers.size() + 2 * p.capacity.size());
+    const bool few = !all && givers.size() * takers.size() > 4 * kFew * kFew;
+    if (few) {
+      const auto keep = [&](std::vector<std::size_t>& of, auto&& before) {
+        if (of.size() <= kFew) return;
+        std::nth_element(of.begin(), of.begin() + kFew, of.end(), before);
+        of.resize(kFew);
+      };
+      keep(givers, [&](auto a, auto b) { return std::pair{-c.potential[a], a} < std::pair{-c.potential[b], b}; });
+      keep(takers, [&](auto a, auto b) { return std::pair{c.potential[a], a} < std::pair{c.potential[b], b}; });
+    }
+    work -= static_cast<double>(givers.size() * takers.size() + 4 * p.capacity.size());
     Value best = 0;
     std::size_t from = 0, to = 0;
     int units = 0;
@@ -110,8 +125,9 @@ void improve(const ClusterProblem& p, Choice& c, double& work) {
           if (t == most) break;
         }
       }
-    if (units == 0) return;
-    c.move(from, to, units);
+    if (units == 0 && !few) return;
+    all = units == 0;
+    if (units != 0) c.move(from, to, units);
   }
 }
 
@@ -653,13 +669,13 @@ Grid grid_of(const ClusterProblem& p) {
   // by the mean over all subsets: no set's mean distance is below that of the best smaller set.
   const Value whole = p.count / each;
   if (whole < 2 || cells < 4 || cells > 4096) return {};
-  if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 64)) > kGridWork * p.effort) return {};
+  if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 12)) > kGridWork * p.effort) return {};
 
   // Every shape gives a bound; the one whose sums come nearest to the weights is taken.
   Grid grid;
   double nearest = -std::numeric_limits<double>::infinity();
   for (Shape& shape : shapes_of(cells))
-    if (const double sum = kernels_below(weight, within, shape, 1 + cells / 64); sum > nearest)
+    if (const double sum = kernels_below(weight, within, shape, 1 + cells / 12); sum > nearest)
       nearest = sum, grid.shape = std::move(shape);
   kernels_below(weight, within, grid.shape, 1);
 
@@ -717,221 +733,39 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
   return best;
 }
 
-// ------------------------------------------------------------------ spectrum
-
-/// Eigenvalues and eigenvectors (rows of `vectors`) of a symmetric matrix, n × n, row by row, which is destroyed:
-/// reflections (Householder 1958) to three diagonals, then rotations (implicit QL, Dubrulle, Martin and Wilkinson
-/// 1968). False where that does not end.
-bool eigen(std::vector<double>& a, std::size_t n, std::vector<double>& values, std::vector<double>& vectors) {
-  std::vector<double> off(n, 0), p(n);
-  std::vector<std::vector<double>> reflectors;
-  for (std::size_t k = 0; k + 2 < n; ++k) {  // column k becomes zero below the diagonal's neighbour
-    std::vector<double> v(n, 0);
-    double norm = 0;
-    for (std::size_t i = k + 1; i < n; ++i) v[i] = a[i * n + k], norm += v[i] * v[i];
-    norm = std::sqrt(norm);
-    off[k] = v[k + 1] > 0 ? -norm : norm;
-    v[k + 1] -= off[k];
-    double square = 0;
-    for (std::size_t i = k + 1; i < n; ++i) square += v[i] * v[i];
-    if (square > 0) {
-      for (double& x : v) x *= std::sqrt(2 / square);
-      double dot = 0;
-      for (std::size_t i = k + 1; i < n; ++i) {
-        p[i] = 0;
-        for (std::size_t j = k + 1; j < n; ++j) p[i] += a[i * n + j] * v[j];
-        dot += p[i] * v[i];
-      }
-      for (std::size_t i = k + 1; i < n; ++i) p[i] -= dot / 2 * v[i];
-      for (std::size_t i = k + 1; i < n; ++i)
-        for (std::size_t j = k + 1; j < n; ++j) a[i * n + j] -= v[i] * p[j] + p[i] * v[j];
-    }
-    reflectors.push_back(std::move(v));
-  }
-  if (n > 1) off[n - 2] = a[(n - 1) * n + n - 2];
-  values.resize(n);
-  for (std::size_t i = 0; i < n; ++i) values[i] = a[i * n + i];
-  vectors.assign(n * n, 0);
-  for (std::size_t i = 0; i < n; ++i) vectors[i * n + i] = 1;
-  for (std::size_t l = 0; l < n; ++l)
-    for (int round = 0;; ++round) {
-      std::size_t m = l;
-      while (m + 1 < n && std::abs(off[m]) > 1e-15 * (std::abs(values[m]) + std::abs(values[m + 1]))) ++m;
-      if (m == l) break;
-      if (round == 60) return false;
-      double g = (values[l + 1] - values[l]) / (2 * off[l]), r = std::hypot(g, 1.0);
-      g = values[m] - values[l] + off[l] / (g + std::copysign(r, g));
-      double s = 1, c = 1, shift = 0;
-      std::size_t i = m;
-      for (; i-- > l;) {
-        const double f = s * off[i], b = c * off[i];
-        r = std::hypot(f, g);
-        off[i + 1] = r;
-        if (r == 0) {
-          values[i + 1] -= shift;
-          off[m] = 0;
-          break;
-        }
-        s = f / r, c = g / r;
-        g = values[i + 1] - shift;
-        const double t = (values[i] - g) * s + 2 * c * b;
-        shift = s * t;
-        values[i + 1] = g + shift;
-        g = c * t - b;
-        double *x = &vectors[i * n], *y = &vectors[(i + 1) * n];
-        for (std::size_t k = 0; k < n; ++k) {
-          const double z = y[k];
-          y[k] = s * x[k] + c * z;
-          x[k] = c * x[k] - s * z;
-        }
-        if (i == l) {
-          values[l] -= shift;
-          off[l] = g;
-          off[m] = 0;
-          break;
-        }
-      }
-    }
-  for (std::size_t k = reflectors.size(); k-- > 0;)
-    for (std::size_t i = 0; i < n; ++i) {
-      double dot = 0;
-      for (std::size_t j = k + 1; j < n; ++j) dot += reflectors[k][j] * vectors[i * n + j];
-      for (std::size_t j = k + 1; j < n; ++j) vectors[i * n + j] -= dot * reflectors[k][j];
-    }
-  return true;
+/// A choice that a bound came by, made as good as exchanges make it.
+Choice improved(const ClusterProblem& p, const std::vector<int>& counts) {
+  Choice choice(p);
+  for (std::size_t c = 0; c < counts.size(); ++c)
+    if (counts[c] > 0) choice.add(c, counts[c]);
+  double work = kExchangeWork / 4 * p.effort;
+  improve(p, choice, work);
+  return choice;
 }
 
-/// Lower bound by the spectrum. For single units, x their 0/1 choice, k = count, any D ≤ W off the diagonal and any u:
-/// with M = D + diag(u), row sums m and x = k/n + y, twice the cost is at least
-///   x'Dx = - k²/n² Σm + (2k/n · m - u)'x + y'My,
-/// the second at least the sum of the k least, the third (k - k²/n) λ, λ the least eigenvalue of M across the vector of
-/// ones. D and u start at W and 0 and climb along the gradient, made smooth by weights exp(-λ_i/µ) (Nesterov 2007). The
-/// best they can reach is the semidefinite relaxation with X ≥ 0 (Poljak, Rendl, Wolkowicz 1995).
-class Spectrum {
- public:
-  Spectrum(const ClusterProblem& p, double work) : work_(work), k_(p.count) {
-    for (std::size_t c = 0; c < p.capacity.size(); ++c)
-      of_.insert(of_.end(), static_cast<std::size_t>(p.capacity[c]), c);
-    n_ = of_.size();
-    for (const std::size_t a : of_)
-      for (const std::size_t b : of_) scale_ = std::max(scale_, static_cast<double>(p.weight[a][b]));
-    w_.assign(n_ * n_, 0);
-    for (std::size_t i = 0; i < n_; ++i)
-      for (std::size_t j = 0; j < n_; ++j)
-        if (i != j) w_[i * n_ + j] = static_cast<double>(p.weight[of_[i]][of_[j]]) / scale_;
-  }
-  Value run(Value enough) {
-    const double n = static_cast<double>(n_), k = k_;
-    const int rounds = static_cast<int>(std::min(400.0, work_ / (n * n * n)));
-    if (rounds < 3 || k_ < 2 || k_ >= static_cast<int>(n_)) return 0;
-    std::vector<double> d = w_, u(n_, 0), m(n_), c(n_), sorted, reduced, values, vectors;
-    const double spread = k - k * k / n;
-    double best = 0, mu = 0;
-    for (int round = 0; round < rounds; ++round) {
-      double total = 0;
-      for (std::size_t i = 0; i < n_; ++i) {
-        m[i] = std::accumulate(&d[i * n_], &d[i * n_] + n_, u[i]);
-        total += m[i];
-      }
-      for (std::size_t i = 0; i < n_; ++i) c[i] = 2 * k / n * m[i] - u[i];
-      const double size = reduce(d, u, m, reduced);
-      if (!eigen(reduced, n_ - 1, values, vectors)) break;
-      const double least = *std::min_element(values.begin(), values.end());
-      sorted = c;
-      std::nth_element(sorted.begin(), sorted.begin() + k_ - 1, sorted.end());
-      const double linear = std::accumulate(sorted.begin(), sorted.begin() + k_, 0.0);
-      // What rounding may have cost: the eigenvalues are those of a matrix that is nowhere much different.
-      const double rounding = 1e-13 * n * (size * spread + std::abs(linear) + k * k / n / n * std::abs(total));
-      best = std::max(best, -k * k / n / n * total + linear + least * spread - rounding);
-      if (best / 2 * scale_ >= static_cast<double>(enough)) break;
-      if (round == 0) mu = 0.04 * (*std::max_element(values.begin(), values.end()) - least);
-      step(d, u, c, values, vectors, least, mu, spread);
-      mu *= std::pow(0.02, 1.0 / rounds);
-    }
-    return best > 0 ? static_cast<Value>(std::floor(best / 2 * scale_ * (1 - 1e-12))) : 0;
-  }
-
- private:
-  /// What of M is across the ones: reflected so that they are the first axis, which is dropped. Its norm.
-  double reduce(const std::vector<double>& d, const std::vector<double>& u, const std::vector<double>& m,
-                std::vector<double>& reduced) const {
-    const double one = 1 / std::sqrt(static_cast<double>(n_)),
-                 f = 1 / (1 + one);  // H = 1 - f h h', h = e₁ + ones · one
-    std::vector<double> p(n_);
-    double dot = 0;
-    const auto h = [&](std::size_t i) { return i == 0 ? 1 + one : one; };
-    for (std::size_t i = 0; i < n_; ++i) {
-      p[i] = f * (one * m[i] + (i == 0 ? d[0] + u[0] : d[i * n_]));
-      dot += p[i] * h(i);
-    }
-    for (std::size_t i = 0; i < n_; ++i) p[i] -= f / 2 * dot * h(i);
-    reduced.resize((n_ - 1) * (n_ - 1));
-    double squares = 0;
-    for (std::size_t i = 1; i < n_; ++i)
-      for (std::size_t j = 1; j < n_; ++j) {
-        double& to = reduced[(i - 1) * (n_ - 1) + j - 1];
-        to = d[i * n_ + j] + (i == j ? u[i] : 0) - one * (p[i] + p[j]);
-        squares += to * to;
-      }
-    return std::sqrt(squares);
-  }
-  /// One step of u and D, along the derivatives of what `run` bounds.
-  void step(std::vector<double>& d, std::vector<double>& u, const std::vector<double>& c,
-            const std::vector<double>& values, const std::vector<double>& vectors, double least, double mu,
-            double spread) const {
-    const double n = static_cast<double>(n_), k = k_;
-    std::vector<double> x(n_ * n_, 0), v(n_), soft(n_);
-    double all = 0;
-    for (const double value : values) all += std::exp((least - value) / mu);
-    const double one = 1 / std::sqrt(n), f = 1 / (1 + one);
-    for (std::size_t e = 0; e < values.size(); ++e) {
-      const double weight = std::exp((least - values[e]) / mu) / all;
-      if (weight < 1e-5) continue;
-      const double* row = &vectors[e * (n_ - 1)];
-      const double dot = f * one * std::accumulate(row, row + n_ - 1, 0.0);
-      v[0] = -dot * (1 + one);
-      for (std::size_t i = 1; i < n_; ++i) v[i] = row[i - 1] - dot * one;
-      for (std::size_t i = 0; i < n_; ++i)
-        for (std::size_t j = 0; j < n_; ++j) x[i * n_ + j] += weight * v[i] * v[j];
-    }
-    double low = *std::min_element(c.begin(), c.end()) - 40 * mu,
-           high = *std::max_element(c.begin(), c.end()) + 40 * mu;
-    for (int halving = 0; halving < 40; ++halving) {
-      const double middle = (low + high) / 2;
-      double sum = 0;
-      for (std::size_t i = 0; i < n_; ++i) sum += soft[i] = 1 / (1 + std::exp((c[i] - middle) / mu));
-      (sum < k ? low : high) = middle;
-    }
-    const double length = 20 * mu / spread;  // found by trying
-    for (std::size_t i = 0; i < n_; ++i) {
-      u[i] += length * (-k * k / n / n + (2 * k / n - 1) * soft[i] + spread * x[i * n_ + i]);
-      for (std::size_t j = 0; j < n_; ++j) {
-        const double both = -k * k / n / n + k / n * (soft[i] + soft[j]) + spread * x[i * n_ + j];
-        if (i != j) d[i * n_ + j] = std::min(w_[i * n_ + j], d[i * n_ + j] + length * both);
-      }
-    }
-  }
-
-  double work_, scale_ = 1;
-  int k_;
-  std::size_t n_ = 0;
-  std::vector<std::size_t> of_;
-  std::vector<double> w_;
-};
-
+/// Cheap bounds first, and none where the one before says enough.
 Cluster solve(const ClusterProblem& problem) {
   Choice best = heuristic(problem);
   std::int64_t bound = degree_bound(problem);
-  if (best.cost > bound) {
+  const auto open = [&](double share) {
+    return static_cast<double>(best.cost) > (1 + share) * static_cast<double>(bound) && best.cost > bound;
+  };
+  if (open(0)) {
     const Grid grid = grid_of(problem);
     bound = std::max(bound, grid.bound);
     if (auto shape = put(problem, grid); shape && shape->cost <= best.cost) best = *std::move(shape);
   }
+  if (open(0)) {
+    const Bounded tree = tree_bound(problem);
+    bound = std::max(bound, tree.bound);
+    if (!tree.counts.empty())
+      if (Choice choice = improved(problem, tree.counts); choice.cost < best.cost) best = std::move(choice);
+  }
   const bool small = sets(problem) <= 2e7;  // 8 of 32 are 10.5 million
-  if (best.cost > bound && !small)
-    bound = std::max(bound, Spectrum(problem, kSpectrumWork * problem.effort).run(best.cost));
+  if (!small && open(0.005)) bound = std::max(bound, translation_bound(problem));
+  if (!small && open(0.05)) bound = std::max(bound, spectral_bound(problem, best.cost));
   const double levels = static_cast<double>(problem.capacity.size()) * problem.count;  // what Exact keeps
-  if (best.cost > bound && levels < 2e7 && is_concave(problem)) {
+  if (open(0) && levels < 2e7 && is_concave(problem)) {
     Exact exact(problem, best, (small ? kSmallProofWork : kProofWork) * problem.effort);
     const bool all = exact.run();
     best = exact.best();
@@ -968,8 +802,6 @@ std::int64_t degree_bound(const ClusterProblem& problem) {
 }
 
 std::int64_t grid_bound(const ClusterProblem& problem) { return grid_of(problem).bound; }
-
-std::int64_t spectral_bound(const ClusterProblem& problem) { return Spectrum(problem, kSpectrumWork).run(kNever); }
 
 Cluster by_branch_and_bound(const ClusterProblem& problem) {
   Choice first(problem);

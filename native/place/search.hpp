@@ -3,7 +3,7 @@
 ///
 /// Units that nothing tells apart (CPUs of one node that share the same L3) are one class, so what is searched for is
 /// how many units each class gives. This is the minimum-weight k-clique problem (NP-hard); small ones are solved
-/// exactly by branch and bound, larger ones by greedy growth and exchange, beside a proven lower bound.
+/// exactly by branch and bound, larger ones by greedy growth and exchange, beside a proven lower bound (bounds.hpp).
 #include <cstdint>
 #include <vector>
 
@@ -24,7 +24,7 @@ struct Cluster {
   bool optimal = false;     ///< proven: cost == bound
 };
 
-/// Deterministic: everything ends by counted work, not by a clock (a second and a half for 1024 units).
+/// Deterministic: everything ends by counted work, not by a clock (half a second for 1024 units).
 Cluster least_cluster(const ClusterProblem& problem);
 
 /// Branch and bound alone, from the first units in order and without a limit of work: what the tests hold to brute
@@ -40,9 +40,5 @@ std::int64_t degree_bound(const ClusterProblem& problem);
 /// none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem 371; on
 /// rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
 std::int64_t grid_bound(const ClusterProblem& problem);
-
-/// Lower bound from the spectrum of the weights: what of the semidefinite relaxation can be climbed to in counted work.
-/// For any matrix; 0 for more than about 350 units.
-std::int64_t spectral_bound(const ClusterProblem& problem);
 
 }  // namespace mm::place

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "bind.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "hwloc_handle.hpp"
 #include "json.hpp"
@@ -983,14 +984,7 @@ int translate_verb(int argc, char** argv) {
   for (const Syntax& s : syntaxes())
     all += "  " + std::string(s.name) + std::string(12 - std::string(s.name).size(), ' ') + s.help + "\n";
   app.footer(all);
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("translate", wrong.what());
-  }
+  if (!read_words(app, argc, argv, "translate")) return 0;
   if (parts.empty() == text.empty())
     throw UsageError("TEXT", parts.empty() ? "is missing" : "is there beside --parts", "TEXT or --parts");
   const Machine machine = machine_of(topology);

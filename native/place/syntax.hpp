@@ -32,9 +32,9 @@ std::string line(const Form& form, const std::string& command);  ///< as one wou
 Layout parse(const std::string& form, const Machine& machine, const std::string& text);
 
 /// What is wished for: of LSF (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB, LSB_BIND_CPU_LIST,
-/// EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which win) in an environment.
+/// LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which win) in an environment.
 struct Wishes {
-  std::optional<std::string> bind;  ///< text for parse_bind
+  std::optional<std::string> bind;  ///< text for parse_bind, or for parse_affinity
   std::optional<SlotKind> kind;
   std::optional<std::string> memory, pages;  ///< of a profile or the site: texts for parse_memory and set_pages
   std::string from;  ///< which variable or file said what: `bind: MESHMARK_BIND`; "" for nothing
@@ -60,6 +60,10 @@ struct Affinity {
   std::string cpubind = "core";                  ///< masks are widened to this level; by default the unit itself
   std::string pack_level;                        ///< pack(LEVEL=1): all of the job in one of them; else ""
 };
+bool is_affinity(const std::string& text);  ///< begins as one; with LSF's span[hosts=1] before it, too
+/// The affinity[…] of a whole resource requirement (`select[…] rusage[…] affinity[…]`); "" where it has none.
+/// UsageError in the name of `where`: it has several that differ, or one that does not end.
+std::string affinity_of(const std::string& where, const std::string& requirement);
 /// UsageError names the word that is wrong.
 Affinity parse_affinity(const std::string& text, int tasks);
 /// One part a task. UsageError where an empty machine could not hold it, Busy where others hold too much.

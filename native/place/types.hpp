@@ -33,7 +33,7 @@ struct Device {
 };
 
 struct Machine {
-  std::string origin;        ///< host, synthetic, xml
+  std::string origin;        ///< host, cpuset (of the host, made for a layout: `allowed` is all of it), synthetic, xml
   std::vector<Cpu> cpus;     ///< online ones, ascending id
   std::vector<int> allowed;  ///< ids that this process may use (host) or the description allows, ascending
   std::vector<Node> nodes;   ///< ascending id

@@ -13,6 +13,7 @@
 #include <toml++/toml.h>
 
 #include "bind.hpp"
+#include "command.hpp"
 #include "error.hpp"
 #include "options.hpp"
 #include "policy.hpp"
@@ -42,7 +43,10 @@ void check_bind(const std::string& where, const std::string& text) {
   if (upper(text) == "USER") return;
   Request scratch;
   try {
-    parse_bind(text, scratch);
+    if (is_affinity(text))
+      parse_affinity(text, 1);
+    else
+      parse_bind(text, scratch);
   } catch (const UsageError& wrong) {
     throw UsageError(where, wrong.what(), wrong.allowed);
   }
@@ -143,11 +147,6 @@ Config read_config(const std::string& file, bool settings) {
   return config;
 }
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 std::string user_file() {
   if (const std::string folder = variable("XDG_CONFIG_HOME"); !folder.empty()) return folder + "/meshmark/config.toml";
   if (const std::string home = variable("HOME"); !home.empty()) return home + "/.config/meshmark/config.toml";
@@ -177,7 +176,9 @@ struct Settled {
   }
 };
 
-Settled environment_settled(const std::vector<std::pair<std::string, std::string>>& environment) {
+/// `overruled`: the command line says a policy, so that what only LSF understands of its resource requirement does no
+/// harm.
+Settled environment_settled(const std::vector<std::pair<std::string, std::string>>& environment, bool overruled) {
   std::map<std::string, std::string> set;
   for (const auto& [name, value] : environment)
     if (!value.empty()) set[name] = value;
@@ -219,11 +220,19 @@ Settled environment_settled(const std::vector<std::pair<std::string, std::string
       contradict(*user_list, *lsf_list);
     settled.take<std::string>("bind", settled.wishes.bind, list, lsf_list->variable);
   }
+  const auto own = find("MESHMARK_BIND");
+  const bool own_policy = own && upper(own->value) != "USER";
+  // Where LSF schedules by affinity, it disregards BIND_JOB; the list, if there is one, is what it made of the string.
+  if (const auto requirement = find("LSB_EFFECTIVE_RSRCREQ"); requirement && !lsf_list && !own_policy && !overruled)
+    if (const std::string text = affinity_of(requirement->variable, requirement->value); !text.empty()) {
+      check_bind(requirement->variable, text);
+      settled.take<std::string>("bind", settled.wishes.bind, text, requirement->variable);
+    }
   if (const auto said = find("EGO_DEFINE_NCPUS"))
     settled.take<SlotKind>("slots", settled.wishes.kind, parse_slot_kind(said->variable, said->value), said->variable);
-  if (const auto said = find("MESHMARK_BIND"); said && upper(said->value) != "USER") {
-    check_bind(said->variable, said->value);
-    settled.take<std::string>("bind", settled.wishes.bind, said->value, said->variable);
+  if (own_policy) {
+    check_bind(own->variable, own->value);
+    settled.take<std::string>("bind", settled.wishes.bind, own->value, own->variable);
   }
   if (const auto said = find("MESHMARK_SLOTS"))
     settled.take<SlotKind>("slots", settled.wishes.kind, parse_slot_kind(said->variable, said->value), said->variable);
@@ -233,7 +242,7 @@ Settled environment_settled(const std::vector<std::pair<std::string, std::string
 }  // namespace
 
 Wishes wishes_of_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
-  return environment_settled(environment).done();
+  return environment_settled(environment, false).done();
 }
 
 Wishes settle(const std::string& profile, const std::optional<std::string>& bind_option,
@@ -246,8 +255,9 @@ Wishes settle(const std::string& profile, const std::optional<std::string>& bind
     settled.take(config.site, file);
     for (const auto& [name, layer] : config.profiles) profiles[name] = {layer, file};
   };
-  if (!named.empty() || std::filesystem::exists(site)) read(site, true);
-  if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user)) read(user, false);
+  std::error_code hidden;  // a folder that this user may not look into is another's, such as HOME's after setpriv
+  if (!named.empty() || std::filesystem::exists(site, hidden)) read(site, true);
+  if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user, hidden)) read(user, false);
   if (!profile.empty()) {
     const auto found = profiles.find(profile);
     if (found == profiles.end()) {
@@ -258,13 +268,8 @@ Wishes settle(const std::string& profile, const std::optional<std::string>& bind
     }
     settled.take(found->second.first, "profile " + profile + " of " + found->second.second);
   }
-  std::vector<std::pair<std::string, std::string>> environment;
-  for (char** at = environ; *at != nullptr; ++at) {
-    const std::string entry = *at;
-    const std::size_t equals = entry.find('=');
-    if (equals != std::string::npos) environment.emplace_back(entry.substr(0, equals), entry.substr(equals + 1));
-  }
-  const Settled user = environment_settled(environment);
+  const bool overruled = bind_option && upper(*bind_option) != "USER";
+  const Settled user = environment_settled(environment(), overruled);
   if (user.wishes.bind) settled.take<std::string>("bind", settled.wishes.bind, user.wishes.bind, user.who.at("bind"));
   if (user.wishes.kind) settled.take<SlotKind>("slots", settled.wishes.kind, user.wishes.kind, user.who.at("slots"));
   if (bind_option) {

@@ -158,11 +158,13 @@ def place() -> None:
         file.flush()
         sys.stdout.flush()
         argv = [str(find_place()), "plan", *words, *(["--matrix", file.name] if matrix else [])]
-        done = subprocess.run(argv, check=False)
-        if drawing is not None and done.returncode != UsageError.status:
-            told = subprocess.run([*argv, "--json"], check=False, capture_output=True, text=True)
-            _draw(json.loads(told.stdout), Path(drawing), named, _value(words, "--topology") or "host")
-        raise SystemExit(done.returncode)
+        if drawing is None:
+            raise SystemExit(subprocess.run(argv, check=False).returncode)
+        with tempfile.NamedTemporaryFile("r", suffix=".json") as plan:
+            status = subprocess.run([*argv, "--save", plan.name], check=False).returncode
+            if said := plan.read():  # nothing where it was refused
+                _draw(json.loads(said), Path(drawing), named, _value(words, "--topology") or "host")
+        raise SystemExit(status)
 
 
 def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
@@ -347,6 +349,8 @@ def advise(
             _listed("--pages", pages, PAGES), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
             tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
         )  # fmt: skip
+        if str(here.inherited):
+            say(f"as it is means: {here.inherited}, inherited from where this was started")
         say(f"warm-up: {shlex.join(command)}")
         plan = adviser.make_plan(
             command, wishes, here, runner, budget_s=seconds(budget or "10m"), seed=seed, figure=fom, higher=higher
@@ -373,17 +377,21 @@ def advise(
 
 def _here() -> tuple[Here, dict[int, int]]:
     from meshmark.machine.topology import from_sysfs
-    from meshmark.machine.tree import Tree
-    from meshmark.place.advise import Here
+    from meshmark.machine.tree import Tree, chosen, format_list
+    from meshmark.place.advise import Here, Inherited, inherited_memory
 
     topology = from_sysfs()
     allowed = set(topology.allowed_cpus)
     per_core = max((len(allowed & set(c.cpus)) for c in topology.cores), default=1)
-    text = Tree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled") or ""
-    mode = re.search(r"\[(\w+)\]", text)
-    nodes = sum(n.memory_bytes != 0 for n in topology.nodes)
+    mode = chosen(Tree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled"))
+    nodes = {n.os_index for n in topology.nodes if n.memory_bytes != 0}
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
-    return Here(len(allowed), max(1, per_core), nodes, mode[1] if mode else ""), node_of
+    inherited = Inherited(
+        format_list(sorted(allowed)) if len(allowed) < len(topology.cpus) else "",
+        inherited_memory(Tree(Path("/")).text("proc/self/numa_maps") or ""),
+    )
+    near = {cpu: node for cpu, node in node_of.items() if node in nodes}
+    return Here(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, near), node_of
 
 
 def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:
@@ -432,6 +440,8 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
     print_rows([r for _, r in rows], False)
     print(f"\n{_sentence(advice, answer)}")
+    if str(plan.inherited):
+        print(f"as it is: {plan.inherited}, inherited")
     before, after = answer["before"], answer["after"]
     if before and after:
         print(f"spread: CoV {100 * before['cov']:.1f} % as it is, {100 * after['cov']:.1f} % with {said.best}; "

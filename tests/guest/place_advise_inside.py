@@ -2,22 +2,25 @@
 
     place_advise_inside.py PLAN OUT
 
-PLAN is JSON: `check` and `advise` (words of the commands), `folder` (of the advice). OUT gets for each its `status`,
-`out` and `talk`, and of the advice the `journal`.
+PLAN is JSON: `check` and, where they are wanted, `advise` (words of the commands) and `folder` (of the advice), or
+`fill`: the node to fill. OUT gets for each command its `status`, `out` and `talk`, of the advice the `journal`, and in
+`order` the nodes on which pages appeared, until all had some.
 """
 
 from __future__ import annotations
 
 import ctypes
 import json
+import mmap
 import os
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
-SET_MEMPOLICY, PREFERRED = 238, 1  # of x86_64
+from booted import answer
+
+SET_MEMPOLICY, MOVE_PAGES, PREFERRED = 238, 279, 1  # of x86_64
 # Its memory is where the inherited policy wants it, unless it is bound.
 PROGRAM = """
 import mmap, time
@@ -35,12 +38,45 @@ def meshmark(words: list[str], env: dict[str, str]) -> dict[str, Any]:
     return {"status": done.returncode, "out": done.stdout, "talk": done.stderr}
 
 
+def order_of_filling(node: int) -> list[int]:
+    """Takes pages that prefer a node until all have some; a child does, so that they are given back."""
+    out, into = os.pipe()
+    if os.fork() == 0:
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.syscall(SET_MEMPOLICY, PREFERRED, ctypes.byref(ctypes.c_ulong(1 << node)), ctypes.c_ulong(65))
+        Path("/proc/self/oom_score_adj").write_text("1000")
+        blocks, seen, size = list[mmap.mmap](), list[int](), 1 << 20
+        nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*")))
+        status = (ctypes.c_int * (size // 4096))()
+        while len(seen) < nodes:
+            blocks.append(block := mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+            block.madvise(15)  # small pages
+            start = ctypes.addressof(ctypes.c_char.from_buffer(block))
+            ctypes.memset(start, 1, size)
+            pages = (ctypes.c_void_p * len(status))(*range(start, start + size, 4096))
+            libc.syscall(MOVE_PAGES, 0, ctypes.c_ulong(len(status)), pages, None, status, 0)
+            for n in dict.fromkeys(status):
+                if n not in seen:
+                    seen.append(n)
+                    os.write(into, f"{n}\n".encode())
+        os._exit(0)
+    os.close(into)
+    with os.fdopen(out) as said:
+        order = [int(x) for x in said]
+    os.wait()
+    return order
+
+
 def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     site = Path("/run/site.toml")
     site.write_text("")
     env = os.environ | {"MESHMARK_LEDGER": "/run/claims", "MESHMARK_SITE_CONFIG": str(site), "HOME": "/run"}
     Path("/proc/sys/kernel/numa_balancing").write_text("0")
     answers["check"] = meshmark(["check-os", *plan["check"]], env)
+    if "fill" in plan:
+        answers["order"] = order_of_filling(plan["fill"])
+    if "advise" not in plan:
+        return
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(SET_MEMPOLICY, PREFERRED, ctypes.byref(ctypes.c_ulong(1 << 1)), ctypes.c_ulong(65)):
         raise OSError(ctypes.get_errno(), "set_mempolicy")
@@ -50,14 +86,5 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     answers["journal"] = [json.loads(x) for x in journal.read_text().splitlines()] if journal.exists() else []
 
 
-def main() -> None:
-    answers: dict[str, Any] = {}
-    try:
-        gather(json.loads(Path(sys.argv[1]).read_text()), answers)
-    except Exception:  # the host's side shows it
-        answers["failed"] = traceback.format_exc()
-    Path(sys.argv[2]).write_text(json.dumps(answers))
-
-
 if __name__ == "__main__":
-    main()
+    answer(gather, {})

@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from booted import answer
+
 UNIFIED, OLD = Path("/sys/fs/cgroup"), Path("/run/cpuset")
 # The mapping is told apart from all others by its size.
 PROGRAM = """
@@ -79,14 +81,5 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
     answers["slots"], answers["left"] = json.loads(said.stdout), left()
 
 
-def main() -> None:
-    answers: dict[str, Any] = {"cases": {}}
-    try:
-        gather(json.loads(Path(sys.argv[1]).read_text()), answers)
-    except Exception as why:  # the host's side shows it
-        answers["failed"] = f"{type(why).__name__}: {why}"
-    Path(sys.argv[2]).write_text(json.dumps(answers))
-
-
 if __name__ == "__main__":
-    main()
+    answer(gather, {"cases": {}})

@@ -9,17 +9,14 @@ import json
 import os
 import platform
 import statistics
-import subprocess
-import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import booted
 import pytest
+from booted import ROOT
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
 
 pytestmark = [
@@ -29,30 +26,25 @@ pytestmark = [
 ]
 
 
+FILLED = {"ring-4": 1, "cxl-2+1": 2}  # of each machine the node that is filled until all have pages
+
+
+@cache
+def gathered_orders(machine: str) -> dict[str, Any] | str:
+    plan = {"check": ["--starts", "0", "--json"], "fill": FILLED[machine]}
+    return booted.gathered(machine, "place_advise_inside.py", plan, 300, {"MESHMARK_PLACE": str(PLACE)})
+
+
 @cache
 def gathered() -> dict[str, Any] | str:
     """What was seen in the guest, or why it could not be had."""
-    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
-        share = Path(folder)
-        plan = {
-            "check": ["--provoke", "--starts", "0", "--json"],
-            "advise": ["--budget", "60s", "--policies", "none,balance", "--pages", "default", "--memory",
-                       "default,bind", "--no-store", "--json"],
-            "folder": "/run/advice",
-        }  # fmt: skip
-        (share / "plan.json").write_text(json.dumps(plan))
-        command = [
-            str(HERE / "numa-guest"), "-t", "numa-2", "--timeout", "300", "--share", folder, "--", sys.executable,
-            str(HERE / "place_advise_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
-        env = os.environ | {"MESHMARK_PLACE": str(PLACE)}
-        done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=360)
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
-        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
-        return answers
+    plan = {
+        "check": ["--provoke", "--starts", "0", "--json"],
+        "advise": ["--budget", "60s", "--policies", "none,balance", "--pages", "default", "--memory",
+                   "default,bind", "--no-store", "--json"],
+        "folder": "/run/advice",
+    }  # fmt: skip
+    return booted.gathered("numa-2", "place_advise_inside.py", plan, 300, {"MESHMARK_PLACE": str(PLACE)})
 
 
 def told() -> dict[str, Any]:
@@ -89,6 +81,21 @@ def test_a_provoked_spill_goes_to_the_other_node_and_nobody_is_killed() -> None:
     assert "node 1 spills to 0 (distance 21) after" in check["found"]
 
 
+@pytest.mark.parametrize("machine", FILLED)
+def test_the_order_of_all_nodes_is_found_without_filling_any(machine: str) -> None:
+    answers = gathered_orders(machine)
+    if isinstance(answers, str):
+        pytest.skip(answers)
+    checks = [json.loads(x) for x in answers["check"]["out"].splitlines()]
+    (check,) = [c for c in checks if c["name"] == "spill order, tried"]
+    assert check["judged"] == "ok", check
+    orders = dict(part.split("→") for part in check["found"].split("; "))
+    node, nodes = FILLED[machine], set(map(str, answers["order"]))
+    assert set(orders) == nodes and all({n, *order.split(",")} == nodes for n, order in orders.items())
+    # What was filled in earnest says the same, to the last node.
+    assert [str(node), *orders[str(node)].split(",")] == list(map(str, answers["order"]))
+
+
 def test_an_advice_names_the_remote_pages_and_claims_nothing_that_it_did_not_see() -> None:
     answers = told()
     assert answers["advise"]["status"] == 0, answers["advise"]["talk"]
@@ -99,6 +106,11 @@ def test_an_advice_names_the_remote_pages_and_claims_nothing_that_it_did_not_see
             remote.setdefault(run["candidate"], []).append(run["evidence"]["remote_share"])
     assert statistics.median(remote["balance"]) > 0.5, remote
     assert statistics.median(remote["balance, bind"]) < 0.2, remote
+    # What it was started with is said, and is no candidate of its own; what undoes it is.
+    assert answer["as_it_is"] == {"cpus": "", "memory": "preferred=1"}
+    assert "as it is means: memory preferred=1" in answers["advise"]["talk"]
+    assert answer["left_out"]["none"] == "the same as 'as it is'"
+    assert "none, bind" in remote, remote
     assert answer["verdict"] in {"better", "no difference", "not decided"}
     if answer["verdict"] != "better":
         assert answer["choice"] == "as it is"

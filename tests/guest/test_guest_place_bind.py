@@ -5,19 +5,15 @@ One boot a machine, many commands in it. Nothing here is about speed: the guest 
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import booted
 import pytest
+from booted import ROOT
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
 
 pytestmark = [
@@ -67,20 +63,8 @@ MACHINES: dict[str, dict[str, Any]] = {
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
     """What was seen in one guest, or why it could not be had."""
-    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
-        share = Path(folder)
-        (share / "plan.json").write_text(json.dumps(MACHINES[name] | {"place": str(PLACE)}))
-        command = [
-            str(HERE / "numa-guest"), "-t", name.split(maxsplit=1)[0], "--timeout", "180", "--share", folder, "--",
-            sys.executable, str(HERE / "place_bind_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
-        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
-        return answers
+    plan = MACHINES[name] | {"place": str(PLACE)}
+    return booted.gathered(name.split(maxsplit=1)[0], "place_bind_inside.py", plan, 180)
 
 
 def told(machine: str) -> dict[str, Any]:

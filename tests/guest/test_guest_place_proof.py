@@ -6,19 +6,15 @@ Nothing is about speed: the guest is emulated.
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import booted
 import pytest
+from booted import ROOT
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 BUILD = ROOT / "build" / "release"
 PLACE = Path(os.environ.get("MESHMARK_PLACE", BUILD / "bin" / "meshmark-place"))
 LIBRARY = Path(os.environ.get("MESHMARK_PLACE_LIBRARY", BUILD / "lib" / "libmeshmark-place.so"))
@@ -37,23 +33,9 @@ SIZE: Final = 32 * MIB // 4096  # pages that a program to be moved holds
 @cache
 def gathered() -> dict[str, Any] | str:
     """The answers of the guest, or why it could not be had."""
-    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
-        share = Path(folder)
-        plan = {"place": str(PLACE), "library": str(LIBRARY), "repeats": REPEATS,
-                "parts": ["migrate", "pages", "next_touch", "campaign"]}  # fmt: skip
-        (share / "plan.json").write_text(json.dumps(plan))
-        limit = 300 + 120 * REPEATS
-        command = [
-            str(HERE / "numa-guest"), "-t", "numa-2", "--timeout", str(limit), "--share", folder, "--",
-            sys.executable, str(HERE / "place_proof_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit + 60)
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
-        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
-        return answers
+    plan = {"place": str(PLACE), "library": str(LIBRARY), "repeats": REPEATS,
+            "parts": ["migrate", "pages", "next_touch", "campaign"]}  # fmt: skip
+    return booted.gathered("numa-2", "place_proof_inside.py", plan, 300 + 120 * REPEATS)
 
 
 def part(name: str) -> Any:
@@ -160,6 +142,11 @@ def test_memory_that_is_there_or_was_not_meant_stays() -> None:
     assert answers["from"]["truth"] == {"1": SIZE} and answers["from"]["said"]["processes"][0]["moved_bytes"] == 0
     # Both nodes are targets: what is on one of them is there.
     assert answers["dealt"]["truth"] == {"1": SIZE}
+
+
+def test_every_page_of_a_large_and_almost_empty_mapping_is_found() -> None:
+    answer = part("migrate")["sparse"]
+    assert answer["nodes"] == [{"0": 1}] * 4, answer
 
 
 def test_what_cannot_move_is_told_with_the_reason() -> None:

@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import booted
 import pytest
+from booted import ROOT
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
 
 pytestmark = [
@@ -126,23 +124,8 @@ def plan(name: str) -> list[dict[str, Any]]:
 @cache
 def gathered(name: str) -> dict[str, Any] | str:
     """The answers of one guest, or why it could not be had."""
-    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
-        share = Path(folder)
-        (share / "plan.json").write_text(json.dumps({"probe": str(PROBE), "steps": plan(name)}))
-        command = [
-            str(HERE / "numa-guest"), "-t", name, "--timeout", "400", "--share", folder, "--",
-            sys.executable, str(HERE / "gather.py"), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
-        path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if p)
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, timeout=500, env={**os.environ, "PYTHONPATH": path}
-        )
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
-        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
-        return answers
+    path = os.pathsep.join(p for p in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if p)
+    return booted.gathered(name, "gather.py", {"probe": str(PROBE), "steps": plan(name)}, 400, {"PYTHONPATH": path})
 
 
 @pytest.fixture(params=MACHINES)

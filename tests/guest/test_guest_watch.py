@@ -5,19 +5,15 @@ One boot a topology, many checks on what was watched in it. Nothing here is abou
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
-import tempfile
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+import booted
 import pytest
+from booted import ROOT
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
 WATCH = Path(os.environ.get("MESHMARK_WATCH", ROOT / "build" / "release" / "bin" / "meshmark-watch"))
 
 pytestmark = [
@@ -55,22 +51,9 @@ MACHINES: dict[str, dict[str, Any]] = {
 def gathered(name: str) -> dict[str, Any] | str:
     """What was watched in one guest, or why it could not be had."""
     machine = MACHINES[name]
-    with tempfile.TemporaryDirectory(prefix="meshmark-guest-", dir=ROOT / "build") as folder:
-        share = Path(folder)
-        plan = {"watch": str(WATCH), "far": machine["far"], "bytes": HELD, "unplug": machine["unplug"],
-                "step_s": STEP_S, "rate": RATE}  # fmt: skip
-        (share / "plan.json").write_text(json.dumps(plan))
-        command = [
-            str(HERE / "numa-guest"), "-t", name, "--timeout", "180", "--share", folder, "--",
-            sys.executable, str(HERE / "watch_inside.py"), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=240)
-        if done.returncode == 77:
-            said = done.stderr.strip().splitlines()
-            return said[-1] if said else "numa-guest: SKIP without a word"
-        assert done.returncode == 0, done.stderr[-3000:] + done.stdout[-1000:]
-        answers: dict[str, Any] = json.loads((share / "answers.json").read_text())
-        return answers
+    plan = {"watch": str(WATCH), "far": machine["far"], "bytes": HELD, "unplug": machine["unplug"],
+            "step_s": STEP_S, "rate": RATE}  # fmt: skip
+    return booted.gathered(name, "watch_inside.py", plan, 180)
 
 
 class Watched:

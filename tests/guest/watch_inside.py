@@ -16,10 +16,11 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
+
+from booted import answer
 
 SET_MEMPOLICY = 238  # x86-64's number of the call; numa-guest knows no other processor
 PREFERRED, BIND = 1, 2
@@ -153,14 +154,5 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         answers["status"], answers["talk"] = watch.end()
 
 
-def main() -> None:
-    answers: dict[str, Any] = {"marks": {}}
-    try:
-        gather(json.loads(Path(sys.argv[1]).read_text()), answers)
-    except Exception as why:  # the host's side shows it
-        answers["failed"] = f"{type(why).__name__}: {why}"
-    Path(sys.argv[2]).write_text(json.dumps(answers))
-
-
 if __name__ == "__main__":
-    main()
+    answer(gather, {"marks": {}})

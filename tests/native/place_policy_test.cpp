@@ -15,6 +15,7 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
+#include "place/bounds.hpp"
 #include "place/search.hpp"
 
 namespace {

@@ -361,6 +361,23 @@ TEST(PlaceWishes, LsfsVariablesAreAccepted) {
       {{{"LSB_BIND_JOB", "PACK"}}, "pack", "bind: LSB_BIND_JOB"},
       {{{"LSB_USER_BIND_JOB", "PACK"}, {"MESHMARK_BIND", "compact"}}, "compact", "bind: MESHMARK_BIND"},
       {{{"LSB_USER_BIND_JOB", ""}, {"BIND_JOB", ""}}, "", ""},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "select[type == local] order[r15s:pg] rusage[mem=1000.00] span[hosts=1]"}}, "", ""},
+      {{{"LSB_EFFECTIVE_RSRCREQ",
+         "select[my_affinity[0]] rusage[mem=1] affinity[core(2, same=socket)*1:distribute=pack]"}},
+       "affinity[core(2, same=socket)*1:distribute=pack]",
+       "bind: LSB_EFFECTIVE_RSRCREQ"},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "1*{span[hosts=1] affinity[core(1)]}+2*{affinity[core(1)]}"}},
+       "affinity[core(1)]",
+       "bind: LSB_EFFECTIVE_RSRCREQ"},
+      // LSF disregards BIND_JOB where it schedules by affinity; what it decided, and ours, win.
+      {{{"LSB_EFFECTIVE_RSRCREQ", "affinity[core(1)]"}, {"LSB_USER_BIND_JOB", "PACK"}},
+       "affinity[core(1)]",
+       "bind: LSB_EFFECTIVE_RSRCREQ"},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "affinity[core(1)]"}, {"LSB_BIND_CPU_LIST", "0,4"}},
+       "list=0,4",
+       "bind: LSB_BIND_CPU_LIST"},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "affinity[nonsense]"}, {"MESHMARK_BIND", "pack"}}, "pack", "bind: MESHMARK_BIND"},
+      {{{"MESHMARK_BIND", "affinity[core(2)]"}}, "affinity[core(2)]", "bind: MESHMARK_BIND"},
   };
   for (const auto& c : cases) {
     const Wishes wishes = wishes_of_environment(c.environment);
@@ -388,6 +405,12 @@ TEST(PlaceWishes, ContradictionsAndNonsenseAreRefused) {
       {{{"EGO_DEFINE_NCPUS", "nodes"}}, "EGO_DEFINE_NCPUS: found 'nodes'"},
       {{{"MESHMARK_BIND", "nonsense"}}, "MESHMARK_BIND: "},
       {{{"MESHMARK_SLOTS", "nonsense"}}, "MESHMARK_SLOTS: "},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "affinity[crate(1)]"}}, "LSB_EFFECTIVE_RSRCREQ: found 'crate'"},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "rusage[mem=1] affinity[core(1)"}},
+       "LSB_EFFECTIVE_RSRCREQ: found 'affinity[core(1)', which"},
+      {{{"LSB_EFFECTIVE_RSRCREQ", "1*{affinity[core(1)]}+1*{affinity[core(2)]}"}},
+       "--bind or MESHMARK_BIND says which"},
+      {{{"MESHMARK_BIND", "affinity[crate]"}}, "MESHMARK_BIND: found 'crate'"},
   };
   for (const auto& [environment, words] : cases) {
     const std::string text = complaint([&, &e = environment] { wishes_of_environment(e); });
@@ -401,8 +424,9 @@ class PlaceSettle : public ::testing::Test {
   void SetUp() override {
     folder_ = std::filesystem::temp_directory_path() / ("mm-settle-" + std::to_string(::getpid()));
     std::filesystem::create_directories(folder_ / "meshmark");
-    for (const char* name : {"MESHMARK_BIND", "MESHMARK_SLOTS", "LSB_USER_BIND_JOB", "LSB_USER_BIND_CPU_LIST",
-                             "BIND_JOB", "LSB_BIND_JOB", "LSB_BIND_CPU_LIST", "EGO_DEFINE_NCPUS"})
+    for (const char* name :
+         {"MESHMARK_BIND", "MESHMARK_SLOTS", "LSB_USER_BIND_JOB", "LSB_USER_BIND_CPU_LIST", "BIND_JOB", "LSB_BIND_JOB",
+          "LSB_BIND_CPU_LIST", "LSB_EFFECTIVE_RSRCREQ", "EGO_DEFINE_NCPUS"})
       ::unsetenv(name);
     site_ = folder_ / "site.toml";
     ::setenv("MESHMARK_SITE_CONFIG", site_.c_str(), 1);
@@ -450,6 +474,16 @@ TEST_F(PlaceSettle, TheLastWordWinsAndIsNamed) {
   EXPECT_NE(wishes.from.find("slots: --slots"), std::string::npos);
   EXPECT_NE(complaint([] { settle("nobody", {}, {}); }).find("--profile: found 'nobody'; cfd, mine"),
             std::string::npos);
+}
+
+TEST_F(PlaceSettle, WhatOnlyLsfUnderstandsDoesNoHarmWhereTheCommandLineSaysAPolicy) {
+  ::setenv("LSB_EFFECTIVE_RSRCREQ", "affinity[core(1)]", 1);
+  EXPECT_EQ(settle("", std::nullopt, std::nullopt).bind, "affinity[core(1)]");
+  ::setenv("LSB_EFFECTIVE_RSRCREQ", "affinity[crate]", 1);
+  EXPECT_EQ(settle("", "pack", std::nullopt).bind, "pack");
+  EXPECT_THROW(settle("", std::nullopt, std::nullopt), mm::UsageError);
+  EXPECT_THROW(settle("", "user", std::nullopt), mm::UsageError);
+  ::unsetenv("LSB_EFFECTIVE_RSRCREQ");
 }
 
 TEST_F(PlaceSettle, AWrongFileIsToldInOneLineWithItsKey) {

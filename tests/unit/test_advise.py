@@ -277,6 +277,52 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
     assert asked == [("--pages", "2MiB")]
 
 
+@pytest.mark.parametrize(
+    ("text", "policy"),
+    [
+        ("55f0 default file=/usr/bin/python3 mapped=2 N0=2", "default"), ("55f0 local heap", "local"), ("", "default"),
+        ("55f0 prefer:1 file=/x", "preferred=1"), ("55f0 prefer (many):0-1 anon=1", "preferred=0-1"),
+        ("55f0 bind:0,2\n66f0 default", "bind=0,2"), ("55f0 interleave=static:0-3 heap", "interleave=0-3"),
+        ("55f0 weighted interleave:0-1", "weighted=0-1"), ("55f0 bind=relative: heap", "bind"),
+        ("nonsense", "default"),
+    ],
+)  # fmt: skip
+def test_an_inherited_memory_policy_is_read(text: str, policy: str) -> None:
+    assert adviser.inherited_memory(text) == policy
+
+
+NODES_OF = {c: c % 2 for c in range(16)}
+
+
+@pytest.mark.parametrize(
+    ("inherited", "same"),
+    [
+        ("default", {"none", "none, local", "none, bind", "none, bind=0-1", "none, preferred"}),
+        ("bind=0-1", {"none", "none, local", "none, bind", "none, bind=0-1", "none, preferred"}),
+        ("preferred=1", {"none", "none, preferred=1"}),
+        ("bind=1", {"none", "none, bind=1"}),
+        ("interleave=0-1", {"none", "none, interleave", "none, interleave=0-1"}),
+    ],
+)
+def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
+    """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
+    here = Here(16, 2, 2, "madvise", adviser.Inherited(memory=inherited), NODES_OF)
+    memory = ("default", "local", "bind", "bind=0-1", "bind=1", "preferred", "preferred=1", "interleave",
+              "interleave=0-1")  # fmt: skip
+    _, left_out = names(Wishes(("none",), memory=memory, pages=("default",)), here, 2, True)
+    assert {n for n, why in left_out.items() if why == f"the same as '{BASELINE}'"} == same
+
+
+def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
+    here = Here(16, 2, 2, "madvise", adviser.Inherited(memory="bind=0"), NODES_OF)
+    wishes = Wishes(
+        ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
+    )
+    assert names(wishes, here, 2, True) == ([BASELINE, "pack", "pack, bind=1", "pack, local"],
+                                            {"pack, bind": "the same as 'pack'",
+                                             "pack, bind=0": "the same as 'pack'"})  # fmt: skip
+
+
 # ------------------------------------------------------------------ evidence
 
 NOTE: dict[str, Any] = {
@@ -322,7 +368,7 @@ elif words[-1] == "true":
         sys.stderr.write("meshmark: absent: no such pages\\nhint: reserve some\\n")
         sys.exit(77)
 else:
-    name = value("--bind") + ("/" + value("--pages") if "--pages" in words else "")
+    name = value("--bind") + ("/" + value("--pages") if value("--pages") != "default" else "")
     with open(os.environ["FAKE_WORLD"] + ".log", "a+") as log:
         log.write(name + "\\n")
         log.seek(0)
@@ -421,6 +467,20 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
     assert pack["elapsed"].conditions["cpus"] == "4-5"
     base = next(r for r in made if r.conditions["candidate"] == BASELINE)
     assert base.flags == {"migrated"} and base.conditions["cpus"] == "none"
+
+
+def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = world({"pack": 0.8})
+    inherited = adviser.Inherited("0-3", "preferred=1")
+    monkeypatch.setattr(sys.modules[__name__], "HERE", Here(4, 1, 2, "madvise", inherited))
+    advice = run(folder, Wishes(("none", "pack"), memory=("default", "bind"), pages=("default",)))
+    assert adviser.Plan.load(folder / "plan.json").inherited == inherited
+    assert str(inherited) == "CPUs 0-3, memory preferred=1"
+    assert adviser.to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
+    told = {r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
+            for r in adviser.records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")}  # fmt: skip
+    assert told == {BASELINE: ("0-3", "preferred=1"), "none, bind": ("0-3", "bind"), "pack": ("4-5", "preferred=1"),
+                    "pack, bind": ("4-5", "bind")}  # fmt: skip
 
 
 def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: Any) -> None:

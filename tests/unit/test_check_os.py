@@ -41,7 +41,7 @@ GOOD: dict[str, str] = {
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
     "proc/self/status": "Cpus_allowed_list:\t0-3\n",
 }  # fmt: skip
-TRIED = {"thread affinity", "first touch", "home allocation"}
+TRIED = {"thread affinity", "first touch", "home allocation", "spill order, tried"}
 
 
 def made(folder: Path, **changes: str | None) -> Path:
@@ -180,6 +180,64 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
     monkeypatch.setattr(check_os, "_pages_on", refuse)
     for name in ("first touch", "home allocation"):
         assert of(examine(), name).judged == "absent" and "not implemented" in of(examine(), name).found
+
+
+# ------------------------------------------------------------------ the order of all targets
+
+THREE: dict[str, str | None] = {
+    f"{NODE}/online": "0-2", f"{NODE}/node2/cpulist": "", f"{NODE}/node2/meminfo": "Node 2 MemTotal: 4194304 kB",
+    **{f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 21 31", "21 10 31", "31 31 10"))},
+}  # fmt: skip
+
+
+def ordered(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, first_of: Callable[[int, set[int]], int], **changes: str | None
+) -> Check:
+    """What is said where a page that is asked for from a node, and may be on some, goes where `first_of` says."""
+    root = made(folder, **{**THREE, **changes})
+    asked_from: list[int] = []
+    monkeypatch.setattr(check_os, "Tree", lambda _: Tree(root))
+    monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: asked_from.append(min(cpus) // 2))
+
+    def pages_on(*nodes: int, length: int, start_from: int | None) -> dict[int, int]:
+        return {first_of(asked_from[-1] if start_from is None else start_from, set(nodes)): length // 4096}
+
+    monkeypatch.setattr(check_os, "_pages_on", pages_on)
+    return check_os._order(from_sysfs(root), "")
+
+
+def test_the_order_of_all_nodes_is_that_of_the_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = ordered(tmp_path, monkeypatch, lambda node, among: min(among, key=lambda n: (n == 2, abs(n - node))))
+    assert (check.judged, check.found) == ("ok", "0→1,2; 1→0,2; 2→1,0")
+
+
+def test_a_far_node_before_a_near_one_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    check = ordered(tmp_path, monkeypatch, lambda _, among: max(among))
+    assert check.judged == "wrong" and "0→2,1; 1→2,0; 2→1,0: from node 0-1 not by distance" in check.found
+    # The kernel itself adds to distances: what differs by no more has no order.
+    near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 11 13", "11 10 13", "13 13 10"))}
+    assert ordered(tmp_path, monkeypatch, lambda _, among: max(among), **near).judged == "ok"
+
+
+def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(node: int, among: set[int]) -> int:
+        if node == 2:
+            raise OSError(38, "no CPU there, which takes Linux 5.17")
+        return min(among)
+
+    check = ordered(tmp_path / "a", monkeypatch, refuse)
+    assert (
+        check.judged == "ok" and check.found == "0→1,2; 1→0,2; node 2 not tried: no CPU there, which takes Linux 5.17"
+    )
+    status = {"proc/self/status": "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"}
+    check = ordered(tmp_path / "b", monkeypatch, refuse, **status)
+    assert (check.judged, check.found) == ("absent", "node 2 not tried: no CPU there, which takes Linux 5.17")
+    full = ZONES.format(0, 99) + ZONES.format(1, 99) + ZONES.format(2, 5000)
+    check = ordered(tmp_path / "c", monkeypatch, refuse, **{"proc/zoneinfo": full})
+    assert (check.judged, check.found) == ("absent", "no node has two others with room")
+    monkeypatch.setattr(check_os, "_ORDER_S", -1.0)
+    check = ordered(tmp_path / "d", monkeypatch, refuse)
+    assert check.judged == "absent" and "node 0 not tried" in check.found
 
 
 # ------------------------------------------------------------------ a provoked spill

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from meshmark.cli_place import MEMORY, PAGES, PLACING
 from meshmark.entry import VERBS, native_words
 from meshmark.errors import AbsentError
+from meshmark.machine.native import find_native
 from meshmark.place.native import measured_matrix
 from meshmark.store.record import Record
 
@@ -170,6 +173,23 @@ def test_policies_are_listed(fake: dict[str, str]) -> None:
         r["policy"] for r in rows if "run" in r["of"]
     }
     assert {"local", "interleave"} <= {r["policy"] for r in rows if "measure" in r["of"]}
+
+
+def test_the_words_are_those_of_the_native_program() -> None:
+    """Both halves have them, as asking the program would cost a start; here they must agree."""
+
+    def said(*words: str) -> str:
+        done = subprocess.run([find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        return done.stdout + done.stderr
+
+    ours = {name for name, text in PLACING.items() if not text.startswith("modifier")}
+    (theirs,) = re.findall(r"allowed: (.*?), with near=", said("run", "--bind", "?", "--", "true"))
+    assert ours == {word.partition("=")[0] for word in theirs.split(", ")}
+    for option, words in (("--memory", MEMORY), ("--pages", PAGES)):
+        (theirs,) = re.findall(r"allowed: (.*)", said("run", "--bind", "none", option, "?", "--", "true"))
+        found = [re.split(r"[\[=]", word)[0] for word in theirs.removesuffix(",…").split(", ")]
+        assert found == list(words), option
 
 
 # ------------------------------------------------------------------ measured distances

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.machine.topology import from_synthetic
+from meshmark.place.native import find_place
 from meshmark.report.topology_svg import JOB_FILLS, topology_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -64,6 +65,19 @@ def test_a_plan_is_drawn_on_its_machine(machine: list[str], kind: str, held: set
     drawn = fills(file.read_text(), kind)
     assert {label for label, colour in drawn.items() if colour} == held
     assert set(drawn.values()) == {"", JOB_FILLS[0]}
+
+
+def test_the_plan_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counting = tmp_path / "meshmark-place"
+    counting.write_text(f'#!/bin/sh\necho x >> {tmp_path}/calls\nexec {find_place()} "$@"\n')
+    counting.chmod(0o755)
+    monkeypatch.setenv("MESHMARK_PLACE", str(counting))
+    words = ["--topology", "pack:2 core:2 pu:1", "--policy", "pack", "--svg", str(tmp_path / "plan.svg"), "--jobs"]
+    done = place(*words, "2,9")
+    assert done.returncode == 1 and "1 of 2 jobs found no place" in done.stderr, done
+    assert (tmp_path / "plan.svg").exists() and "job  slots" in done.stdout
+    assert (tmp_path / "calls").read_text() == "x\n"
+    assert place(*words, "none").returncode == 2
 
 
 def test_only_svg_is_written() -> None:

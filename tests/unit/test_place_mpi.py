@@ -223,6 +223,19 @@ def test_open_mpis_ranks_take_a_part_each(tmp_path: Path) -> None:
     assert said_by_ranks(start(above, tmp_path)) == TURNED_SAID
 
 
+@pytest.mark.parametrize("launcher", ["mpich", "open mpi"])
+def test_ranks_take_a_part_each_of_a_cpuset(launcher: str, tmp_path: Path) -> None:
+    name = mpirun_form() if launcher == "open mpi" else "mpich"
+    if launcher == "mpich" and not shutil.which("mpiexec.mpich"):
+        hydra()
+    for bind, wanted in ((TURNED, TURNED_SAID), (("--bind", f"list={CPUS[-1]}"), [f"0 here {CPUS[-1]}"])):
+        words = [*bind, "--hard", "--launcher", name, "-n", str(len(wanted)), "--", "sh", "-c", SAY]
+        done = start(run(*words), tmp_path)
+        if done.returncode == 77:
+            pytest.skip(done.stderr.strip())
+        assert said_by_ranks(done) == wanted
+
+
 @pytest.mark.parametrize("launcher", ["rankfile", "cpu-set", "mpich"])
 def test_a_launcher_that_puts_all_ranks_on_one_cpu_is_named(launcher: str, tmp_path: Path) -> None:
     """The trap that costs most: two CPUs are there, and two ranks share one."""
@@ -428,3 +441,17 @@ def test_openmp_threads_are_where_the_variable_says(name: str, turned: bool, tmp
     found = shell(form(name, ";".join(",".join(map(str, p)) for p in parts), "./threads")["line"], tmp_path)
     masks = {int(row[0]): [int(c) for c in row[1:]] for row in (line.split() for line in found.splitlines())}
     assert [masks[i] for i in sorted(masks)] == parts
+
+
+@pytest.mark.parametrize("variable", ["OMP_PLACES", "GOMP_CPU_AFFINITY"])
+def test_openmps_numbers_are_absolute_within_a_cpuset(variable: str, tmp_path: Path) -> None:
+    need("gcc")
+    (tmp_path / "threads.c").write_text(THREADS)
+    subprocess.run(["gcc", "-fopenmp", "threads.c", "-o", "threads"], cwd=tmp_path, check=True, timeout=120)
+    # --openmp gives OMP_PLACES; the other one a user has set, and a cpuset must not turn its numbers.
+    words = ["--openmp"] if variable == "OMP_PLACES" else []
+    env = {} if words else {variable: str(CPUS[-1]), "OMP_NUM_THREADS": "1"}
+    done = start(run("--hard", "--bind", f"list={CPUS[-1]}", *words, "--", "./threads"), tmp_path, env)
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert (done.returncode, done.stdout.split()) == (0, ["0", str(CPUS[-1])]), done

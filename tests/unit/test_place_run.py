@@ -23,7 +23,8 @@ from typing import Any
 import pytest
 
 from meshmark.machine.native import find_native
-from meshmark.measure.journal import read_journal, whole_lines
+from meshmark.measure.journal import read_journal
+from meshmark.store.lines import whole_lines
 
 CPUS = sorted(os.sched_getaffinity(0))
 ALLOWED = "grep Cpus_allowed_list /proc/self/status | cut -f2"
@@ -317,6 +318,8 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "hard": (["--hard", "--soft"], "hard: found together with --soft"),
     "hard without claim": (["--hard", "--no-claim"], "hard: found together with --no-claim"),
     "hard none": (["--hard", "--bind", "none"], "hard: found with policy none"),
+    "hard ranks of a daemon": (["--hard", "--launcher", "slurm"], "hard: found with --launcher slurm"),
+    "unknown affinity": (["--bind", "affinity[crate]"], "--bind: found 'crate'"),
     "wait": (["--wait", "soon"], "wait: found 'soon'"),
     "timeout": (["--timeout", "0"], "timeout: found '0'"),
     "verify": (["--verify=maybe"], "verify: found 'maybe'"),
@@ -365,6 +368,11 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
         [*other, "--", "sh", "-c", ALLOWED], env=place.env, capture_output=True, text=True, check=False
     )
     assert (said.returncode, said.stdout.strip()) == (0, str(CPUS[0])), said.stderr
+    hidden = place.folder / "hidden"  # HOME of who the user was before
+    hidden.mkdir(mode=0o700)
+    env = place.env | {"XDG_CONFIG_HOME": str(hidden)}
+    said = subprocess.run([*other, "--", "true"], env=env, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
     said = subprocess.run([*other, "--hard", "--", "true"], env=place.env, capture_output=True, text=True, check=False)
     assert said.returncode == 77 and "no hard binding: " in said.stderr and "--soft" in said.stderr, said.stderr
 
@@ -424,6 +432,34 @@ def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, h
         assert process.returncode == 0
     eventually(lambda: not place.slots()["claims"], "the claim stayed")
     assert not Path(claim["cgroup"]).exists()
+
+
+# What a launcher was given, then what it may use itself: a rank file's lines and a mask.
+LAUNCHER = """#!/bin/sh
+for word; do case $word in rankfile:file=*) f=${word#rankfile:file=}; cat ${f%%:*};; /proc/self/fd/*) cat $word;; esac
+done
+grep Cpus_allowed_list /proc/self/status | cut -f2
+"""
+
+
+@two_cpus
+@pytest.mark.parametrize(("launcher", "number"), [("openmpi5", 0), ("openmpi", CPUS[-1])])
+def test_in_a_cpuset_numbers_count_from_its_first_cpu_where_the_launcher_counts(
+    place: Place, launcher: str, number: int
+) -> None:
+    """Open MPI 5 starts in the new cpuset and calls its first CPU 0; version 4 is given absolute numbers."""
+    mpirun = place.folder / "bin" / "mpirun"
+    mpirun.parent.mkdir()
+    mpirun.write_text(LAUNCHER)
+    mpirun.chmod(0o755)
+    env = {"PATH": f"{mpirun.parent}:{place.env['PATH']}"}
+    words = ["--bind", f"list={CPUS[-1]}", "--launcher", launcher, "-n", "1", "--", "true"]
+    said = place.run("--hard", *words, env=env)
+    if said.returncode == 77:
+        pytest.skip(said.stderr.strip())
+    assert said.stdout.splitlines() == [f"rank 0=localhost slot={number}", str(CPUS[-1])], said
+    soft = place.run(*words, env=env)  # the control group is the old one
+    assert soft.stdout.splitlines()[0] == f"rank 0=localhost slot={CPUS[-1]}", soft
 
 
 # ------------------------------------------------------------------ ranks and threads

@@ -26,6 +26,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.place import native
 from meshmark.place.halving import Race, Verdict
+from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import FLAGS, Record, RecordError, median, median_interval
 from meshmark.store.store import write_aside
 
@@ -94,6 +95,36 @@ class Wishes:
 
 
 @dataclass(frozen=True, slots=True)
+class Inherited:
+    """What the command has without our doing, from whoever starts us: its shell, numactl, a batch system."""
+
+    cpus: str = ""  # a list, where not all of the machine's are allowed
+    memory: str = "default"  # as `meshmark run --memory` says it
+
+    def __str__(self) -> str:
+        said = [f"CPUs {self.cpus}"] if self.cpus else []
+        return ", ".join(said + ([f"memory {self.memory}"] if self.memory != "default" else []))
+
+
+# Of numa_maps, whose policy may have two words and flags of the mode: `prefer (many):0-1`, `bind=static:0`.
+_POLICY: Final = re.compile(
+    r"[0-9a-f]+ (default|local|prefer \(many\)|prefer|bind|weighted interleave|interleave)(?:=[^: ]*)?(?::(\S+))?"
+)
+
+
+def inherited_memory(numa_maps: str) -> str:
+    """This process's memory policy, by the text of its /proc/PID/numa_maps: its first mapping is a program's text,
+    which has no policy of its own. `default` where the kernel tells of none."""
+    found = _POLICY.match(numa_maps)
+    if found is None or found[1] in {"default", "local"}:
+        return "default" if found is None else found[1]
+    name = {"prefer": "preferred", "prefer (many)": "preferred", "weighted interleave": "weighted"}
+    # A mode that remembers nodes relative to a cpuset may have none, or a tail.
+    nodes = re.match(r"[0-9,-]*", found[2] or "")
+    return f"{name.get(found[1], found[1])}={nodes[0]}" if nodes and nodes[0] else name.get(found[1], found[1])
+
+
+@dataclass(frozen=True, slots=True)
 class Here:
     """What this machine has to choose from. `thp` is the kernel's mode, or empty."""
 
@@ -101,6 +132,8 @@ class Here:
     threads_per_core: int
     memory_nodes: int
     thp: str
+    inherited: Inherited = Inherited()
+    node_of: Mapping[int, int] = field(default_factory=dict)  # of CPUs whose node has memory; empty: not known
 
 
 @dataclass(slots=True)
@@ -119,6 +152,7 @@ class Plan:
     candidates: list[Candidate]
     left_out: dict[str, str] = field(default_factory=dict)
     pilot_s: float = 0.0
+    inherited: Inherited = Inherited()
 
     def save(self, path: Path) -> None:
         write_aside(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
@@ -131,7 +165,7 @@ class Plan:
             made = [
                 Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]
             ]
-            return Plan(**{**raw, "candidates": made})
+            return Plan(**{**raw, "candidates": made, "inherited": Inherited(**raw.get("inherited", {}))})
         except FileNotFoundError:
             raise UsageError(f"--resume: found no plan.json in {path.parent}", "meshmark advise starts anew") from None
         except (KeyError, TypeError, AttributeError):
@@ -217,11 +251,29 @@ def _effect(one: Candidate, here: Here) -> tuple[object, ...]:
     every = sorted({c for p in one.parts for c in p})
     # One mask over all that is allowed binds nothing.
     cpus: object = one.parts if one.pinned else None if len(every) in {0, here.cpus} else tuple(every)
-    memory = "default" if one.memory == "local" or here.memory_nodes < 2 else one.memory
-    if memory == "bind" and not one.parts:
-        memory = "default"  # to all nodes
+    memory = _memory_effect(one, here)
     pages = "default" if one.pages == "thp" and here.thp == "always" else one.pages
     return cpus, one.threads, memory, pages, one.wait
+
+
+def _memory_effect(one: Candidate, here: Here) -> str:
+    """Where pages go: `local` (the kernel's own default, too), or a policy and its nodes."""
+    said = here.inherited.memory if one.memory == "default" else one.memory
+    policy, _, named = said.partition("=")
+    if here.memory_nodes < 2 or policy in {"default", "local"}:
+        return "local"
+    if policy == "weighted":
+        return said
+    if named:
+        nodes = set(parse_list(named))
+    else:
+        nodes = {here.node_of[c] for part in one.parts for c in part if c in here.node_of}
+        if one.parts and not here.node_of:
+            return policy  # to its own nodes, whichever they are
+    every = not nodes or len(nodes) >= here.memory_nodes
+    if every and policy in {"bind", "preferred"}:
+        return "local"  # on the nearest of all nodes
+    return f"{policy}={'all' if every else format_list(sorted(nodes))}"
 
 
 def _missing(options: Sequence[str]) -> str:
@@ -275,7 +327,10 @@ class Runner:
         self.runs.mkdir(parents=True, exist_ok=True)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
-        words = [str(self.program), "run", *one.options(), "--verify", "--record", str(record), "--", *self.command]
+        options = one.options()
+        for option in ("--memory", "--pages"):  # lest the site's defaults join in
+            options += [option, "default"] if option not in options else []
+        words = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
         began = time.monotonic()
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
@@ -457,7 +512,7 @@ def advise(plan: Plan, folder: Path, runner: Runner, talk: Talk) -> Advice:
             )
 
     journal = folder / "journal.jsonl"
-    for line in _whole_lines(journal):
+    for line in _runs_of(journal):
         count(Outcome.from_json(line))
     told = -1
     with _appending(journal) as write:
@@ -497,15 +552,10 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
 
 
-def _whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+def _runs_of(path: Path) -> Iterator[dict[str, Any]]:
     """Runs of the journal; a torn last line was never counted, and is cut off."""
-    if not path.exists():
-        return
-    with path.open("r+b") as file:
-        data = file.read()
-        keep = data.rfind(b"\n") + 1
-        file.truncate(keep)
-    for number, raw in enumerate(data[:keep].splitlines(), 1):
+    cut_torn_end(path)
+    for number, raw in enumerate(whole_lines(path), 1):
         try:
             line = json.loads(raw)
             Outcome.from_json(line)
@@ -624,14 +674,16 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
 def _record(advice: Advice, one: Candidate, metric: str, unit: str, samples: Sequence[float], machine: str,
             command_line: str, started: str, build: str) -> Record:  # fmt: skip
     runs = advice.of(one.name)
-    cpus = sorted({c for part in one.parts for c in part})
+    cpus = format_list(sorted({c for part in one.parts for c in part}))
+    inherited = advice.plan.inherited
     return Record(
         source="host", machine=machine, instrument="run", metric=metric, unit=unit, samples=tuple(samples),
         value=median(samples), interval=median_interval(samples),
         conditions={
             "program": Path(advice.plan.command[0]).name, "command": shlex.join(advice.plan.command), "copies": 1,
             "candidate": one.name, "policy": one.policy, "slots": len(one.parts), "slot_kind": one.slots,
-            "cpus": format_list(cpus), "each": one.pinned, "threads": one.threads, "memory": one.memory,
+            "cpus": cpus if one.parts else inherited.cpus or cpus, "each": one.pinned, "threads": one.threads,
+            "memory": inherited.memory if one.memory == "default" else one.memory,
             "pages": one.pages, "wait_policy": one.wait,
             **{k: v for k, v in _evidence(runs).items() if k != "threads"},
         },
@@ -657,7 +709,7 @@ def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
         "minimum_effect": _finite(said.effect), "floor": _finite(said.floor), "before": before, "after": after,
         "best_vs_best": _over(after, before, "best", less), "worst_vs_worst": _over(after, before, "worst", less),
         "not_distinguishable": dict(said.close), "failed": advice.failed, "left_out": plan.left_out,
-        "why": reasons(advice), "not_held": not_held(advice), "lines": dict(ready),
+        "as_it_is": asdict(plan.inherited), "why": reasons(advice), "not_held": not_held(advice), "lines": dict(ready),
         "runs": len(advice.outcomes), "spent_s": advice.spent_s, "stopped": said.stopped,
     }  # fmt: skip
 
@@ -707,4 +759,4 @@ def make_plan(
         why = "; ".join(f"{k}: {v}" for k, v in list(left_out.items())[:3])
         raise AbsentError(f"advise: nothing here differs from running it as it is ({why})", "name more --policies, "
                           "--threads, --memory or --pages")  # fmt: skip
-    return Plan(list(command), budget_s, seed, figure, higher, made, left_out, pilot.elapsed_s)
+    return Plan(list(command), budget_s, seed, figure, higher, made, left_out, pilot.elapsed_s, here.inherited)

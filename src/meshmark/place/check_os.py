@@ -4,13 +4,14 @@ Read below a root, so that a recorded tree stands in; only the running system is
 touched, and programs are started bound and unbound.
 
 Sources: the kernel's documentation (admin-guide/mm/numa_memory_policy, mm/numa, admin-guide/sysctl/vm and kernel,
-ABI/stable/sysfs-devices-node), move_pages(2), mbind(2); the scheduling test is that of the study of the Xeon 5500 with
-LSF (2009), part 3.
+ABI/stable/sysfs-devices-node), move_pages(2), mbind(2), set_mempolicy_home_node(2); the
+scheduling test is that of the study of the Xeon 5500 with LSF (2009), part 3.
 """
 
 from __future__ import annotations
 
 import ctypes
+import errno
 import json
 import mmap
 import os
@@ -30,7 +31,7 @@ from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology, from_sysfs
-from meshmark.machine.tree import Tree, format_list, parse_list
+from meshmark.machine.tree import Tree, chosen, format_list, kilobytes, parse_list
 from meshmark.place import native
 
 Judged = Literal["ok", "wrong", "absent"]
@@ -40,6 +41,10 @@ _TOUCHED: Final = 8 << 20  # B a test of pages takes
 _HELD_S: Final = 0.01  # for so long a bound thread is watched
 _MPOL_PREFERRED, _MPOL_BIND = 1, 2
 _NO_HUGE_PAGES: Final = 15  # MADV_NOHUGEPAGE
+_HOME_NODE: Final = 450  # set_mempolicy_home_node, the same everywhere (Linux 5.17)
+_ASKED: Final = 64 << 10  # B that each question for the next node takes
+_ORDER_S: Final = 10.0  # at most, for the order of all nodes
+_NEARLY: Final = 2  # so much the kernel adds to distances, for a node's CPUs and its number (find_next_best_node)
 _LEFT: Final = 64 << 20  # B that a provoked spill leaves available at least, and a twentieth of the memory
 _FILLING_S: Final = 60.0  # at most, for one node
 # Numbers of mbind and move_pages.
@@ -214,14 +219,14 @@ def _settings(tree: Tree, topology: Topology) -> Iterator[Check]:
     else:
         yield Check(name, "ok", "off" if not value else f"on ({value}), but there is one node", means)
     name, means = "transparent huge pages", "never: --pages thp cannot be had; always: programs get them unasked"
-    chosen = re.search(r"\[(\w+)\]", tree.text("sys/kernel/mm/transparent_hugepage/enabled") or "")
-    if not chosen:
+    mode = chosen(tree.text("sys/kernel/mm/transparent_hugepage/enabled"))
+    if mode is None:
         yield Check(name, "absent", "not in this kernel, or not to be read", means)
-    elif chosen[1] == "never":
+    elif mode == "never":
         yield Check(name, "wrong", "never", means,
                     "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")  # fmt: skip
     else:
-        yield Check(name, "ok", chosen[1], means)
+        yield Check(name, "ok", mode, means)
 
 
 def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Check]:
@@ -325,17 +330,18 @@ def _calls() -> tuple[int, int]:
     return found
 
 
-def _give_policy(base: int, length: int, policy: int, node: int) -> None:
+def _give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
     """mbind(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
-    words = node // 64 + 1
+    words = max(nodes) // 64 + 1
     mask = (ctypes.c_ulong * words)()
-    mask[node // 64] = 1 << node % 64
+    for node in nodes:
+        mask[node // 64] |= 1 << node % 64
     # The kernel reads one bit less than it is told of.
     if libc.syscall(_calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask,
                     ctypes.c_ulong(64 * words + 1), 0):  # fmt: skip
         number = ctypes.get_errno()
-        raise OSError(number, f"mbind to node {node}: {os.strerror(number)}")
+        raise OSError(number, f"mbind to node {format_list(sorted(nodes))}: {os.strerror(number)}")
 
 
 def _where(base: int, length: int) -> dict[int, int]:
@@ -353,17 +359,28 @@ def _where(base: int, length: int) -> dict[int, int]:
     return found
 
 
-def _pages_on(bind_to: int | None = None) -> dict[int, int]:
+def _start_from(base: int, length: int, node: int) -> None:
+    """The kernel looks for pages from this node on, whichever one the toucher runs on: set_mempolicy_home_node(2)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.syscall(_HOME_NODE, ctypes.c_void_p(base), ctypes.c_ulong(length), ctypes.c_ulong(node), ctypes.c_ulong(0)):
+        number = ctypes.get_errno()
+        old = number == errno.ENOSYS
+        raise OSError(number, "no CPU there, which takes Linux 5.17" if old else os.strerror(number))
+
+
+def _pages_on(*bind_to: int, length: int = _TOUCHED, start_from: int | None = None) -> dict[int, int]:
     """Touches fresh pages and asks the kernel where they are: node, number of pages."""
-    with mmap.mmap(-1, _TOUCHED) as memory:
-        view = (ctypes.c_char * _TOUCHED).from_buffer(memory)
+    with mmap.mmap(-1, length) as memory:
+        view = (ctypes.c_char * length).from_buffer(memory)
         base = ctypes.addressof(view)
         try:
-            if bind_to is not None:
-                _give_policy(base, _TOUCHED, _MPOL_BIND, bind_to)
-            for at in range(0, _TOUCHED, mmap.PAGESIZE):
+            if bind_to:
+                _give_policy(base, length, _MPOL_BIND, *bind_to)
+            if start_from is not None:
+                _start_from(base, length, start_from)
+            for at in range(0, length, mmap.PAGESIZE):
                 view[at] = b"\1"
-            return _where(base, _TOUCHED)
+            return _where(base, length)
         finally:
             del view
 
@@ -421,10 +438,79 @@ def _home(topology: Topology, means: str) -> Check:
     return Check(name, "ok", f"bound pages lie on their node: {kept}{some}", means)
 
 
+def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
+    """All others in the order in which the kernel would spill to them from a node.
+
+    Nothing need be filled for that: pages bound to some nodes go to the first of them in that very order.
+
+    Args:
+        cpu: of that node, on which to ask; None: it has none that is allowed.
+
+    Raises:
+        OSError: the kernel does not tell, or refuses.
+    """
+    if cpu is not None:
+        os.sched_setaffinity(0, {cpu})
+    left, order = set(others), list[int]()
+    while len(left) > 1:
+        found = _pages_on(*left, length=_ASKED, start_from=node if cpu is None else None)
+        went = max(found, key=lambda n: found[n])
+        if went not in left:
+            raise OSError(0, f"pages bound to node {format_list(sorted(left))} went to {went}")
+        left.remove(went)
+        order.append(went)
+    return [*order, *left]
+
+
+def _order(topology: Topology, means: str) -> Check:
+    name, tree, table = "spill order, tried", Tree(Path("/")), topology.distances
+    status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
+    allowed, full = set(parse_list(status[1])) if status else None, set(_full_nodes(tree))
+    usable = [
+        n.os_index for n in topology.nodes
+        if n.memory_bytes != 0 and n.os_index not in full and (allowed is None or n.os_index in allowed)
+    ]  # fmt: skip
+    place = {n.os_index: i for i, n in enumerate(topology.nodes)}
+    orders: dict[int, list[int]] = {}
+    untold: dict[int, str] = {}
+    until = time.monotonic() + _ORDER_S
+    for node in topology.nodes:
+        others = [n for n in usable if n != node.os_index]
+        if len(others) < 2 or table is None:
+            continue
+        if time.monotonic() > until:
+            untold[node.os_index] = f"{_ORDER_S:.0f} s were over"
+            continue
+        cpus = sorted(set(node.cpus) & set(topology.allowed_cpus))
+        try:
+            orders[node.os_index] = _in_thread(partial(_next_nodes, node.os_index, cpus[0] if cpus else None, others))
+        except OSError as why:
+            untold[node.os_index] = why.strerror or str(why)
+    if not orders and not untold:
+        why_not = "the nodes have no matrix of distances" if table is None else "no node has two others with room"
+        return Check(name, "absent", why_not, means)
+    not_tried = "; ".join(f"node {n} not tried: {why}" for n, why in list(untold.items())[:4])
+    if table is None or not orders:
+        return Check(name, "absent", not_tried, means)
+    wrong = []
+    for node_number, order in orders.items():
+        far = [table[place[node_number]][place[n]] for n in order]
+        if any(d > min(far[k:]) + _NEARLY for k, d in enumerate(far)):
+            wrong.append(node_number)
+    shown = [*wrong, *(n for n in orders if n not in wrong)][:8]
+    said = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
+    said += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
+    if wrong:
+        return Check(name, "wrong", f"{said}: from node {format_list(wrong)} not by distance", means,
+                     "look for node distances that the firmware changed; bind with --memory bind")  # fmt: skip
+    return Check(name, "ok", said, means)
+
+
 _ACTIVE: Final[tuple[tuple[str, str, Callable[[Topology, str], Check]], ...]] = (
     ("thread affinity", "without it no binding holds", _affinity),
     ("first touch", "a bound thread that initialises its data has it near", _first_touch),
     ("home allocation", "--memory bind puts pages where it says", _home),
+    ("spill order, tried", "where pages go when the nodes before are full, to the last", _order),
 )
 
 
@@ -443,16 +529,10 @@ class Spill:
     why: str = ""
 
 
-def _kib(text: str | None, name: str) -> int:
-    """A line of meminfo, in bytes; 0 where it is not there."""
-    found = re.search(rf"\b{name}: *([0-9]{{1,15}}) kB", text or "")
-    return int(found[1]) << 10 if found else 0
-
-
 def _room(tree: Tree) -> int:
     """Bytes that may be taken: of what is available, by the machine and by the cgroups, what must be left is off."""
     about = tree.text("proc/meminfo")
-    room = _kib(about, "MemAvailable") - max(_LEFT, _kib(about, "MemTotal") // 20)
+    room = (kilobytes(about, "MemAvailable") or 0) - max(_LEFT, (kilobytes(about, "MemTotal") or 0) // 20)
     groups = re.findall(
         r"^[0-9]+:(|memory|[\w,]*,memory|memory,[\w,]*):(/.*)$", tree.text("proc/self/cgroup") or "", re.M
     )
@@ -474,7 +554,7 @@ def _fill(tree: Tree, node: int) -> Spill:
     blocks: list[mmap.mmap] = []
     filled, until = 0, time.monotonic() + _FILLING_S
     while True:
-        free = _kib(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree")
+        free = kilobytes(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree") or 0
         step = max(4 << 20, min(256 << 20, free // 8)) // mmap.PAGESIZE * mmap.PAGESIZE
         if step > _room(tree):
             return Spill(filled, {}, f"stopped with {filled >> 20} MiB, as too little memory was left")
@@ -534,7 +614,7 @@ def _provoked(tree: Tree, topology: Topology) -> Check:
     wrong: list[int] = []
     seen = 0
     for node in nodes:
-        free, room = _kib(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree"), _room(tree)
+        free, room = (kilobytes(tree.text(f"{_NODE}/node{node}/meminfo"), "MemFree") or 0), _room(tree)
         if free > room:
             said.append(f"node {node} not tried: {free >> 20} MiB are free, {max(0, room) >> 20} MiB may be taken")
             continue
@@ -547,7 +627,7 @@ def _provoked(tree: Tree, topology: Topology) -> Check:
         far = {n: table[place[node]][place[n]] for n in nodes if n != node and (n not in full or n in spill.elsewhere)}
         went = ", ".join(f"{n} (distance {far[n]})" if n in far else f"{n}" for n in sorted(spill.elsewhere))
         said.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
-        if any(far.get(n, 0) > min(far.values()) for n in spill.elsewhere):
+        if any(far.get(n, 0) > min(far.values()) + _NEARLY for n in spill.elsewhere):
             wrong.append(node)
     found = "; ".join(said)
     if wrong:

@@ -1,0 +1,41 @@
+#pragma once
+/// Texts of /proc and /sys, and which process started which.
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace mm::place {
+
+/// The whole text of a file; "" where it cannot be read (errno says why).
+std::string slurp(const std::string& path);
+/// A list of the kernel's (`0-3,8`); none where it is no such list.
+std::vector<int> kernel_list(const std::string& text);
+/// What follows `key` in the lines of a text such as /proc/PID/status, without white space round it; "" where it is not
+/// there.
+std::string value_of(const std::string& text, const std::string& key);
+/// The digits that a text begins with, as a number; 0 where it begins with none.
+std::uint64_t number_of(std::string_view text);
+
+/// What /proc/PID/stat or /proc/PID/task/TID/stat says.
+struct Stat {
+  std::string command;
+  char state = 0;
+  pid_t parent = 0;
+  std::uint64_t user = 0, system = 0, started = 0;  ///< ticks
+  int cpu = -1;
+};
+std::optional<Stat> parse_stat(std::string_view text);
+
+/// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
+std::vector<pid_t> numbers_in(const std::string& folder);
+/// All processes by their parent, by one look at /proc.
+std::map<pid_t, std::vector<pid_t>> children_by_parent();
+/// All that descend from a process, each after its parent.
+std::vector<pid_t> descendants(pid_t of);
+
+}  // namespace mm::place
