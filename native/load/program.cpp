@@ -81,6 +81,16 @@ double cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID))
 
 double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 
+constexpr std::pair<const char*, double Counts::*> kCounts[] = {{"flops", &Counts::flops},
+                                                                {"int_ops", &Counts::int_ops},
+                                                                {"load_bytes", &Counts::load_bytes},
+                                                                {"store_bytes", &Counts::store_bytes},
+                                                                {"line_read_bytes", &Counts::line_read_bytes},
+                                                                {"line_write_bytes", &Counts::line_write_bytes},
+                                                                {"io_read_bytes", &Counts::io_read_bytes},
+                                                                {"io_write_bytes", &Counts::io_write_bytes},
+                                                                {"system_calls", &Counts::system_calls}};
+
 /// Sums of what was done, as the metrics of programs have them.
 struct Done {
   std::uint64_t calls = 0;
@@ -90,32 +100,17 @@ struct Done {
   void add(const Part& part, const Counts& unit) {
     const auto n = static_cast<double>(part.window);
     ++calls;
-    counts.flops += n * unit.flops;
-    counts.int_ops += n * unit.int_ops;
-    counts.load_bytes += n * unit.load_bytes;
-    counts.store_bytes += n * unit.store_bytes;
-    counts.line_read_bytes += n * unit.line_read_bytes;
-    counts.line_write_bytes += n * unit.line_write_bytes;
-    counts.io_read_bytes += n * unit.io_read_bytes;
-    counts.io_write_bytes += n * unit.io_write_bytes;
-    counts.system_calls += n * unit.system_calls;
+    for (const auto& [name, count] : kCounts) counts.*count += n * unit.*count;
     if (part.from_memory) memory_read += n * unit.line_read_bytes, memory_write += n * unit.line_write_bytes;
     if (part.from_cache) cache += n * (unit.line_read_bytes + unit.line_write_bytes);
   }
   json to_json() const {
-    return {{"calls", calls},
-            {"flops", counts.flops},
-            {"int_ops", counts.int_ops},
-            {"load_bytes", counts.load_bytes},
-            {"store_bytes", counts.store_bytes},
-            {"line_read_bytes", counts.line_read_bytes},
-            {"line_write_bytes", counts.line_write_bytes},
-            {"memory_read_bytes", memory_read},
-            {"memory_write_bytes", memory_write},
-            {"cache_bytes", cache},
-            {"io_read_bytes", counts.io_read_bytes},
-            {"io_write_bytes", counts.io_write_bytes},
-            {"system_calls", counts.system_calls}};
+    json all{{"calls", calls},
+             {"memory_read_bytes", memory_read},
+             {"memory_write_bytes", memory_write},
+             {"cache_bytes", cache}};
+    for (const auto& [name, count] : kCounts) all[name] = counts.*count;
+    return all;
   }
 };
 
@@ -149,6 +144,12 @@ class Executor {
         throw Absent(part.name + ": " + why.what(), why.enable);
       }
       r.unit = r.kernel->counts();
+      for (const auto& [name, count] : kCounts) {
+        const double is = r.unit.*count * static_cast<double>(part.window), was = part.planned.*count;
+        if (std::fabs(is - was) > 1e-9 * std::max(is, was))
+          throw Failure(part.name + ": a call does " + json(is).dump() + " " + name + ", the file was made with " +
+                        json(was).dump() + "; make it again with this version");
+      }
       memory_bytes_ += r.memory->bytes();
       running_.push_back(std::move(r));
     }
@@ -250,6 +251,8 @@ Program read_program(const std::string& path) {
     const std::string by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
     part.from_memory = by == "memory";
     part.from_cache = by == "L2" || by == "L3";
+    for (const auto& [name, count] : kCounts)
+      if (f.object.contains(name)) part.planned.*count = f.real(name, 0, 1e18);
     program.parts.push_back(part);
   }
   return program;

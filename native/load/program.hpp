@@ -17,6 +17,7 @@ struct Part {
   std::uint64_t calls = 0;
   double phase = 0;
   bool from_memory = false, from_cache = false;  ///< what serves its volume
+  Counts planned;                                ///< of one call, as the file was made with
 };
 
 struct Program {

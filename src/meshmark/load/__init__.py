@@ -1,0 +1,1 @@
+"""Programs with a prescribed behaviour: base data of kernels, metrics over them, synthesis, program files."""

@@ -1,0 +1,153 @@
+"""Programs made and calibrated in context: synthesis on paper, trials on the machine, corrected by what they took.
+
+Raw base data are a quarter to a half off: in a mix, every call finds the caches as the calls before left them. A trial
+runs the program, cut to a few seconds, alone on its CPUs; the times of its calls there replace the base data's, and
+the numbers of calls are solved for again, with the same kernels.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import AbsentError, MeshmarkError
+from meshmark.load.metrics import Metrics, all_metrics
+from meshmark.load.program import Program, dump_program
+from meshmark.load.synthesis import Measured, recalibrate
+from meshmark.machine.native import find_native
+
+DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU: beyond it CPU time tells, not wall time
+FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program differ by more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """A program as it ran. Times in s, `metrics` over `dedicated_s`: the wall time less what it waited for a CPU."""
+
+    wall_s: float
+    user_s: float
+    system_s: float
+    waiting_s: float  # of all threads
+    dedicated_s: float
+    totals: Mapping[str, float]  # counts, by name
+    metrics: Mapping[str, float]
+    per_call_s: Mapping[str, float]  # wall seconds of a call, by variant, as on CPUs of its own
+    windows: tuple[Mapping[str, float], ...]
+
+    @property
+    def disturbed(self) -> bool:
+        return self.waiting_s > DISTURBED * self.wall_s
+
+
+def find_load() -> Path:
+    """The program of `MESHMARK_LOAD`, of the installed package, or of the build folder of this checkout."""
+    return find_native("meshmark-load", "MESHMARK_LOAD")
+
+
+def shortened(program: Program, seconds: float) -> Program:
+    """The same program with its calls cut in proportion, each variant at least once."""
+    share = min(1.0, seconds / program.prescription.run_time_s)
+    parts = tuple(dataclasses.replace(p, calls=max(1, round(p.calls * share))) for p in program.parts)
+    return dataclasses.replace(program, parts=parts)
+
+
+def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None) -> Trial:
+    """Runs a program to its end on these CPUs (none: where it may).
+
+    Raises:
+        MeshmarkError, AbsentError: as the native program refused, with its own line.
+    """
+    with tempfile.TemporaryDirectory(prefix="meshmark-load-") as folder:
+        file = Path(folder) / "program.json"
+        file.write_text(dump_program(program))
+        try:
+            done = subprocess.run(
+                [find_load(), "program", file], capture_output=True, text=True, errors="replace", check=False,
+                stdin=subprocess.DEVNULL, env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
+                preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+            )  # fmt: skip
+        except OSError as why:
+            raise MeshmarkError(f"{program.prescription.name}: cannot be run: {why.strerror or why}") from why
+    if done.returncode:
+        said = done.stderr.strip().splitlines()
+        line = (said[0] if said else f"status {done.returncode}").removeprefix("meshmark: ")
+        kind = AbsentError if done.returncode == AbsentError.status else MeshmarkError
+        raise kind(f"{program.prescription.name}: {line.removeprefix('error: ').removeprefix('absent: ')}")
+    return read_trial(program, [json.loads(line) for line in done.stdout.splitlines()])
+
+
+def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
+    """A trial from the lines of `meshmark-load program`."""
+    end = next((x for x in lines if x.get("type") == "end"), None)
+    if end is None:
+        raise MeshmarkError(f"{program.prescription.name}: its output stops without an end line")
+    threads = program.prescription.threads
+    wall, waiting = float(end["wall_s"]), float(end["waiting_s"])
+    cpu = float(end["user_s"]) + float(end["system_s"])
+    dedicated = max(wall - waiting / threads, 1e-9)
+    disturbed = waiting > DISTURBED * wall
+    kinds = {p.variant.name: p.variant.kind for p in program.parts}
+    per_call = {}
+    for x in lines:
+        if x.get("type") != "variant":
+            continue
+        waits = kinds.get(x["name"]) in ("system", "idle", "sharing")  # sleeping is what those do
+        taken = x["wall_s"] if waits or not disturbed else x["cpu_s"] / threads
+        per_call[x["name"]] = max(float(taken) / max(1, int(x["calls"])), 1e-9)
+    totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
+    return Trial(
+        wall_s=wall, user_s=float(end["user_s"]), system_s=float(end["system_s"]), waiting_s=waiting,
+        dedicated_s=dedicated, totals=totals, metrics=_metrics(totals, all_metrics(program.own_metrics)),
+        per_call_s=per_call,
+        windows=tuple({k: float(v) for k, v in x.items() if k != "type"} for x in lines if x.get("type") == "window"),
+    )  # fmt: skip
+
+
+def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
+    import numpy as np
+
+    found = {}
+    for name, m in metrics.items():
+        if m.names <= totals.keys():
+            value = float(m.of({k: np.array([totals[k]]) for k in m.names})[0])
+            if np.isfinite(value):
+                found[name] = value
+    return found
+
+
+def calibrate(
+    program: Program, trial_s: float, rounds: int, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None,
+    floor: float = FLOOR, talk: Callable[[str], None] = lambda _: None,
+) -> tuple[Program, list[Trial]]:  # fmt: skip
+    """The program after so many rounds of trial and correction, and the trials.
+
+    Args:
+        trial_s: a trial takes that long, and no longer than the program itself.
+        rounds: corrections at most; it stops where a trial's error is within `floor`.
+    """
+    trials: list[Trial] = []
+    name = program.prescription.name
+    for number in range(rounds):
+        short = shortened(program, trial_s)
+        trial = run_program(short, cpus, env)
+        trials.append(trial)
+        planned = short.totals()["wall_s"]
+        error = trial.dedicated_s / planned - 1
+        talk(f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
+             + (f"; it waited {trial.waiting_s:.2f} s for a CPU" if trial.disturbed else ""))  # fmt: skip
+        if abs(error) <= floor:
+            break
+        program = recalibrate(
+            program,
+            Measured(wall_s=program.totals()["wall_s"] * (1 + error), per_call_s=trial.per_call_s),
+            damping=1.0 if number == 0 else 0.7,
+        ).program
+    return program, trials

@@ -1,0 +1,297 @@
+"""Metrics: formulas over the counts and times of calls, shipped and users' own.
+
+    [metric.memory_gb_per_s]
+    formula = "(memory_read_bytes + memory_write_bytes) / wall_s / 1e9"
+    unit = "GB/s"
+
+A formula has + - * / and brackets, numbers, and the names of columns (`variants.COLUMNS`, and hardware's counters where
+base data have them). Of a whole program it is taken from the sums over all calls, never as a mean of ratios. What is a
+ratio of two linear sums can be prescribed, for then `a / d = v` is the linear equation `a - v d = 0`.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from meshmark.errors import UsageError
+from meshmark.load.variants import COLUMNS, Vector, found
+
+_LONGEST: Final = 500  # characters of a formula
+_DEEPEST: Final = 40
+_MOST: Final = 200  # metrics in one text
+_MOST_TEXT: Final = 1 << 16
+_NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+# Keys of a prescription that are no metrics.
+RESERVED: Final = frozenset(
+    {"name", "run_time_s", "threads", "memory_mib", "kernels", "without", "least_kernels", "most_share", "seed"}
+)
+
+BUILT_IN: Final = """
+[metric.memory_gb_per_s]
+formula = "(memory_read_bytes + memory_write_bytes) / wall_s / 1e9"
+unit = "GB/s"
+[metric.cache_gb_per_s]
+formula = "cache_bytes / wall_s / 1e9"
+unit = "GB/s"
+[metric.gflop_per_s]
+formula = "flops / wall_s / 1e9"
+unit = "Gflop/s"
+[metric.gint_per_s]
+formula = "int_ops / wall_s / 1e9"
+unit = "Gop/s"
+[metric.write_fraction]
+formula = "memory_write_bytes / (memory_read_bytes + memory_write_bytes)"
+unit = "1"
+[metric.io_gb_per_s]
+formula = "(io_read_bytes + io_write_bytes) / wall_s / 1e9"
+unit = "GB/s"
+[metric.system_share]
+formula = "system_s / cpu_s"
+unit = "1"
+[metric.system_calls_per_s]
+formula = "system_calls / wall_s"
+unit = "op/s"
+[metric.load_balance]
+formula = "cpu_s / thread_s"
+unit = "1"
+[metric.parallel_efficiency]
+formula = "serial_s / thread_s"
+unit = "1"
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """constant + sum of factor x column."""
+
+    factors: Mapping[str, float]
+    constant: float = 0.0
+
+    def scaled(self, by: float) -> Linear:
+        return Linear({k: f * by for k, f in self.factors.items()}, self.constant * by)
+
+    def plus(self, other: Linear, sign: float) -> Linear:
+        both = {
+            k: self.factors.get(k, 0.0) + sign * other.factors.get(k, 0.0) for k in {**self.factors, **other.factors}
+        }
+        return Linear({k: f for k, f in both.items() if f}, self.constant + sign * other.constant)
+
+    @property
+    def bare(self) -> bool:
+        """It is a number."""
+        return not self.factors
+
+    def of(self, columns: Mapping[str, Vector]) -> Vector:
+        """Of each variant, without the constant. Shape as the columns'."""
+        first = next(iter(columns.values()))
+        return sum((f * columns[k] for k, f in sorted(self.factors.items())), np.zeros_like(first))
+
+    def times(self, other: Linear) -> float | None:
+        """By what factor this is the other, None where it is no multiple of it."""
+        if self.factors.keys() != other.factors.keys() or not self.factors or self.constant or other.constant:
+            return None
+        quotients = [self.factors[k] / other.factors[k] for k in self.factors]
+        return quotients[0] if max(quotients) - min(quotients) <= 1e-12 * abs(quotients[0]) else None
+
+
+_ONE: Final = Linear({}, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Metric:
+    name: str
+    formula: str
+    unit: str
+    tree: ast.expr
+    ratio: tuple[Linear, Linear] | None  # None: can be shown, not prescribed
+    names: frozenset[str]  # columns that it needs
+
+    def of(self, columns: Mapping[str, Vector]) -> Vector:
+        """Its value, elementwise over columns (of variants, or of totals). NaN or infinite where it divides by 0."""
+        with np.errstate(all="ignore"):
+            return np.asarray(_value(self.tree, columns), dtype=np.float64)
+
+
+Metrics = Mapping[str, Metric]
+
+
+def _value(node: ast.expr, columns: Mapping[str, Vector]) -> Vector:
+    match node:
+        case ast.Constant(value=value):
+            assert isinstance(value, int | float)
+            return np.float64(value) * np.ones_like(next(iter(columns.values())))
+        case ast.Name(id=name):
+            return columns[name]
+        case ast.UnaryOp(op=op, operand=operand):
+            return -_value(operand, columns) if isinstance(op, ast.USub) else _value(operand, columns)
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _value(left, columns), _value(right, columns)
+            match op:
+                case ast.Add():
+                    return a + b
+                case ast.Sub():
+                    return a - b
+                case ast.Mult():
+                    return a * b
+                case _:
+                    return a / b
+    raise AssertionError(node)
+
+
+def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) -> frozenset[str]:
+    """The names in a tree that is nothing but arithmetic."""
+    if depth > _DEEPEST:
+        raise UsageError(f"{what}: brackets and operators are nested deeper than {_DEEPEST}")
+    match node:
+        case ast.Constant(value=value):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
+                raise UsageError(f"{what}: found {ast.unparse(node)[:40]!r}; numbers are finite")
+            return frozenset()
+        case ast.Name(id=name):
+            if name not in known:
+                import difflib
+
+                near = difflib.get_close_matches(name, list(known), 1, 0.5)
+                also = f"did you mean {near[0]}?" if near else "names are " + ", ".join(known)
+                raise UsageError(f"{what}: unknown name {name[:60]!r}; {also}")
+            return frozenset({name})
+        case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
+            return _check(operand, known, what, depth + 1)
+        case ast.BinOp(left=left, op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div(), right=right):
+            return _check(left, known, what, depth + 1) | _check(right, known, what, depth + 1)
+    raise UsageError(f"{what}: found a {type(node).__name__}; allowed are + - * / ( ), numbers and names of columns")
+
+
+def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
+    """The tree as a quotient of two linear sums, None where it is not one as it is written."""
+    match node:
+        case ast.Constant(value=value):
+            assert isinstance(value, int | float)
+            return Linear({}, float(value)), _ONE
+        case ast.Name(id=name):
+            return Linear({name: 1.0}), _ONE
+        case ast.UnaryOp(op=op, operand=operand):
+            inner = _ratio(operand)
+            return inner and (inner[0].scaled(-1.0 if isinstance(op, ast.USub) else 1.0), inner[1])
+        case ast.BinOp(left=left, op=op, right=right):
+            a, b = _ratio(left), _ratio(right)
+            if a is None or b is None:
+                return None
+            match op:
+                case ast.Add() | ast.Sub():
+                    sign = 1.0 if isinstance(op, ast.Add) else -1.0
+                    if a[1] == b[1]:
+                        return a[0].plus(b[0], sign), a[1]
+                    if a[1].bare and a[0].bare:  # number ± ratio
+                        return b[1].scaled(a[0].constant / a[1].constant).plus(b[0], sign), b[1]
+                    if b[1].bare and b[0].bare:
+                        return a[0].plus(a[1].scaled(b[0].constant / b[1].constant), sign), a[1]
+                    return None
+                case ast.Mult():
+                    return _product(a, b)
+                case _:
+                    return None if b[0].bare and b[0].constant == 0 else _product(a, (b[1], b[0]))
+    raise AssertionError(node)
+
+
+def _product(a: tuple[Linear, Linear], b: tuple[Linear, Linear]) -> tuple[Linear, Linear] | None:
+    def two(x: Linear, y: Linear) -> Linear | None:
+        if x.bare:
+            return y.scaled(x.constant)
+        return x.scaled(y.constant) if y.bare else None
+
+    over, under = two(a[0], b[0]), two(a[1], b[1])
+    if over is None or under is None:
+        return None
+    if under.bare and under.constant != 1:
+        return (over.scaled(1 / under.constant), _ONE) if under.constant else None
+    return over, under
+
+
+def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COLUMNS) -> Metric:
+    """A metric from its formula.
+
+    Raises:
+        UsageError: one line that names the metric.
+    """
+    what = f"metric {name}"
+    if len(formula) > _LONGEST:
+        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed are {_LONGEST}")
+    try:
+        tree = ast.parse(formula.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
+        raise UsageError(
+            f"{what}: {formula[:60]!r} is no formula; write it with + - * / ( ), numbers and names"
+        ) from why
+    names = _check(tree, known, what)
+    if not names:
+        raise UsageError(f"{what}: {formula[:60]!r} has no name of a count or time in it")
+    ratio = _ratio(tree)
+    if ratio is not None and not all(
+        math.isfinite(f) for part in ratio for f in (*part.factors.values(), part.constant)
+    ):
+        raise UsageError(f"{what}: its numbers overflow when they are multiplied")
+    if ratio is not None and (ratio[0].bare and ratio[1].bare):
+        ratio = None  # such as wall_s - wall_s
+    return Metric(name, formula, unit, tree, ratio, names)
+
+
+def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dict[str, Metric]:
+    """Metrics from TOML text, without the shipped ones.
+
+    Args:
+        origin: what errors call the text.
+        counters: names of hardware's counters that base data have.
+
+    Raises:
+        UsageError: one line that names the metric, what was found and what is allowed.
+    """
+    if len(toml) > _MOST_TEXT:
+        raise UsageError(f"{origin}: {len(toml)} characters; allowed are {_MOST_TEXT}")
+    try:
+        raw = tomllib.loads(toml)
+    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
+        said = " ".join(str(why).split())[:160]
+        raise UsageError(f"{origin}: not TOML: {said}") from why
+    tables = raw.pop("metric", {})
+    if raw:
+        raise UsageError(f"{origin}: found {next(iter(raw))[:60]!r}; allowed are tables [metric.NAME]")
+    if not isinstance(tables, dict) or len(tables) > _MOST:
+        raise UsageError(f"{origin}: metric: allowed are at most {_MOST} tables [metric.NAME]")
+    known = (*COLUMNS, *sorted(counters))
+    out: dict[str, Metric] = {}
+    for name, table in tables.items():
+        what = f"{origin}: metric {name[:60]!r}"
+        if not _NAME.fullmatch(name) or name in RESERVED or name in known:
+            raise UsageError(
+                f"{what}: a name is small letters, digits and _, and none of a column's or a program's key's"
+            )
+        if not isinstance(table, dict):
+            raise UsageError(f"{what}: found {found(table)}; allowed is a table with formula and unit")
+        for key in table:
+            if key not in ("formula", "unit"):
+                raise UsageError(f"{what}: unknown key {key[:60]!r}; allowed are formula and unit")
+        formula, unit = table.get("formula"), table.get("unit", "")
+        if not isinstance(formula, str):
+            raise UsageError(f"{what}: formula: found {found(formula)}; allowed is text")
+        if not isinstance(unit, str) or len(unit) > 30 or not (unit.isprintable()):
+            raise UsageError(f"{what}: unit: found {found(unit)}; allowed is text of at most 30 characters")
+        try:
+            out[name] = metric(name, formula, unit, known)
+        except UsageError as why:
+            raise UsageError(f"{origin}: {why}") from why
+    return out
+
+
+def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
+    """The shipped metrics and a user's own, which come first where names are the same."""
+    return {**parse_metrics(BUILT_IN, "built in"), **(own or {})}

@@ -1,0 +1,172 @@
+"""The order of a program's calls: every variant evenly over the whole time, so that every window keeps the mean.
+
+The order is given by two numbers a variant, `calls` n_k and `phase` phi_k, and recomputed wherever the program runs:
+
+    Call c (0 <= c < n_k) of variant k has the time (c + phi_k) / n_k, which is computed in IEEE 754 double precision,
+    round to nearest even: c as a double, plus phi_k, the sum divided by n_k as a double. Calls run in the order of
+    these times; among equal times, the variant with the smaller index k in the program's list runs first.
+
+No other operation is involved, so C++ (without -ffast-math) and Python give the same order. Phases are multiples of
+2^-24, so that c + phi_k is exact up to c = 2^29. By default phi_k = frac(k x golden ratio): additive recurrence, the
+low-discrepancy sequence of Weyl, so that variants of equal n_k do not start together. To run a program: a heap of the
+next time of every variant.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.load.variants import Vector
+
+GOLDEN: Final = (1 + math.sqrt(5)) / 2
+_STEP: Final = 1 << 24
+_AT_ONCE: Final = 1 << 20  # calls held in memory
+_MOST_DIFFUSED: Final = 100_000  # calls of a program whose phases are searched for
+_GRID, _PHASES = 1024, 64
+
+
+def golden_phases(n: int) -> Vector:
+    """phi_0 … phi_(n-1), each in [0, 1) and a multiple of 2^-24."""
+    phases: Vector = np.floor(np.mod(np.arange(n) * GOLDEN, 1.0) * _STEP) / _STEP
+    return phases
+
+
+def sequence(
+    calls: Sequence[int], phases: Sequence[float] | Vector, at_once: int = _AT_ONCE
+) -> Iterator[NDArray[np.intp]]:
+    """The indices of the variants in the order in which they are called, in pieces of about `at_once` calls.
+
+    Args:
+        calls: of each variant, at least 1.
+        phases: of each variant, in [0, 1).
+    """
+    n = np.asarray(calls, dtype=np.float64)
+    phi = np.asarray(phases, dtype=np.float64)
+    pieces = max(1, math.ceil(float(n.sum()) / at_once))
+    begin = np.zeros(len(n), dtype=np.int64)
+    for piece in range(1, pieces + 1):
+        if piece == pieces:
+            end = np.asarray(calls, dtype=np.int64)
+        else:
+            # The first c with (c + phi) / n >= limit, by the very same arithmetic.
+            limit = piece / pieces
+            end = np.clip(np.ceil(limit * n - phi), begin, n).astype(np.int64)
+            for _ in range(2):
+                end -= ((end > begin) & ((end - 1 + phi) / n >= limit)).astype(np.int64)
+                end += ((end < n) & ((end + phi) / n < limit)).astype(np.int64)
+        count = end - begin
+        which = np.repeat(np.arange(len(n)), count)
+        if len(which):
+            c = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
+            times = (c.astype(np.float64) + phi[which]) / n[which]
+            # Stable, and `which` ascends: ties go to the smaller index.
+            yield which[np.argsort(times, kind="stable")]
+        begin = end
+
+
+@dataclass(frozen=True, slots=True)
+class Uniformity:
+    """How even a planned sequence is."""
+
+    worst_deviation: Mapping[str, float]  # of the cumulative sum from the straight line, as a part of its total
+    window_s: float
+    window_cov: Mapping[str, float]  # coefficient of variation of the sum over whole windows
+
+    @property
+    def worst(self) -> float:
+        return max(self.worst_deviation.values(), default=0.0)
+
+
+def uniformity(
+    calls: Sequence[int],
+    phases: Sequence[float] | Vector,
+    seconds: Vector,
+    sums: Mapping[str, Vector],
+    window_s: float = 1.0,
+) -> Uniformity:
+    """Goes through the planned sequence once, call by call.
+
+    Args:
+        seconds: of one call of each variant, s.
+        sums: by name, what one call of each variant adds; shape as `seconds`.
+        window_s: a tenth of the program is taken where ten such windows do not fit.
+    """
+    names = [k for k, v in sums.items() if abs(float(np.dot(v, np.asarray(calls, dtype=np.float64)))) > 0]
+    n = np.asarray(calls, dtype=np.float64)
+    total_s = float(n @ seconds)
+    window = min(window_s, total_s / 10)
+    per_call = np.stack([seconds, *(sums[k] for k in names)])
+    totals = per_call @ n
+    share = per_call / totals[:, None]
+    edges = np.arange(1, int(total_s / window * (1 + 1e-12)) + 1) * (window / total_s)
+    at_edges = np.zeros((len(names), len(edges)))
+    before = np.zeros(len(names) + 1)
+    worst = np.zeros(len(names))
+    for which in sequence(calls, phases):
+        so_far = np.empty((len(names) + 1, len(which) + 1))
+        so_far[:, 0] = before
+        np.cumsum(share[:, which], axis=1, out=so_far[:, 1:])
+        so_far[:, 1:] += before[:, None]
+        # Within a call all sums grow evenly, so the extremes are at its ends.
+        for i in range(len(names)):
+            worst[i] = max(worst[i], float(np.abs(so_far[i + 1] - so_far[0]).max()))
+        inside = (edges > so_far[0, 0]) & (edges <= so_far[0, -1])
+        for i in range(len(names)):
+            at_edges[i, inside] = np.interp(edges[inside], so_far[0], so_far[i + 1])
+        before = so_far[:, -1].copy()
+    if len(edges) and edges[-1] > before[0]:
+        at_edges[:, edges > before[0]] = 1.0
+    windows = np.diff(at_edges, axis=1, prepend=0.0)
+    cov = windows.std(axis=1) / np.abs(windows.mean(axis=1)) if len(edges) else np.zeros(len(names))
+    return Uniformity(
+        {k: float(worst[i]) for i, k in enumerate(names)}, window, {k: float(cov[i]) for i, k in enumerate(names)}
+    )
+
+
+def best_phases(
+    calls: Sequence[int], seconds: Vector, sums: Mapping[str, Vector], start: Vector | None = None,
+    enough: float = 0.003,
+) -> tuple[Vector, Uniformity]:  # fmt: skip
+    """Phases whose worst deviation is at most `enough`, else the best that was found.
+
+    First `start`, by default the golden sequence dealt to the variants in the order of the list. In a long program that
+    is even enough; in a short one every call counts, and phases are chosen one after the other, the variant of the
+    heaviest calls first, so that what one is ahead the others are behind (error diffusion over the variants).
+    """
+    best = golden_phases(len(calls)) if start is None else start
+    found = uniformity(calls, best, seconds, sums)
+    if found.worst <= enough or not sums or sum(calls) > _MOST_DIFFUSED:
+        return best, found
+    n = np.asarray(calls, dtype=np.float64)
+    # What one call of each variant puts a sum ahead of the time, in parts of the totals. Shape (sums, variants).
+    ahead = np.stack([v / (v @ n) for v in sums.values() if v @ n]) - seconds / (seconds @ n)
+    weight = (ahead**2).sum(axis=0)
+    at = np.mod((np.arange(_GRID) + 0.5) * GOLDEN, 1.0)  # of the whole time
+    candidates = np.arange(_PHASES) / _PHASES
+
+    def steps(k: int, phases: Vector) -> Vector:
+        """Calls of k begun by then, less those due. Shape (phases, times)."""
+        begun = np.clip(np.ceil(n[k] * at - phases[:, None]), 0, n[k])
+        out: Vector = begun - n[k] * at
+        return out
+
+    phases = best.copy()
+    off = np.zeros((len(ahead), _GRID))
+    for sweep in range(3):
+        for k in np.argsort(-weight, kind="stable"):
+            if sweep:
+                off -= np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
+            tried = steps(k, candidates)
+            cost = 2 * tried @ (ahead[:, k] @ off) + weight[k] * (tried**2).sum(axis=1)
+            phases[k] = candidates[int(cost.argmin())]
+            off += np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])
+        diffused = uniformity(calls, phases, seconds, sums)
+        if diffused.worst < found.worst:
+            best, found = phases.copy(), diffused
+    return best, found
