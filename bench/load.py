@@ -3,23 +3,40 @@
     .venv/bin/python bench/load.py [PART …] [--brief]
 
     synthesis   CPU time to solve and to explain over random wishes on made-up base data   (1 min)
+    achieved    programs of random wishes, made from this machine's base data, run twice: what came of the wish, beside
+                what the same program differs by from run to run   (20 min; needs meshmark load base)
+    predict     how far the interference curves of random programs are off for neighbours that were held out, in
+                percentage points, beside the interval of what was measured   (20 min; needs meshmark load base, 2 CPUs)
+    memrate     the same read and write rates asked of stress-ng and of a program, in turns   (3 min; needs stress-ng)
 
-Without a part, all of them. `--brief` shows in seconds that all parts work; its figures mean nothing.
+Without a part, all of them. Nobody else should use the machine: waits for a CPU are taken off and said.
+`--brief` shows in seconds that all parts work; its figures mean nothing.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import random
+import re
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from meshmark.errors import MeshmarkError
+from meshmark.load.base import base_run, variants_of
+from meshmark.load.make import Trial, calibrate, run_program
 from meshmark.load.prescription import Prescription
 from meshmark.load.synthesis import ImpossibleError, explain, synthesize
+from meshmark.load.variants import Variant
+from meshmark.machine.identity import host_id
+from meshmark.measure.survey import load_run
+from meshmark.terminal import data_home
 
 # Of the tests, which are no package.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "unit"))
@@ -74,7 +91,140 @@ def synthesis(repeats: int) -> None:
               f"below 20 in {short}")  # fmt: skip
 
 
-PARTS = {"synthesis": (synthesis, 100)}
+def _base() -> list[Variant]:
+    folder = base_run(data_home() / "runs", host_id())
+    if folder is None:
+        sys.exit("no base data of this machine: meshmark load base")
+    records, _, info = load_run(folder)
+    print(f"  base data: {folder.name} ({info.spec_name})")
+    return variants_of(records)
+
+
+def _windows(trial: Trial, seconds: float = 1.0) -> float:
+    """Coefficient of variation of the memory traffic in windows of CPU time, the last one (not whole) left out."""
+    sums, busy, moved = [], 0.0, 0.0
+    for w in trial.windows:
+        busy += w["cpu_s"]
+        moved += w["memory_read_bytes"] + w["memory_write_bytes"]
+        if busy >= seconds:
+            sums.append(moved / busy)
+            busy = moved = 0.0
+    return statistics.pstdev(sums) / statistics.fmean(sums) if len(sums) > 1 and any(sums) else 0.0
+
+
+def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> None:
+    variants = _base()
+    cpu = max(os.sched_getaffinity(0))
+    rng = random.Random(2)
+    seen: list[list[float]] = [[] for _ in range(7)]
+    time_errors, rate_errors, mix_errors, floors, windows, kernels, waits = seen
+    inside = 0
+    while len(time_errors) < programs:
+        wish = made.random_wish(variants, rng, run_time_s=run_time_s, seed=len(time_errors), mixed=rng.randint(4, 30))
+        try:
+            program = synthesize(variants, wish)
+            program, _ = calibrate(program, trial_s, 2, [cpu])
+            runs = [run_program(program, [cpu]) for _ in range(2)]
+        except MeshmarkError as why:
+            print("  refused:", why)
+            continue
+        run = runs[0]
+        floor = abs(runs[1].dedicated_s / run.dedicated_s - 1)
+        off = run.dedicated_s / run_time_s - 1
+        rates = {k: run.metrics[k] / v - 1 for k, v in wish.metrics.items() if k != "write_fraction" and v > 0}
+        worst = max((abs(e) for e in rates.values()), default=0.0)
+        mix = abs(run.metrics.get("write_fraction", 0.0) - wish.metrics.get("write_fraction", 0.0))
+        time_errors.append(abs(off))
+        rate_errors.append(worst)
+        mix_errors.append(mix)
+        floors.append(floor)
+        windows.append(_windows(run))
+        kernels.append(float(len(program.kernels)))
+        waits.append(run.waiting_s / run.wall_s)
+        inside += abs(off) <= max(0.02, floor) and worst <= max(0.03, floor)
+        asked = "{memory_gb_per_s:6.2f} GB/s {gflop_per_s:6.2f} GFLOP/s {write_fraction:.3f} writes".format(
+            **wish.metrics
+        )
+        print(f"  {len(time_errors):3}: {asked}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
+              f"again {100 * floor:.1f} %, waited {100 * waits[-1]:.1f} %", flush=True)  # fmt: skip
+    floor95 = sorted(floors)[int(0.95 * len(floors))]
+    _line("error of the run time", time_errors, "%", 100)
+    _line("error of the worse rate", rate_errors, "%", 100)
+    _line("error of the write fraction", mix_errors, "")
+    _line("the same program again", floors, "%", 100)
+    _line("variation of 1 s windows", windows, "%", 100)
+    _line("waiting for a CPU", waits, "% of the time", 100)
+    pairs = zip(time_errors, rate_errors, strict=True)
+    within = sum(off <= max(0.02, floor95) and rate <= max(0.03, floor95) for off, rate in pairs)
+    print(f"  within 2 % and 3 %, or the pair's difference: {inside} of {programs}; or the 95th percentile of those, "
+          f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}")  # fmt: skip
+
+
+def memrate(repeats: int, seconds: float = 10.0) -> None:
+    """MB/s as stress-ng counts them: bytes read and written by the text, from and to memory."""
+    variants = _base()
+    cpu = max(os.sched_getaffinity(0))
+    for read, write in ((1000, 500), (2000, 1000), (500, 100)):
+        wish = Prescription(run_time_s=seconds, name="memrate", metrics={
+            "memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)})  # fmt: skip
+        program, _ = calibrate(synthesize(variants, wish), seconds / 2, 2, [cpu])
+        for _ in range(repeats):
+            words = ["stress-ng", "--memrate", "1", "--memrate-rd-mbs", str(read), "--memrate-wr-mbs", str(write),
+                     "--taskset", str(cpu), "--timeout", f"{seconds:g}s", "--metrics"]  # fmt: skip
+            began, before = time.monotonic(), os.times()
+            done = subprocess.run(words, capture_output=True, text=True, check=True)
+            after, took_s = os.times(), time.monotonic() - began
+            used = after.children_user + after.children_system - before.children_user - before.children_system
+            said = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", done.stdout + done.stderr)
+            errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in said] or [float("nan")]
+            ran = run_program(program, [cpu])
+            ours = [ran.totals[f"memory_{k}_bytes"] / ran.dedicated_s / 1e6 / v - 1
+                    for k, v in (("read", read), ("write", write))]  # fmt: skip
+            busy = (ran.user_s + ran.system_s) / ran.dedicated_s
+            theirs = 100 * used / took_s
+            print(f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.1f} % (worst "
+                  f"of {len(errors)} ways {100 * max(errors):.1f} %), {theirs:.0f} % CPU; program off by "
+                  f"{100 * ours[0]:+.1f} and {100 * ours[1]:+.1f} %, {100 * busy:.0f} % CPU", flush=True)  # fmt: skip
+
+
+def predict(programs: int) -> None:
+    from meshmark.load.interference import interference_curve
+    from meshmark.load.study import How, Maker
+
+    variants = _base()
+    cpus = sorted(os.sched_getaffinity(0))[-2:]
+    rng = random.Random(5)
+    errors, widths, flagged = [], [], 0
+    with tempfile.TemporaryDirectory(prefix="meshmark-predict-") as scratch:
+        for number in range(programs):
+            wish = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
+            folder = Path(scratch) / f"{number}"
+            try:
+                work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", wish)
+                # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
+                how = How(repetitions=6, seed=number, clock="dedicated")
+                found = interference_curve(work, variants, folder / "study", cpus=cpus, how=how)
+            except MeshmarkError as why:
+                print("  refused:", why)
+                continue
+            for held in found.held_out:
+                interval = held.measured.slowdown.interval or (0.0, 0.0)
+                errors.append(held.error_points)
+                widths.append(50 * (interval[1] - interval[0]))
+                flagged += bool(held.measured.flags)
+                print(f"  {number + 1:3}: beside {held.neighbour}: predicted {held.predicted:.3f}, measured "
+                      f"{held.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points", flush=True)  # fmt: skip
+    _line("error of the prediction", errors, "points")
+    _line("half the interval of the measured", widths, "points")
+    print(f"  within 5 points: {sum(e <= 5 for e in errors)} of {len(errors)}; {flagged} of them flagged")
+
+
+PARTS: dict[str, tuple[Callable[[int], None], int]] = {
+    "synthesis": (synthesis, 100),
+    "achieved": (achieved, 50),
+    "memrate": (memrate, 3),
+    "predict": (predict, 10),
+}
 
 
 def main() -> int:
@@ -85,7 +235,7 @@ def main() -> int:
     for name in args.part or PARTS:
         run, repeats = PARTS[name]
         print(name)
-        run(5 if args.brief else repeats)
+        run(min(repeats, 5) if args.brief else repeats)
     return 0
 
 

@@ -5,6 +5,7 @@
 
 #include "error.hpp"
 #include "program.hpp"
+#include "scenario.hpp"
 
 namespace {
 
@@ -17,6 +18,7 @@ struct Verb {
 constexpr Verb kVerbs[] = {
     {"kernels", "what programs are made of", mm::load::kernels_verb},
     {"program", "run a program of prescribed behaviour", mm::load::program_verb},
+    {"run", "run many programs at once and look at them", mm::load::run_verb},
 };
 
 int usage(std::FILE* to) {

@@ -158,29 +158,27 @@ class Executor {
   std::size_t memory_bytes() const { return memory_bytes_; }
   std::vector<Running>& running() { return running_; }
 
-  /// One call: its window of units, where the last call of this part ended.
+  /// One call: its window of units, from where the last call of this part ended.
   void call(std::size_t k) {
     Running& r = running_[k];
     const Part& part = program_.parts[k];
-    const std::size_t all = r.kernel->units();
-    for (std::size_t left = part.window; left > 0;) {
-      const std::size_t n = std::min(left, all - r.cursor);
-      walk(r, part, r.cursor, n);
-      r.cursor = (r.cursor + n) % all;
-      left -= n;
+    if (program_.threads == 1) {
+      work(r, part, 0);
+    } else {
+#pragma omp parallel num_threads(program_.threads)
+      work(r, part, omp_get_thread_num());
     }
+    r.cursor = (r.cursor + part.window) % r.kernel->units();
   }
 
  private:
-  void walk(Running& r, const Part& part, std::size_t first, std::size_t n) {
-    if (program_.threads == 1) {
-      r.kernel->run(first, first + n, 0);
-      return;
-    }
+  /// A thread's share of a call. Units are independent, so threads need not meet where a walk begins anew.
+  void work(const Running& r, const Part& part, int rank) const {
     Kernel* const kernel = r.kernel.get();
-#pragma omp parallel num_threads(program_.threads)
-    {
-      const int rank = omp_get_thread_num();
+    const std::size_t all = kernel->units();
+    std::size_t first = r.cursor;
+    for (std::size_t left = part.window; left > 0; first = 0) {
+      const std::size_t n = std::min(left, all - first);
       const auto at = [&](int t) {
         return first +
                static_cast<std::size_t>(std::llround(upto_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
@@ -189,6 +187,7 @@ class Executor {
         kernel->run(first, first + n, rank);
       else if (at(rank) < at(rank + 1))
         kernel->run(at(rank), at(rank + 1), rank);
+      left -= n;
     }
   }
 

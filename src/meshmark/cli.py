@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from meshmark.cli_doctor import register as register_doctor
+from meshmark.cli_load import app as load_app
 from meshmark.cli_machine import app as machine_app
 from meshmark.cli_model import SetOption, StoreOption
 from meshmark.cli_model import app as model_app
@@ -22,7 +22,7 @@ from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.terminal import counted, data_home, print_records, print_rows, say
+from meshmark.terminal import counted, data_home, print_records, print_rows, progress, progress_of_plan, say
 
 if TYPE_CHECKING:
     from meshmark.measure.probe import Description
@@ -40,6 +40,7 @@ store_app = typer.Typer(help="List, export, import and verify what was measured.
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
+app.add_typer(load_app, name="load")
 register_watch(app)
 register_serve(app)
 register_doctor(app)
@@ -230,7 +231,7 @@ def measure(
     step = Step(instrument, instrument, (instrument, *argv), seconds(budget))
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         kept = Path(folder) / "store" if no_store else (store or data_home() / "store")
-        with _progress(step.budget_s) as report:
+        with progress(step.budget_s) as report:
             result = run_plan(Plan("measure", (step,)), Path(folder), Store(kept), run_id, report, lambda _: None)[0]
     for record in result.reading.records if as_json else ():
         print(json.dumps(record.to_json()))
@@ -298,58 +299,6 @@ def _checked_words(d: Description, extra: list[str]) -> list[str]:
     return argv
 
 
-class _progress:  # noqa: N801 (used like a function)
-    """A bar on a terminal, a line every ten seconds elsewhere; both say the time that remains at most."""
-
-    def __init__(self, budget_s: float, label: str = "") -> None:
-        self.budget_s, self.label = max(budget_s, 0.1), label
-        self.bar: Any = None
-        self.task: Any = None
-
-    def __enter__(self) -> Callable[[Any, Any], None]:
-        import time
-
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"),
-                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-                console=Console(stderr=True), transient=True,
-            )  # fmt: skip
-            self.bar.start()
-            self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
-        began = last = time.monotonic()
-        before_s, current = 0.0, None
-
-        def report(step: Any, line: Any) -> None:
-            nonlocal last, before_s, current
-            now = time.monotonic()
-            if current is not None and current is not step:
-                before_s += current.budget_s
-            current = step
-            within = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
-            if within is None:
-                return
-            done = before_s + (step.budget_s if line["type"] == "end" else min(within, step.budget_s))
-            if self.bar is not None:
-                self.bar.update(self.task, completed=done, description=step.id)
-            elif now - last > 10:
-                last = now
-                left = max(0.0, self.budget_s - done)
-                say(f"{step.id}: {now - began:.0f} s, at most {left:.0f} s to go")
-
-        return report
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-
-# ------------------------------------------------------------------ survey and report
-
-
 @app.command()
 def survey(
     quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of ten")] = False,
@@ -371,7 +320,7 @@ def survey(
     if quick and spec:
         raise UsageError("--quick: found with --spec, allowed is one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
-    with _progress_factory() as progress:
+    with progress_of_plan("survey") as made:
         folder = run_survey(
             spec=spec or ("quick" if quick else "full"),
             folder=folder,
@@ -379,7 +328,7 @@ def survey(
             store_folder=store or data_home() / "store",
             resume=resume,
             command="meshmark survey " + " ".join(sys.argv[2:]),
-            progress=progress,
+            progress=made,
             talk=say,
         )
     records, absences, info = load_run(folder)
@@ -392,22 +341,6 @@ def survey(
     if not as_json:
         print(paths.html)
         print(paths.card)
-
-
-class _progress_factory:  # noqa: N801
-    def __init__(self) -> None:
-        self.made: _progress | None = None
-
-    def __enter__(self) -> Callable[[float], Callable[[Any, Any], None]]:
-        def start(budget_s: float) -> Callable[[Any, Any], None]:
-            self.made = _progress(budget_s, "survey")
-            return self.made.__enter__()
-
-        return start
-
-    def __exit__(self, *_: object) -> None:
-        if self.made is not None:
-            self.made.__exit__()
 
 
 @app.command()

@@ -130,3 +130,74 @@ def _shown(key: str, value: Any) -> str:
     if value is None:
         return "–"
     return scaled(float(value), "B") if key.endswith("_bytes") and isinstance(value, int | float) else str(value)
+
+
+class progress:  # noqa: N801 (used like a function)
+    """A bar on a terminal, a line every ten seconds elsewhere; both say the time that remains at most."""
+
+    def __init__(self, budget_s: float, label: str = "") -> None:
+        self.budget_s, self.label = max(budget_s, 0.1), label
+        self.bar: Any = None
+        self.task: Any = None
+
+    def __enter__(self) -> Callable[[Any, Any], None]:
+        import time
+
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"),
+                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
+                console=Console(stderr=True), transient=True,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
+        began = last = time.monotonic()
+        before_s, current = 0.0, None
+
+        def report(step: Any, line: Any) -> None:
+            nonlocal last, before_s, current
+            now = time.monotonic()
+            if current is not None and current is not step:
+                before_s += current.budget_s
+            current = step
+            within = float(line.get("elapsed_s", 0.0)) if line["type"] in {"progress", "end"} else None
+            if within is None:
+                return
+            done = before_s + (step.budget_s if line["type"] == "end" else min(within, step.budget_s))
+            if self.bar is not None:
+                self.bar.update(self.task, completed=done, description=step.id)
+            elif now - last > 10:
+                last = now
+                left = max(0.0, self.budget_s - done)
+                say(f"{step.id}: {now - began:.0f} s, at most {left:.0f} s to go")
+
+        return report
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+
+# ------------------------------------------------------------------ survey and report
+
+
+class progress_of_plan:  # noqa: N801 (used like a function)
+    """`progress` for a plan whose budget is known only later: gives the function that starts it."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        self.made: progress | None = None
+
+    def __enter__(self) -> Callable[[float], Callable[[Any, Any], None]]:
+        def start(budget_s: float) -> Callable[[Any, Any], None]:
+            self.made = progress(budget_s, self.label)
+            return self.made.__enter__()
+
+        return start
+
+    def __exit__(self, *_: object) -> None:
+        if self.made is not None:
+            self.made.__exit__()

@@ -25,6 +25,7 @@ SMALL: dict[str, list[str]] = {
     "clock": ["--cpus", "0", "--clocks", "tsc"],
     "latency": ["--footprint", "16KiB,1MiB", "--cpus", "0"],
     "bandwidth": ["--footprint", "64KiB", "--threads", "1"],
+    "kernels": ["--kernel", "triad,horner,barrier", "--volume", "64KiB", "--stride", "1,8", "--threads", "1"],
     "lines": ["--cpus", "0,1"],
     "loaded": ["--footprint", "16MiB", "--chains", "1,4", "--threads", "1"],
     "gups": ["--table", "1MiB", "--threads", "1"],

@@ -48,7 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {f.filename: f for f in archive.infolist()}
-    for name in ("meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place"):
+    for name in ("meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place", "meshmark-load"):
         assert files[f"meshmark/bin/{name}"].external_attr >> 16 & 0o111, f"{name} is no program"
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json", "site.css"):
         assert f"meshmark/web/{name}" in files

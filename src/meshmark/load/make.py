@@ -20,8 +20,8 @@ from typing import Any, Final
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.load.metrics import Metrics, all_metrics
 from meshmark.load.program import Program, dump_program
+from meshmark.load.run import find_load
 from meshmark.load.synthesis import Measured, recalibrate
-from meshmark.machine.native import find_native
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU: beyond it CPU time tells, not wall time
 FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program differ by more
@@ -46,9 +46,15 @@ class Trial:
         return self.waiting_s > DISTURBED * self.wall_s
 
 
-def find_load() -> Path:
-    """The program of `MESHMARK_LOAD`, of the installed package, or of the build folder of this checkout."""
-    return find_native("meshmark-load", "MESHMARK_LOAD")
+def kernels() -> list[dict[str, Any]]:
+    """What programs are made of: name, kind, summary, source and what variants there are, a row a kernel."""
+    try:
+        done = subprocess.run(
+            [find_load(), "kernels", "--json"], capture_output=True, text=True, check=True, timeout=60
+        )
+        return [json.loads(line) for line in done.stdout.splitlines()]
+    except (OSError, ValueError, subprocess.SubprocessError) as why:
+        raise MeshmarkError(f"meshmark-load kernels does not answer: {why}") from why
 
 
 def shortened(program: Program, seconds: float) -> Program:

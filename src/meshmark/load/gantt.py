@@ -1,0 +1,523 @@
+"""The picture of a run: a lane for each thread, filled by what it did; as SVG, as a page, as text for terminals.
+
+A lane is filled from below by shares of its time: user, system, then waiting for a CPU; what is left it slept. After
+the Gantt charts of PARbench, with their header of totals.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html import escape
+from pathlib import Path
+from typing import Final
+
+from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals, utilisation
+from meshmark.machine.tree import format_list
+from meshmark.store.store import write_aside
+
+MOST_LANES: Final = 64
+_STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
+_BINS: Final = 380
+_WIDTH, _LEFT, _RIGHT = 1100, 176, 186
+_LANE, _GAP, _GROUP = 20, 5, 9  # px
+_HEAD: Final = 128
+_SHORTEST: Final = 0.01  # s: what lived less is a line of a table, no lane of a picture
+
+# Okabe and Ito's colours, told apart by the colour-blind. One style for light and dark, by the reader's setting.
+_STYLE: Final = (
+    ".user{fill:#0072b2}.system{fill:#56b4e9}.waiting{fill:#d55e00}.sleeping{fill:#e4e8ec}"
+    ".ink{fill:#1c2024}.soft{fill:#5d6670}.bad{fill:#b3261e}.move{stroke:#1c2024;stroke-width:1.4;fill:none}"
+    ".grid{stroke:#d5dade;stroke-width:1;fill:none}.rule{stroke:#b4bcc4;stroke-width:1;fill:none}"
+    ".use{fill:#0072b2;fill-opacity:.28;stroke:#0072b2;stroke-width:1}.paper{fill:#ffffff}"
+    ".all{fill:none;stroke:#5d6670;stroke-width:1.2;stroke-dasharray:3 2}"
+    "text{font-family:Inter,system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
+)
+_DARK: Final = (
+    ".user{fill:#3a93cc}.system{fill:#8fd0f5}.waiting{fill:#f0773a}.sleeping{fill:#333a41}"
+    ".ink{fill:#e8eaed}.soft{fill:#9aa4ae}.bad{fill:#ff8a80}.move{stroke:#ffffff}"
+    ".grid{stroke:#30363c}.rule{stroke:#4a525a}.use{fill:#56b4e9;stroke:#56b4e9}.paper{fill:#1c2024}"
+    ".all{stroke:#9aa4ae}"
+)
+
+
+@dataclass
+class Lane:
+    """Threads that lived one after the other, drawn in one row; or many at once, drawn as their mean."""
+
+    label: str
+    program: ProgramUse
+    threads: list[ThreadUse] = field(default_factory=list)
+    first: bool = False  # of its copy
+    group: bool = False  # of its program
+
+    def lasted(self) -> float:
+        """s, without the gaps between threads that lived one after the other."""
+        hull = max((t.to_s for t in self.threads), default=0.0) - min((t.from_s for t in self.threads), default=0.0)
+        return min(hull, sum(t.wall_s for t in self.threads))
+
+    def sums(self) -> tuple[float, float, float, float]:
+        """user, system, waiting, sleeping in s."""
+        return (
+            sum(t.user_s for t in self.threads), sum(t.system_s for t in self.threads),
+            sum(t.waiting_s for t in self.threads), sum(t.sleeping_s for t in self.threads),
+        )  # fmt: skip
+
+
+def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
+    """What is drawn: a lane a thread; where that is too much, a lane a copy."""
+    out: list[Lane] = []
+    copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
+    seen: set[str] = set()
+    for p in run.programs:
+        mine = [t for t in run.threads if (t.program, t.copy) == (p.program, p.copy)]
+        name = p.program + (f" · {p.copy + 1}" if copies[p.program] > 1 else "")
+        main = Lane(name, p, mine[:1], first=True, group=p.program not in seen)
+        seen.add(p.program)
+        out.append(main)
+        rows: list[Lane] = []
+        for t in mine[1:]:
+            if t.wall_s < _SHORTEST:
+                continue
+            row = next((r for r in rows if r.threads[-1].to_s <= t.from_s + 1e-3), None)
+            if row is None:
+                row = Lane("", p)
+                rows.append(row)
+            row.threads.append(t)
+        for i, row in enumerate(rows):
+            team = row.threads[0].pid == mine[0].pid and len(row.threads) == 1
+            those = sorted({t.command for t in row.threads})
+            row.label = (
+                f"thread {i + 2}" if team else ", ".join(those) if len(those) < 3 else f"{len(row.threads)} children"
+            )
+        out += rows
+    if len(out) <= most:
+        return out
+    # Too many rows to read: all threads of a copy together.
+    whole = [lane for lane in out if lane.first]
+    for lane in whole:
+        lane.threads = [t for t in run.threads if (t.program, t.copy) == (lane.program.program, lane.program.copy)]
+        if len(lane.threads) > 1:
+            lane.label += f" ({len(lane.threads)} threads)"
+    return whole
+
+
+def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
+    """Parts of each bin's time that were user, system, waiting and sleeping; their sum is less than 1 where the spans
+    do not fill the bin, and can be more where they overlap.
+
+    Returns:
+        `bins` of equal width from begin_s to end_s.
+    """
+    width = (end_s - begin_s) / bins
+    sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]
+    for s in spans:
+        if s.wall_s <= 0:
+            continue
+        parts = (s.user_s, s.system_s, s.waiting_s, s.sleeping_s)
+        low = max(0, int((s.from_s - begin_s) / width))
+        for i in range(low, bins):
+            left, right = begin_s + i * width, begin_s + (i + 1) * width
+            if left >= s.to_s:
+                break
+            part = (min(right, s.to_s) - max(left, s.from_s)) / s.wall_s
+            if part > 0:
+                for k in range(4):
+                    sums[i][k] += parts[k] * part
+    return [(a / width, b / width, c / width, d / width) for a, b, c, d in sums]
+
+
+def _lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
+    found = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
+    # Of several threads at once their mean; of a bin that is not full what there is, so that ends are not thin.
+    return [
+        (u / all_, s / all_, w / all_, z / all_) if (all_ := u + s + w + z) > 1e-3 else (0.0, 0.0, 0.0, 0.0)
+        for u, s, w, z in found
+    ]
+
+
+def _s(value: float) -> str:
+    """Seconds for people."""
+    size = abs(value)
+    return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
+
+
+def _percent(part: float, whole: float) -> str:
+    return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
+
+
+def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
+    """The header: what it is called, its value, and in a few words what it means."""
+    t: Totals = run.totals()
+    fair = run.fairness()
+    return [
+        ("Bench time", _s(t.bench_s), "from the start to the end of the last program"),
+        ("Available CPU", _s(t.available_s), f"time of {t.cpus} CPUs"),
+        ("User", _s(t.user_s), _percent(t.user_s, t.available_s)),
+        ("System", _s(t.system_s), _percent(t.system_s, t.available_s)),
+        ("Idle or others'", _s(t.idle_s), _percent(t.idle_s, t.available_s)),
+        ("Mean completion", _s(t.completion_s), "from the start to a program's end"),
+        ("Sum of run times", _s(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
+        ("Sum of waiting", _s(t.waiting_s), "for a CPU, all threads"),
+        ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
+    ]
+
+
+def _step(span: float, most: int) -> float:
+    raw = span / most
+    power = 10 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
+    return float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
+
+
+def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: float, height: float) -> str:
+    """Steps between a lower and an upper share of each bin, as a path; '' where there is nothing to fill."""
+    out: list[str] = []
+    i = 0
+    while i < len(values):
+        low, high = values[i]
+        j = i
+        while j < len(values) and abs(values[j][0] - low) < 0.004 and abs(values[j][1] - high) < 0.004:
+            j += 1
+        if high - low > 0.004:
+            out.append(
+                f"M{x0 + i * dx:.1f} {bottom - high * height:.1f}H{x0 + j * dx:.1f}V{bottom - low * height:.1f}"
+                f"H{x0 + i * dx:.1f}Z"
+            )
+        i = j
+    return "".join(out)
+
+
+def _told(p: ProgramUse) -> str:
+    """What is said at the end of a copy's first lane."""
+    return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
+
+
+def gantt_svg(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None, header: bool = True) -> str:
+    """The chart as SVG, light and dark by the reader's setting.
+
+    Args:
+        machine: use of all the machine's CPUs by time, as a monitor recorded it: (seconds after the start, 0 … 1).
+        header: with title and totals, for use by itself.
+    """
+    rows = lanes(run)
+    end_s = max(run.bench_s, 1e-3)
+    plot = _WIDTH - _LEFT - _RIGHT
+    dx = plot / _BINS
+    parts: list[str] = []
+    y = float(_HEAD if header else 8)
+    if header:
+        parts.append(_header(run))
+    legend_y = y + 2
+    parts.append(_legend(legend_y))
+    top = y = y + 38
+    body: list[str] = []
+    for lane in rows:
+        if lane.first:
+            y += _GROUP if lane.group and lane is not rows[0] else _GAP if lane is not rows[0] else 0
+        body.append(_lane(lane, y, end_s, dx, run))
+        y += _LANE + (2 if not lane.first else 3)
+    y += 8
+    bottom = y
+    use_top, use_height = bottom + 30, 44
+    step = _step(end_s, 8)
+    ticks = [i * step for i in range(int(end_s / step + 1e-9) + 1)]
+    for t in ticks:
+        x = _LEFT + plot * t / end_s
+        parts.append(f'<path class="grid" d="M{x:.1f} {top - 4:.1f}V{bottom:.1f}"/>')
+        last = t + step > end_s
+        parts.append(
+            f'<text class="soft" x="{x:.1f}" y="{bottom + 15:.1f}" font-size="12" text-anchor="middle">'
+            f"{t:g}{' s' if last else ''}</text>"
+        )
+    parts.append(f'<path class="rule" d="M{_LEFT} {bottom:.1f}H{_LEFT + plot}"/>')
+    parts += body
+    parts.append(_use(run, use_top, use_height, end_s, machine))
+    height = use_top + use_height + 16
+    title = escape(str(run.scenario.get("name", "scenario")))
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" '
+        f'height="{height:.0f}" role="img" aria-label="Gantt chart of {title}">'
+        f"<style>{_STYLE}@media (prefers-color-scheme:dark){{{_DARK}}}</style>"
+        f'<rect class="paper" width="{_WIDTH}" height="{height:.0f}"/>' + "".join(parts) + "</svg>\n"
+    )
+
+
+def _header(run: LoadRun) -> str:
+    title = escape(str(run.scenario.get("name", "scenario")))
+    of = escape(f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
+                + ("" if run.status == "ok" else f" · {_STATUS[run.status]}"))  # fmt: skip
+    out = [
+        f'<text class="ink" x="20" y="34" font-size="20" font-weight="bold">{title}</text>',
+        f'<text class="{"soft" if run.status == "ok" else "bad"}" x="{_WIDTH - 20}" y="33" font-size="12.5" '
+        f'text-anchor="end">{of}</text>',
+    ]
+    shown = totals_of(run)
+    width = (_WIDTH - 40) / len(shown)
+    for i, (label, value, _) in enumerate(shown):
+        x = 20 + i * width
+        out.append(
+            f'<text class="soft" x="{x:.0f}" y="68" font-size="11.5">{escape(label)}</text>'
+            f'<text class="ink" x="{x:.0f}" y="90" font-size="18" font-weight="600">{escape(value)}</text>'
+        )
+    out.append(f'<path class="grid" d="M20 106H{_WIDTH - 20}"/>')
+    return "".join(out)
+
+
+_STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut": "the run was killed"}
+
+
+def _legend(y: float) -> str:
+    out, x = [], float(_LEFT)
+    for name, said in _STATES:
+        out.append(f'<rect class="{name}" x="{x:.0f}" y="{y:.0f}" width="14" height="12" rx="2"/>')
+        out.append(f'<text class="ink" x="{x + 20:.0f}" y="{y + 10.5:.1f}" font-size="12">{said}</text>')
+        x += 36 + 6.6 * len(said)
+    out.append(f'<path class="move" d="M{x + 6:.0f} {y:.0f}v12"/>')
+    out.append(f'<text class="ink" x="{x + 16:.0f}" y="{y + 10.5:.1f}" font-size="12">moved to another CPU</text>')
+    right = _WIDTH - _RIGHT
+    for label, at in (("lasted", right + 62), ("waited", right + 116), ("moves", right + 166)):
+        out.append(f'<text class="soft" x="{at}" y="{y + 10.5:.1f}" font-size="11.5" text-anchor="end">{label}</text>')
+    return "".join(out)
+
+
+def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
+    plot = _WIDTH - _LEFT - _RIGHT
+    bottom = y + _LANE
+    out: list[str] = []
+    label = lane.label if len(lane.label) <= 24 else lane.label[:23] + "…"
+    kind, indent = ("ink", 0) if lane.first else ("soft", 12)
+    out.append(
+        f'<text class="{kind}" x="{20 + indent}" y="{y + 14.5:.1f}" font-size="{13 if lane.first else 12}">'
+        f"{escape(label)}</text>"
+    )
+    found = _lane_shares(lane, end_s, _BINS)
+    below = [(0.0, 0.0)] * len(found)
+    for k, (name, _) in enumerate(_STATES):
+        layer = []
+        for (_, upper), share in zip(below, found, strict=True):
+            # The last layer goes to the top, so that rounding leaves no slit.
+            layer.append((upper, upper + share[k] if k < 3 or sum(share) <= 0 else 1.0))
+        if path := _area(layer, _LEFT, dx, bottom, _LANE):
+            out.append(f'<path class="{name}" d="{path}"/>')
+        below = layer
+    marks, last = [], -9.0
+    for t in lane.threads:
+        for s in t.spans:
+            x = _LEFT + plot * s.from_s / end_s
+            if s.moved and x - last >= 3:
+                marks.append(f"M{x:.1f} {y - 3:.1f}v7")
+                last = x
+    if marks:
+        out.append(f'<path class="move" d="{"".join(marks)}"/>')
+    user, system, waiting, sleeping = lane.sums()
+    p = lane.program
+    right = _WIDTH - _RIGHT
+    if lane.first and p.how == "failed":
+        out.append(
+            f'<text class="bad" x="{_LEFT + 4}" y="{y + 14.5:.1f}" font-size="12">'
+            f"{escape(_short(f'not started: {p.reason}', 100))}</text>"
+        )
+    elif lane.threads:
+        whole = user + system + waiting + sleeping
+        moves = sum(t.migrations for t in lane.threads)
+        for text, at in (
+            (_s(lane.lasted()), right + 62),
+            (_percent(waiting, whole), right + 116),
+            (f"{moves}", right + 166),
+        ):
+            out.append(
+                f'<text class="{kind}" x="{at}" y="{y + 14.5:.1f}" font-size="12" text-anchor="end" '
+                f'style="font-variant-numeric:tabular-nums">{text}</text>'
+            )
+        if lane.first and (said := _told(p)):
+            x = min(_LEFT + plot * p.ended_s / end_s + 5, right - 20 - 7.5 * len(said))
+            out.append(f'<text class="bad" x="{x:.1f}" y="{y + 14.5:.1f}" font-size="12">✕ {escape(said)}</text>')
+    tip = (
+        f"{lane.label}: user {_s(user)}, system {_s(system)}, waiting {_s(waiting)}, sleeping {_s(sleeping)}; CPUs "
+        f"{format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
+    )
+    if p.reason:
+        tip += f"; {p.reason}"
+    return f"<g>{''.join(out)}<title>{escape(tip)}</title></g>"
+
+
+def _short(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def _use(run: LoadRun, top: float, height: float, end_s: float, machine: Sequence[tuple[float, float]] | None) -> str:
+    plot = _WIDTH - _LEFT - _RIGHT
+    step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
+    bottom = top + height
+    path = f"M{_LEFT} {bottom:.1f}"
+    for t, share in utilisation(run, step):
+        x0, x1 = _LEFT + plot * t / end_s, _LEFT + plot * min(end_s, t + step) / end_s
+        path += f"L{x0:.1f} {bottom - share * height:.1f}H{x1:.1f}"
+    path += f"V{bottom:.1f}Z"
+    those = escape(_short(format_list(run.cpus), 16))
+    out = [
+        f'<text class="ink" x="20" y="{top + 14:.1f}" font-size="13">CPU use</text>',
+        f'<text class="soft" x="20" y="{top + 31:.1f}" font-size="12">of CPUs {those}</text>',
+        f'<path class="grid" d="M{_LEFT} {top:.1f}H{_LEFT + plot}"/>',
+        f'<path class="use" d="{path}"/>',
+        f'<path class="rule" d="M{_LEFT} {bottom:.1f}H{_LEFT + plot}"/>',
+        f'<text class="soft" x="{_LEFT - 8}" y="{top + 5:.1f}" font-size="11" text-anchor="end">100 %</text>',
+        f'<text class="soft" x="{_LEFT - 8}" y="{bottom + 1:.1f}" font-size="11" text-anchor="end">0</text>',
+    ]
+    right = _LEFT + plot + 8
+    out.append(f'<text class="soft" x="{right}" y="{top + 16:.1f}" font-size="11.5">filled: these programs</text>')
+    if machine:
+        line = "".join(
+            f"{'M' if i == 0 else 'L'}{_LEFT + plot * min(max(t, 0), end_s) / end_s:.1f} "
+            f"{bottom - min(max(u, 0), 1) * height:.1f}"
+            for i, (t, u) in enumerate(machine)
+            if 0 <= t <= end_s
+        )
+        out.append(f'<path class="all" d="{line}"/>')
+        out.append(f'<text class="soft" x="{right}" y="{top + 32:.1f}" font-size="11.5">dashed: the machine</text>')
+    return "".join(out)
+
+
+# ---------------------------------------------------------------- the page
+
+_PAGE: Final = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}</title><style>
+:root{{color-scheme:light dark;--bg:#fbfbfa;--panel:#fff;--ink:#1c2024;--soft:#5d6670;--line:#e1e4e8;--bad:#b3261e}}
+@media (prefers-color-scheme:dark){{:root{{--bg:#14171a;--panel:#1c2024;--ink:#e8eaed;--soft:#9aa4ae;--line:#30363c;
+--bad:#ff8a80}}}}
+*{{box-sizing:border-box}}body{{margin:0;background:var(--bg);color:var(--ink);
+font:15px/1.5 Inter,system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}}
+main{{max-width:1160px;margin:0 auto;padding:28px 20px 80px}}h1{{font-size:28px;line-height:1.2;margin:0}}
+h2{{font-size:19px;margin:0 0 8px}}header p{{margin:6px 0 0;color:var(--soft)}}
+section{{background:var(--panel);border:1px solid var(--line);border-radius:10px;padding:20px;margin-top:20px}}
+.tiles{{display:grid;grid-template-columns:repeat(auto-fill,minmax(170px,1fr));gap:12px;margin-top:20px}}
+.tile{{background:var(--panel);border:1px solid var(--line);border-radius:10px;padding:12px 14px}}
+.tile h3{{font-size:13px;font-weight:500;color:var(--soft);margin:0}}.tile p{{margin:0}}
+.big{{font-size:22px;font-weight:650;font-variant-numeric:tabular-nums}}.small{{font-size:12.5px;color:var(--soft)}}
+.scroll{{overflow-x:auto}}.scroll svg{{display:block;max-width:100%;min-width:820px;height:auto}}
+table{{border-collapse:collapse;font-size:13px;font-variant-numeric:tabular-nums;width:100%}}
+th{{text-align:right;font-weight:600;white-space:nowrap;padding:5px 0 5px 14px;border-bottom:1px solid var(--line)}}
+td{{text-align:right;padding:3px 0 3px 14px;white-space:nowrap}}
+th:first-child,td:first-child{{text-align:left;padding-left:0}}
+td.why{{text-align:left;white-space:normal;color:var(--bad)}}td.flags{{text-align:left;color:var(--soft)}}
+th.left{{text-align:left}}summary{{cursor:pointer}}details{{margin-top:14px}}
+</style></head><body><main><header><h1>{title}</h1><p>{subtitle}</p></header>
+<div class="tiles">{tiles}</div>
+<section><div class="scroll">{svg}</div></section>
+<section><h2>Programs</h2><div class="scroll">{programs}</div>
+<details><summary>All threads</summary><div class="scroll">{threads}</div></details></section>
+</main></body></html>
+"""
+
+
+def gantt_html(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None) -> str:
+    """The page of a run: totals, chart and tables in one file that needs nothing else."""
+    tiles = "".join(
+        f'<div class="tile"><h3>{escape(label)}</h3><p class="big">{escape(value)}</p>'
+        f'<p class="small">{escape(what)}</p></div>'
+        for label, value, what in totals_of(run)
+    )
+    ok = sum(p.how == "ok" for p in run.programs)
+    words = [str(run.header.get("machine", "")), str(run.header.get("start", ""))[:19].replace("T", " ") + " UTC",
+             f"{ok} of {len(run.programs)} programs ended well"]  # fmt: skip
+    if run.status != "ok":
+        words.append(_STATUS.get(run.status, run.status))
+    cost = run.end.get("sampling", {}).get("share")
+    if cost is not None:
+        words.append(f"looking cost {100 * float(cost):.2f} % of a CPU")
+    head = ("elapsed", "user", "system", "waiting", "sleeping", "got", "threads", "moves")
+    rows = "".join(
+        f"<tr><td>{escape(p.program)} · {p.copy + 1}</td>"
+        + (
+            "".join(f"<td>{v}</td>" for v in (
+                _s(p.wall_s), _s(p.user_s), _s(p.system_s), _s(p.waiting_s), _s(p.sleeping_s),
+                f"{100 * p.attained:.0f} %", p.threads, p.migrations))
+            if p.how != "failed" else "<td>–</td>" * len(head)
+        )
+        + f'<td class="flags">{escape(", ".join(sorted(run.flags(p))))}</td>'
+        + f'<td class="why">{escape(p.reason)}</td></tr>'
+        for p in run.programs
+    )  # fmt: skip
+    programs = (
+        "<table><tr><th>program</th>" + "".join(f"<th>{h}</th>" for h in head)
+        + f'<th class="left">flags</th><th></th></tr>{rows}</table>'
+    )  # fmt: skip
+    rows = "".join(
+        f"<tr><td>{escape(t.program)} · {t.copy + 1}: {escape(t.command)}</td><td>{t.tid}</td>"
+        + "".join(f"<td>{_s(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s))
+        + f"<td>{t.migrations}</td><td>{escape(format_list(t.cpus))}</td></tr>"
+        for t in run.threads
+    )
+    names = ("thread", "number", "from", "for", "user", "system", "waiting", "sleeping", "moves", "CPUs")
+    threads = "<table><tr>" + "".join(f"<th>{h}</th>" for h in names) + f"</tr>{rows}</table>"
+    return _PAGE.format(
+        title=escape(str(run.scenario.get("name", "scenario"))), subtitle=escape(" · ".join(words)), tiles=tiles,
+        svg=gantt_svg(run, machine, header=False), programs=programs, threads=threads,
+    )  # fmt: skip
+
+
+def write_gantt(run: LoadRun, out: Path, machine: Sequence[tuple[float, float]] | None = None) -> tuple[Path, ...]:
+    """`gantt.html`, `gantt.svg` and `gantt.png` in a folder, each whole or not at all.
+
+    Raises:
+        MeshmarkError: the folder cannot be written.
+    """
+    import vl_convert
+
+    svg = gantt_svg(run, machine)
+    page, drawing, picture = out / "gantt.html", out / "gantt.svg", out / "gantt.png"
+    write_aside(page, gantt_html(run, machine).encode())
+    write_aside(drawing, svg.encode())
+    write_aside(picture, vl_convert.svg_to_png(svg, scale=2))
+    return page, drawing, picture
+
+
+# ---------------------------------------------------------------- for terminals
+
+_MARKS: Final = "█▓░·"
+
+
+def gantt_text(run: LoadRun, width: int = 100) -> str:
+    """The chart in `width` columns (60 at least) of plain text; a column shows what took most of its time."""
+    rows = lanes(run, 40)
+    labels = [("" if r.first else "  ") + r.label for r in rows]
+    left = min(24, max((len(x) for x in labels), default=0))
+    right = 26
+    bins = max(10, max(60, width) - left - right - 2)
+    end_s = max(run.bench_s, 1e-3)
+    said = totals_of(run)
+    out = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({_STATUS[run.status]})")]
+    line = ""
+    for label, value, _ in said:
+        word = f"{label} {value}"
+        if line and len(line) + len(word) + 3 > max(60, width):
+            out.append(line)
+            line = ""
+        line += ("   " if line else "") + word
+    out += [line, ""]
+    out.append(" " * (left + bins + 2) + f"{'lasted':>9}{'waited':>9}{'moves':>7}")
+    for lane, label in zip(rows, labels, strict=True):
+        text = f"{_short(label, left):<{left}} "
+        if lane.first and lane.program.how == "failed":
+            out.append((text + "not started: " + lane.program.reason)[: max(60, width)])
+            continue
+        for share in _lane_shares(lane, end_s, bins):
+            text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
+        user, system, waiting, sleeping = lane.sums()
+        moves = sum(t.migrations for t in lane.threads)
+        text += f" {_s(lane.lasted()):>9}{_percent(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
+        if lane.first and (word := _told(lane.program)):
+            text += f" {word}"
+        out.append(text.rstrip())
+    step = _step(end_s, max(2, bins // 12))
+    axis = [" "] * (bins + 8)
+    for i in range(int(end_s / step + 1e-9) + 1):
+        at = int(i * step / end_s * bins)
+        mark = f"{i * step:g}" + (" s" if (i + 1) * step > end_s else "")
+        if at + len(mark) <= len(axis):
+            axis[at : at + len(mark)] = mark
+    out.append(" " * (left + 1) + "".join(axis).rstrip())
+    out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, _STATES, strict=True)))
+    return "\n".join(out) + "\n"

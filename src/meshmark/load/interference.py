@@ -1,0 +1,258 @@
+"""Studies of unequal neighbours: who slows down whom, and whether a curve over their rate predicts it."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.effects import Curve
+from meshmark.load.prescription import Prescription
+from meshmark.load.program import parse_program
+from meshmark.load.study import (
+    LEAD_S,
+    OUTLASTS,
+    USUAL,
+    Bench,
+    Cell,
+    How,
+    Point,
+    StudyResult,
+    Work,
+    member,
+    said,
+    said_work,
+    scenario,
+    sets,
+    table,
+    two,
+)
+from meshmark.load.variants import LEVELS, Variant, found
+
+MEMORY_BOUND: Final = ("stream", "irregular", "stencil", "solver", "dense", "compute", "integer", "spectral")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Matrix(StudyResult):
+    classes: tuple[str, ...]
+    cells: Mapping[tuple[str, str], Point]  # (measured, neighbour)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOut:
+    neighbour: str
+    rate_gb_per_s: float
+    predicted: float  # slowdown
+    measured: Point
+    error_points: float  # percentage points, absolute
+
+
+@dataclass(frozen=True, kw_only=True)
+class InterferenceCurve(StudyResult):
+    points: tuple[Point, ...]  # x: GB/s of all neighbours
+    held_out: tuple[HeldOut, ...]
+    curve: Curve
+
+    def predict(self, neighbour_gb_per_s: float) -> float:
+        """The slowdown beside a neighbour of that rate.
+
+        Raises:
+            UsageError: it lies beyond what was measured.
+        """
+        return self.curve(neighbour_gb_per_s)
+
+
+def kernel_class(name: str) -> Callable[[Variant], bool]:
+    """The variants of a class: a kind (`stream`), a kernel (`triad`), or either at a level (`stream@memory`).
+
+    Raises:
+        UsageError: the level is none.
+    """
+    what, at, level = name.partition("@")
+    if at and level not in LEVELS:
+        raise UsageError(f"classes: found {found(name)}; levels are {', '.join(LEVELS)}")
+    return lambda v: what in (v.kind, v.kernel) and (not at or v.served_by == level)
+
+
+def interference_matrix(
+    variants: Sequence[Variant], out: Path, *, classes: Sequence[str] = (), cpus: Sequence[int] = (),
+    run_time_s: float = 5.0, how: How = USUAL,
+) -> Matrix:  # fmt: skip
+    """How much longer fixed work of one class of kernels takes while a program of another class runs beside it.
+
+    The two change places from one repetition to the next, so that a difference between their CPUs falls out.
+
+    Args:
+        classes: see `kernel_class`; empty: every kind that has sequential variants served by memory, and those alone.
+        cpus: the first two are used; empty: of all that may be.
+
+    Raises:
+        UsageError: by the argument; AbsentError: there is one CPU only.
+    """
+    bench = Bench("interference_matrix", out, how, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants)
+    two(bench)
+    there = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
+    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in there]
+    if not names:
+        raise UsageError("classes: base data have no sequential variant that memory serves; name classes")
+    for name in names:
+        if not any(map(kernel_class(name), (v for v in variants if v.threads == 1))):
+            kinds = ", ".join(sorted({v.kind for v in variants if v.threads == 1}))
+            raise UsageError(f"classes: found {found(name)}; allowed are kernels and kinds ({kinds}), also with @LEVEL")
+    bench.begin()
+    files: dict[str, Path] = {}
+    for name in names:
+        # Whoever names idle or system kernels wants them.
+        only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
+        wish = bench.wish(run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60])
+        files[name] = bench.maker.file(name, wish, only=kernel_class(name))
+    left, right = bench.cpus[:2]
+    groups = []
+    for a in names:
+        group = [Cell(name=f"{a} alone", measured=("measured",), scenarios=tuple(
+            scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)])) for c in (left, right)))]  # fmt: skip
+        group += [
+            Cell(name=f"{a} beside {b}", measured=("measured",), scenarios=tuple(
+                scenario(f"matrix: {a} beside {b}", member("measured", files[a], [(x,)], start_s=LEAD_S),
+                         member("neighbour", bench.maker.longer(files[b], OUTLASTS), [(y,)]))
+                for x, y in ((left, right), (right, left))))
+            for b in names
+        ]  # fmt: skip
+        groups.append(group)
+    outcomes, results = bench.run(groups)
+    cells: dict[tuple[str, str], Point] = {}
+    for a in names:
+        for i, b in enumerate(names):
+            p = bench.point(results, i, b, outcomes[f"{a} alone"], outcomes[f"{a} beside {b}"],
+                            {"class": a, "neighbour": b})  # fmt: skip
+            if p is not None:
+                cells[a, b] = p
+    rows = [[a, *(f"{cells[a, b].slowdown.ratio:.3f}" if (a, b) in cells else "absent" for b in names)] for a in names]
+    text = table(["measured \\ beside", *names], rows)
+    return Matrix(classes=tuple(names), cells=cells, **bench.end(results, text))
+
+
+def _other_mix(bench: Bench, key: str, wish: Prescription) -> Path | None:
+    """A program of the same rate of half of the kernels only; None where they do not give it."""
+    kernels = sorted({v.kernel for v in bench.variants if v.threads == 1})
+    random.Random(f"{bench.how.seed}/{key}").shuffle(kernels)
+    try:
+        wish = dataclasses.replace(wish, without=tuple(sorted(kernels[: len(kernels) // 2])), seed=wish.seed + 1)
+        return bench.maker.file(key, wish)
+    except UsageError:
+        return None
+
+
+def interference_curve(
+    work: Work, variants: Sequence[Variant], out: Path, *, cpus: Sequence[int] = (), neighbours: int = 1,
+    rates_gb_per_s: Sequence[float] = (), held_out_gb_per_s: Sequence[float] | None = None,
+    held_out: Mapping[str, Path] | None = None, neighbour_run_time_s: float = 5.0, outlasts: float = OUTLASTS,
+    how: How = USUAL,
+) -> InterferenceCurve:  # fmt: skip
+    """How much longer a command takes beside synthesised neighbours, over their GB/s; and whether that predicts others.
+
+    Args:
+        work: what is measured, on the first CPU.
+        neighbours: programs beside it, one on each of the next CPUs; a rate is that of all together.
+        held_out_gb_per_s: rates of neighbours of other kernels, measured to check the prediction only; None: two
+            between those of the curve.
+        held_out: likewise, files of programs, by name; their rate is as planned.
+        neighbour_run_time_s: what a neighbour is made for, before it is made `outlasts` times as long; it has to
+            outlast the command, with which it is ended.
+
+    Raises:
+        UsageError: by the argument; AbsentError: there is one CPU only.
+    """
+    bench = Bench("interference_curve", out, how, cpus, {
+        "work": said_work(work), "neighbours": neighbours, "rates_gb_per_s": list(rates_gb_per_s),
+        "held_out_gb_per_s": None if held_out_gb_per_s is None else list(held_out_gb_per_s),
+        "held_out": {k: str(v) for k, v in (held_out or {}).items()}, "neighbour_run_time_s": neighbour_run_time_s,
+        "outlasts": outlasts,
+    }, variants)  # fmt: skip
+    two(bench)
+    work = bench.work(work)
+    if not 1 <= neighbours < len(bench.cpus):
+        raise UsageError(f"neighbours: found {neighbours}; allowed are 1 to {len(bench.cpus) - 1}, one a CPU")
+    if not outlasts >= 1:
+        raise UsageError(f"outlasts: found {outlasts:g}; allowed is a number from 1 on")
+    wish = bench.wish(neighbour_run_time_s)
+    given = tuple(r / neighbours for r in rates_gb_per_s)
+    rates = [r * neighbours for r in bench.rates(given, wish)]
+    if len(rates) < 2:
+        raise UsageError(f"rates: found {len(rates)}; a curve needs 2")
+    for r in held_out_gb_per_s or ():
+        if not 0 < r <= max(rates):
+            raise UsageError(f"held_out_gb_per_s: found {r:g}; allowed are rates above 0, up to {max(rates):g}")
+    for k, file in (held_out or {}).items():
+        bench.work(file, f"held_out: {k}")
+    bench.begin()
+    beside: dict[str, tuple[float, Path]] = {}
+
+    def make(rate: float, held: bool) -> None:
+        key = f"{rate:g} GB/s" + (" held out" if held else "")
+        wish = bench.wish(neighbour_run_time_s, {"memory_gb_per_s": rate / neighbours}, name=key.replace("/", " per "))
+        made = _other_mix(bench, key, wish) if held else None
+        made = made or bench.made(key, wish, {"neighbour_rate": rate * 1e9, "held_out": held})
+        if made is not None:
+            beside[key] = rate, bench.maker.longer(made, outlasts)
+
+    for rate in rates:
+        make(rate, held=False)
+    if held_out_gb_per_s is None:
+        possible = [rate for rate, _ in beside.values()]
+        between = [float(f"{0.5 * (a + b):.4g}") for a, b in itertools.pairwise(possible)]
+        held_out_gb_per_s = [between[len(between) // 3], between[-1]] if between else []
+    for rate in sorted(set(held_out_gb_per_s)):
+        make(rate, held=True)
+    for key, file in (held_out or {}).items():
+        rate = neighbours * parse_program(file.read_text(), str(file)).planned()["memory_gb_per_s"]
+        beside[key] = rate, file.resolve()
+    first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
+    alone = Cell(name="alone", measured=("measured",),
+                 scenarios=(scenario("curve: alone", member("measured", work, [first])),))  # fmt: skip
+    cells = {
+        key: Cell(name=f"beside {key}", measured=("measured",), scenarios=(
+            scenario(f"curve: beside {key}", member("measured", work, [first], start_s=LEAD_S),
+                     member("neighbour", file, sets(rest))),))
+        for key, (_, file) in beside.items()
+    }  # fmt: skip
+    outcomes, results = bench.run([[alone, *cells.values()]])
+    points: list[Point] = []
+    checks: list[tuple[str, Point]] = []
+    for key, cell in cells.items():
+        rate = beside[key][0]
+        checked = key in (held_out or {}) or key.endswith(" held out")
+        p = bench.point(results, rate, key, outcomes[alone.name], outcomes[cell.name], {
+            "neighbour_rate": rate * 1e9, "neighbours": neighbours, "held_out": checked, "neighbour": key,
+        })  # fmt: skip
+        if p is not None and checked:
+            checks.append((key, p))
+        elif p is not None:
+            points.append(p)
+    if not points:
+        bench.end(results, "")
+        raise MeshmarkError("interference_curve: no run beside a neighbour counts", f"{out} has them")
+    points.sort(key=lambda p: p.x)
+    curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
+    held: list[HeldOut] = []
+    for key, p in checks:
+        if not curve.low <= p.x <= curve.high:
+            results.absent(
+                "prediction_error", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
+            )
+            continue
+        told = curve(p.x)
+        held.append(HeldOut(neighbour=key, rate_gb_per_s=p.x, predicted=told, measured=p,
+                            error_points=100 * abs(told - p.slowdown.ratio)))  # fmt: skip
+        results.add("prediction_error", "1", [abs(told - p.slowdown.ratio)], {
+            "neighbour": key, "neighbour_rate": p.x * 1e9, "predicted": told, "measured": p.slowdown.ratio,
+        }, p.flags)  # fmt: skip
+    rows = [[p.label, *said(p.slowdown), "", ""] for p in points]
+    rows += [[h.neighbour, *said(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"] for h in held]
+    text = table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)
+    return InterferenceCurve(points=tuple(points), held_out=tuple(held), curve=curve, **bench.end(results, text))

@@ -1,0 +1,546 @@
+"""Scenarios: which programs run at once, where, from when, and how they were asked to behave.
+
+[scenario]
+name = "shared bus"           # sample_s, timeout_s, policy, slots, canary are optional
+
+[[program]]
+name = "traffic"
+copies = 4
+start_s = [0, 0, 5, 5]        # one for all, or one a copy
+cpus = "0-3"                  # of every copy, or a list of such, one a copy
+run_time_s = 100.0            # prescribed: see prescription.py …
+memory_gb_per_s = 2.14
+
+[[program]]
+name = "melt"
+command = ["lmp", "-in", "melt.in"]    # … or a real command, or file = "traffic.json"
+threads = 4
+wait_policy = "passive"
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import re
+import tomllib
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.metrics import RESERVED, Metrics, all_metrics
+from meshmark.load.prescription import Prescription, parse_prescription
+from meshmark.load.variants import found, real, text, whole
+from meshmark.machine.tree import format_list, parse_list
+
+PRIORITIES: Final = ("other", "batch", "idle", "fifo")
+WAIT_POLICIES: Final = ("active", "passive")
+SLOTS: Final = ("procs", "cores", "threads")
+MOST_PROCESSES: Final = 4096
+_MOST_TEXT: Final = 1 << 20
+_MEMORY: Final = re.compile(r"(default|local|bind|preferred|interleave|weighted)(=[0-9,:-]{1,200})?")
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
+# Of a [[program]], whatever it runs.
+_OWN: Final = (
+    "name", "copies", "start_s", "cpus", "cgroup", "nice", "priority", "policy", "threads", "wait_policy", "memory",
+    "memory_mib", "env", "cwd", "oversubscribe", "command", "file",
+)  # fmt: skip
+_SCENARIO: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
+_CANARY: Final = ("before_s", "after_s", "during")
+
+
+@dataclass(frozen=True, slots=True)
+class Canary:
+    """When a fixed piece of work is timed, to tell whether the machine was quiet. 0 s and False: not."""
+
+    before_s: float = 0.5
+    after_s: float = 0.5
+    during: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """A program of a scenario; exactly one of `command`, `file` and `prescription` is there."""
+
+    name: str
+    command: tuple[str, ...] = ()
+    file: Path | None = None  # of a program that was synthesised before
+    prescription: Prescription | None = None
+    copies: int = 1
+    start_s: tuple[float, ...] = (0.0,)  # one a copy
+    cpus: tuple[tuple[int, ...], ...] = ((),)  # one a copy; empty: wherever the scenario may run
+    cgroup: str = ""
+    nice: int = 0
+    priority: str = "other"
+    policy: str = ""  # of meshmark run --bind; "": the scenario's
+    threads: int = 1
+    wait_policy: str = ""
+    memory: str = ""  # of meshmark run --memory
+    memory_mib: float | None = None  # of one copy, where that was said
+    env: Mapping[str, str] = field(default_factory=dict)
+    cwd: str = ""
+    oversubscribe: bool = False
+
+    @property
+    def synthesised(self) -> bool:
+        return not self.command
+
+    def one(self, copy: int = 0) -> Member:
+        """One copy of it by itself, from the beginning."""
+        return replace(self, copies=1, start_s=(0.0,), cpus=(self.cpus[copy],))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario:
+    programs: tuple[Member, ...]
+    name: str = "scenario"
+    sample_s: float = 0.1
+    timeout_s: float = 0.0  # after the clock started; 0: none
+    policy: str = ""  # for programs without cpus and policy of their own; "": not bound
+    slots: str = "cores"
+    canary: Canary = Canary()
+
+    @property
+    def processes(self) -> int:
+        return sum(p.copies for p in self.programs)
+
+    def member(self, name: str) -> Member:
+        """
+        Raises:
+            UsageError: there is none of that name.
+        """
+        for p in self.programs:
+            if p.name == name:
+                return p
+        raise UsageError(f"program: found {found(name)}; the scenario has {', '.join(p.name for p in self.programs)}")
+
+    def alone(self, name: str) -> Scenario:
+        """One copy of one program by itself: what it is compared with."""
+        return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).one(),))
+
+
+@dataclass(frozen=True, slots=True)
+class Here:
+    """What the host has for a scenario."""
+
+    cpus: tuple[int, ...]  # that may be used
+    memory_bytes: int  # that can be had without swapping; 0: unknown
+
+    @staticmethod
+    def now() -> Here:
+        memory = 0
+        try:
+            for line in Path("/proc/meminfo").read_text().splitlines():
+                if line.startswith("MemAvailable:"):
+                    memory = int(line.split()[1]) << 10
+        except (OSError, ValueError, IndexError):
+            memory = 0
+        return Here(tuple(sorted(os.sched_getaffinity(0))), memory)
+
+
+def read_scenario(path: Path, metrics: Metrics | None = None) -> Scenario:
+    """A scenario from its file; files that it names are relative to its folder.
+
+    Raises:
+        UsageError: one line that names the file, the key, what was found and what is allowed.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as why:
+        raise UsageError(f"{path}: {why.strerror or why}") from why
+    try:
+        said = raw.decode()
+    except UnicodeDecodeError as why:
+        raise UsageError(f"{path}: is no UTF-8 text") from why
+    return parse_scenario(said, str(path), metrics, path.parent)
+
+
+def parse_scenario(said: str, where: str, metrics: Metrics | None = None, folder: Path = Path()) -> Scenario:
+    """A scenario from TOML text.
+
+    Args:
+        where: what errors call the text.
+        metrics: all that can be prescribed (`all_metrics`); None: the shipped ones.
+        folder: what names of files are relative to.
+
+    Raises:
+        UsageError: one line that names the key, what was found and what is allowed.
+    """
+    if len(said) > _MOST_TEXT:
+        raise UsageError(f"{where}: {len(said)} characters; allowed are {_MOST_TEXT}")
+    try:
+        raw = tomllib.loads(said)
+    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
+        raise UsageError(f"{where}: not TOML: {' '.join(str(why).split())[:160]}") from why
+    try:
+        return _scenario(raw, where, all_metrics() if metrics is None else metrics, folder)
+    except UsageError:
+        raise
+    except MeshmarkError as why:
+        raise UsageError(str(why)) from why
+
+
+def _known(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> None:
+    for key in raw:
+        if key not in allowed:
+            raise UsageError(f"{where}: {_shown(key)}: unknown key; {_meant(key, allowed)}")
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() and len(key) <= 60 else found(key)
+
+
+def _meant(key: str, allowed: Collection[str]) -> str:
+    near = difflib.get_close_matches(key, sorted(allowed), 1, 0.5)
+    return f"did you mean {near[0]}?" if near else "allowed are " + ", ".join(allowed)
+
+
+def _one_of(value: object, what: str, allowed: Sequence[str]) -> str:
+    if not isinstance(value, str) or value not in allowed:
+        also = ""
+        if isinstance(value, str) and (near := difflib.get_close_matches(value, allowed, 1, 0.5)):
+            also = f"; did you mean {near[0]}?"
+        raise UsageError(f"{what}: found {found(value)}; allowed are {', '.join(allowed)}{also}")
+    return value
+
+
+def _truth(value: object, what: str) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{what}: found {found(value)}; allowed are true and false")
+    return value
+
+
+def _policy(value: object, what: str) -> str:
+    """A policy's name and modifiers; whether they can be had is the native program's to say."""
+    return text(value, what, 200)
+
+
+def _scenario(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Scenario:
+    _known(raw, where, ("scenario", "program"))
+    head = raw.get("scenario", {})
+    at = f"{where}: scenario"
+    if not isinstance(head, dict):
+        raise UsageError(f"{at}: found {found(head)}; allowed is a table [scenario]")
+    _known(head, at, _SCENARIO)
+    kept: dict[str, Any] = {}
+    if "name" in head:
+        kept["name"] = text(head["name"], f"{at}: name", 60)
+    if "sample_s" in head:
+        kept["sample_s"] = real(head["sample_s"], f"{at}: sample_s", 0.005, 60)
+    if "timeout_s" in head:
+        kept["timeout_s"] = real(head["timeout_s"], f"{at}: timeout_s", 0.01, 1e6)
+    if "policy" in head:
+        kept["policy"] = _policy(head["policy"], f"{at}: policy")
+    if "slots" in head:
+        kept["slots"] = _one_of(head["slots"], f"{at}: slots", SLOTS)
+    if "canary" in head:
+        kept["canary"] = _canary(head["canary"], f"{at}: canary")
+    tables = raw.get("program", [])
+    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
+        raise UsageError(f"{where}: program: found {found(tables)}; allowed are tables [[program]], at least one")
+    members: list[Member] = []
+    for i, table in enumerate(tables):
+        name = table.get("name", f"program{i + 1}" if len(tables) > 1 else "program")
+        name = text(name, f"{where}: program {i + 1}: name", 60)
+        if not re.fullmatch(r"[\w .:+#@-]+", name) or name.strip() != name or name.startswith("."):
+            raise UsageError(
+                f"{where}: program {i + 1}: name: found {found(name)}; allowed are letters, digits and . : + # @ - _"
+            )
+        if any(m.name == name for m in members):
+            raise UsageError(f"{where}: program {i + 1}: name: found {found(name)}, which another program has")
+        members.append(_member(table, f"{where}: program {name}", name, metrics, folder))
+    scenario = Scenario(programs=tuple(members), **kept)
+    if scenario.processes > MOST_PROCESSES:
+        raise UsageError(f"{where}: copies: found {scenario.processes} of all programs; allowed are {MOST_PROCESSES}")
+    return scenario
+
+
+def _canary(value: object, what: str) -> Canary:
+    if isinstance(value, bool):
+        return Canary() if value else Canary(0.0, 0.0, False)
+    if not isinstance(value, dict):
+        raise UsageError(f"{what}: found {found(value)}; allowed are true, false or a table with {', '.join(_CANARY)}")
+    _known(value, what, _CANARY)
+    kept: dict[str, Any] = {k: real(value[k], f"{what}.{k}", 0, 3600) for k in ("before_s", "after_s") if k in value}
+    if "during" in value:
+        kept["during"] = _truth(value["during"], f"{what}.during")
+    return Canary(**kept)
+
+
+def _starts(value: object, what: str, copies: int) -> tuple[float, ...]:
+    if isinstance(value, list):
+        if len(value) != copies:
+            raise UsageError(f"{what}: found {len(value)} numbers; allowed is one, or one for each of {copies} copies")
+        return tuple(real(v, what, 0, 1e6) for v in value)
+    return (real(value, what, 0, 1e6),) * copies
+
+
+def _cpu_set(value: object, what: str) -> tuple[int, ...]:
+    try:
+        cpus = parse_list(value) if isinstance(value, str) and len(value) <= 10_000 else ()
+    except MeshmarkError:
+        cpus = ()
+    if not cpus:
+        raise UsageError(f"{what}: found {found(value)}; allowed is a list such as '0-3,8'")
+    return cpus
+
+
+def _cpu_sets(value: object, what: str, copies: int) -> tuple[tuple[int, ...], ...]:
+    if isinstance(value, list):
+        if len(value) != copies:
+            raise UsageError(f"{what}: found {len(value)} lists; allowed is one, or one for each of {copies} copies")
+        return tuple(_cpu_set(v, what) for v in value)
+    return (_cpu_set(value, what),) * copies
+
+
+def _environment(value: object, what: str) -> dict[str, str]:
+    if not isinstance(value, dict):
+        raise UsageError(f"{what}: found {found(value)}; allowed is a table of texts and numbers")
+    out: dict[str, str] = {}
+    for key, entry in value.items():
+        if not _VARIABLE.fullmatch(key):
+            raise UsageError(f"{what}: found {found(key)}; a variable's name is letters, digits and _")
+        if isinstance(entry, bool) or not isinstance(entry, str | int | float) or "\0" in str(entry):
+            raise UsageError(f"{what}.{key}: found {found(entry)}; allowed are text and numbers")
+        out[key] = str(entry)
+    return out
+
+
+def _command(value: object, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list) or not value or not all(isinstance(w, str) and "\0" not in w for w in value):
+        raise UsageError(f"{what}: found {found(value)}; allowed is a list of texts, such as ['lmp', '-in', 'melt.in']")
+    if not value[0]:
+        raise UsageError(f"{what}: found an empty text; allowed is the name of a program")
+    return tuple(value)
+
+
+def _path(value: object, what: str) -> str:
+    said = text(value, what, 4000)
+    if not said.startswith("/"):
+        raise UsageError(f"{what}: found {found(said)}; allowed is a path from /, such as /sys/fs/cgroup/batch")
+    return said.rstrip("/")
+
+
+def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, folder: Path) -> Member:
+    wishes = {*RESERVED, *metrics} - set(_OWN)
+    what = [k for k in ("command", "file") if k in raw]
+    prescribed = [k for k in raw if k in wishes]
+    if len(what) > 1:
+        raise UsageError(f"{where}: command: found with file; allowed is one of them")
+    if what and prescribed:
+        raise UsageError(
+            f"{where}: {prescribed[0]}: found with {what[0]}, which is as it is; allowed is what it runs, or how it is "
+            "to behave"
+        )
+    if what:
+        _known(raw, where, _OWN)
+    elif "run_time_s" not in raw:
+        for key in raw:
+            if key not in _OWN and key not in wishes:
+                raise UsageError(f"{where}: {_shown(key)}: unknown key; {_meant(key, (*_OWN, *sorted(wishes)))}")
+        raise UsageError(
+            f'{where}: found nothing to run; allowed are command = […], file = "…" or run_time_s and what is prescribed'
+        )
+
+    kept: dict[str, Any] = {}
+    copies = whole(raw.get("copies", 1), f"{where}: copies", 1, MOST_PROCESSES)
+    if "start_s" in raw:
+        kept["start_s"] = _starts(raw["start_s"], f"{where}: start_s", copies)
+    if "cpus" in raw:
+        kept["cpus"] = _cpu_sets(raw["cpus"], f"{where}: cpus", copies)
+    if "cgroup" in raw:
+        kept["cgroup"] = _path(raw["cgroup"], f"{where}: cgroup")
+    if "nice" in raw:
+        kept["nice"] = whole(raw["nice"], f"{where}: nice", -20, 19)
+    if "priority" in raw:
+        kept["priority"] = _one_of(raw["priority"], f"{where}: priority", PRIORITIES)
+    if "policy" in raw:
+        if "cpus" in raw:
+            raise UsageError(f"{where}: policy: found with cpus; allowed is one of them")
+        kept["policy"] = _policy(raw["policy"], f"{where}: policy")
+    if "threads" in raw:
+        kept["threads"] = whole(raw["threads"], f"{where}: threads", 1, 1 << 16)
+    if "wait_policy" in raw:
+        kept["wait_policy"] = _one_of(raw["wait_policy"], f"{where}: wait_policy", WAIT_POLICIES)
+    if "memory" in raw:
+        said = raw["memory"]
+        if not isinstance(said, str) or not _MEMORY.fullmatch(said):
+            raise UsageError(
+                f"{where}: memory: found {found(said)}; allowed are default, local, bind, preferred, interleave, "
+                "weighted, with =NODES where nodes are named"
+            )
+        kept["memory"] = "" if said == "default" else said
+    if "memory_mib" in raw:
+        kept["memory_mib"] = real(raw["memory_mib"], f"{where}: memory_mib", 1e-3, 1e9)
+    if "env" in raw:
+        kept["env"] = _environment(raw["env"], f"{where}: env")
+    if "cwd" in raw:
+        kept["cwd"] = str(folder / text(raw["cwd"], f"{where}: cwd", 4000))
+    if "oversubscribe" in raw:
+        kept["oversubscribe"] = _truth(raw["oversubscribe"], f"{where}: oversubscribe")
+    if "command" in raw:
+        kept["command"] = _command(raw["command"], f"{where}: command")
+    elif "file" in raw:
+        kept["file"] = folder / text(raw["file"], f"{where}: file", 4000)
+    else:
+        wish = {"name": name, **{k: v for k, v in raw.items() if k not in _OWN or k in RESERVED}}
+        kept["prescription"] = parse_prescription(wish, where, metrics, _OWN)
+    kept.setdefault("start_s", (0.0,) * copies)
+    kept.setdefault("cpus", ((),) * copies)
+    return Member(name=name, copies=copies, **kept)
+
+
+def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] | None = None) -> None:
+    """Whether this host has what a scenario asks for; before anything starts.
+
+    Args:
+        memory_bytes: what a copy of each program takes, by name, where that is known better than its memory_mib.
+
+    Raises:
+        UsageError: one line that names the program and the key.
+    """
+    asked = 0.0
+    most = ("", 0.0)
+    for p in scenario.programs:
+        for cpus in p.cpus:
+            if not set(cpus) <= set(here.cpus):
+                lacking = format_list(sorted(set(cpus) - set(here.cpus)))
+                raise UsageError(
+                    f"program {p.name}: cpus: found {format_list(cpus)}; {lacking} may not be used here, "
+                    f"allowed are {format_list(here.cpus)}"
+                )
+            room = len(cpus) or len(here.cpus)
+            if p.threads > room and not p.oversubscribe:
+                those = f"CPUs {format_list(cpus)}" if cpus else f"the machine's CPUs {format_list(here.cpus)}"
+                raise UsageError(
+                    f"program {p.name}: threads: found {p.threads}, more than {those}; allowed are {room}",
+                    "oversubscribe = true, if that is what is to be measured",
+                )
+        known = (memory_bytes or {}).get(p.name)
+        share = p.copies * (float(known) if known is not None else (p.memory_mib or 0.0) * 2**20)
+        asked += share
+        most = max(most, (p.name, share), key=lambda m: m[1])
+    if here.memory_bytes and asked > here.memory_bytes:
+        raise UsageError(
+            f"program {most[0]}: memory_mib: all programs and copies ask for {asked / 2**20:.0f} MiB, "
+            f"{most[0]} for {most[1] / 2**20:.0f} of them; {here.memory_bytes / 2**20:.0f} MiB are available"
+        )
+
+
+def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[int, ...]]:
+    """CPUs of every copy, by program and copy; () where nothing is bound. Copies that one policy places are placed
+    together, in the scenario's order.
+
+    Raises:
+        MeshmarkError: a policy refused; the message names the program.
+    """
+    from meshmark.place import native
+
+    out: dict[tuple[str, int], tuple[int, ...]] = {}
+    by_policy: dict[str, list[tuple[Member, int]]] = {}
+    for p in scenario.programs:
+        policy = p.policy or scenario.policy
+        for copy in range(p.copies):
+            out[p.name, copy] = p.cpus[copy]
+            if not p.cpus[copy] and policy not in {"", "none"}:
+                by_policy.setdefault(policy, []).append((p, copy))
+    for policy, placed in by_policy.items():
+        words = ["plan", "--topology", "host", "--policy", policy, "--slots", scenario.slots,
+                 "--jobs", ",".join(str(p.threads) for p, _ in placed), "--within", format_list(here.cpus)]  # fmt: skip
+        jobs = native.answer(words).get("jobs")
+        if not isinstance(jobs, list) or len(jobs) != len(placed):
+            raise MeshmarkError(f"policy {policy}: the plan has not a job for each program")
+        for (p, copy), job in zip(placed, jobs, strict=True):
+            if "refused" in job:
+                raise UsageError(f"program {p.name}, copy {copy}: policy {policy}: {job['refused']}")
+            out[p.name, copy] = tuple(sorted(map(int, job["cpus"])))
+    return out
+
+
+def stem(program: str, copy: int) -> str:
+    """What the files of a copy's output are called, without their ending."""
+    return re.sub(r"[^\w.+@-]", "_", program) + f".{copy}"
+
+
+def _said(cpus: tuple[int, ...]) -> str:
+    return format_list(cpus) if cpus else ""
+
+
+def run_plan(
+    scenario: Scenario,
+    cpus: Mapping[tuple[str, int], tuple[int, ...]],
+    program_argv: Mapping[str, Sequence[str]],
+    output: Path,
+) -> dict[str, Any]:
+    """The plan that `meshmark-load run` reads.
+
+    Args:
+        cpus: of each copy, of `place_copies`.
+        program_argv: how a synthesised program is started, by name.
+        output: folder for what programs print.
+    """
+    programs: list[dict[str, Any]] = []
+    for p in scenario.programs:
+        environment = dict(p.env)
+        if p.threads > 1 or p.synthesised:
+            environment.setdefault("OMP_NUM_THREADS", str(p.threads))
+        if p.wait_policy:
+            environment.setdefault("OMP_WAIT_POLICY", p.wait_policy)
+        programs += [
+                {
+                    "name": p.name, "copy": copy, "argv": list(p.command or program_argv[p.name]),
+                    "synthesised": p.synthesised, "start_s": p.start_s[copy], "cpus": _said(cpus[p.name, copy]),
+                    "nice": p.nice, "priority": p.priority, "memory": p.memory, "env": environment,
+                    "cgroup": p.cgroup, "cwd": p.cwd, "stdout": str(output / f"{stem(p.name, copy)}.out"),
+                    "stderr": str(output / f"{stem(p.name, copy)}.err"),
+                }
+            for copy in range(p.copies)
+        ]  # fmt: skip
+    return {
+        "format": "meshmark load plan", "version": 1, "scenario": scenario.name, "sample_s": scenario.sample_s,
+        "timeout_s": scenario.timeout_s,
+        "canary": {"before_s": scenario.canary.before_s, "after_s": scenario.canary.after_s,
+                   "during": scenario.canary.during},
+        "programs": programs,
+    }  # fmt: skip
+
+
+def scenario_json(scenario: Scenario) -> dict[str, Any]:
+    """What a run folder keeps of its scenario."""
+
+    def member(p: Member) -> dict[str, Any]:
+        return {
+            "name": p.name, "copies": p.copies, "threads": p.threads, "start_s": list(p.start_s),
+            "cpus": [_said(c) for c in p.cpus], "policy": p.policy or scenario.policy, "nice": p.nice,
+            "priority": p.priority, "wait_policy": p.wait_policy, "memory": p.memory, "memory_mib": p.memory_mib,
+            "cgroup": p.cgroup, "env": dict(p.env), "oversubscribe": p.oversubscribe, "command": list(p.command),
+            "file": str(p.file) if p.file else None,
+            "prescription": p.prescription.to_json() if p.prescription else None,
+        }  # fmt: skip
+
+    return {
+        "name": scenario.name, "sample_s": scenario.sample_s, "timeout_s": scenario.timeout_s,
+        "policy": scenario.policy, "slots": scenario.slots, "programs": [member(p) for p in scenario.programs],
+    }  # fmt: skip
+
+
+def threads_of(path: Path) -> tuple[int, int]:
+    """Threads and B of memory of a program's file, without reading all of it into a program.
+
+    Raises:
+        UsageError: it cannot be read, or is no program.
+    """
+    try:
+        raw = json.loads(path.read_text())
+        threads = raw["prescription"].get("threads", 1)
+        memory = sum(int(v["volume_bytes"]) for v in raw["variants"])
+        if raw["format"] != "meshmark load program" or not isinstance(threads, int):
+            raise ValueError
+    except OSError as why:
+        raise UsageError(f"{path}: {why.strerror or why}") from why
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+        raise UsageError(f"{path}: is no program of meshmark load make") from why
+    return threads, memory

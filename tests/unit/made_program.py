@@ -1,0 +1,41 @@
+"""A small program file by hand, for tests of what runs programs; its counts are asked of the kernels themselves."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+from pathlib import Path
+
+_WRONG = re.compile(r"(\S+): a call does (\S+) (\w+), the file was made with")
+
+
+def made_program(load: Path, path: Path, calls: int, threads: int = 1) -> Path:
+    """Writes a program of triad, dot and gemm, `calls` calls each of some 20 to 100 us, and returns its path."""
+    parts = (("triad", 3 << 20, 2000), ("dot", 1 << 20, 2000), ("gemm", 1 << 18, 4))
+    variants = {
+        f"{kernel}/made": {
+            "name": f"{kernel}/made", "kernel": kernel, "kind": "stream", "volume_bytes": volume, "threads": threads,
+            "window": window, "wall_s": 5e-5, "cpu_s": 5e-5, "calls": calls, "phase": 0.25 * i,
+        }
+        for i, (kernel, volume, window) in enumerate(parts)
+    }  # fmt: skip
+    for _ in range(40):
+        path.write_text(
+            json.dumps(
+                {
+                    "format": "meshmark load program", "version": 1,
+                    "prescription": {"name": path.stem, "threads": threads},
+                    "shares": [1 / threads] * threads, "variants": list(variants.values()),
+                }
+            )
+        )  # fmt: skip
+        asked = subprocess.run(
+            [load, "program", path, "--wait"], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+        )
+        if asked.returncode == 0:
+            return path
+        wrong = _WRONG.search(asked.stderr)
+        assert wrong, asked.stderr
+        variants[wrong[1]][wrong[3]] = float(wrong[2])
+    raise AssertionError("the counts of the kernels do not settle")

@@ -1,0 +1,152 @@
+"""From base data to programs that run: a small set of real kernels, relations only, never speeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.load.base import variants_of
+from meshmark.load.make import calibrate, find_load, kernels, read_trial, run_program, shortened
+from meshmark.load.metrics import all_metrics
+from meshmark.load.order import sequence
+from meshmark.load.prescription import parse_prescription
+from meshmark.load.program import Program, dump_program
+from meshmark.load.synthesis import synthesize
+from meshmark.load.variants import Variant
+from meshmark.measure.journal import read_journal
+from meshmark.measure.probe import find_probe
+
+NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
+
+
+@pytest.fixture(scope="module")
+def variants() -> list[Variant]:
+    words = [find_probe(), "kernels", "--kernel", NAMES, "--volume", "256KiB,128MiB", "--stride", "1", "--threads", "1",
+             "--budget", "8s"]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, check=True, timeout=120)
+    return variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
+
+
+@pytest.fixture(scope="module")
+def program(variants: list[Variant]) -> Program:
+    asked: dict[str, Any] = {"name": "p", "run_time_s": 0.6, "memory_gb_per_s": 2.0, "write_fraction": 0.3,
+                             "gflop_per_s": 1.0, "least_kernels": 5}  # fmt: skip
+    return synthesize(variants, parse_prescription(asked, "test", all_metrics()))
+
+
+def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Variant]) -> None:
+    assert {v.kernel for v in variants} == set(NAMES.split(","))
+    for v in variants:
+        one = v.wall_s / v.window
+        assert v.window & (v.window - 1) == 0
+        assert v.wall_s <= 1e-3 or v.window == 1
+        assert v.wall_s >= 5e-5 or one > 2.5e-5, v
+    triad = next(v for v in variants if v.kernel == "triad" and v.volume_bytes == 128 << 20)
+    assert triad.flops == 128 * triad.window  # 64 elements a unit, two operations each
+    assert triad.line_read_bytes == 3 * 512 * triad.window
+    assert triad.line_write_bytes == 512 * triad.window
+    assert {v.served_by for v in variants if v.kernel == "horner"} == {"L1"}
+
+
+def test_counts_done_are_those_planned(program: Program) -> None:
+    trial = run_program(program)
+    totals = program.totals()
+    for name in ("flops", "int_ops", "load_bytes", "store_bytes", "memory_read_bytes", "memory_write_bytes"):
+        assert trial.totals[name] == pytest.approx(totals[name], rel=1e-9), name
+    assert trial.totals["calls"] == program.calls
+    assert trial.metrics["write_fraction"] == pytest.approx(0.3, abs=0.005)
+    assert set(trial.per_call_s) == {p.variant.name for p in program.parts}
+    assert trial.wall_s >= trial.dedicated_s > 0
+    assert sum(w["calls"] for w in trial.windows) == program.calls
+
+
+def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(dump_program(program))
+    done = subprocess.run([find_load(), "program", file, "--order"], capture_output=True, text=True, check=True)
+    names = [p.variant.name for p in program.parts]
+    planned = [names[i] for piece in sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
+               for i in piece]  # fmt: skip
+    assert done.stdout.split() == planned
+
+
+def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
+    talk: list[str] = []
+    better, trials = calibrate(program, 0.6, 1, floor=0.0, talk=talk.append)
+    assert len(trials) == 1 and better.calibrations == 1 and talk
+    assert {p.variant.name for p in better.parts} <= {p.variant.name for p in program.parts}
+    slow = read_trial(program, [
+        {"type": "variant", "name": p.variant.name, "calls": p.calls, "wall_s": 3 * p.calls * p.variant.wall_s,
+         "cpu_s": 3 * p.calls * p.variant.wall_s}
+        for p in program.parts
+    ] + [{"type": "end", "wall_s": 1.8, "user_s": 1.8, "system_s": 0.0, "waiting_s": 0.0}])  # fmt: skip
+    assert slow.dedicated_s == 1.8 and not slow.disturbed
+
+
+def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
+    half = shortened(program, program.prescription.run_time_s / 2)
+    for whole, part in zip(program.parts, half.parts, strict=True):
+        assert part.calls == max(1, round(whole.calls / 2))
+    assert shortened(program, 100.0).parts == program.parts
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"format": "recipe"}, "format"),
+        ({"shares": [0.5]}, "shares"),
+        ({"variants": []}, "variants"),
+    ],
+)
+def test_a_wrong_file_is_one_line(program: Program, tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps({**json.loads(dump_program(program)), **change}))
+    done = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 1 and says in done.stderr
+
+
+def test_counts_of_another_version_are_refused(program: Program, tmp_path: Path) -> None:
+    raw = json.loads(dump_program(program))
+    raw["variants"][0]["load_bytes"] = raw["variants"][0].get("load_bytes", 0) + 8
+    file = tmp_path / "p.json"
+    file.write_text(json.dumps(raw))
+    done = subprocess.run([find_load(), "program", file], capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and "make it again" in done.stderr and "load_bytes" in done.stderr
+
+
+def test_who_was_to_start_it_is_gone(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "p.json"
+    file.write_text(dump_program(program))
+    done = subprocess.run(
+        [find_load(), "program", file, "--wait"], capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    assert done.returncode == 0 and [json.loads(x)["type"] for x in done.stdout.splitlines()] == ["ready"]
+
+
+def test_a_missing_program_is_one_line(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MESHMARK_LOAD", "/nowhere/meshmark-load")
+    with pytest.raises(MeshmarkError, match="meshmark-load is not at"):
+        run_program(program)
+
+
+def test_the_published_set_and_fifty_six(tmp_path: Path) -> None:
+    rows = kernels()
+    assert len(rows) >= 56 and sum(r["parity"] for r in rows) >= 28
+    assert len({r["name"] for r in rows}) == len(rows)
+
+
+def test_threads_share_a_call(variants: list[Variant]) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU")
+    from dataclasses import replace
+
+    two = [replace(v, name=v.name.replace("/t1", "/t2"), threads=2) for v in variants]
+    asked = {"name": "p", "run_time_s": 0.3, "gflop_per_s": 1.0, "threads": 2, "load_balance": 0.75, "least_kernels": 4}
+    trial = run_program(synthesize(two, parse_prescription(asked, "test", all_metrics())))
+    assert trial.totals["flops"] > 0 and not trial.totals.get("wrong")
