@@ -70,6 +70,12 @@ SECTIONS = (
             "Ceilings as measured here: memory bandwidth (triad) on the left, fp64 peak on the right. The ridge is "
             "the balance that a program needs to be limited by compute.", charts.roofline),
     Section("io", "Storage", "io", "Direct reads and writes through fio.", charts.io),
+    Section("kernels", "Load kernels", "kernels",
+            "Every variant of the kernels that programs are made of: arithmetic against the lines of 64 B that it "
+            "moves from and to the level that holds its volume. Hollow marks are flagged.", charts.kernel_rates),
+    Section("efficiency", "Parallel efficiency of kernels", "kernels",
+            "Time of one thread over threads times the time of all, for the same units. Kernels that fight for lines "
+            "on purpose are on the left; above 1 are those to which more cache falls.", charts.kernel_efficiency),
 )  # fmt: skip
 
 

@@ -587,3 +587,80 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
         spec["width"], spec["height"] = WIDTH, HEIGHT
     spec["background"] = "white"
     return spec
+
+
+def _rate(record: Record, *counts: str) -> float:
+    """Sum of these counts of a unit over its time, per s."""
+    return sum(float(str(record.conditions.get(c, 0.0))) for c in counts) / record.value
+
+
+def _variant(record: Record) -> str:
+    c = record.conditions
+    volume = size(float(str(c["volume_bytes"]))) if c["volume_bytes"] else "no volume"
+    return f"{c['kernel']}, {volume}, stride {c['stride']}, {said('threads', c['threads'])}"
+
+
+@_drawing
+def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Every variant of every load kernel: arithmetic against traffic of lines."""
+    found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
+    if not found:
+        return None
+    rows = [
+        row(r, x=_rate(r, "line_read_bytes", "line_write_bytes") / 1e9, y=_rate(r, "flops") / 1e9,
+            kind=str(r.conditions["kind"]), level=str(r.conditions.get("served_by", "memory")), what=_variant(r))
+        for r in found
+    ]  # fmt: skip
+    kinds = sorted({r["kind"] for r in rows})
+    # Symmetric: linear round 0, since many kernels do no arithmetic at all, and logarithmic beyond.
+    ticks = [0, 0.1, 1, 10, 100, 1000]
+
+    def axis(field: str, title: str, unit: str) -> dict[str, Any]:
+        return {
+            "shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(type="symlog", constant=0.1),
+            "axis": alt.Axis(values=ticks, labelExpr=f"datum.value + ' {unit}'"),
+        }  # fmt: skip
+
+    colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
+    drawn: alt.Chart = (
+        _chart(rows)
+        .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
+        .encode(
+            x=alt.X(**axis("x", "lines moved", "GB/s")),
+            y=alt.Y(**axis("y", "arithmetic", "GFLOP/s")),
+            fill=alt.Fill("kind:N", title="kind", scale=colours, legend=alt.Legend(symbolType="circle", columns=5)),
+            stroke=alt.Stroke("kind:N", title="kind", scale=colours, legend=None),
+            shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
+            fillOpacity=_FULL,
+            tooltip=tooltip("what", "level"),
+        )
+    )
+    return drawn
+
+
+@_drawing
+def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """How many variants reach which parallel efficiency: one thread's time over threads times theirs."""
+    found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
+    keys = ("kernel", "volume_bytes", "stride")
+    alone = {tuple(r.conditions[k] for k in keys): r.value for r in found if r.conditions["threads"] == 1}
+    rows: list[Row] = []
+    for r in found:
+        threads, key = int(str(r.conditions["threads"])), tuple(r.conditions[k] for k in keys)
+        if threads > 1 and key in alone:
+            efficiency = alone[key] / (threads * r.value)
+            rows.append({"bin": min(1.5, int(efficiency * 20) / 20), "series": said("threads", threads)})
+    if not rows:
+        return None
+    names = sorted({r["series"] for r in rows}, key=_natural)
+    drawn: alt.Chart = (
+        _chart(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X("bin:Q", bin=alt.Bin(step=0.05), title="parallel efficiency (1: twice the threads, half the time)"),
+            y=alt.Y("count():Q", title="variants"),
+            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[: len(names)])),
+            tooltip=[alt.Tooltip("count():Q", title="variants"), alt.Tooltip("series:N", title="threads")],
+        )
+    )
+    return drawn
