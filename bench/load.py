@@ -195,6 +195,8 @@ def predict(programs: int) -> None:
     cpus = sorted(os.sched_getaffinity(0))[-2:]
     rng = random.Random(5)
     errors, widths, flagged = [], [], 0
+    brief = programs < PARTS["predict"][1]
+    programs, repetitions, rates = (1, 1, (1.0, 2.0)) if brief else (programs, 6, ())
     with tempfile.TemporaryDirectory(prefix="meshmark-predict-") as scratch:
         for number in range(programs):
             wish = made.random_wish(variants, rng, run_time_s=2.0, seed=number, mixed=rng.randint(4, 30))
@@ -202,15 +204,15 @@ def predict(programs: int) -> None:
             try:
                 work = Maker(folder=folder / "work", variants=variants, machine="", cpus=cpus).file("measured", wish)
                 # The dedicated clock: what the neighbour does to caches and memory, not what others do to the CPUs.
-                how = How(repetitions=6, seed=number, clock="dedicated")
-                found = interference_curve(work, variants, folder / "study", cpus=cpus, how=how)
+                how = How(repetitions=repetitions, seed=number, clock="dedicated")
+                found = interference_curve(work, variants, folder / "study", cpus=cpus, rates_gb_per_s=rates, how=how)
             except MeshmarkError as why:
                 print("  refused:", why)
                 continue
             for held in found.held_out:
-                interval = held.measured.slowdown.interval or (0.0, 0.0)
+                low, high = held.measured.slowdown.interval or (float("nan"), float("nan"))
                 errors.append(held.error_points)
-                widths.append(50 * (interval[1] - interval[0]))
+                widths.append(50 * (high - low))
                 flagged += bool(held.measured.flags)
                 print(f"  {number + 1:3}: beside {held.neighbour}: predicted {held.predicted:.3f}, measured "
                       f"{held.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points", flush=True)  # fmt: skip

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli_study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.terminal import data_home, print_rows, progress_of_plan, say, scaled
 
@@ -24,8 +25,9 @@ if TYPE_CHECKING:
     from meshmark.load.variants import Variant
 
 app = typer.Typer(
-    help="Load this machine with programs of prescribed behaviour: base, make, run, show.", no_args_is_help=True
+    help="Load this machine with programs of prescribed behaviour: base, make, run, show, study.", no_args_is_help=True
 )
+app.add_typer(study_app, name="study")
 
 BUSY: Final = 0.10  # of the CPUs' time taken by others: base data would be of them as well
 BaseOption = Annotated[str, typer.Option("--base", help="run of base data [this machine's newest]", show_default=False)]
@@ -55,7 +57,7 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
     return (after[0] - before[0]) / max(1, after[1] - before[1])
 
 
-def _cpus(text: str) -> tuple[int, ...]:
+def cpus_of(text: str) -> tuple[int, ...]:
     """
     Raises:
         UsageError: no list, or not all of them may be used here.
@@ -132,7 +134,7 @@ def base(
     print(folder)
 
 
-def _base(name: str) -> tuple[list[Variant], str]:
+def base_variants(name: str) -> tuple[list[Variant], str]:
     """Variants of the base data, and their machine.
 
     Raises:
@@ -181,7 +183,7 @@ def _make(
     wanted = [p for p in scenario.programs if p.prescription is not None]
     if not wanted:
         return []
-    variants, machine = _base(base_name)
+    variants, machine = base_variants(base_name)
     found = []
     for p in wanted:
         assert p.prescription is not None
@@ -223,7 +225,7 @@ def make(
     from meshmark.load.scenario import read_scenario
 
     own = _own_metrics(metrics) if metrics else {}
-    found = _make(read_scenario(scenario, all_metrics(own)), out, base_name, own, _cpus(cpus), rounds,
+    found = _make(read_scenario(scenario, all_metrics(own)), out, base_name, own, cpus_of(cpus), rounds,
                   _seconds("--trial", trial))  # fmt: skip
     if not found:
         raise UsageError(
@@ -276,7 +278,7 @@ def run(
 
     own = _own_metrics(metrics) if metrics else {}
     found = read_scenario(scenario, all_metrics(own))
-    on = _cpus(cpus)
+    on = cpus_of(cpus)
     trial_s = _seconds("--trial", trial)
     folder = out or new_folder(data_home() / "load")
     files: dict[str, Path] = {}
@@ -309,7 +311,8 @@ def run(
         if event.get("event") == "start":
             began_s = float(event["t_s"])
         if event.get("event") in {"exit", "failed"}:
-            say(f"{event.get('t_s', 0) - began_s:8.2f} s  {event.get('program')} {event.get('copy', 0)}: {event.get('event')}"
+            at_s = float(event.get("t_s", began_s)) - began_s
+            say(f"{at_s:8.2f} s  {event.get('program')} {event.get('copy', 0)}: {event.get('event')}"
                 + (f" ({event['status']})" if event.get("status") else ""))  # fmt: skip
 
     here = Here.now()

@@ -110,7 +110,7 @@ def interference_matrix(
         # Whoever names idle or system kernels wants them.
         only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
         wish = bench.wish(run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60])
-        files[name] = bench.maker.file(name, wish, only=kernel_class(name))
+        files[name] = bench.maker.file(name, wish, only=kernel_class(name), rounds=0)
     left, right = bench.cpus[:2]
     groups = []
     for a in names:
@@ -171,8 +171,8 @@ def interference_curve(
     bench = Bench("interference_curve", out, how, cpus, {
         "work": said_work(work), "neighbours": neighbours, "rates_gb_per_s": list(rates_gb_per_s),
         "held_out_gb_per_s": None if held_out_gb_per_s is None else list(held_out_gb_per_s),
-        "held_out": {k: str(v) for k, v in (held_out or {}).items()}, "neighbour_run_time_s": neighbour_run_time_s,
-        "outlasts": outlasts,
+        "held_out": {k: said_work(v) for k, v in (held_out or {}).items()},
+        "neighbour_run_time_s": neighbour_run_time_s, "outlasts": outlasts,
     }, variants)  # fmt: skip
     two(bench)
     work = bench.work(work)

@@ -1,0 +1,262 @@
+"""`meshmark load study`: how programs slow each other down, one command a question."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
+from meshmark.errors import UsageError
+from meshmark.terminal import data_home, say
+
+if TYPE_CHECKING:
+    from meshmark.load.study import How, StudyResult
+    from meshmark.load.variants import Variant
+
+app = typer.Typer(help="How programs slow each other down, one command a question.", no_args_is_help=True)
+
+OutOption = Annotated[Path | None, typer.Option("--out", help="folder; a study in it is resumed", show_default=False)]
+RepetitionsOption = Annotated[int, typer.Option("--repetitions", min=1, max=1000, help="of every run; 4 for intervals")]
+SecondsOption = Annotated[float, typer.Option("--run-time", min=0.1, max=3600, help="of a made program, s")]
+CpusOption = Annotated[str, typer.Option("--cpus", help="only these, such as 0-3 [all allowed]", show_default=False)]
+RatesOption = Annotated[str, typer.Option("--rates", help="GB/s, such as 1,2,4 [by base data]", show_default=False)]
+ClockOption = Annotated[
+    str, typer.Option("--clock", help="wall, or dedicated: less what was waited for a CPU, for busy machines")
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="of the order of runs")]
+BaseOption = Annotated[str, typer.Option("--base", help="run of base data [this machine's newest]", show_default=False)]
+CommandArgument = Annotated[list[str] | None, typer.Argument(help="after --", show_default=False)]
+
+
+def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
+    from meshmark.load.study import How
+
+    if clock not in ("wall", "dedicated"):
+        raise UsageError(f"--clock: found '{clock}', allowed are wall and dedicated")
+    return How(repetitions=repetitions, seed=seed, clock="dedicated" if clock == "dedicated" else "wall",
+               machine=machine, talk=say)  # fmt: skip
+
+
+def _variants(base: str) -> tuple[list[Variant], str]:
+    from meshmark.cli_load import base_variants
+
+    return base_variants(base)
+
+
+def _cpus(text: str) -> tuple[int, ...]:
+    from meshmark.cli_load import cpus_of
+
+    return cpus_of(text)
+
+
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(x) for x in text.split(",") if x.strip())
+    except ValueError as why:
+        raise UsageError(f"{option}: found '{text}', allowed are numbers such as 1,2.5,4") from why
+
+
+def _folder(out: Path | None, name: str) -> Path:
+    return out or data_home() / "studies" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+
+
+def _end(result: StudyResult, as_json: bool, store: Path | None) -> None:
+    """Prints the table, draws the chart, keeps the records."""
+    import vl_convert
+
+    from meshmark.report import charts, studies
+    from meshmark.store.store import Store, write_aside
+
+    if store is not None and result.records:
+        Store(store).add(f"study-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", result.study, list(result.records),
+                         list(result.absences), result.records[0].machine)  # fmt: skip
+    drawn = []
+    for name, chart in studies.draw(result.records).items():
+        spec = charts.for_file(chart)
+        drawn.append(result.folder / f"{name}.png")
+        write_aside(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
+        write_aside(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec).encode())
+    if as_json:
+        for record in result.records:
+            print(json.dumps(record.to_json()))
+        return
+    print(result.table)
+    for path in drawn:
+        print(path)
+
+
+def _kept(store: Path | None, no_store: bool) -> Path | None:
+    return None if no_store else store or data_home() / "store"
+
+
+@app.command("shared-bus")
+def shared_bus(
+    rates: RatesOption = "",
+    copies: Annotated[int, typer.Option("--copies", min=0, help="0: one a CPU")] = 0,
+    threshold: Annotated[float, typer.Option("--threshold", min=0.001, max=10, help="of the slowdown")] = 0.1,
+    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
+    no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Slowdown of programs that share a memory, over the rate of each; the rate at which it passes 10 %.
+
+    example: meshmark load study shared-bus --rates 1,2,4,8
+    """
+    from meshmark.load.studies import shared_bus as study
+
+    variants, machine = _variants(base)
+    result = study(variants, _folder(out, "shared-bus"), cpus=_cpus(cpus), copies=copies,
+                   rates_gb_per_s=_numbers("--rates", rates), run_time_s=run_time, threshold=threshold,
+                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("mix")
+def mix(
+    rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
+    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
+    no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Slowdown of programs that share a memory, over their share of writes, at one rate.
+
+    example: meshmark load study mix --rate 4
+    """
+    from meshmark.load.studies import mix as study
+
+    variants, machine = _variants(base)
+    result = study(variants, _folder(out, "mix"), cpus=_cpus(cpus), rate_gb_per_s=rate, run_time_s=run_time,
+                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("isolation")
+def isolation(
+    rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
+    margin: Annotated[float, typer.Option("--margin", min=0.001, max=1, help="within which is alike")] = 0.05,
+    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5,
+    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
+    no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Whether load in other memory domains leaves a program as it is: a test of equivalence.
+
+    example: meshmark load study isolation --margin 0.03
+    """
+    from meshmark.load.studies import isolation as study
+
+    variants, machine = _variants(base)
+    result = study(variants, _folder(out, "isolation"), rate_gb_per_s=rate, run_time_s=run_time, margin=margin,
+                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("copies")
+def copies(
+    command: CommandArgument = None,
+    counts: Annotated[str, typer.Option("--counts", help="such as 1,2,4 [1 … all]", show_default=False)] = "",
+    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", clock: ClockOption = "wall",
+    seed: SeedOption = 0, store: StoreOption = None, no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Run times and throughput of N copies of a command at once.
+
+    example: meshmark load study copies --counts 1,2,4 -- ./a.out
+    """
+    from meshmark.load.studies import copies as study
+
+    if not command:
+        raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
+    numbers = tuple(int(n) for n in _numbers("--counts", counts))
+    how = _how(repetitions, clock, seed)
+    result = study(command, _folder(out, "copies"), cpus=_cpus(cpus), counts=numbers, how=how)
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("overload")
+def overload(
+    command: CommandArgument = None,
+    extra: Annotated[int, typer.Option("--extra", min=1, max=1000, help="programs more than CPUs")] = 1,
+    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """One sequential program more than there are CPUs: who waits, and the published totals.
+
+    example: meshmark load study overload --repetitions 4
+    """
+    from meshmark.load.overload import overload as study
+
+    variants, machine = ((), "") if command else _variants(base)
+    result = study(_folder(out, "overload"), variants=variants, work=command or None, cpus=_cpus(cpus), extra=extra,
+                   run_time_s=run_time, how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("omp-overload")
+def omp_overload(
+    run_time: SecondsOption = 0.5,
+    threads: Annotated[int, typer.Option("--threads", min=0, help="of the OpenMP program; 0: all")] = 0,
+    sequentials: Annotated[int, typer.Option("--sequentials", min=0, help="programs beside it; 0: one a CPU")] = 0,
+    policies: Annotated[str, typer.Option("--policies", help="OMP_WAIT_POLICY")] = "active,passive",
+    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", seed: SeedOption = 0,
+    base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """OpenMP programs beside sequential ones on too few CPUs: how far they are serialised, by waiting policy.
+
+    example: meshmark load study omp-overload --policies passive
+    """
+    from meshmark.load.overload import omp_overload as study
+
+    variants, machine = _variants(base)
+    result = study(_folder(out, "omp-overload"), variants=variants, threads=threads, sequentials=sequentials,
+                   cpus=_cpus(cpus), policies=tuple(p.strip() for p in policies.split(",")), run_time_s=run_time,
+                   how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("matrix")
+def matrix(
+    classes: Annotated[
+        str, typer.Option("--classes", help="kinds or kernels, such as stream@memory [chosen]", show_default=False)
+    ] = "",
+    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
+    no_store: NoStoreOption = False, as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Slowdown of each class of kernels beside each other one.
+
+    example: meshmark load study matrix --classes stream@memory,dense,integer
+    """
+    from meshmark.load.interference import interference_matrix as study
+
+    variants, machine = _variants(base)
+    result = study(variants, _folder(out, "matrix"), classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
+                   cpus=_cpus(cpus), run_time_s=run_time, how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
+
+
+@app.command("curve")
+def curve(
+    command: CommandArgument = None,
+    rates: RatesOption = "",
+    neighbours: Annotated[int, typer.Option("--neighbours", min=1, max=1000)] = 1,
+    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", clock: ClockOption = "wall",
+    seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:  # fmt: skip
+    """Slowdown of a command over the GB/s of its neighbours, and how well that predicts neighbours it has not seen.
+
+    example: meshmark load study curve --rates 2,4,8 -- ./a.out
+    """
+    from meshmark.load.interference import interference_curve as study
+
+    if not command:
+        raise UsageError("curve: found no command", "meshmark load study curve -- ./a.out")
+    variants, machine = _variants(base)
+    result = study(command, variants, _folder(out, "curve"), cpus=_cpus(cpus), neighbours=neighbours,
+                   rates_gb_per_s=_numbers("--rates", rates), how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    _end(result, as_json, _kept(store, no_store))
