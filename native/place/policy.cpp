@@ -286,7 +286,8 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   pick.cost = found.cost;
   pick.floor = found.bound;
   pick.optimal = found.optimal;
-  double least = static_cast<double>(found.bound / levels);
+  const std::int64_t whole = found.bound / levels;  // rounded down: still a bound
+  auto least = static_cast<double>(whole);
   if (scale != 2) least -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
   pick.bound = least / scale / static_cast<double>(pairs);
   pick.why = found.optimal ? "least mean distance, proven" : "least mean distance found";
@@ -482,7 +483,7 @@ Picked sharing(const View& view, const std::vector<Index>& among) {
   Classes classes(view, among);
   classes.drop_taken();
   bool proven = false;
-  const std::vector<Index> at = Assignment(view, classes, *view.request.sharing).solve(proven);
+  const std::vector<Index> at = Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
   Pick pick{{}, proven ? "talkers together, hungry ones apart: proven" : "talkers together, hungry ones apart"};
   pick.optimal = proven;
   std::vector<Index> next(classes.first.size(), 0);
@@ -643,7 +644,7 @@ Picked pick(const View& view, const std::string& policy) {
         const std::int64_t floor = best ? std::min(found->floor, best->floor) : found->floor;
         const double bound =
             std::min(found->bound.value_or(0), best ? best->bound.value_or(0) : found->bound.value_or(0));
-        if (better) best = std::move(found);
+        if (better) best = found;
         best->floor = floor;
         if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
         if (view.wanted() > 1) best->why = best->optimal ? "least mean distance, proven" : "least mean distance found";
@@ -916,9 +917,9 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
       for (Index j = 0; j < i; ++j) sum += view.distance(found->slots[i], found->slots[j]);
     placement.mean_distance = sum / (static_cast<double>(found->slots.size() * (found->slots.size() - 1)) / 2);
     if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : found->bound;
-    if (request.policy == "compact" && !placement.optimal && *placement.bound > 0)
-      placement.why +=
-          ", at most " + brief(100 * (*placement.mean_distance / *placement.bound - 1)) + " % above the least";
+    const double mean = placement.mean_distance.value_or(0), bound = placement.bound.value_or(0);
+    if (request.policy == "compact" && !placement.optimal && bound > 0)
+      placement.why += ", at most " + brief(100 * (mean / bound - 1)) + " % above the least";
   }
   return placement;
 }

@@ -180,7 +180,8 @@ Value smallest(std::vector<std::pair<Value, int>>& units, int count) {
   for (const auto& [value, n] : units) {
     const int k = std::min(n, count);
     sum += k * value;
-    if ((count -= k) == 0) break;
+    count -= k;
+    if (count == 0) break;
   }
   return sum;
 }
@@ -209,7 +210,8 @@ class Exact {
   void descend(std::size_t depth, std::size_t start, int left) {
     const Choice& c = levels_[depth];
     const std::size_t classes = p_.capacity.size();
-    if ((work_ += static_cast<double>(single_ ? classes : 6 * classes)) > budget_) return;
+    work_ += static_cast<double>(single_ ? classes : 6 * classes);
+    if (work_ > budget_) return;
     Value least = kNever;
     std::size_t with = classes;
     for (std::size_t j = 0; j < classes; ++j) {  // closed by a class that gives all that is left

@@ -12,7 +12,8 @@ from meshmark.store.run import Absence, RunInfo
 
 UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_latency": "s", "bandwidth_net": "B/s",
         "bandwidth_gross": "B/s", "update_rate": "op/s", "flop_rate": "flop/s", "op_rate": "op/s",
-        "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s"}  # fmt: skip
+        "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s",
+        "unit_time": "s"}  # fmt: skip
 
 
 def record(
@@ -110,8 +111,20 @@ def the_rest(threads: int = 2) -> list[Record]:
     return made
 
 
+def kernels(threads: int = 2) -> list[Record]:
+    """Load kernels that stream, compute and do neither, with one thread and more."""
+    return [
+        record("kernels", "unit_time", base_s / n**0.9, kernel=kernel, kind=kind, volume_bytes=volume, stride=1,
+               threads=n, served_by=level, flops=flops, line_read_bytes=0.75 * lines, line_write_bytes=0.25 * lines)
+        for kernel, kind, flops, lines in (("triad", "stream", 128, 2048), ("gemm", "dense", 8192, 64),
+                                           ("idle", "idle", 0, 0))
+        for volume, level, base_s in ((1 << 18, "L2", 1e-8), (1 << 27, "memory", 4e-8))
+        for n in sorted({1, threads})
+    ]  # fmt: skip
+
+
 def everything(threads: int = 2) -> list[Record]:
-    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads)]
+    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads), *kernels(threads)]
 
 
 def run_info(host: dict[str, Any] | None = None, machine: str = "made-up") -> RunInfo:
