@@ -290,7 +290,8 @@ class Programme {
     std::vector<std::size_t> to(lengths.size());
     std::size_t seen = 0;
     for (const auto& [hops, y] : order) {
-      if (hops > 4 || (seen += cells) > 100000) break;
+      seen += cells;
+      if (hops > 4 || seen > 100000) break;
       for (std::size_t x = 1; x < cells; ++x) {
         for (std::size_t d = 0; d < lengths.size(); ++d) {
           to[d] = at[x][d] + at[y][d];
@@ -504,7 +505,9 @@ class Spectrum {
     const double n = static_cast<double>(n_), k = k_;
     spread_ = k - k * k / n;
     // Lanczos and one proof have to fit.
-    if (k_ < 2 || k_ >= static_cast<int>(n_) || (work_ -= n * n * n / 2 + 100 * n * n) < 0) return 0;
+    if (k_ < 2 || k_ >= static_cast<int>(n_)) return 0;
+    work_ -= n * n * n / 2 + 100 * n * n;
+    if (work_ < 0) return 0;
     Point at;
     at.d = {n_, w_};
     at.u.assign(n_, 0);
@@ -516,7 +519,8 @@ class Spectrum {
     const double aim = static_cast<double>(enough) / scale_ * 2 * 1.001;
     for (;;) {
       const double step = (power / 2.0 + 0.5) * n * n * n + 200 * n * n;
-      if ((work_ -= step) < 0 || at.value > aim || stride < 0.002) break;
+      work_ -= step;
+      if (work_ < 0 || at.value > aim || stride < 0.002) break;
       Point best = at;
       const Square way = gradient(at, power);
       double length = 0;

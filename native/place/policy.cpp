@@ -286,8 +286,8 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   pick.cost = found.cost;
   pick.floor = found.bound;
   pick.optimal = found.optimal;
-  const std::int64_t whole = found.bound / levels;  // rounded down: still a bound
-  auto least = static_cast<double>(whole);
+  const std::int64_t per_level = found.bound / levels;  // rounded down: still a bound
+  auto least = static_cast<double>(per_level);
   if (scale != 2) least -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
   pick.bound = least / scale / static_cast<double>(pairs);
   pick.why = found.optimal ? "least mean distance, proven" : "least mean distance found";

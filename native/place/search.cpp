@@ -361,7 +361,7 @@ class Corners {
       std::size_t box = 1;
       for (const std::size_t r : at) box *= r + 1;
       if (box <= count) {
-        Line line{at, {}, std::min(shape[last].length, count / box)};
+        Line line{at, {}, std::min(shape[last].length, count / std::max<std::size_t>(box, 1))};
         for (std::size_t d = 0; d < last; ++d)
           if (at[d] > 0) {
             Ranks below = at;
