@@ -1,6 +1,5 @@
 #include "program.hpp"
 
-#include <dirent.h>
 #include <omp.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -21,6 +20,9 @@
 #include "json.hpp"
 #include "options.hpp"
 #include "output.hpp"
+#include "place/command.hpp"
+#include "place/proc.hpp"
+#include "scenario.hpp"
 
 namespace mm::load {
 namespace {
@@ -65,15 +67,9 @@ struct Fields {
 /// What all threads of this process have waited for a CPU, s.
 double waited_s() {
   double total = 0;
-  DIR* const tasks = opendir("/proc/self/task");
-  if (tasks == nullptr) return 0;
-  while (const dirent* task = readdir(tasks)) {
-    if (task->d_name[0] == '.') continue;
-    std::ifstream in(std::string("/proc/self/task/") + task->d_name + "/schedstat");
-    double ran = 0, waited = 0;
-    if (in >> ran >> waited) total += waited * 1e-9;
-  }
-  closedir(tasks);
+  for (const pid_t task : place::numbers_in("/proc/self/task"))
+    if (const auto sums = parse_schedstat(place::slurp(place::task_folder(getpid(), task) + "schedstat")))
+      total += static_cast<double>(sums->second) * 1e-9;
   return total;
 }
 
@@ -284,14 +280,7 @@ int program_verb(int argc, char** argv) {
   app.add_option("--window", window, "a line of what was done at the end of each")->capture_default_str();
   app.add_flag("--wait", wait, "set up, say so, and start at a line on standard input");
   app.add_flag("--order", order, "print the order of the calls and run none");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("program", wrong.what());
-  }
+  if (!place::read_words(app, argc, argv, "program")) return 0;
   const double window_s = parse_time("window", window);
   if (window_s <= 0) throw UsageError("window", "found '" + window + "'", "more than 0s");
   const Program program = read_program(path);
@@ -373,14 +362,7 @@ int kernels_verb(int argc, char** argv) {
   CLI::App app{"the kernels that programs are made of\nexample: meshmark-load kernels --json"};
   bool as_json = false;
   app.add_flag("--json", as_json, "one object a line");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("kernels", wrong.what());
-  }
+  if (!place::read_words(app, argc, argv, "kernels")) return 0;
   for (const Entry& e : kernels()) {
     if (as_json)
       emit({{"name", e.info.name},

@@ -34,6 +34,7 @@
 #include "options.hpp"
 #include "output.hpp"
 #include "place/bind.hpp"
+#include "place/command.hpp"
 #include "place/pages.hpp"
 #include "place/proc.hpp"
 #include "watch/canary.hpp"
@@ -144,52 +145,6 @@ Start read_start(const json& raw, const std::string& where) {
 
 // ---------------------------------------------------------------- what the kernel tells of a thread
 
-/// A file of /proc that is read at every look: kept open where there are descriptors to spare.
-class Again {
- public:
-  explicit Again(std::string path) : path_(std::move(path)) {}
-  Again(Again&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
-  Again& operator=(Again&& other) noexcept {
-    std::swap(path_, other.path_);
-    std::swap(file_, other.file_);
-    return *this;
-  }
-  ~Again() { close(); }
-  void close() {
-    if (file_ >= 0) ::close(file_), --open_;
-    file_ = -1;
-  }
-  /// At most 1 KiB; "" where the thread has ended.
-  std::string_view text() {
-    static std::array<char, 1024> buffer;
-    int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    const ssize_t got = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
-    if (file >= 0 && file != file_) {
-      if (open_ < most())
-        file_ = file, ++open_;
-      else
-        ::close(file);
-    }
-    return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
-  }
-
- private:
-  static std::size_t most() {
-    static const std::size_t count = [] {
-      rlimit limit{};
-      return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) / 2 : 64;
-    }();
-    return count;
-  }
-  static inline std::size_t open_ = 0;
-  std::string path_;
-  int file_ = -1;
-};
-
-std::string task_folder(pid_t process, pid_t thread) {
-  return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
-}
-
 /// Of /proc/PID/task/TID/stat what is looked at every time, without a copy.
 struct ThreadStat {
   std::string_view command;
@@ -235,11 +190,11 @@ struct Task {
         job(job_),
         process(process_),
         id(id_),
-        stat(task_folder(process_, id_) + "stat"),
-        schedstat(task_folder(process_, id_) + "schedstat") {}
+        stat(place::task_folder(process_, id_) + "stat"),
+        schedstat(place::task_folder(process_, id_) + "schedstat") {}
   std::size_t number, job;
   pid_t process, id;
-  Again stat, schedstat;
+  place::Again stat, schedstat;
   std::string command;
   std::uint64_t started = 0;  ///< ticks since boot; tells a reused number
   Look base, last;            ///< at the release or its birth; at the last look
@@ -887,7 +842,7 @@ class Runner {
   }
 
   static long long migrations_of(const Task& task) {
-    return parse_migrations(place::slurp(task_folder(task.process, task.id) + "sched"));
+    return parse_migrations(place::slurp(place::task_folder(task.process, task.id) + "sched"));
   }
 
   void find_threads(pid_t pid, Process& process) {
@@ -1231,7 +1186,7 @@ class Runner {
   std::vector<std::size_t> counts_;
   std::set<pid_t> foreign_;
   std::int64_t newest_ = -1;
-  Again loadavg_{"/proc/loadavg"};
+  place::Again loadavg_{"/proc/loadavg"};
   std::vector<std::string> made_groups_;
   std::unique_ptr<watch::Walker> walker_;
 };
@@ -1353,14 +1308,7 @@ int run_verb(int argc, char** argv) {
       "example: meshmark-load run plan.json"};
   std::string path;
   app.add_option("PLAN", path, "made by meshmark load run")->required();
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError("run", wrong.what());
-  }
+  if (!place::read_words(app, argc, argv, "run")) return 0;
   const RunPlan plan = read_run_plan(path);
   Inherited inherited;
   if (::sched_getaffinity(0, sizeof inherited.cpus, &inherited.cpus) != 0)

@@ -792,10 +792,7 @@ std::int64_t spectral_bound(const ClusterProblem& problem, std::int64_t enough) 
   return Spectrum(problem, kSpectrumWork * problem.effort).run(enough);
 }
 
-std::int64_t translation_bound(const ClusterProblem& p) {
-  const auto cells = static_cast<std::size_t>(1 + *std::max_element(p.cell.begin(), p.cell.end()));
-  if (p.count < 2 || cells < 4 || cells > 2048) return 0;
-  if (20 * static_cast<double>(cells * cells) > kProgrammeWork * p.effort) return 0;
+Cells cells_of(const ClusterProblem& p, std::size_t cells) {
   std::vector<std::vector<Value>> weight(cells, std::vector<Value>(cells, kNever));
   std::vector<int> capacity(cells, 0);
   for (std::size_t a = 0; a < p.cell.size(); ++a) {
@@ -806,6 +803,14 @@ std::int64_t translation_bound(const ClusterProblem& p) {
       if (a != b || p.capacity[a] > 1) at = std::min(at, p.weight[a][b]);
     }
   }
+  return {std::move(weight), std::move(capacity)};
+}
+
+std::int64_t translation_bound(const ClusterProblem& p) {
+  const auto cells = static_cast<std::size_t>(1 + *std::max_element(p.cell.begin(), p.cell.end()));
+  if (p.count < 2 || cells < 4 || cells > 2048) return 0;
+  if (20 * static_cast<double>(cells * cells) > kProgrammeWork * p.effort) return 0;
+  const auto [weight, capacity] = cells_of(p, cells);
   double total = 0;
   for (std::size_t u = 0; u < cells; ++u)
     for (std::size_t v = 0; v < u; ++v) {

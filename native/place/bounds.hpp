@@ -14,6 +14,13 @@ struct Bounded {
   std::vector<int> counts = {};
 };
 
+/// Least weight between the classes of every two cells (the largest number where a cell has none), and units by cell.
+struct Cells {
+  std::vector<std::vector<std::int64_t>> weight;
+  std::vector<int> capacity;
+};
+Cells cells_of(const ClusterProblem& problem, std::size_t cells);
+
 /// Lower bound from a tree of the classes (average linkage), for hierarchical machines, measured ones too. Two branches
 /// with s and t units cost each other at least the t least distances of each unit to the other branch, of the s units
 /// where that is least; how many units each branch gives is then found exactly, by dynamic programming. Exact where

@@ -82,43 +82,6 @@ std::uint64_t sum(const std::map<int, std::uint64_t>& bytes) {
   return all;
 }
 
-/// A file of /proc that is read at every look: kept open where there are descriptors to spare.
-class Again {
- public:
-  explicit Again(std::string path) : path_(std::move(path)) {
-    if (open_ < most()) file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file_ >= 0) ++open_;
-  }
-  Again(Again&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
-  Again& operator=(Again&&) = delete;
-  ~Again() { close(); }
-  void close() {
-    if (file_ >= 0) ::close(file_), --open_;
-    file_ = -1;
-  }
-  /// At most 1 KiB, which is more than these files have; "" where the thread has ended.
-  std::string_view text() {
-    const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    const ssize_t got = file < 0 ? -1 : ::pread(file, buffer_.data(), buffer_.size(), 0);
-    if (file != file_ && file >= 0) ::close(file);
-    return {buffer_.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
-  }
-
- private:
-  static std::size_t most() {
-    rlimit limit{};
-    return ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) / 2 : 64;
-  }
-  static inline std::size_t open_ = 0;
-  static inline std::array<char, 1024> buffer_;
-  std::string path_;
-  int file_ = -1;
-};
-
-std::string task_folder(pid_t process, pid_t thread) {
-  return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
-}
-
 /// Where the cpuset of a process lies, and the CPUs that it leaves; an empty list where the kernel does not tell.
 std::pair<std::string, std::vector<int>> cpuset_of(pid_t process) {
   const auto home = cpuset_home(process);

@@ -2,9 +2,11 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <charconv>
 
@@ -55,6 +57,37 @@ std::uint64_t number_of(std::string_view text) {
   std::uint64_t n = 0;
   std::from_chars(text.data(), text.data() + text.size(), n);
   return n;
+}
+
+Again& Again::operator=(Again&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  return *this;
+}
+
+void Again::close() {
+  if (file_ >= 0) ::close(file_), --open_;
+  file_ = -1;
+}
+
+std::string_view Again::text() {
+  static std::array<char, 1024> buffer;
+  const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
+  if (file >= 0 && file != file_) {
+    rlimit limit{};
+    const std::size_t most =
+        ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) / 2 : 64;
+    if (open_ < most)
+      file_ = file, ++open_;
+    else
+      ::close(file);
+  }
+  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+std::string task_folder(pid_t process, pid_t thread) {
+  return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
 }
 
 std::optional<Stat> parse_stat(std::string_view text) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace mm::place {
@@ -20,6 +21,25 @@ std::vector<int> kernel_list(const std::string& text);
 std::string value_of(const std::string& text, const std::string& key);
 /// The digits that a text begins with, as a number; 0 where it begins with none.
 std::uint64_t number_of(std::string_view text);
+
+/// A file of /proc that is read at every look: kept open where there are descriptors to spare.
+class Again {
+ public:
+  explicit Again(std::string path) : path_(std::move(path)) {}
+  Again(Again&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+  Again& operator=(Again&& other) noexcept;
+  ~Again() { close(); }
+  void close();
+  /// At most 1 KiB, which is more than these files have, until the next look; "" where the thread has ended.
+  std::string_view text();
+
+ private:
+  static inline std::size_t open_ = 0;
+  std::string path_;
+  int file_ = -1;
+};
+
+std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
 
 /// What /proc/PID/stat or /proc/PID/task/TID/stat says.
 struct Stat {

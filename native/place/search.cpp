@@ -651,16 +651,7 @@ struct Grid {
 
 Grid grid_of(const ClusterProblem& p) {
   const auto cells = static_cast<std::size_t>(1 + *std::max_element(p.cell.begin(), p.cell.end()));
-  std::vector<std::vector<Value>> weight(cells, std::vector<Value>(cells, kNever));
-  std::vector<int> capacity(cells, 0);
-  for (std::size_t a = 0; a < p.cell.size(); ++a) {
-    const auto u = static_cast<std::size_t>(p.cell[a]);
-    capacity[u] += p.capacity[a];
-    for (std::size_t b = 0; b < p.cell.size(); ++b) {
-      Value& at = weight[u][static_cast<std::size_t>(p.cell[b])];
-      if (a != b || p.capacity[a] > 1) at = std::min(at, p.weight[a][b]);
-    }
-  }
+  const auto [weight, capacity] = cells_of(p, cells);
   for (std::size_t u = 0; u < cells; ++u)
     for (std::size_t v = 0; v < u; ++v)
       if (weight[u][v] == kNever) return {};  // a place without any class

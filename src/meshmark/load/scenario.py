@@ -34,7 +34,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import RESERVED, Metrics, all_metrics
 from meshmark.load.prescription import Prescription, parse_prescription
 from meshmark.load.variants import found, real, text, whole
-from meshmark.machine.tree import format_list, parse_list
+from meshmark.machine.tree import Tree, format_list, kilobytes, parse_list
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
@@ -131,13 +131,7 @@ class Here:
 
     @staticmethod
     def now() -> Here:
-        memory = 0
-        try:
-            for line in Path("/proc/meminfo").read_text().splitlines():
-                if line.startswith("MemAvailable:"):
-                    memory = int(line.split()[1]) << 10
-        except (OSError, ValueError, IndexError):
-            memory = 0
+        memory = kilobytes(Tree(Path("/")).text("proc/meminfo"), "MemAvailable") or 0
         return Here(tuple(sorted(os.sched_getaffinity(0))), memory)
 
 
