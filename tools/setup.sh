@@ -29,6 +29,7 @@ if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
 fi
 blas() { /sbin/ldconfig -p 2>/dev/null | grep -qE 'lib(openblas|blis|mkl_rt|flexiblas|lapack)'; }
+mpi() { pkg-config --exists ompi-c || have mpicc; }
 kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
 any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
 parts() {
@@ -46,13 +47,16 @@ use|blas|libopenblas0-pthread|openblas-threads|openblas threads=pthreads
 use|have fio|fio|fio|fio
 use|have lstopo-no-graphics|hwloc|hwloc|hwloc
 use|have numactl|numactl|numactl|numactl
+use|mpi|openmpi-bin libopenmpi-dev|openmpi-devel|openmpi
+use|have gfortran|gfortran|gcc-gfortran|gcc languages=c,c++,fortran
+use|pkg-config --exists caf-openmpi|libcoarrays-openmpi-dev|-|opencoarrays
 TABLE
   [ "$tests" = no ] || [ "$(uname -m)" != x86_64 ] || cat <<TABLE
 test|have qemu-system-x86_64|qemu-system-x86|qemu-system-x86-core|qemu
 test|have tmux|tmux|tmux|tmux
 test|have busybox|busybox-static|busybox|busybox
-test|have ompi_info|openmpi-bin|openmpi|openmpi
-test|have mpiexec.hydra|mpich|mpich|mpich
+test|pkg-config --exists mpich|mpich libmpich-dev|mpich-devel|mpich
+test|pkg-config --exists caf-mpich|libcoarrays-mpich-dev|-|-
 test|test -x "$(command -v srun)" -o -d /run/systemd/system -a -z "${CI:-}"|slurm-wlm slurm-wlm-basic-plugins|slurm slurm-slurmctld slurm-slurmd|slurm
 test|kernel_with_modules|$kernel|kernel-core kernel-modules|-
 test|any_browser|$browser|chromium|-

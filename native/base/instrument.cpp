@@ -39,8 +39,8 @@ Instrument::Instrument(const Description& d, void (*m)(Run&)) : description(d), 
 
 const std::vector<const Instrument*>& instruments() { return registry(); }
 
-std::vector<Parameter> common_parameters() {
-  return {
+std::vector<Parameter> common_parameters(const Description& d) {
+  std::vector<Parameter> placed = {
       {"cpus", "CPUs it may use", "", Kind::cpus, "allowed"},
       {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text,
        ""},
@@ -53,9 +53,6 @@ std::vector<Parameter> common_parameters() {
        {},
        {},
        {"4KiB", "thp", "2MiB", "1GiB"}},
-      {"budget_s", "time in which it must end, whatever the intervals are", "s", Kind::time, "10s", 0.01, 86400},
-      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real,
-       "2", 0.01, 100},
       {"shield",
        "short bursts at real-time priority where permitted; hold: keep the other CPUs of --cpus idle meanwhile",
        "",
@@ -64,10 +61,34 @@ std::vector<Parameter> common_parameters() {
        {},
        {},
        {"on", "hold", "off"}},
+  };
+  const std::vector<Parameter> all = {
+      {"budget_s", "time in which it must end, whatever the intervals are", "s", Kind::time, "10s", 0.01, 86400},
+      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real,
+       "2", 0.01, 100},
       {"seed", "of every random order", "", Kind::integer, "1", 0},
       {"resume", "earlier output of the same command: what it holds is not measured again", "", Kind::text, ""},
       {"machine", "name in the records", "", Kind::text, ""},
   };
+  if (d.ranks) {
+    std::vector<Parameter> ranked = {
+        {"ranks", "how many to start; meshmark measure takes a list, one run each", "", Kind::integers, "all", 1},
+        {"mpi",
+         "library whose launcher starts them; meshmark measure takes a list, or all that are here",
+         "",
+         Kind::choices,
+         "any",
+         {},
+         {},
+         {"any", "all", "openmpi", "mpich", "mpi"}}};
+    ranked.insert(ranked.end(), all.begin(), all.end());
+    return ranked;
+  }
+  // The order in which they have always been listed.
+  const auto shield = std::prev(placed.end());
+  placed.insert(shield, all.begin(), all.begin() + 2);
+  placed.insert(placed.end(), all.begin() + 2, all.end());
+  return placed;
 }
 
 std::string option_of(const Parameter& p) {
@@ -95,7 +116,7 @@ json describe(const Description& d) {
   j["needs"] = d.needs;
   j["parameters"] = json::array();
   std::vector<Parameter> all = d.parameters;
-  for (const Parameter& c : common_parameters())
+  for (const Parameter& c : common_parameters(d))
     if (std::none_of(all.begin(), all.end(), [&](const Parameter& p) { return p.name == c.name; })) all.push_back(c);
   for (const Parameter& p : all) {
     json q;
@@ -117,6 +138,7 @@ json describe(const Description& d) {
                                 {"unit", m.unit},
                                 {"better", m.better == Better::lower ? "lower" : "higher"}});
   j["identity"] = d.identity;
+  j["ranks"] = d.ranks;
   j["work"] = json{{"bytes_per_iteration", d.bytes_per_iteration}, {"flops_per_iteration", d.flops_per_iteration}};
   return j;
 }
@@ -233,8 +255,10 @@ std::vector<int> Run::integers(std::string_view name, int all) const {
 }
 
 void Run::check() const {
-  cpus();
-  memory_nodes();
+  if (!state_.description->ranks) {
+    cpus();
+    memory_nodes();
+  }
   for (const Parameter& p : state_.parameters) {
     if (p.name == "cpus" || p.name == "memory_node" || state_.value(p.name).empty()) continue;
     switch (p.kind) {

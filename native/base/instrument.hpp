@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "error.hpp"
@@ -44,6 +45,7 @@ struct Description {
   std::vector<Metric> metrics;
   std::vector<std::string> identity;  ///< condition keys that tell its points apart
   double bytes_per_iteration = 0, flops_per_iteration = 0;
+  bool ranks = false;  ///< of many processes: who started them has placed them, and memory is the library's affair
 };
 
 /// One value a metric of one timed batch, in the metrics' units.
@@ -133,6 +135,15 @@ class Run {
   /// Reports a value derived from outcomes (a plateau, a knee).
   void derive(const std::string& metric, const std::vector<double>& samples, json conditions,
               const std::vector<std::string>& flags, const std::string& derived_from);
+
+  // For instruments with a loop of their own, whose samples are taken on many processes at once (native/comm).
+  double left_s() const;  ///< of the budget
+  /// The number of the next point, and whether an earlier output holds all of it.
+  std::pair<std::size_t, bool> next_point();
+  void sample(std::size_t point, const Values& values, int marks);
+  void report(std::size_t point, const std::string& metric, const std::vector<double>& samples, json conditions,
+              const std::vector<std::string>& flags, const std::string& start, double spent_s);
+  void finish(std::size_t point, const json& conditions);  ///< after the last `report` of the point
 
   /// A line to keep the reader's watchdog quiet in long preparations (at most one a second is printed).
   void beat(const std::string& note);

@@ -5,4 +5,8 @@ namespace mm {
 /// Writes one line of JSON to standard output at once, so that a kill never tears two lines.
 /// Failure when nobody can take it (disk full, pipe closed).
 void emit(const json& line);
+
+/// From now on `emit` writes nothing: of the processes of a job, one speaks.
+void mute(bool silent = true);
+bool muted();
 }  // namespace mm

@@ -170,28 +170,68 @@ void Run::beat(const std::string& note) {
             {"note", note}});
 }
 
-void Run::derive(const std::string& metric, const std::vector<double>& samples, json conditions,
-                 const std::vector<std::string>& flags, const std::string& derived_from) {
-  const auto& metrics = state_.description->metrics;
+json Run::State::result(const std::string& metric, const std::vector<double>& samples, json conditions,
+                        const std::vector<std::string>& flags, json made) const {
+  const auto& metrics = description->metrics;
   const auto m = std::find_if(metrics.begin(), metrics.end(), [&](const Metric& x) { return x.name == metric; });
   if (m == metrics.end()) throw std::logic_error("metric not described: " + metric);
-  conditions["derived_from"] = derived_from;
   const auto interval = median_interval(samples);
-  json line{{"type", "result"},
-            {"schema", 1},
-            {"source", "host"},
-            {"machine", state_.machine},
-            {"instrument", state_.description->name},
-            {"metric", metric},
-            {"unit", m->unit},
-            {"value", median(samples)},
-            {"interval", interval ? json::array({interval->first, interval->second}) : json(nullptr)},
-            {"samples", samples},
-            {"flags", flags},
-            {"conditions", std::move(conditions)},
-            {"provenance", state_.provenance(utc_now(), 0)}};
+  return {{"type", "result"},
+          {"schema", 1},
+          {"source", "host"},
+          {"machine", machine},
+          {"instrument", description->name},
+          {"metric", metric},
+          {"unit", m->unit},
+          {"value", median(samples)},
+          {"interval", interval ? json::array({interval->first, interval->second}) : json(nullptr)},
+          {"samples", samples},
+          {"flags", flags},
+          {"conditions", std::move(conditions)},
+          {"provenance", std::move(made)}};
+}
+
+json Run::State::identity(const json& conditions) const {
+  json key;
+  for (const std::string& k : description->identity)
+    if (conditions.contains(k)) key[k] = conditions[k];
+  return key;
+}
+
+void Run::derive(const std::string& metric, const std::vector<double>& samples, json conditions,
+                 const std::vector<std::string>& flags, const std::string& derived_from) {
+  conditions["derived_from"] = derived_from;
+  const json line = state_.result(metric, samples, std::move(conditions), flags, state_.provenance(utc_now(), 0));
   ++state_.results;
   emit(line);
+}
+
+double Run::left_s() const { return std::max(0.0, state_.started_s + budget_s() - wall_s()); }
+
+std::pair<std::size_t, bool> Run::next_point() {
+  const std::size_t index = state_.next_index++;
+  const bool finished = state_.earlier.finished.contains(index);
+  state_.resumed += finished ? 1 : 0;
+  return {index, finished};
+}
+
+void Run::sample(std::size_t point, const Values& values, int marks) {
+  state_.write_header(0);
+  emit(json{{"type", "sample"}, {"point", point}, {"values", values}, {"marks", marks}});
+}
+
+void Run::report(std::size_t point, const std::string& metric, const std::vector<double>& samples, json conditions,
+                 const std::vector<std::string>& flags, const std::string& start, double spent_s) {
+  state_.write_header(0);
+  json line = state_.result(metric, samples, std::move(conditions), flags, state_.provenance(start, spent_s));
+  line["point"] = point;
+  ++state_.results;
+  emit(line);
+}
+
+void Run::finish(std::size_t point, const json& conditions) {
+  emit(json{{"type", "point"}, {"index", point}, {"key", state_.identity(conditions)}});
+  ++state_.points;
 }
 
 std::vector<Outcome> Run::measure(std::vector<Point> points) {
@@ -270,31 +310,12 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
 
     const json provenance = s.provenance(p.start, p.spent_s);
     for (std::size_t m = 0; m < point.metrics.size(); ++m) {
-      const auto& described = s.description->metrics;
-      const auto metric =
-          std::find_if(described.begin(), described.end(), [&](const Metric& x) { return x.name == point.metrics[m]; });
-      if (metric == described.end()) throw std::logic_error("metric not described: " + point.metrics[m]);
-      const auto interval = median_interval(p.samples[m]);
+      json line = s.result(point.metrics[m], p.samples[m], conditions, flags, provenance);
+      line["point"] = p.index;
       ++s.results;
-      emit(json{{"type", "result"},
-                {"schema", 1},
-                {"source", "host"},
-                {"machine", s.machine},
-                {"instrument", s.description->name},
-                {"metric", point.metrics[m]},
-                {"unit", metric->unit},
-                {"value", median(p.samples[m])},
-                {"interval", interval ? json::array({interval->first, interval->second}) : json(nullptr)},
-                {"samples", p.samples[m]},
-                {"flags", flags},
-                {"conditions", conditions},
-                {"provenance", provenance},
-                {"point", p.index}});
+      emit(line);
     }
-    json key;
-    for (const std::string& k : s.description->identity)
-      if (conditions.contains(k)) key[k] = conditions[k];
-    emit(json{{"type", "point"}, {"index", p.index}, {"key", key}});
+    emit(json{{"type", "point"}, {"index", p.index}, {"key", s.identity(conditions)}});
     ++s.points;
     s.worst_overhead = std::max(s.worst_overhead, p.overhead);
   };

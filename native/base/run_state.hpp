@@ -38,9 +38,14 @@ struct Run::State {
   json parameters_json() const;
   void write_header(std::size_t points);
   json provenance(const std::string& start, double duration_s) const;
+  /// A result line of samples in the metric's unit; std::logic_error for a metric that is not described.
+  json result(const std::string& metric, const std::vector<double>& samples, json conditions,
+              const std::vector<std::string>& flags, json provenance) const;
+  json identity(const json& conditions) const;  ///< those of them that tell the points apart
 };
 
-std::vector<Parameter> common_parameters();
+/// Those that every instrument has beside its own.
+std::vector<Parameter> common_parameters(const Description& description);
 std::string option_of(const Parameter& parameter);
 json describe(const Description& description);
 

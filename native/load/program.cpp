@@ -167,6 +167,12 @@ class Executor {
     r.cursor = (r.cursor + part.window) % r.kernel->units();
   }
 
+  /// All threads spin until then: they keep their CPUs busy and touch nothing.
+  void spin(Ticks until) const {
+#pragma omp parallel num_threads(program_.threads)
+    while (ticks() < until) {}
+  }
+
  private:
   /// A thread's share of a call. Units are independent, so threads need not meet where a walk begins anew.
   void work(const Running& r, const Part& part, int rank) const {
@@ -209,6 +215,8 @@ Program read_program(const std::string& path) {
   const Fields prescription{wish, path + ": prescription"};
   program.name = wish.contains("name") ? prescription.text("name") : "program";
   program.threads = static_cast<int>(prescription.whole_or("threads", 1, 1, 1 << 16));
+  if (wish.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
+  if (program.pace > 0) program.run_time_s = prescription.real("run_time_s", 1e-3, 1e6);
   const json& shares = file.at("shares");
   double sum = 0;
   if (!shares.is_array() || shares.size() != static_cast<std::size_t>(program.threads))
@@ -316,7 +324,20 @@ int program_verb(int argc, char** argv) {
     told_cpu_s = now_cpu_s;
     while (window_end_s <= now_s) window_end_s += window_s;
   };
+  const Ticks begin = last;
+  double spun_s = 0;
+  const auto keep_schedule = [&](double due) {
+    if (program.pace == 0) return;
+    const double due_s = due * program.run_time_s;
+    if (seconds(last - begin) >= due_s) return;
+    executor.spin(begin + static_cast<Ticks>(due_s / clock_info().seconds_per_tick));
+    const Ticks now = ticks();
+    spun_s += seconds(now - last);
+    last = now;
+    last_cpu_s = cpu_s();
+  };
   for (Order calls(program.parts); !calls.done();) {
+    keep_schedule(calls.due());
     const std::size_t k = calls.next();
     executor.call(k);
     Running& r = executor.running()[k];
@@ -329,6 +350,8 @@ int program_verb(int argc, char** argv) {
     last_cpu_s = now_cpu_s;
     if (const double now_s = wall_s(); now_s >= window_end_s) tell(now_s, now_cpu_s);
   }
+  const double late_s = program.pace > 0 ? std::max(0.0, seconds(last - begin) - program.run_time_s) : 0;
+  keep_schedule(1);
   const double end_s = wall_s(), end_cpu_s = cpu_s();
   tell(end_s, end_cpu_s);
   getrusage(RUSAGE_SELF, &after);
@@ -349,10 +372,10 @@ int program_verb(int argc, char** argv) {
               {"wall_s", end_s - begin_s},
               {"user_s", seconds_of(after.ru_utime) - seconds_of(before.ru_utime)},
               {"system_s", seconds_of(after.ru_stime) - seconds_of(before.ru_stime)},
-
               {"waiting_s", waiting_s},
+              {"spun_s", spun_s},
+              {"late_s", late_s},
               {"wrong", wrong}});
-
   emit(end);
   if (!wrong.empty()) throw Failure("a kernel's result is wrong: " + wrong.front());
   return 0;

@@ -23,7 +23,8 @@ struct Part {
 struct Program {
   std::string name;
   int threads = 1;
-  std::vector<double> shares;  ///< of each call's units, by thread; sum 1
+  double run_time_s = 0, pace = 0;  ///< of the prescription; with a pace > 0, calls begin no sooner than planned
+  std::vector<double> shares;       ///< of each call's units, by thread; sum 1
   std::vector<Part> parts;
 };
 
@@ -37,6 +38,7 @@ class Order {
   explicit Order(const std::vector<Part>& parts);
   bool done() const { return heap_.empty(); }
   std::size_t next();
+  double due() const { return heap_.front().time; }  ///< of the next call: 0 begin, 1 end of the program
 
  private:
   struct Due {

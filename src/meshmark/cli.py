@@ -188,7 +188,7 @@ def measure(
     import tempfile
     import time
 
-    from meshmark.measure.plan import Plan, Step, seconds
+    from meshmark.measure.plan import Plan, Step, launched, seconds
     from meshmark.measure.probe import description, descriptions
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
@@ -228,24 +228,30 @@ def measure(
         from meshmark.machine.identity import host_id
 
         argv += ["--machine", host_id()]
-    step = Step(instrument, instrument, (instrument, *argv), seconds(budget))
+    steps = tuple(
+        Step(f"{instrument}-{mpi}-{ranks}" if ranks else instrument, instrument, line, seconds(budget), ranks, mpi)
+        for ranks, mpi, line in launched(d, argv)
+    )
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         kept = Path(folder) / "store" if no_store else (store or data_home() / "store")
-        with progress(step.budget_s) as report:
-            result = run_plan(Plan("measure", (step,)), Path(folder), Store(kept), run_id, report, lambda _: None)[0]
-    for record in result.reading.records if as_json else ():
+        with progress(sum(step.budget_s for step in steps)) as report:
+            results = run_plan(Plan("measure", steps), Path(folder), Store(kept), run_id, report, lambda _: None)
+    records = [record for result in results for record in result.reading.records]
+    absences = [absence for result in results for absence in result.reading.absences]
+    for record in records if as_json else ():
         print(json.dumps(record.to_json()))
-    if not as_json and result.reading.records:
-        print_records(result.reading.records)
-    for absence in result.reading.absences:
+    if not as_json and records:
+        print_records(records)
+    for absence in absences:
         if absence.kind == "absent":
             say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
                 + (f" (would help: {absence.enable})" if absence.enable else ""))  # fmt: skip
-    if result.status == "failed":
-        wrong = result.message.partition(":")[0] in {p.name for p in d.parameters} | {"options", "fill"}
-        raise (UsageError if wrong else MeshmarkError)(f"{instrument}: {result.message}")
-    if result.status == "absent" or not result.reading.records:
-        reasons = [a.reason for a in result.reading.absences]
+    for result in results:
+        if result.status == "failed":
+            wrong = result.message.partition(":")[0] in {p.name for p in d.parameters} | {"options", "fill"}
+            raise (UsageError if wrong else MeshmarkError)(f"{result.step.id}: {result.message}")
+    if not records:
+        reasons = [a.reason for a in absences]
         raise AbsentError(f"{instrument}: {reasons[0] if reasons else 'nothing was measured'}")
 
 

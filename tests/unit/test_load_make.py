@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -66,6 +67,21 @@ def test_counts_done_are_those_planned(program: Program) -> None:
     assert sum(w["calls"] for w in trial.windows) == program.calls
 
 
+def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
+    wish = dataclasses.replace(program.prescription, pace=0.5)
+    long = dataclasses.replace(program, prescription=dataclasses.replace(wish, run_time_s=2.5 * wish.run_time_s))
+    trial = run_program(long)
+    # The kernels alone take 0.6 s where there is a CPU to be had; no call begins before its time.
+    assert trial.wall_s >= 2.5 * wish.run_time_s
+    assert trial.late_s == pytest.approx(max(0.0, trial.wall_s - 2.5 * wish.run_time_s), abs=0.01)
+    assert trial.late_s > 0 or trial.spun_s > 0
+    assert trial.spun_s < trial.wall_s
+    assert trial.metrics["memory_gb_per_s"] * trial.wall_s == pytest.approx(
+        (trial.totals["memory_read_bytes"] + trial.totals["memory_write_bytes"]) / 1e9
+    )
+    assert run_program(program).spun_s == 0
+
+
 def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> None:
     file = tmp_path / "p.json"
     file.write_text(dump_program(program))
@@ -85,7 +101,8 @@ def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
         {"type": "variant", "name": p.variant.name, "calls": p.calls, "wall_s": 3 * p.calls * p.variant.wall_s,
          "cpu_s": 3 * p.calls * p.variant.wall_s}
         for p in program.parts
-    ] + [{"type": "end", "wall_s": 1.8, "user_s": 1.8, "system_s": 0.0, "waiting_s": 0.0}])  # fmt: skip
+    ] + [{"type": "end", "wall_s": 1.8, "user_s": 1.8, "system_s": 0.0, "waiting_s": 0.0,
+         "spun_s": 0.0, "late_s": 0.0}])  # fmt: skip
     assert slow.dedicated_s == 1.8 and not slow.disturbed
 
 

@@ -52,8 +52,11 @@ def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
 
 # Sums of a program, call by call and without anything of the package's but the variants: what the file promises.
 def sums_of(program: Program) -> dict[str, float]:
-    balance = program.prescription.load_balance
+    wish = program.prescription
+    balance = wish.load_balance
     out = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
+    out["time"] = wish.pace * wish.run_time_s
+    out["cpu"] = out["time"] * wish.threads
     for part in program.parts:
         v, n = part.variant, part.calls
         out["time"] += n * v.wall_s / balance
@@ -106,6 +109,34 @@ def check_met(program: Program) -> None:
 
 
 # ------------------------------------------------------------------ possible wishes
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), pace=st.sampled_from([0.05, 0.3, 0.9]), threads=st.sampled_from([1, 2]))
+def test_a_pace_leaves_its_share_of_the_time_to_no_kernel(seed: int, pace: float, threads: int) -> None:
+    names = ("memory_gb_per_s", "gflop_per_s", "write_fraction", "system_share")
+    wish = random_wish(
+        base(), random.Random(seed), run_time_s=20.0, threads=threads, seed=seed, names=names, kinds=("idle",)
+    )
+    metrics = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
+    program = synthesize(base(), dataclasses.replace(wish, pace=pace, metrics=metrics, least_kernels=1))
+    check_met(program)
+    kernels_s = sum(p.calls * p.variant.wall_s for p in program.parts)
+    assert kernels_s == pytest.approx((1 - pace) * 20.0, rel=2e-3)
+    assert dump_program(parse_program(dump_program(program), "x")) == dump_program(program)
+
+
+def test_an_impossible_pace_says_what_would_be_possible() -> None:
+    wish = random_wish(base(), random.Random(5), run_time_s=10.0)
+    much = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    half = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))["memory_gb_per_s"]
+    assert much is not None
+    assert half is not None
+    assert half[1] == pytest.approx(much[1] / 2, rel=1e-6)
+    with pytest.raises(ImpossibleError) as why:
+        synthesize(base(), dataclasses.replace(wish, pace=0.5, metrics={"memory_gb_per_s": 0.9 * much[1]}))
+    assert why.value.nearest is not None
+    assert why.value.nearest.metrics["memory_gb_per_s"] <= half[1] * (1 + 1e-6)
 
 
 @settings(max_examples=25, deadline=None)
@@ -554,6 +585,7 @@ def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
         ({"run_time_s": 1, "memory_mib": 0}, "memory_mib: found 0"),
         ({"run_time_s": 1, "least_kernels": 0}, "least_kernels: found 0"),
         ({"run_time_s": 1, "seed": -1}, "seed: found -1"),
+        ({"run_time_s": 1, "pace": 1}, "pace: found 1; allowed is a number from 0 to 0.9"),
         ({"run_time_s": 1, "product": 1}, "product: can be shown, not prescribed"),
     ],
 )  # fmt: skip

@@ -29,13 +29,16 @@ FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A program as it ran. Times in s, `metrics` over `dedicated_s`: the wall time less what it waited for a CPU."""
+    """A program as it ran. Times in s, `metrics` over `dedicated_s`: the wall time less what it waited for a CPU,
+    or all of it where the program kept a schedule."""
 
     wall_s: float
     user_s: float
     system_s: float
     waiting_s: float  # of all threads
     dedicated_s: float
+    spun_s: float  # waiting for its schedule, of wall_s
+    late_s: float  # behind its schedule at the end
     totals: Mapping[str, float]  # counts, by name
     metrics: Mapping[str, float]
     per_call_s: Mapping[str, float]  # wall seconds of a call, by variant, as on CPUs of its own
@@ -97,7 +100,7 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     threads = program.prescription.threads
     wall, waiting = float(end["wall_s"]), float(end["waiting_s"])
     cpu = float(end["user_s"]) + float(end["system_s"])
-    dedicated = max(wall - waiting / threads, 1e-9)
+    dedicated = wall if program.prescription.pace else max(wall - waiting / threads, 1e-9)
     disturbed = waiting > DISTURBED * wall
     kinds = {p.variant.name: p.variant.kind for p in program.parts}
     per_call = {}
@@ -111,7 +114,8 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
     return Trial(
         wall_s=wall, user_s=float(end["user_s"]), system_s=float(end["system_s"]), waiting_s=waiting,
-        dedicated_s=dedicated, totals=totals, metrics=_metrics(totals, all_metrics(program.own_metrics)),
+        dedicated_s=dedicated, spun_s=float(end["spun_s"]), late_s=float(end["late_s"]), totals=totals,
+        metrics=_metrics(totals, all_metrics(program.own_metrics)),
         per_call_s=per_call,
         windows=tuple({k: float(v) for k, v in x.items() if k != "type"} for x in lines if x.get("type") == "window"),
     )  # fmt: skip
@@ -143,6 +147,8 @@ def calibrate(
     name = program.prescription.name
     for number in range(rounds):
         short = shortened(program, trial_s)
+        # Without its schedule, that what the kernels take shows.
+        short = dataclasses.replace(short, prescription=dataclasses.replace(short.prescription, pace=0.0))
         trial = run_program(short, cpus, env)
         trials.append(trial)
         planned = short.totals()["wall_s"]

@@ -32,7 +32,7 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 # Keys of a prescription that are no metrics.
 RESERVED: Final = frozenset(
-    {"name", "run_time_s", "threads", "memory_mib", "kernels", "without", "least_kernels", "most_share", "seed"}
+    {"name", "run_time_s", "threads", "memory_mib", "kernels", "without", "least_kernels", "most_share", "seed", "pace"}
 )
 
 BUILT_IN: Final = """

@@ -14,6 +14,7 @@ from meshmark.load.variants import found, real, text, whole
 DEFAULT_MEMORY_MIB: Final = 2048
 LEAST_KERNELS: Final = 20
 MOST_SHARE: Final = 0.2
+MOST_PACE: Final = 0.9
 # Of these the formula can only lie within [0, 1].
 _FRACTIONS: Final = ("write_fraction", "system_share")
 
@@ -33,6 +34,7 @@ class Prescription:
     least_kernels: int = LEAST_KERNELS  # where the wish leaves room for so many
     most_share: float = MOST_SHARE  # of the run time, for one variant, unless the wish needs more
     seed: int = 0
+    pace: float = 0.0  # share of the run time that no kernel has: the program waits there for its schedule, spinning
 
     def to_json(self) -> dict[str, Any]:
         """As the keys of a [[program]]; `parse_prescription` reads it back."""
@@ -40,6 +42,8 @@ class Prescription:
         out |= {k: float(self.metrics[k]) for k in sorted(self.metrics)}
         out |= {k: float(getattr(self, k)) for k in ("load_balance", "memory_mib", "most_share")}
         out |= {k: getattr(self, k) for k in ("threads", "least_kernels", "seed")}
+        if self.pace:
+            out["pace"] = float(self.pace)
         for key in ("kernels", "without"):
             if getattr(self, key):
                 out[key] = list(getattr(self, key))
@@ -95,6 +99,8 @@ def _parse(raw: Mapping[str, Any], where: str, metrics: Metrics, others: Collect
             kept[key] = whole(value, at, 1, 1000)
         elif key == "most_share":
             kept[key] = real(value, at, 1e-3, 1)
+        elif key == "pace":
+            kept[key] = real(value, at, 0, MOST_PACE)
         elif key == "seed":
             kept[key] = whole(value, at, 0, (1 << 63) - 1)
         elif key in others:

@@ -52,6 +52,12 @@ def shares(threads: int, load_balance: float) -> tuple[float, ...]:
     return (most,) + ((1 - most) / (threads - 1),) * (threads - 1) if threads > 1 else (1.0,)
 
 
+def spinning(wish: Prescription) -> dict[str, float]:
+    """What waiting for the schedule is planned to add to the sums, s by column: all threads of it spin."""
+    wall = wish.pace * wish.run_time_s
+    return {"wall_s": wall, **dict.fromkeys(("cpu_s", "thread_s", "serial_s"), wall * wish.threads)} if wall else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Program:
     prescription: Prescription
@@ -86,7 +92,8 @@ class Program:
     def totals(self) -> dict[str, float]:
         """Planned sums over all calls, by column."""
         n = np.array([p.calls for p in self.parts], dtype=np.float64)
-        return {k: float(v @ n) for k, v in self.table().columns.items()}
+        waits = spinning(self.prescription)
+        return {k: float(v @ n) + waits.get(k, 0.0) for k, v in self.table().columns.items()}
 
     def planned(self) -> dict[str, float]:
         """`run_time_s` and every metric that its sums give, from those sums."""

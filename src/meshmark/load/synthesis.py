@@ -29,7 +29,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import Linear, Metric, Metrics, all_metrics
 from meshmark.load.order import best_phases
 from meshmark.load.prescription import Prescription
-from meshmark.load.program import Part, Program
+from meshmark.load.program import Part, Program, spinning
 from meshmark.load.variants import Table, Variant, Vector
 
 MIB: Final = 1 << 20
@@ -107,9 +107,11 @@ class _Problem:
         return _Problem(self.table.only(which), rows, self.wish)
 
     def equations(self) -> tuple[NDArray[np.float64], Vector]:
-        """Shape (1 + metrics, variants) and (1 + metrics,); the first is that the parts add up to 1."""
+        """Shape (1 + metrics, variants) and (1 + metrics,); the first is that the parts add up to 1, less the pace."""
         both = [r.equation() for r in self.rows]
-        return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array([1.0, *(b for _, b in both)])
+        return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array(
+            [1.0 - self.wish.pace, *(b for _, b in both)]
+        )
 
 
 def _pins(row: Linear, wish: Prescription, metrics: Metrics) -> float | None:
@@ -129,14 +131,19 @@ def _pins(row: Linear, wish: Prescription, metrics: Metrics) -> float | None:
 def _rows(table: Table, wish: Prescription, metrics: Metrics) -> tuple[_Row, ...]:
     rows = []
     t = table.columns["wall_s"]
+    waits = spinning(wish)
+
+    def constant(sums: Linear) -> float:
+        return (sums.constant + sum(f * waits.get(k, 0.0) for k, f in sorted(sums.factors.items()))) / wish.run_time_s
+
     for name, value in sorted(wish.metrics.items()):
         over, under = _parts_of(metrics[name])
         pin = _pins(under, wish, metrics)
         per_s = under.of(table.columns) / t
         most = float(np.abs(per_s).max(initial=0.0))
         rows.append(
-            _Row(name, value, over.of(table.columns) / t, per_s, over.constant / wish.run_time_s,
-                 under.constant / wish.run_time_s, pin is not None or under.bare,
+            _Row(name, value, over.of(table.columns) / t, per_s, constant(over), constant(under),
+                 pin is not None or under.bare,
                  pin if pin is not None else abs(under.constant) / wish.run_time_s if under.bare else most * 1e-2)
         )  # fmt: skip
     return tuple(rows)
@@ -249,14 +256,14 @@ def _any(problem: _Problem, most: float | None = None) -> Vector | None:
     return _linear(np.zeros(len(problem.table)), equal, rhs, most, *(floors or (None, None)))
 
 
-def _range(rows: Sequence[_Row], at: int, values: Mapping[str, float]) -> tuple[float, float] | None:
+def _range(rows: Sequence[_Row], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
     """Least and largest value of one metric while the others in `values` hold; None where they cannot."""
     row = rows[at]
     n = len(row.over)
     # Unknown are x and one number tau, scaled so that the metric's denominator is 1.
     scale = float(np.abs(row.under).max(initial=0.0)) or abs(row.under_constant) or 1.0
     over_scale = float(np.abs(row.over).max(initial=0.0)) or abs(row.over_constant) or 1.0
-    equal = [np.append(np.ones(n), -1.0), np.append(row.under, row.under_constant) / scale]
+    equal = [np.append(np.ones(n), -busy), np.append(row.under, row.under_constant) / scale]
     rhs = [0.0, 1.0]
     others = [r for i, r in enumerate(rows) if i != at and r.name in values]
     for r in others:
@@ -301,7 +308,7 @@ def _nearest(problem: _Problem) -> dict[str, float] | None:
         # Per metric two slacks, more and less; the cost of one is its change of the metric, in parts of the wish.
         equal = np.zeros((1 + m, n + 2 * m))
         rhs = np.zeros(1 + m)
-        equal[0, :n], rhs[0] = 1.0, 1.0
+        equal[0, :n], rhs[0] = 1.0, 1.0 - problem.wish.pace
         for i, r in enumerate(rows):
             size = abs(r.value) or float(np.abs(r.over).max(initial=0.0)) / (typical[i] or 1.0) or 1.0
             scale = size * (typical[i] or 1.0)
@@ -334,7 +341,7 @@ def _nearest(problem: _Problem) -> dict[str, float] | None:
     for i, r in enumerate(rows):
         if r.name in kept:
             continue
-        span = _range(rows, i, kept)
+        span = _range(rows, i, kept, 1 - problem.wish.pace)
         if span is None:
             kept[r.name] = gives[r.name]
             continue
@@ -347,7 +354,7 @@ def _nearest(problem: _Problem) -> dict[str, float] | None:
 def reachable(problem: _Problem) -> dict[str, tuple[float, float] | None]:
     """Of each prescribed metric, its range while the others hold."""
     values = {r.name: r.value for r in problem.rows}
-    return {r.name: _range(problem.rows, i, values) for i, r in enumerate(problem.rows)}
+    return {r.name: _range(problem.rows, i, values, 1 - problem.wish.pace) for i, r in enumerate(problem.rows)}
 
 
 def _g(value: float) -> str:
@@ -872,7 +879,7 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
     table = Table(variants, wish.load_balance)
     problem = _Problem(table, _rows(table, wish, metrics), wish)
     before = np.array([p.calls for p in program.parts], dtype=np.float64) * table.columns["wall_s"] / wish.run_time_s
-    before /= before.sum()
+    before *= (1 - wish.pace) / before.sum()
     most = max(wish.most_share, float(before.max()) * 1.2)
     # Weighted by what they have, so that all change by similar factors and none vanishes.
     x = _spread(*problem.equations(), np.maximum(before, 1e-9), most, before)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError
-from meshmark.measure.probe import description, words
+from meshmark.measure.probe import Description, description, words
 from meshmark.measure.spec import Spec
 from meshmark.store.store import write_aside
 
@@ -25,6 +26,8 @@ class Step:
     instrument: str
     argv: tuple[str, ...]
     budget_s: float
+    ranks: int = 0  # processes that a launcher starts; 0: the probe alone
+    mpi: str = ""  # whose launcher
 
     @property
     def repeats(self) -> str:
@@ -50,7 +53,9 @@ class Plan:
         try:
             raw = json.loads(path.read_text())
             steps = tuple(
-                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"])) for s in raw["steps"]
+                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"]),
+                     int(s.get("ranks", 0)), str(s.get("mpi", "")))
+                for s in raw["steps"]
             )
             return Plan(str(raw["spec"]), steps)
         except (OSError, ValueError, KeyError, TypeError) as why:
@@ -61,6 +66,31 @@ def seconds(text: str) -> float:
     """`10s`, `500ms`, `5m` in s; the probe itself refuses what this takes as 0."""
     match = re.fullmatch(r"([0-9.]+)([a-z]*)", text)
     return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
+
+
+def launched(d: Description, argv: Sequence[str]) -> list[tuple[int, str, tuple[str, ...]]]:
+    """(ranks, library, command line) of each run that the words ask for; (0, "", …) for an instrument of the probe.
+
+    Raises:
+        UsageError, AbsentError: of `--ranks` or `--mpi`.
+    """
+    if not d.ranks:
+        return [(0, "", (d.name, *argv))]
+    from meshmark.measure.launch import chosen, counts
+
+    asked = {"--ranks": "all", "--mpi": "any"}
+    rest: list[str] = []
+    words_ = iter(argv)
+    for word in words_:
+        if word in asked:
+            asked[word] = next(words_, "")
+        else:
+            rest.append(word)
+    return [
+        (ranks, kind, (d.name, "--ranks", str(ranks), "--mpi", kind, *rest))
+        for kind in chosen(asked["--mpi"])
+        for ranks in counts(asked["--ranks"], len(os.sched_getaffinity(0)))
+    ]
 
 
 def make_plan(spec: Spec, machine: str = "") -> Plan:
@@ -83,8 +113,11 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
             options: Mapping[str, Any] = step.options
             if repetition and "seed" not in options:
                 options = {**options, "seed": repetition + 1}
-            number = len(steps) + 1
             named = ("--machine", machine) if machine else ()
-            argv = (step.instrument, *words(d, options), *named)
-            steps.append(Step(f"{number:02d}-{name}{suffix}", step.instrument, argv, seconds(budget)))
+            for ranks, mpi, argv in launched(d, (*words(d, options), *named)):
+                number = len(steps) + 1
+                of = f"-{mpi}-{ranks}" if ranks else ""
+                steps.append(
+                    Step(f"{number:02d}-{name}{of}{suffix}", step.instrument, argv, seconds(budget), ranks, mpi)
+                )
     return Plan(spec.name, tuple(steps))

@@ -52,6 +52,11 @@ class Description:
     identity: tuple[str, ...]
     raw: Mapping[str, Any]
 
+    @property
+    def ranks(self) -> bool:
+        """It is measured by many processes, which a launcher starts."""
+        return bool(self.raw.get("ranks"))
+
     def parameter(self, word: str) -> Parameter:
         """The parameter of a spec's word or an option.
 
@@ -66,14 +71,23 @@ class Description:
         raise UsageError(f"{self.name}: found '{word}', allowed are {known}")
 
 
-@cache
 def descriptions() -> dict[str, Description]:
-    """Every instrument's description, by name.
+    """Every instrument's description, by name; those of ranks only where a program for them was built.
 
     Raises:
-        MeshmarkError: the probe does not answer.
+        MeshmarkError: a program does not answer.
     """
-    probe = find_probe()
+    from meshmark.measure.launch import find_comm
+
+    try:
+        of_ranks = _described(find_comm())
+    except MeshmarkError:
+        of_ranks = {}
+    return {**_described(find_probe()), **of_ranks}
+
+
+@cache
+def _described(probe: Path) -> dict[str, Description]:
     try:
         done = subprocess.run([str(probe), "--describe"], capture_output=True, timeout=30, check=True)
         found = json.loads(done.stdout)
@@ -95,7 +109,9 @@ def descriptions() -> dict[str, Description]:
 
 def description(instrument: str) -> Description:
     """Raises UsageError for an unknown instrument, naming the known ones."""
-    known = descriptions()
+    known = _described(find_probe())
+    if instrument not in known:
+        known = descriptions()
     if instrument not in known:
         raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}")
     return known[instrument]
@@ -119,9 +135,12 @@ def words(d: Description, options: Mapping[str, Any]) -> list[str]:
 
 def check(instrument: str, line: Sequence[str]) -> None:
     """Lets the probe read a command line without measuring; UsageError names the field, found and allowed."""
+    from meshmark.measure.launch import find_comm
+
+    program = find_comm() if description(instrument).ranks else find_probe()
     try:
         done = subprocess.run(
-            [find_probe(), instrument, "--check", *line], capture_output=True, text=True, check=False, timeout=60
+            [program, instrument, "--check", *line], capture_output=True, text=True, check=False, timeout=60
         )
     except (OSError, subprocess.SubprocessError) as why:
         raise MeshmarkError(f"the probe does not run: {why}", hint="make setup") from why

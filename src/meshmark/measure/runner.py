@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from meshmark.errors import MeshmarkError
+from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.probe import find_probe
@@ -44,6 +45,17 @@ class StepResult:
     reading: Reading = field(default_factory=Reading)
 
 
+def _program(step: Step) -> list[str]:
+    """The words before a step's own.
+
+    Raises:
+        MeshmarkError: it, or the launcher of its ranks, is not here.
+    """
+    if not step.ranks:
+        return [str(find_probe())]
+    return launch.words(launch.launcher(step.mpi), step.ranks, len(os.sched_getaffinity(0)))
+
+
 def _die_with_parent() -> None:
     """In the child: SIGKILL of the runner must not leave a probe that burns the machine."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
@@ -62,7 +74,7 @@ class Runner:
         self.folder = folder
         self.report = report
         self.silence_s = silence_s
-        self.probe = find_probe()
+        find_probe()  # refused at once, not once a step
 
     def journal(self, step: Step) -> Path:
         return self.folder / "journal" / f"{step.id}.jsonl"
@@ -77,13 +89,15 @@ class Runner:
         try:
             journal.parent.mkdir(parents=True, exist_ok=True)
             cut_torn_end(journal)
-            argv = [str(self.probe), *step.argv]
+            argv = [*_program(step), *step.argv]
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
             with journal.open("ab") as sink:
                 status, complaint = self._pump(step, argv, sink)
         except OSError as why:
             status, complaint = -1, f"the journal cannot be written: {why.strerror or why}"
+        except MeshmarkError as why:
+            status, complaint = -1, str(why)
         elapsed = time.monotonic() - began
         reading = read_journal(whole_lines(journal), step.id)
         message = _verdict(status, complaint, reading)
@@ -106,7 +120,7 @@ class Runner:
         try:
             child = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                preexec_fn=_die_with_parent, start_new_session=True,
+                preexec_fn=_die_with_parent, start_new_session=True, env=launch.environment(step.mpi),
             )  # fmt: skip
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"

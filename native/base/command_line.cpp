@@ -1,0 +1,171 @@
+#include "command_line.hpp"
+
+#include <CLI/CLI.hpp>
+#include <csignal>
+#include <cstdio>
+#include <iostream>
+
+#include "build_info.hpp"
+#include "instrument.hpp"
+#include "output.hpp"
+#include "run_state.hpp"
+
+namespace mm {
+namespace {
+
+std::string program_name;
+
+void complain(const std::string& text) {
+  if (!muted()) std::fprintf(stderr, "%s: %s\n", program_name.c_str(), text.c_str());
+}
+
+void say_error(const json& line, const std::string& text) {
+  try {
+    emit(line);
+  } catch (const Failure&) {
+    // Nobody reads standard output any more; standard error still gets the one line.
+  }
+  complain("error: " + text);
+}
+
+json error_line(const json& field, const std::string& message, const json& allowed) {
+  return json{{"type", "error"}, {"field", field}, {"message", message}, {"allowed", allowed}};
+}
+
+int usage_error(const UsageError& e) {
+  say_error(error_line(e.field, e.what(), e.allowed.empty() ? json(nullptr) : json(e.allowed)),
+            e.field + ": " + e.what() + (e.allowed.empty() ? "" : "; allowed: " + e.allowed));
+  return 2;
+}
+
+std::string names() {
+  std::string all;
+  for (const Instrument* i : instruments()) all += (all.empty() ? "" : ", ") + i->description.name;
+  return all;
+}
+
+std::string unit_of(const Parameter& p) {
+  return (p.unit.empty() ? "" : " (" + p.unit + ")") + (p.fallback.empty() ? "" : " [" + p.fallback + "]");
+}
+
+void end_line(const Run::State& s, const char* status) {
+  emit(json{{"type", "end"},
+            {"status", status},
+            {"elapsed_s", wall_s() - s.started_s},
+            {"points", s.points},
+            {"resumed", s.resumed},
+            {"overhead", s.worst_overhead}});
+}
+
+int measure(const Instrument& instrument, Run::State& s, bool only_check, const Front& front) {
+  s.started_s = wall_s();
+  Run run(s);
+  try {
+    if (s.values["machine"].empty()) s.values["machine"] = host_name();
+    s.machine = s.values["machine"];
+    s.budget_end_s = s.started_s + run.budget_s();
+    run.check();
+    if (only_check) return 0;
+    if (front.begin) front.begin();
+    if (!muted() && !s.values["resume"].empty()) s.load_earlier(s.values["resume"]);
+    instrument.measure(run);
+    s.write_header(0);
+    const bool nothing = s.results == 0 && s.resumed == 0;
+    end_line(s, nothing ? "absent" : "ok");
+    if (nothing && s.absences > 0) complain("nothing could be measured; the reasons are on standard output");
+    return nothing ? 77 : 0;
+  } catch (const UsageError& e) {
+    return usage_error(e);
+  } catch (const Absent& e) {
+    try {
+      run.absent("", json::object(), e.what(), e.enable);
+      end_line(s, "absent");
+    } catch (const Failure&) {
+      return 1;
+    }
+    complain(std::string("absent: ") + e.what());
+    return 77;
+  } catch (const std::exception& e) {
+    say_error(error_line(nullptr, e.what(), nullptr), e.what());
+    return 1;
+  }
+}
+
+}  // namespace
+
+int answer(int argc, char** argv, const Front& front) {
+  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error to report, not a silent death
+  program_name = front.name;
+  CLI::App app{front.summary, front.name};
+  app.require_subcommand(0, 1);
+  app.set_version_flag("--version", std::string(MM_VERSION));
+  bool describe_all = false;
+  app.add_flag("--describe", describe_all, "describe every instrument in JSON");
+
+  std::map<std::string, Run::State> states;
+  std::map<std::string, bool> describe_one, check_one;
+  for (const Instrument* instrument : instruments()) {
+    const Description& d = instrument->description;
+    Run::State& s = states[d.name];
+    s.description = &d;
+    s.parameters = d.parameters;
+    for (const Parameter& c : common_parameters(d)) {
+      bool own = false;
+      for (const Parameter& p : d.parameters) own = own || p.name == c.name;
+      if (!own) s.parameters.push_back(c);
+    }
+    CLI::App* sub = app.add_subcommand(d.name, d.summary);
+    sub->add_flag("--describe", describe_one[d.name], "describe this instrument in JSON");
+    sub->add_flag("--check", check_one[d.name], "read all parameters, measure nothing");
+    for (const Parameter& p : s.parameters) {
+      std::string& value = s.values[p.name];
+      value = p.fallback;
+      if (p.kind == Kind::flag)
+        sub->add_flag_callback(option_of(p), [&value] { value = "true"; }, p.help);
+      else
+        sub->add_option(option_of(p), value, p.help + unit_of(p));
+    }
+    if (!d.detail.empty()) sub->footer(d.detail);
+  }
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& e) {
+    return app.exit(e);  // --help, --version
+  } catch (const CLI::ParseError& e) {
+    const std::string first = argc > 1 ? argv[1] : "";
+    const bool unknown = app.get_subcommands().empty() && !first.empty() && first[0] != '-';
+    return usage_error(unknown ? UsageError("instrument", "found '" + first + "'", names())
+                               : UsageError("options", e.what(), "see --help"));
+  }
+  if (describe_all) {
+    json all = json::array();
+    for (const Instrument* i : instruments()) all.push_back(describe(i->description));
+    std::cout << all.dump(1) << '\n';
+    return 0;
+  }
+  for (const Instrument* instrument : instruments()) {
+    const std::string& name = instrument->description.name;
+    const CLI::App* sub = app.get_subcommand(name);
+    if (!sub->parsed()) continue;
+    if (describe_one[name]) {
+      std::cout << describe(instrument->description).dump(1) << '\n';
+      return 0;
+    }
+    Run::State& s = states[name];
+    s.command = name;
+    for (const Parameter& p : s.parameters)
+      if (sub->get_option(option_of(p))->count() > 0) {
+        s.was_given[p.name] = true;
+        if (p.name == "resume" || p.name == "machine") continue;
+        s.command += ' ' + option_of(p);
+        if (p.kind != Kind::flag) s.command += ' ' + s.values[p.name];
+      }
+    const int status = measure(*instrument, s, check_one[name], front);
+    if (front.end && !check_one[name]) front.end(status);
+    return status;
+  }
+  return usage_error(UsageError("instrument", "none was given", names()));
+}
+
+}  // namespace mm

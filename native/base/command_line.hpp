@@ -1,0 +1,19 @@
+#pragma once
+/// The command line of a program of instruments: meshmark-probe's, and that of the ranks of meshmark-comm.
+#include <functional>
+#include <string>
+
+namespace mm {
+
+struct Front {
+  std::string name, summary;  ///< summary: with an example
+  /// After the command line was read and before anything is measured; may throw as an instrument may.
+  std::function<void()> begin{};
+  /// With the exit status, after the last line; it is not called where `begin` was not.
+  std::function<void(int status)> end{};
+};
+
+/// Lists, describes, checks or measures as the words say; returns the exit status.
+int answer(int argc, char** argv, const Front& front);
+
+}  // namespace mm

@@ -1,0 +1,51 @@
+/// meshmark-comm: becomes the build for the MPI library whose launcher started it, so that `mpirun -n 4 meshmark-comm
+/// halo` is right under each. MESHMARK_MPI names one; without a launcher any answers.
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_set(const char* name) { return std::getenv(name) != nullptr; }
+
+/// What the launcher's variables tell: Open MPI's own, then those of the process managers of MPICH and its kin.
+std::string launcher() {
+  if (const char* named = std::getenv("MESHMARK_MPI"); named != nullptr && *named != 0) return named;
+  if (is_set("OMPI_COMM_WORLD_SIZE")) return "openmpi";
+  if (is_set("PMI_RANK") || is_set("PMI_SIZE") || is_set("HYDI_CONTROL_FD")) return "mpich";
+  if (is_set("PMIX_RANK")) return "openmpi";
+  return "";
+}
+
+}  // namespace
+
+int main(int, char** argv) {
+  std::error_code ignored;
+  const fs::path folder = fs::read_symlink("/proc/self/exe", ignored).parent_path();
+  std::vector<std::string> there;
+  for (const char* kind : {"openmpi", "mpich", "mpi"})
+    if (fs::exists(folder / (std::string("meshmark-comm-") + kind), ignored)) there.emplace_back(kind);
+  const std::string wanted = launcher();
+  std::string chosen;
+  for (const std::string& kind : there)
+    if (kind == wanted || (chosen.empty() && (wanted.empty() || kind == "mpi"))) chosen = kind;
+  if (chosen.empty()) {
+    std::string all;
+    for (const std::string& kind : there) all += (all.empty() ? "" : ", ") + kind;
+    std::fprintf(stderr, "meshmark-comm: absent: no build for %s; this one has %s\n",
+                 wanted.empty() ? "any MPI library" : wanted.c_str(), all.empty() ? "none" : all.c_str());
+    return 77;
+  }
+  const std::string path = folder / ("meshmark-comm-" + chosen);
+  execv(path.c_str(), argv);
+  std::fprintf(stderr, "meshmark-comm: error: %s: %s\n", path.c_str(), std::strerror(errno));
+  return 1;
+}

@@ -1,0 +1,319 @@
+#include "measure.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "base/error.hpp"
+#include "base/stats.hpp"
+
+namespace mm::comm {
+namespace {
+
+enum Mark : int { kMoved = 1, kWaited = 2, kSlow = 4, kLate = 8 };
+
+constexpr double kBlock_s = 0.5e-3;
+constexpr std::uint64_t kMostIterations = 1 << 20;
+constexpr std::size_t kLeastSamples = 7, kMostSamples = 300;
+constexpr std::uint64_t kCanaryAdds = 1 << 14;  // about 5 µs
+constexpr double kSlowCanary = 1.3;
+constexpr double kWaited_s = 2e-6;     // an interrupt takes as long; a neighbour's turn takes a thousand times that
+constexpr double kWaitedShare = 0.01;  // … or so much of the block, if that is more
+
+/// What tells on a rank that its block was not its own.
+class Sentinel {
+ public:
+  Sentinel() : file_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
+  ~Sentinel() {
+    if (file_ >= 0) close(file_);
+  }
+  Sentinel(const Sentinel&) = delete;
+  Sentinel& operator=(const Sentinel&) = delete;
+
+  void begin() {
+    canary_ = canary();
+    cpu_ = sched_getcpu();
+    before_ = read();
+  }
+  int end(double block_s) {
+    const Reading now = read();
+    int marks = sched_getcpu() != cpu_ ? kMoved : 0;
+    const double waited = now.waited_s - before_.waited_s;
+    const bool switched = file_ < 0 && now.switches > before_.switches;
+    if (waited > std::max(kWaited_s, kWaitedShare * block_s) || switched) marks |= kWaited;
+    if (std::max(canary_, canary()) > kSlowCanary) marks |= kSlow;
+    return marks;
+  }
+
+ private:
+  struct Reading {
+    double waited_s = 0;
+    long switches = 0;
+  };
+  Reading read() const {
+    Reading r;
+    char text[128];
+    const ssize_t n = file_ < 0 ? 0 : pread(file_, text, sizeof text - 1, 0);
+    if (n > 0) {
+      text[n] = 0;
+      unsigned long long ran = 0, waited = 0;
+      if (std::sscanf(text, "%llu %llu", &ran, &waited) == 2) r.waited_s = static_cast<double>(waited) * 1e-9;
+    }
+    rusage use{};
+    getrusage(RUSAGE_THREAD, &use);
+    r.switches = use.ru_nivcsw;
+    return r;
+  }
+  /// Time of fixed work over the least it ever took here.
+  double canary() {
+    const Ticks begin = ticks();
+    keep(dependent_adds(kCanaryAdds));
+    const double took = seconds(ticks() - begin);
+    best_ = std::min(best_, took);
+    return took / best_;
+  }
+
+  int file_, cpu_ = -1;
+  double canary_ = 1, best_ = std::numeric_limits<double>::infinity();
+  Reading before_;
+};
+
+struct Block {
+  double seconds = 0;  ///< an iteration, the slowest rank's
+  int marks = 0;       ///< of all ranks
+  std::vector<double> ranks;
+};
+
+struct Progress {
+  Case what;
+  std::size_t index = 0;
+  std::uint64_t iterations = 1;
+  std::vector<Block> blocks;
+  bool done = false, wide = true, resumed = false;
+  std::string start, failure;
+  double spent_s = 0;
+
+  std::vector<double> samples(bool clean) const {
+    std::vector<double> all;
+    for (const Block& b : blocks)
+      if (!clean || b.marks == 0) all.push_back(b.seconds * what.share);
+    return all;
+  }
+};
+
+bool inside_width(const std::vector<double>& samples, double percent) {
+  const auto interval = median_interval(samples);
+  return interval && (interval->second - interval->first) / 2 <= median(samples) * percent / 100;
+}
+
+/// Agrees on the slowest rank's time, every rank's marks and the job's time: the same on all ranks.
+struct Agreed {
+  double told_s = 0;  ///< when, by rank 0's clock
+  Block block;
+};
+
+Agreed agree(double mine_s, int marks, bool taking_part) {
+  World& world = World::get();
+  const double line[3] = {taking_part ? mine_s : -1, static_cast<double>(marks), wall_s()};
+  std::vector<double> all(static_cast<std::size_t>(world.size()) * 3);
+  check(MPI_Allgather(line, 3, MPI_DOUBLE, all.data(), 3, MPI_DOUBLE, world.all()), "MPI_Allgather");
+  Agreed found;
+  found.told_s = all[2];
+  for (std::size_t r = 0; r < all.size(); r += 3) {
+    if (all[r] < 0) continue;
+    found.block.ranks.push_back(all[r]);
+    found.block.seconds = std::max(found.block.seconds, all[r]);
+    found.block.marks |= static_cast<int>(all[r + 1]);
+  }
+  return found;
+}
+
+Sentinel& sentinel() {
+  static Sentinel one;
+  return one;
+}
+
+/// One block, timed on each rank.
+Agreed timed(const Case& c, std::uint64_t iterations) {
+  World& world = World::get();
+  sentinel().begin();
+  const bool in_time = world.together();
+  const Ticks begin = ticks();
+  if (c.run) c.run(iterations);
+  const double took = seconds(ticks() - begin);
+  int marks = c.run ? sentinel().end(took) : 0;
+  if (!in_time) marks |= kLate;
+  return agree(took / static_cast<double>(iterations), marks, static_cast<bool>(c.run));
+}
+
+/// "" or the first defect of the lowest rank, in words; the same on all ranks.
+std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
+  World& world = World::get();
+  const std::vector<Defect> mine = c.defects && c.run ? c.defects(tag, whole) : std::vector<Defect>{};
+  int count = static_cast<int>(mine.size()), most = 0;
+  check(MPI_Allreduce(&count, &most, 1, MPI_INT, MPI_MAX, world.all()), "MPI_Allreduce");
+  if (most == 0) return "";
+  json first = json(nullptr);
+  if (count > 0)
+    first = {{"where", mine.front().where},
+             {"index", mine.front().index},
+             {"expected", mine.front().expected},
+             {"got", mine.front().got}};
+  const auto all = world.gather(first);
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (all[r].is_null()) continue;
+    char text[200];
+    std::snprintf(text, sizeof text, "wrong data: rank %zu, %s, word %llu: expected %016llx, got %016llx", r,
+                  all[r]["where"].get<std::string>().c_str(), all[r]["index"].get<unsigned long long>(),
+                  all[r]["expected"].get<unsigned long long>(), all[r]["got"].get<unsigned long long>());
+    return text;
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::size_t> samples_of(std::size_t words) {
+  if (words <= 4) {
+    std::vector<std::size_t> all(words);
+    for (std::size_t i = 0; i < words; ++i) all[i] = i;
+    return all;
+  }
+  return {0, words / 3, words / 2, words - 1};
+}
+
+std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
+  World& world = World::get();
+  const double percent = run.real("interval_percent");
+  const double end_s = world.tell(wall_s() + run.left_s() * share);  // by rank 0's clock, as `told_s` is
+  std::vector<Progress> all;
+  for (Case& c : cases) {
+    Progress p;
+    const auto [index, finished] = run.next_point();
+    p.index = index;
+    p.resumed = p.done = world.tell(finished).get<bool>();
+    p.what = std::move(c);
+    all.push_back(std::move(p));
+  }
+  std::uint32_t tag = 0;
+
+  const auto finish = [&](Progress& p) {
+    p.done = true;
+    json conditions = p.what.conditions;
+    const json known = world.conditions();  // named: a range-for does not keep a temporary's temporary alive
+    for (const auto& [key, value] : known.items()) conditions[key] = value;
+    if (p.blocks.empty()) {
+      run.absent(p.what.metric, conditions, p.failure.empty() ? "the budget ended before its first block" : p.failure,
+                 p.failure.empty() ? "a larger --budget" : "");
+      return;
+    }
+    std::vector<double> samples = p.samples(true);
+    std::vector<std::string> flags;
+    const double disturbed = 1 - static_cast<double>(samples.size()) / static_cast<double>(p.blocks.size());
+    // What others did to a block says nothing of the library; but half of the blocks gone is no measurement.
+    if (world.oversubscribed() || samples.size() < kLeastSamples || disturbed > 0.5) {
+      if (disturbed > 0.25) flags.emplace_back("noisy");
+      samples = p.samples(false);
+    }
+    const auto moved =
+        std::any_of(p.blocks.begin(), p.blocks.end(), [](const Block& b) { return (b.marks & kMoved) != 0; });
+    if (moved && samples.size() == p.blocks.size()) flags.emplace_back("migrated");
+    if (world.oversubscribed()) flags.emplace_back("oversubscribed");
+    if (p.wide) flags.emplace_back("truncated");
+    double fastest = 0, slowest = 0;
+    for (std::size_t r = 0; r < p.blocks.front().ranks.size(); ++r) {
+      std::vector<double> of;
+      for (const Block& b : p.blocks) of.push_back(b.ranks[r]);
+      const double m = median(of) * p.what.share;
+      fastest = r == 0 ? m : std::min(fastest, m);
+      slowest = std::max(slowest, m);
+    }
+    conditions["block_iterations"] = p.iterations;
+    conditions["disturbed_share"] = disturbed;
+    conditions["blocks"] = p.blocks.size();
+    conditions["fastest_rank"] = fastest;
+    conditions["slowest_rank"] = slowest;
+    const json where = world.gather(sched_getcpu());
+    std::string cpus;
+    for (const json& cpu : where) cpus += (cpus.empty() ? "" : ",") + std::to_string(cpu.get<int>());
+    conditions["rank_cpus"] = cpus;
+    run.report(p.index, p.what.metric, samples, conditions, flags, p.start, p.spent_s);
+    if (p.what.bytes > 0) {
+      std::vector<double> rates;
+      for (double s : samples) rates.push_back(p.what.bytes * p.what.share / s);
+      run.report(p.index, "bandwidth_net", rates, conditions, flags, p.start, p.spent_s);
+    }
+    run.finish(p.index, conditions);
+  };
+
+  // Nothing is timed that was not seen to bring the right data.
+  for (Progress& p : all) {
+    if (p.done) continue;
+    for (std::uint64_t iterations : {1u, 3u}) {
+      if (p.what.mark && p.what.run)
+        p.what.mark(++tag, true);
+      else
+        ++tag;
+      check(MPI_Barrier(world.all()), "MPI_Barrier");
+      if (p.what.run) p.what.run(iterations);
+      if (p.failure = wrong(p.what, tag, true); !p.failure.empty()) break;
+    }
+    if (!p.failure.empty()) {
+      finish(p);
+      continue;
+    }
+    for (;;) {
+      const Agreed trial = timed(p.what, p.iterations);
+      const double took = trial.block.seconds * static_cast<double>(p.iterations);
+      if (took >= kBlock_s || p.iterations >= kMostIterations) break;
+      const double factor = took > 0 ? std::clamp(1.2 * kBlock_s / took, 1.5, 10.0) : 10.0;
+      p.iterations =
+          std::min(kMostIterations, static_cast<std::uint64_t>(static_cast<double>(p.iterations) * factor) + 1);
+    }
+  }
+
+  std::mt19937_64 random(run.seed());
+  std::vector<std::size_t> order(all.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  for (bool more = true; more;) {
+    more = false;
+    std::shuffle(order.begin(), order.end(), random);
+    for (const std::size_t at : order) {
+      Progress& p = all[at];
+      if (p.done) continue;
+      if (p.start.empty()) p.start = utc_now();
+      ++tag;
+      if (p.what.mark && p.what.run) p.what.mark(tag, false);
+      const Agreed found = timed(p.what, p.iterations);
+      if (p.failure = wrong(p.what, tag, false); !p.failure.empty()) {
+        p.blocks.clear();
+        finish(p);
+        continue;
+      }
+      p.spent_s += found.block.seconds * static_cast<double>(p.iterations);
+      Values line = {found.block.seconds};
+      line.insert(line.end(), found.block.ranks.begin(), found.block.ranks.end());
+      run.sample(p.index, line, found.block.marks);
+      p.blocks.push_back(found.block);
+      const auto clean = p.samples(!world.oversubscribed());
+      p.wide = clean.size() < kLeastSamples || !inside_width(clean, percent);
+      if (!p.wide || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
+      more = more || !p.done;
+      run.beat(p.what.metric);
+    }
+  }
+  std::vector<double> medians;
+  for (const Progress& p : all) {
+    const auto samples = p.samples(false);
+    medians.push_back(samples.empty() ? std::nan("") : median(samples));
+  }
+  return medians;
+}
+
+}  // namespace mm::comm

@@ -1,0 +1,156 @@
+"""How ranks are started: which MPI libraries this build knows, their launchers, and the words that each wants.
+
+A launcher's own words differ, and so do its traps: as root it may refuse, with more ranks than CPUs it spins, and what
+it binds is its own affair. Here is what each is told; `meshmark doctor mpi` says what it would do by itself.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.native import find_native
+
+KINDS: Final = ("openmpi", "mpich", "mpi")
+# Which program starts ranks, and what it says of itself with --version.
+_NAMES: Final = {
+    "openmpi": (("mpirun.openmpi", "mpirun", "mpiexec"), ("Open MPI", "OpenRTE")),
+    "mpich": (("mpirun.mpich", "mpiexec.hydra", "mpirun", "mpiexec"), ("HYDRA", "MPICH")),
+    "mpi": (("mpiexec", "mpirun"), ("",)),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Launcher:
+    kind: str
+    path: Path
+    program: Path  # of Meshmark's, built with this library
+
+
+def find_comm(kind: str = "") -> Path:
+    """The program of the ranks, for one MPI library or whichever started it.
+
+    Raises:
+        MeshmarkError: it was not built.
+    """
+    name = f"meshmark-comm-{kind}" if kind else "meshmark-comm"
+    folder = os.environ.get("MESHMARK_COMM")
+    if folder:
+        place = Path(folder) / name
+        if place.is_file():
+            return place
+        raise MeshmarkError(f"MESHMARK_COMM: {name} is not in {folder}")
+    return find_native(name, "MESHMARK_NO_SUCH")
+
+
+@cache
+def launchers() -> dict[str, Launcher]:
+    """Those whose program was built and whose launcher is here, by kind."""
+    found: dict[str, Launcher] = {}
+    for kind in KINDS:
+        try:
+            program = find_comm(kind)
+        except MeshmarkError:
+            continue
+        names, says = _NAMES[kind]
+        for name in names:
+            path = shutil.which(name)
+            if path is not None and any(word in _version(path) for word in says):
+                found[kind] = Launcher(kind, Path(path), program)
+                break
+    return found
+
+
+@cache
+def _version(path: str) -> str:
+    try:
+        done = subprocess.run(
+            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=20, check=False,
+            stdin=subprocess.DEVNULL, env=environment("openmpi"),
+        )  # fmt: skip
+        return done.stdout + done.stderr
+    except (OSError, subprocess.SubprocessError):
+        return ""
+
+
+def chosen(asked: str) -> list[str]:
+    """Kinds of a word of `--mpi`: any is the first that is here, all are all of them.
+
+    Raises:
+        UsageError: no such kind. AbsentError: none is here.
+    """
+    known = launchers()
+    if asked in {"any", "all"}:
+        if not known:
+            raise AbsentError("no MPI library: neither launcher nor build is here",
+                              "install openmpi (or mpich) with its development package, then make setup")  # fmt: skip
+        return list(known)[: 1 if asked == "any" else None]
+    kinds = asked.split(",")
+    for kind in kinds:
+        if kind not in KINDS:
+            raise UsageError(f"mpi: found '{kind}', allowed are any, all, {', '.join(KINDS)}")
+    return kinds
+
+
+def counts(asked: str, cpus: int) -> list[int]:
+    """Numbers of ranks of a word of `--ranks`: all is one a CPU, at least two.
+
+    Raises:
+        UsageError: no number, or one out of reach.
+    """
+    found = []
+    for word in asked.split(","):
+        if word == "all":
+            found.append(max(2, cpus))
+        elif word.isdigit() and 1 <= int(word) <= 1 << 16:
+            found.append(int(word))
+        else:
+            raise UsageError(f"ranks: found '{word[:60]}', allowed are all, and numbers from 1 to {1 << 16}")
+    return list(dict.fromkeys(found))
+
+
+def launcher(kind: str) -> Launcher:
+    """
+    Raises:
+        AbsentError: not here.
+    """
+    known = launchers()
+    if kind in known:
+        return known[kind]
+    here = f"; here is {', '.join(known)}" if known else ""
+    raise AbsentError(f"{kind}: its launcher and a build for it are not both here{here}",
+                      "install its development package, then make setup")  # fmt: skip
+
+
+def words(with_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> list[str]:
+    """The command line that starts so many ranks of its program on a host that offers so many CPUs.
+
+    Each rank has a core of its own where there are enough; else none is bound, and who waits lets the others run.
+    """
+    crowded = ranks > cpus
+    if with_.kind == "openmpi":
+        bound = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"] if crowded else [
+            "--bind-to", "core"]  # fmt: skip
+        # OpenSHMEM's memory hooks crash at the end of every program of Open MPI 4.1 with UCX (open-mpi/ompi 11604).
+        own = [*bound, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
+    elif with_.kind == "mpich":
+        own = [] if crowded else ["-bind-to", "core"]
+    else:
+        own = []
+    return [str(with_.path), "-n", str(ranks), *own, *more, str(with_.program)]
+
+
+def environment(kind: str) -> Mapping[str, str]:
+    """What the launcher finds around it."""
+    found = dict(os.environ)
+    if kind == "openmpi" and os.geteuid() == 0:
+        # As root it runs only after being told twice; whoever started us as root has decided that.
+        found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    return found
