@@ -262,6 +262,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
         ++tag;
       check(MPI_Barrier(world.all()), "MPI_Barrier");
       if (p.what.run) p.what.run(iterations);
+      if (p.what.passive) check(MPI_Barrier(world.all()), "MPI_Barrier");
       if (p.failure = wrong(p.what, tag, true); !p.failure.empty()) break;
     }
     if (!p.failure.empty()) {

@@ -27,9 +27,9 @@ struct Case {
   std::function<void(std::uint32_t tag, bool whole)> mark{};
   /// Untimed, after `run`: the first word received that does not carry it.
   std::function<std::vector<Defect>(std::uint32_t tag, bool whole)> defects{};
-  double share = 1;    ///< of an iteration that the metric is: a half where it is a round trip
-  double bytes = 0;    ///< sent and received by all ranks an iteration: "bandwidth_net", unless 0
-  bool alone = false;  ///< only some ranks take part, the others wait at the next barrier
+  double share = 1;      ///< of an iteration that the metric is: a half where it is a round trip
+  double bytes = 0;      ///< sent and received by all ranks an iteration: "bandwidth_net", unless 0
+  bool passive = false;  ///< the target does not wait: what came is looked at only when all have returned
 };
 
 /// A word of payload: which iteration's, whose and which one.

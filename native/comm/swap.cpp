@@ -1,0 +1,115 @@
+/// swap: pairs of ranks exchange a message, at every distance, one pair at a time and all at once.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "message.hpp"
+
+namespace mm::comm {
+namespace {
+
+const Description& description() {
+  static const Description d{
+      .name = "swap",
+      .summary = "pairs of ranks exchange a message: by distance, alone and all pairs at once, and what that costs",
+      .detail =
+          "At distance j, rank i and rank i + j send to each other at once. alone: one pair, all others wait. "
+          "together: "
+          "as many pairs as do not share a rank. Contention is the time together over the median of those alone.\n"
+          "example: mpirun -n 8 meshmark-comm swap --bytes 8,64KiB,1MiB",
+      .source = "SWAP benchmark of the Cray X1 evaluation at Oak Ridge (2005)",
+      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .needs = {"an MPI library", "two ranks"},
+      .parameters = {message_parameter("8,1KiB,64KiB,1MiB"),
+                     {"distance", "between the ranks of a pair; all: every one", "", Kind::integers, "all", 1},
+                     {"pairs",
+                      "alone: the first of each distance, or every one (a whole matrix)",
+                      "",
+                      Kind::choice,
+                      "first",
+                      {},
+                      {},
+                      {"first", "all"}}},
+      .metrics = {{"exchange_time", "time of one exchange, the slowest pair's", "s", Better::lower},
+                  {"bandwidth_net", "bytes that arrive at all ranks of the pairs, a second", "B/s", Better::higher},
+                  {"contention", "time of all pairs at once over that of one alone", "1", Better::lower}},
+      .identity = {"message_bytes", "distance", "mode", "from_rank", "to_rank", "ranks", "mpi"},
+      .ranks = true,
+  };
+  return d;
+}
+
+/// The other one of this rank's pair at that distance when all pairs are made from below, or -1.
+int partner_of(int rank, int distance, int ranks) {
+  if (rank / distance % 2 == 1) return rank - distance;
+  return rank + distance < ranks ? rank + distance : -1;
+}
+
+Case swap_case(std::size_t bytes, int distance, int other, const json& more, int pairs) {
+  Case c;
+  c.conditions = {{"message_bytes", bytes}, {"distance", distance}, {"pairs_at_once", pairs}};
+  for (const auto& [key, value] : more.items()) c.conditions[key] = value;
+  c.metric = "exchange_time";
+  c.bytes = 2.0 * static_cast<double>(bytes) * pairs;
+  if (other < 0) return c;
+  const int rank = World::get().rank();
+  const auto store = std::make_shared<Store>(2 * bytes + 8192);
+  const Message out(store->memory.get(), bytes), in(store->memory.get() + (bytes + 4095) / 4096 * 4096, bytes);
+  const MPI_Comm all = World::get().all();
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i)
+      MPI_Sendrecv(out.data(), out.bytes(), MPI_BYTE, other, 2, in.data(), in.bytes(), MPI_BYTE, other, 2, all,
+                   MPI_STATUS_IGNORE);
+  };
+  c.mark = [=, keep = store](std::uint32_t tag, bool whole) { out.mark(tag, rank, whole); };
+  c.defects = [=, keep = store](std::uint32_t tag, bool whole) { return in.defects(tag, other, whole, "message"); };
+  return c;
+}
+
+void measure_swap(Run& run) {
+  World& world = World::get();
+  world.expect(run);
+  const int ranks = world.size(), rank = world.rank();
+  if (ranks < 2) throw Absent("one rank has nobody to swap with", "--ranks 2");
+  const bool every = run.text("pairs") == "all";
+  std::vector<int> distances;
+  if (run.text("distance") == "all")
+    for (int j = 1; j < ranks; ++j) distances.push_back(j);
+  else
+    distances = run.integers("distance", ranks - 1);
+  for (const int j : distances)
+    if (j >= ranks) throw UsageError("distance", "found " + std::to_string(j), "1 to " + std::to_string(ranks - 1));
+  const auto sizes = message_sizes(run);
+  const std::size_t groups = sizes.size() * distances.size();
+  std::size_t done = 0;
+  for (const std::size_t bytes : sizes)
+    for (const int j : distances) {
+      std::vector<Case> cases;
+      for (int i = 0; i + j < ranks && (every || i == 0); ++i)
+        cases.push_back(swap_case(bytes, j,
+                                  rank == i       ? i + j
+                                  : rank == i + j ? i
+                                                  : -1,
+                                  {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1));
+      int pairs = 0;
+      for (int i = 0; i < ranks; ++i) pairs += partner_of(i, j, ranks) > i;
+      if (pairs > 1) cases.push_back(swap_case(bytes, j, partner_of(rank, j, ranks), {{"mode", "together"}}, pairs));
+      const std::size_t together = pairs > 1 ? cases.size() - 1 : cases.size();
+      const auto medians = measure(run, std::move(cases), 1.0 / static_cast<double>(groups - done++));
+      if (together == medians.size()) continue;
+      std::vector<double> alone(medians.begin(), medians.begin() + static_cast<std::ptrdiff_t>(together));
+      std::erase_if(alone, [](double s) { return !std::isfinite(s); });
+      if (alone.empty() || !std::isfinite(medians[together])) continue;
+      std::sort(alone.begin(), alone.end());
+      json conditions = world.conditions();
+      conditions.update({{"message_bytes", bytes}, {"distance", j}, {"mode", "together"}, {"pairs_at_once", pairs}});
+      run.derive("contention", {medians[together] / alone[alone.size() / 2]}, conditions,
+                 world.oversubscribed() ? std::vector<std::string>{"oversubscribed"} : std::vector<std::string>{},
+                 "exchange_time");
+    }
+}
+
+const Instrument swap{description(), measure_swap};
+
+}  // namespace
+}  // namespace mm::comm
