@@ -1,6 +1,7 @@
 """Writes the reference page of every instrument, from `meshmark-probe --describe` and the hand-written
-page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; and the list of
-keys of a machine file, from the loader's own table: docs/reference/machine-files.md.
+page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; the list of
+keys of a machine file, from the loader's own table: docs/reference/machine-files.md; and metrics of
+programs with the columns that their formulas know: docs/reference/load-metrics.md.
 
 The first paragraphs are what a person wrote; the tables are what the program says of itself, so
 they cannot disagree with it.
@@ -40,6 +41,32 @@ machine also takes the path of a file. Every number says where it is from:
 One of these words on a table holds for the plain numbers in it. `extends = "other"` takes the tables of another file of
 the same folder (or of the package) and overrides them key by key; `[topology]` is replaced whole. A machine without
 `[memory]` is a network alone.
+"""
+LOAD_METRICS: Final = DOCS / "reference" / "load-metrics.md"
+METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
+
+# Metrics of programs
+
+A metric is a formula over what calls of kernels count and take: + - * / and brackets, numbers, and the names of columns
+below. Of a whole program it is taken from the sums over all its calls, never as a mean of ratios. Metrics of your own
+are tables of a file for `--metrics`, or of a [scenario](scenario-files.md):
+
+    [metric.bytes_per_flop]
+    formula = "(memory_read_bytes + memory_write_bytes) / flops"
+    unit = "B/flop"
+
+A name is small letters, digits and `_`, and neither a column's nor a key's of a program. A metric that is a ratio of
+two sums can be prescribed: it is a key of `[[program]]`. Any other can be shown. What every variant of base data gives
+is listed by `meshmark load variants --metrics FILE`, what a program is planned to give stands in its file.
+"""
+COUNTERS_TEXT: Final = """\
+The instrument `kernels` counts them in a pass of its own after the timed samples, by the kernel's `perf_event_open`,
+on the threads that work; where counters take turns the counts are extrapolated to the whole time. Which of them a
+machine has depends on the processor, the hypervisor and `kernel.perf_event_paranoid`: base data name those that are
+absent, with the reason, and a metric that needs one is refused by its name. At `paranoid` 2 only user code is
+counted, and no switches; the condition `counters_of` says so. What the caches call a reference or a miss is the
+processor's own definition: prefer the exact counts above for anything that is compared between machines. In a program
+the counts are those of base data times its calls.
 """
 COMMON: Final = {
     "cpus",
@@ -120,6 +147,27 @@ def machine_files() -> list[str]:
     return out
 
 
+def load_metrics() -> list[str]:
+    from meshmark.load.metrics import all_metrics
+    from meshmark.load.variants import COUNTERS, COUNTS, DERIVED, MEANING, TIMES
+
+    out = [METRICS.strip(), "", "## Shipped", ""]
+    shipped = all_metrics()
+    out += table(
+        ["metric", "unit", "formula", "can be prescribed"],
+        [[f"`{name}`", m.unit, f"`{m.formula}`", "yes" if m.ratio else "no"] for name, m in shipped.items()],
+    )
+    for title, names, text in (
+        ("Times", TIMES, "Measured, s of one call, of all its threads but for wall time."),
+        ("Counts", COUNTS, "Exact: each kernel states what a unit does, and a test counts its accesses."),
+        ("Made of these", DERIVED, ""),
+        ("Counters", COUNTERS, COUNTERS_TEXT.strip()),
+    ):
+        out += [f"## {title}", "", *([text, ""] if text else [])]
+        out += table(["column", "of one call"], [[f"`{name}`", MEANING[name]] for name in names])
+    return out
+
+
 def main() -> int:
     try:
         text = subprocess.run([PROBE, "--describe"], capture_output=True, text=True, check=True).stdout
@@ -144,6 +192,7 @@ def main() -> int:
         out += parameters([p for p in instruments[0]["parameters"] if p["name"] in COMMON])
     OUTPUT.write_text("\n".join(out).rstrip() + "\n")
     MACHINES.write_text("\n".join(machine_files()).rstrip() + "\n")
+    LOAD_METRICS.write_text("\n".join(load_metrics()).rstrip() + "\n")
     return 0
 
 

@@ -2,9 +2,12 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
 #include "base/clock.hpp"
+#include "base/counts.hpp"
+#include "base/host.hpp"
 #include "base/instrument.hpp"
 #include "base/options.hpp"
 #include "base/topology.hpp"
@@ -22,6 +25,10 @@ const mm::Description kKernels{
         "stored, cache lines touched and written, bytes of files, system calls), which stand among the conditions; "
         "`meshmark list kernels` names them. Threads share the units of a call; those of a team kernel do each unit "
         "together. Every kernel verifies its result after the last sample: a wrong one sets the flag unverified.\n"
+        "After the samples a pass of its own counts what processor and kernel say of the threads: counter_cycles, "
+        "counter_instructions, … are of one unit, and counters_of tells whether the kernel's own work is in them. What "
+        "cannot be counted is absent, once a run. others_share is what other programs took of the CPUs meanwhile; more "
+        "than a quarter sets the flag noisy.\n"
         "volume: L1, L2 and L3 are half a cache, memory is four times the last level (512 MiB at most).\n"
         "example: meshmark-probe kernels --kernel triad,gemm --volume L2,memory --stride 1,8 --threads 1,all",
     .source = "PARbench (Janda, Mueller, Nagel, Trenkler 2007), base data; each kernel names its own source",
@@ -83,14 +90,16 @@ struct Work {
   const mm::load::Info* info = nullptr;
   std::size_t cursor = 0, burst = 0;
   double cpu_s = 0, system_s = 0;
+  std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts;  ///< by rank
 
   /// Wall time of so many units from where the last ones ended. The threads meet at its end alone: walks of a small
-  /// volume are shorter than a meeting takes.
-  double run(std::size_t units) {
+  /// volume are shorter than a meeting takes. With `counting` the counters look on.
+  double run(std::size_t units, bool counting = false) {
     const std::size_t all = kernel->units(), size = static_cast<std::size_t>(team->size());
     team->run([&](int rank) {
       const auto part = [&](std::size_t n, int r) { return n * static_cast<std::size_t>(r) / size; };
       std::size_t first = cursor;
+      if (counting) counts[static_cast<std::size_t>(rank)]->begin();
       for (std::size_t left = units; left > 0; first = 0) {
         const std::size_t n = std::min(left, all - first);
         if (info->team)
@@ -99,6 +108,7 @@ struct Work {
           kernel->run(first + part(n, rank), first + part(n, rank + 1), rank);
         left -= n;
       }
+      if (counting) counts[static_cast<std::size_t>(rank)]->end();
     });
     cursor = (cursor + units) % all;
     return team->elapsed_s();
@@ -106,6 +116,7 @@ struct Work {
 };
 
 constexpr double kBurst_s = 4e-3;
+constexpr double kOthers = 0.25;  // of the CPUs' time: base data would be of them as well
 
 /// Of this process, s. The kernel divides the exact sum by what its clock ticks found, so only long sums tell.
 double process_system_s() {
@@ -125,8 +136,68 @@ std::string served_by(std::size_t bytes, int threads) {
 
 double process_cpu_s() { return static_cast<double>(mm::kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
+/// What other programs take of the CPUs from now on.
+class Others {
+ public:
+  /// Share of the time of all CPUs that may be used. The kernel's accounting has a grain of 10 ms.
+  double share() const {
+    const std::vector<int> cpus = mm::allowed_cpus();
+    const mm::CpuTimes now = mm::read_cpu_times();
+    double busy_s = 0;
+    for (const int cpu : cpus)
+      if (const auto c = static_cast<std::size_t>(cpu); c < now.busy.size() && c < before_.busy.size())
+        busy_s += static_cast<double>(now.busy[c] - before_.busy[c]) / mm::ticks_per_second();
+    const double all_s = (mm::wall_s() - began_s_) * static_cast<double>(cpus.size());
+    return std::clamp((busy_s - (process_cpu_s() - cpu_s_)) / std::max(all_s, 0.01), 0.0, 1.0);
+  }
+
+ private:
+  mm::CpuTimes before_ = mm::read_cpu_times();
+  double began_s_ = mm::wall_s(), cpu_s_ = process_cpu_s();
+};
+
+/// What the kernel counts of threads, and which of it some points did not get.
+struct Counting {
+  mm::perf::ThreadEvents events;
+  std::map<std::string, std::size_t> missed;  ///< points, by name
+};
+
+/// What counters say of one unit, by condition. Where they take turns a burst may end before the turn of some of them:
+/// then it is a longer one.
+json counted(Work& work, Counting& counting) {
+  const mm::perf::ThreadEvents& events = counting.events;
+  json said = json::object();
+  if (events.had().empty()) return said;
+  const auto size = static_cast<std::size_t>(work.team->size());
+  work.counts.resize(size);
+  work.team->run([&](int rank) {
+    work.counts[static_cast<std::size_t>(rank)] = std::make_unique<mm::perf::ThreadCounts>(events);
+  });
+  for (std::size_t units = work.burst;; units *= 4) {
+    work.run(units, true);
+    bool all = true;
+    for (std::size_t e = 0; e < events.had().size(); ++e) {
+      double sum = 0;
+      for (const auto& thread : work.counts) sum += thread->of(e);
+      // The thread ran, so its clock did; one kernel's now and then says that it did not.
+      const bool stood = sum == 0 && events.had()[e].name == "task_clock_s";
+      if (std::isfinite(sum) && !stood)
+        said["counter_" + events.had()[e].name] = sum / static_cast<double>(units);
+      else
+        all = false;
+    }
+    if (all || units >= 16 * work.burst) break;
+  }
+  for (const mm::perf::Event& e : events.had())
+    if (!said.contains("counter_" + e.name)) ++counting.missed[e.name];
+  said["counters_of"] = events.user_only() ? "user" : "user and kernel";
+  work.counts.clear();
+  return said;
+}
+
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Entry& entry, std::size_t volume,
-               int stride, const std::vector<int>& cpus) {
+               int stride, const std::vector<int>& cpus, Counting& counting,
+               const std::shared_ptr<const Others>& others) {
   auto work = std::make_shared<Work>();
   work->info = &entry.info;
   work->team = run.team(cpus);
@@ -179,9 +250,21 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Ent
     const auto n = static_cast<double>(work->burst);
     return mm::Values{took_s / n, used_s / n};
   };
-  p.observe = [work] { return json{{"system_share", work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0}}; };
-  p.check = [work]() -> std::vector<std::string> {
-    return work->kernel->verify().empty() ? std::vector<std::string>{} : std::vector<std::string>{"unverified"};
+  p.observe = [work, &counting, others, prepare = p.prepare, burst = p.burst] {
+    if (work->burst == 0) {  // all its samples are of an earlier run
+      prepare();
+      burst();
+    }
+    json said = counted(*work, counting);
+    said["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
+    said["others_share"] = others->share();
+    return said;
+  };
+  p.check = [work, others] {
+    std::vector<std::string> flags;
+    if (!work->kernel->verify().empty()) flags.emplace_back("unverified");
+    if (others->share() > kOthers) flags.emplace_back("noisy");
+    return flags;
   };
   points.push_back(std::move(p));
 }
@@ -195,19 +278,31 @@ void measure(mm::Run& run) {
   const auto strides = run.integers("stride", 32);
   const auto sizes = volumes(run);
   const auto entries = chosen(run);
+  mm::perf::allow_many_events();
+  Counting counting;
   // A kernel and a volume at a time: all of them at once would not fit into memory.
   std::size_t groups = 0;
   for (const auto* e : entries) groups += e->info.sized ? sizes.size() : 1;
   for (const auto* e : entries)
     for (const auto& [word, bytes] : sizes) {
       std::vector<mm::Point> points;
+      const auto others = std::make_shared<const Others>();
       for (const int stride : e->info.strided ? strides : std::vector<int>{1})
-        for (const int t : threads) add_point(run, points, *e, bytes, stride, {order.begin(), order.begin() + t});
+        for (const int t : threads)
+          add_point(run, points, *e, bytes, stride, {order.begin(), order.begin() + t}, counting, others);
       run.allot(1.0 / static_cast<double>(groups--));
       run.measure(std::move(points));
       run.release_teams();
       if (!e->info.sized) break;
     }
+  for (const auto& lacking : counting.events.lacking()) {
+    std::string names;
+    for (const std::string& name : lacking.names) names += (names.empty() ? "" : ",") + name;
+    run.absent("", {{"counters", names}}, lacking.reason, lacking.enable);
+  }
+  for (const auto& [name, points] : counting.missed)
+    run.absent("", {{"counters", name}}, "it did not count in " + std::to_string(points) + " of the variants",
+               "fewer events at once, or more open files (ulimit -n)");
 }
 
 const mm::Instrument kernels{kKernels, measure};

@@ -193,6 +193,7 @@ struct Counted {
       *p = x.v;
       return *this;
     }
+    // NOLINTNEXTLINE(bugprone-unhandled-self-assignment): x = x loads and stores, and both are counted
     const Reference& operator=(const Reference& other) const { return *this = other.get(); }
     Reference(const Reference&) = default;
     explicit Reference(T* at) : p(at) {}

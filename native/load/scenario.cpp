@@ -18,6 +18,7 @@
 #include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -57,6 +58,28 @@ double boot_s() { return static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9; 
 double own_cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 double rounded(double s) { return std::round(s * 1e9) / 1e9; }
+
+/// Nobody of ours is left afterwards: who starts another while being ended is found in the next round.
+void end_descendants() {
+  while (true) {
+    const std::vector<pid_t> left = place::descendants(::getpid());
+    for (const pid_t pid : left) ::kill(pid, SIGKILL);
+    while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
+    if (left.empty()) return;
+    ::usleep(2000);
+  }
+}
+
+/// Nodes on which a program's memory was asked to be; none where it was not, or where that cannot be told.
+std::vector<int> nodes_asked(const Start& s, std::optional<place::Machine>& machine) {
+  if (s.memory.empty()) return {};
+  try {
+    if (!machine) machine = place::machine_of("host");
+    return place::nodes_meant(*machine, place::parse_memory(s.memory), s.cpus);
+  } catch (const std::exception&) {
+    return {};  // what is wrong with it the program's own start says
+  }
+}
 
 // ---------------------------------------------------------------- the plan
 
@@ -352,8 +375,9 @@ void join_cgroup(const std::string& folder, int status) {
 
 class Runner {
  public:
-  Runner(const RunPlan& plan, const Inherited& inherited, int signals)
-      : plan_(plan), inherited_(inherited), signals_(signals), begin_s_(wall_s()) {
+  /// `notify`: descriptor that gets a byte with every event, so that nobody has to look again and again; -1: none.
+  Runner(const RunPlan& plan, const Inherited& inherited, int signals, int notify)
+      : plan_(plan), inherited_(inherited), signals_(signals), notify_(notify), begin_s_(wall_s()) {
     boot_offset_s_ = boot_s() - begin_s_;
     for (const Start& start : plan_.programs) {
       jobs_.emplace_back();
@@ -423,6 +447,7 @@ class Runner {
 
   void header() {
     json programs = json::array();
+    std::optional<place::Machine> machine;
     for (const Start& s : plan_.programs)
       programs.push_back({{"program", s.name},
                           {"copy", s.copy},
@@ -431,7 +456,9 @@ class Runner {
                           {"start_s", s.start_s},
                           {"cpus", cpu_list(s.cpus)},
                           {"nice", s.nice},
-                          {"priority", s.priority}});
+                          {"priority", s.priority},
+                          {"memory", s.memory},
+                          {"nodes", cpu_list(nodes_asked(s, machine))}});
     json conditions = host_conditions();
     std::vector<int> allowed;  // of the programs: the sampler may have moved out of their way
     for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
@@ -457,6 +484,7 @@ class Runner {
     if (job != nullptr) line["program"] = job->start->name, line["copy"] = job->start->copy;
     line.update(more);
     emit(line);
+    if (notify_ >= 0 && ::write(notify_, "\n", 1) < 0 && errno != EAGAIN) close_it(notify_);  // nobody listens any more
   }
 
   // --- the canary
@@ -800,10 +828,13 @@ class Runner {
         if (left.empty()) break;
         if (!first) ::usleep(2000);
       }
-    } catch (const std::exception&) {
-      for (const Job& job : jobs_)
-        if (job.pid > 0 && job.phase != Phase::ended) ::kill(-job.pid, SIGKILL);
-      while (::waitpid(-1, nullptr, 0) > 0) {}
+    } catch (const std::exception&) {  // nothing can be written any more
+      try {
+        end_descendants();
+      } catch (const std::exception&) {  // nor be read: who stands by does it
+        for (const Job& job : jobs_)
+          if (job.pid > 0 && job.phase != Phase::ended) ::kill(-job.pid, SIGKILL);
+      }
     }
   }
 
@@ -1172,7 +1203,7 @@ class Runner {
 
   const RunPlan& plan_;
   const Inherited& inherited_;
-  int signals_;
+  int signals_, notify_;
   double begin_s_, boot_offset_s_ = 0, start_s_ = 0, cost_from_s_ = 0, canary_cost_s_ = 0;
   double worst_late_s_ = 0, last_search_s_ = 0, next_search_s_ = 0;
   bool started_ = false, stopping_ = false, timed_out_ = false, wrong_ = false, numa_ = false;
@@ -1202,7 +1233,7 @@ void keep_off(const RunPlan& plan, const cpu_set_t& allowed) {
   if (CPU_COUNT(&left) > 0) ::sched_setaffinity(0, sizeof left, &left);
 }
 
-int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, const sigset_t& blocked) {
+int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, const sigset_t& blocked, int notify) {
   ::setsid();  // what is sent to the group of whoever started us comes once, through it
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
@@ -1222,7 +1253,22 @@ int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, const sigse
   }
   const int signals = ::signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signals < 0) throw Failure("cannot take signals: " + said(errno));
-  return Runner(plan, inherited, signals).run();
+  return Runner(plan, inherited, signals, notify).run();
+}
+
+/// The descriptor of `MESHMARK_NOTIFY`, which programs do not see; -1: none.
+int notified() {
+  const char* said_so = std::getenv("MESHMARK_NOTIFY");
+  if (said_so == nullptr) return -1;
+  const std::string text = said_so;
+  ::unsetenv("MESHMARK_NOTIFY");
+  int fd = -1;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
+  if (error != std::errc() || end != text.data() + text.size() || fd <= STDERR_FILENO)
+    throw Failure("MESHMARK_NOTIFY: found '" + text + "'; allowed is the number of a descriptor from 3");
+  if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY) != 0)
+    throw Failure("MESHMARK_NOTIFY: descriptor " + text + ": " + said(errno));
+  return fd;
 }
 
 /// Stays above the runner, so that whichever of the two is killed, the other ends the programs.
@@ -1238,13 +1284,7 @@ int stand_by(pid_t runner, const sigset_t& blocked) {
     int status = 0;
     for (pid_t ended; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (ended != runner) continue;
-      while (true) {
-        const std::vector<pid_t> left = place::descendants(::getpid());
-        for (const pid_t pid : left) ::kill(pid, SIGKILL);
-        while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
-        if (left.empty()) break;
-        ::usleep(2000);
-      }
+      end_descendants();
       if (WIFEXITED(status)) return WEXITSTATUS(status);
       throw Failure("the sampler was ended by signal " + std::to_string(WTERMSIG(status)) +
                     "; the programs were ended");
@@ -1320,11 +1360,13 @@ int run_verb(int argc, char** argv) {
   for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR2}) sigaddset(&blocked, signal);
   std::signal(SIGCHLD, SIG_DFL);  // a parent that ignores it would have the kernel reap the programs
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // a journal that may not grow is told like a full disk
+  const int notify = notified();
   ::sigprocmask(SIG_BLOCK, &blocked, &inherited.mask);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t self = ::getpid(), runner = ::fork();
   if (runner < 0) throw Failure("cannot start a process: " + said(errno));
-  if (runner == 0) return be_runner(plan, inherited, self, blocked);
+  if (runner == 0) return be_runner(plan, inherited, self, blocked, notify);
   return stand_by(runner, blocked);
 }
 

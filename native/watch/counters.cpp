@@ -1,15 +1,10 @@
 #include "counters.hpp"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
 
-#include "board.hpp"
 #include "reading.hpp"
 
 namespace mm::watch {
@@ -85,22 +80,7 @@ double bytes_in(std::string_view unit) {
   return 1;
 }
 
-class RealKernel : public Kernel {
- public:
-  int open(perf_event_attr& attributes, int cpu, int leader) override {
-    const long got = ::syscall(SYS_perf_event_open, &attributes, -1, cpu, leader, PERF_FLAG_FD_CLOEXEC);
-    return got < 0 ? -errno : static_cast<int>(got);
-  }
-  long read(int descriptor, void* into, std::size_t bytes) override { return ::read(descriptor, into, bytes); }
-  void close(int descriptor) override { ::close(descriptor); }
-};
-
 }  // namespace
-
-Kernel& real_kernel() {
-  static RealKernel kernel;
-  return kernel;
-}
 
 std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view terms) {
   Encoding made;
@@ -136,99 +116,6 @@ std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinit
   auto made = encode(pmu_folder, event.terms);
   if (made) made->scale = event.scale;
   return made;
-}
-
-Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events)
-    : kernel_(kernel), type_(type), cpu_(cpu) {
-  for (const Encoding& e : events) events_.push_back({e, -1, 0, -1, 0, kUnknown, 0});
-  buffer_.resize(3 + events_.size());
-}
-
-Counts::~Counts() { close(); }
-
-void Counts::close() {
-  for (Event& e : events_) {
-    if (e.descriptor >= 0) kernel_.close(e.descriptor);
-    e.descriptor = e.group = -1;
-  }
-  groups_.clear();
-}
-
-int Counts::open() {
-  close();
-  int wrong = 0;
-  for (Event& e : events_) {
-    perf_event_attr attributes{};
-    attributes.size = sizeof attributes;
-    attributes.type = type_;
-    attributes.config = e.encoding.config[0];
-    attributes.config1 = e.encoding.config[1];
-    attributes.config2 = e.encoding.config[2];
-    attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
-    int got = -1;
-    if (!groups_.empty()) got = kernel_.open(attributes, cpu_, groups_.back().leader);
-    if (groups_.empty() ||
-        got == -EINVAL) {  // the PMU has no more counters for this group: another takes turns with it
-      got = kernel_.open(attributes, cpu_, -1);
-      if (got >= 0) groups_.push_back({got});
-    }
-    if (got < 0) {
-      if (wrong == 0) wrong = -got;
-      if (got == -EACCES || got == -EPERM || got == -EMFILE) break;  // no other event fares better
-      continue;
-    }
-    e.descriptor = got;
-    e.group = static_cast<int>(groups_.size()) - 1;
-    e.place = groups_.back().size++;
-  }
-  return wrong;
-}
-
-bool Counts::read(double now) {
-  bool alive = false;
-  counted_ = 1;
-  for (Event& e : events_) e.grown = kUnknown, e.window = 0;
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups_[g];
-    const std::size_t bytes = (3 + group.size) * sizeof(std::uint64_t);
-    if (kernel_.read(group.leader, buffer_.data(), buffer_.size() * sizeof(std::uint64_t)) !=
-            static_cast<long>(bytes) ||
-        buffer_[0] != group.size)
-      continue;
-    const auto since = [](std::uint64_t now_ns, std::uint64_t then_ns) {
-      return now_ns > then_ns ? now_ns - then_ns : 0;
-    };
-    const std::uint64_t enabled = since(buffer_[1], group.enabled), running = since(buffer_[2], group.running);
-    const bool known = group.seen && enabled > 0 && running > 0;
-    alive = alive || enabled > 0;
-    if (group.seen && enabled > 0)
-      counted_ = std::min(counted_, std::min(1.0, static_cast<double>(running) / static_cast<double>(enabled)));
-    for (Event& e : events_) {
-      if (e.group != static_cast<int>(g)) continue;
-      const std::uint64_t value = buffer_[3 + e.place];
-      if (known && value >= e.last) {
-        // Extrapolated from the time that it counted to the time it was to count.
-        e.grown = static_cast<double>(value - e.last) * e.encoding.scale *
-                  (static_cast<double>(enabled) / static_cast<double>(running));
-        e.window = static_cast<double>(enabled) * 1e-9;
-      }
-      e.last = value;
-    }
-    group.enabled = buffer_[1];
-    group.running = buffer_[2];
-    group.seen = true;
-  }
-  if (!alive) {
-    counted_ = kUnknown;
-    // A CPU that went offline takes its events with it; those that are opened when it is back count again.
-    if (now - tried_ >= 1) {
-      tried_ = now;
-      open();
-      if (!groups_.empty()) read(now);  // where it counts from
-      counted_ = kUnknown;
-    }
-  }
-  return alive;
 }
 
 }  // namespace mm::watch

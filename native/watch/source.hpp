@@ -8,9 +8,13 @@
 
 #include "board.hpp"
 
+namespace mm::perf {
+class Kernel;
+}
+
 namespace mm::watch {
 
-class Kernel;
+using perf::Kernel;
 
 /// Where the sources look, and what all of them need to know of the machine.
 struct Host {

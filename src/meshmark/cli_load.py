@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from meshmark.cli_load_watch import WatchOption, watched
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
 from meshmark.cli_study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
     from meshmark.load.variants import Variant
 
 app = typer.Typer(
-    help="Load this machine with programs of prescribed behaviour: base, make, run, show, study.", no_args_is_help=True
+    help="Load this machine with programs of prescribed behaviour: base, make, run, show, compare, study.",
+    no_args_is_help=True,
 )
 app.add_typer(study_app, name="study")
 
@@ -92,9 +94,45 @@ def kernels(as_json: JsonOption = False) -> None:
                False)  # fmt: skip
 
 
+@app.command("variants")
+def variants(
+    base_name: BaseOption = "",
+    metrics: MetricsOption = None,
+    kernel: Annotated[str, typer.Option("--kernel", help="names or kinds, a list [all]", show_default=False)] = "",
+    as_json: JsonOption = False,
+) -> None:
+    """List the variants of base data with their metrics: what programs can be made of.
+
+    example: meshmark load variants --kernel triad,dense
+    """
+    from meshmark.load.metrics import all_metrics, of_variants
+
+    own = _own_metrics(metrics) if metrics else {}
+    found, _ = base_variants(base_name)
+    wanted = {word.strip() for word in kernel.split(",") if word.strip()}
+    known = {name for v in found for name in (v.kernel, v.kind)}
+    if wanted - known:
+        raise UsageError(f"--kernel: found {sorted(wanted - known)[0]!r}; base data have {', '.join(sorted(known))}")
+    chosen = [v for v in found if not wanted or wanted & {v.kernel, v.kind}]
+    values = of_variants(found, all_metrics(own), own)
+    rows: list[dict[str, Any]] = []
+    for v in chosen:
+        of = values[v.name]
+        if as_json:
+            rows.append({**v.to_json(), "metrics": of})
+            continue
+        shown = {k: of.get(k) for k in ("memory_gb_per_s", "cache_gb_per_s", "gflop_per_s", "gint_per_s", *own)}
+        rows.append({"variant": v.name, "kind": v.kind, "from": v.served_by, "call": scaled(v.wall_s, "s"),
+                     **{k: "-" if x is None else f"{x:.4g}" for k, x in shown.items()}})  # fmt: skip
+    print_rows(rows, as_json)
+
+
 @app.command("base")
 def base(
     quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of a quarter of an hour")] = False,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", help="steps of your own, TOML; used by --base RUN", show_default=False)
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")
@@ -106,10 +144,11 @@ def base(
 
     example: meshmark load base --quick
     """
-    from meshmark.load.base import base_run, variants_of
+    from meshmark.load.base import base_spec, last_base, variants_of
     from meshmark.machine.identity import host_id
     from meshmark.measure.survey import load_run, run_survey
 
+    steps = base_spec(quick, spec)
     busy = _others_busy(tuple(sorted(os.sched_getaffinity(0))))
     if busy > BUSY:
         said = f"load base: others take {100 * busy:.0f} % of the CPUs, allowed are {100 * BUSY:.0f} %"
@@ -117,12 +156,12 @@ def base(
             raise MeshmarkError(said, "end them, name quiet CPUs (taskset -c 4-7 meshmark …), or take --anyway")
         say(f"warning: {said}; programs made from these data will be too short on a quiet machine")
     runs = data_home() / "runs"
-    folder = out or (base_run(runs, host_id()) if resume else None)
+    folder = out or (last_base(runs, host_id()) if resume else None)
     if resume and folder is None:
         raise UsageError("--resume: found no base data of this machine", "meshmark load base takes them")
     with progress_of_plan("base data") as made:
         folder = run_survey(
-            spec="load-quick" if quick else "load", folder=folder, runs=runs,
+            spec=steps, folder=folder, runs=runs,
             store_folder=store or data_home() / "store", resume=resume,
             command="meshmark load base " + " ".join(sys.argv[3:]), progress=made, talk=say,
         )  # fmt: skip
@@ -140,17 +179,23 @@ def base_variants(name: str) -> tuple[list[Variant], str]:
     Raises:
         MeshmarkError: there are none.
     """
-    from meshmark.load.base import base_run, variants_of
+    from meshmark.load.base import base_run, last_base, read_base
     from meshmark.machine.identity import host_id
-    from meshmark.measure.survey import load_run
 
-    machine = host_id()
-    folder = base_run(data_home() / "runs", machine, name)
+    machine, runs = host_id(), data_home() / "runs"
+    folder = base_run(runs, machine, name)
     if folder is None:
+        begun = last_base(runs, machine)
         raise MeshmarkError(
-            "found no base data of this machine", "meshmark load base --quick takes them in two minutes"
+            "found no base data of this machine" + (f" that were finished, but {begun.name}" if begun else ""),
+            "meshmark load base --resume goes on with the newest, --base RUN takes one as it is"
+            if begun
+            else "meshmark load base --quick takes them in two minutes",
         )
-    return variants_of(load_run(folder)[0]), machine
+    found, notes = read_base(folder)
+    for note in notes:
+        say(f"warning: base data of {folder.name}: {note}")
+    return found, machine
 
 
 def _own_metrics(path: Path) -> Metrics:
@@ -172,7 +217,7 @@ def _seconds(option: str, text: str) -> float:
 
 
 def _make(
-    scenario: Scenario, out: Path, base_name: str, metrics: Metrics, cpus: tuple[int, ...], rounds: int, trial_s: float
+    scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
     """Synthesises, calibrates and writes every program that the scenario prescribes."""
     from meshmark.load.make import calibrate
@@ -189,7 +234,7 @@ def _make(
         assert p.prescription is not None
         if p.prescription.threads > len(cpus) and not p.oversubscribe:
             raise UsageError(f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}")
-        program = synthesize(variants, p.prescription, own_metrics=metrics, machine=machine)
+        program = synthesize(variants, p.prescription, own_metrics=scenario.metrics, machine=machine)
         for note in program.notes:
             say(f"note: {p.name}: {note}")
         on = cpus[-p.prescription.threads :]  # not the first: interrupts and daemons gather there
@@ -221,12 +266,10 @@ def make(
 
     example: meshmark load make bus.toml --out programs
     """
-    from meshmark.load.metrics import all_metrics
     from meshmark.load.scenario import read_scenario
 
     own = _own_metrics(metrics) if metrics else {}
-    found = _make(read_scenario(scenario, all_metrics(own)), out, base_name, own, cpus_of(cpus), rounds,
-                  _seconds("--trial", trial))  # fmt: skip
+    found = _make(read_scenario(scenario, own), out, base_name, cpus_of(cpus), rounds, _seconds("--trial", trial))
     if not found:
         raise UsageError(
             f"{scenario}: no program prescribes anything", "run_time_s, memory_gb_per_s, …, in [[program]]"
@@ -262,90 +305,226 @@ def run(
     cpus: CpusOption = "",
     rounds: RoundsOption = 2,
     trial: TrialOption = "5s",
+    alone: Annotated[bool, typer.Option("--alone", help="also each program alone, and its slowdown")] = False,
+    repetitions: Annotated[
+        int, typer.Option("--repetitions", min=1, max=100, help="of every run; with --alone 4 for intervals")
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="of the order of runs")] = 0,
+    watch: WatchOption = False,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Run a scenario: many programs at once, who ran, waited and slept, and what that cost.
 
-    Programs that were not made yet are made first, from quick base data if there are none.
+    Programs that were not made yet are made first, from quick base data if there are none. With --alone each program
+    also runs by itself, in turns with the scenario, and how much slower it is in company is told.
 
     example: meshmark load run bus.toml --out bus
     """
-    from meshmark.load.metrics import all_metrics
-    from meshmark.load.run import new_folder, run_scenario
+    from meshmark.load.run import expected_end_s, new_folder, read_run, run_scenario
     from meshmark.load.scenario import Here, read_scenario
 
-    own = _own_metrics(metrics) if metrics else {}
-    found = read_scenario(scenario, all_metrics(own))
+    found = read_scenario(scenario, _own_metrics(metrics) if metrics else {})
     on = cpus_of(cpus)
     trial_s = _seconds("--trial", trial)
-    folder = out or new_folder(data_home() / "load")
+    compared = alone or repetitions > 1
+    if watch and compared:
+        raise UsageError("--watch: found with --alone or --repetitions, allowed with a single run")
+    folder = out or new_folder(data_home() / ("studies" if compared else "load"))
+    files = _files(found, programs or folder / "programs", base_name, on, rounds, trial_s, store)
+    here = Here(on, Here.now().memory_bytes)
+    kept = None if no_store else store or data_home() / "store"
+    if compared:
+        from meshmark.cli_study import end
+        from meshmark.load.alone import company
+        from meshmark.load.study import How
+
+        result = company(found, folder, files, alone=alone, here=here,
+                         how=How(repetitions=repetitions, seed=seed, talk=say))  # fmt: skip
+        if result.run is not None:
+            _show(read_run(result.run), as_json, kept)
+        end(result, as_json, kept)
+        return
+    with watched(folder, watch), _Live(found, expected_end_s(found, files)) as live:
+        ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
+    _show(ran, as_json, kept)
+
+
+def _files(
+    scenario: Scenario, folder: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float,
+    store: Path | None,
+) -> dict[str, Path]:  # fmt: skip
+    """Files of the programs that a scenario prescribes: those of the folder, and the others made there.
+
+    Raises:
+        UsageError: one in the folder was made for another prescription.
+    """
+    from dataclasses import replace
+
+    from meshmark.load.base import base_run
+    from meshmark.load.scenario import made_for_another
+    from meshmark.machine.identity import host_id
+
     files: dict[str, Path] = {}
     missing = []
-    for p in found.programs:
+    for p in scenario.programs:
         if p.prescription is None:
             continue
-        made = programs / f"{p.name}.json" if programs else None
-        if made is not None and made.exists():
-            files[p.name] = made
-        else:
-            missing.append(p.name)
-    if missing:
-        from dataclasses import replace
+        file = folder / f"{p.name}.json"
+        if not file.exists():
+            missing.append(p)
+            continue
+        if differs := made_for_another(file, p.prescription):
+            raise UsageError(f"program {p.name}: {file} was made for {differs}",
+                             "meshmark load make makes it again, or name another folder with --programs")  # fmt: skip
+        files[p.name] = file
+    if not missing:
+        return files
+    if not base_name and base_run(data_home() / "runs", host_id()) is None:
+        say("meshmark: no base data of this machine yet; quick ones first")
+        base(quick=True, anyway=True, store=store)
+    todo = replace(scenario, programs=tuple(missing))
+    return files | {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
 
-        from meshmark.load.base import base_run
-        from meshmark.machine.identity import host_id
 
-        if not base_name and base_run(data_home() / "runs", host_id()) is None:
-            say("meshmark: no base data of this machine yet; quick ones first")
-            base(quick=True, anyway=True, store=store)
-        todo = replace(found, programs=tuple(p for p in found.programs if p.name in missing))
-        for file, program, _ in _make(todo, programs or folder / "programs", base_name, own, on, rounds, trial_s):
-            files[program.prescription.name] = file
+class _Live:
+    """What is told while a scenario runs: who ended, a line each; how many run and wait, on a terminal a bar that is
+    drawn again once a second, elsewhere a line every ten seconds. More would be a load."""
 
-    began_s = 0.0
+    def __init__(self, scenario: Scenario, expected_s: float) -> None:
+        self.expected_s = expected_s
+        self.state = {(p.name, copy): "wait" for p in scenario.programs for copy in range(p.copies)}
+        self.start_s = self.began = self.last = 0.0
+        self.bar: Any = None
+        self.task: Any = None
 
-    def report(event: Mapping[str, Any]) -> None:
-        nonlocal began_s
-        if event.get("event") == "start":
-            began_s = float(event["t_s"])
-        if event.get("event") in {"exit", "failed"}:
-            at_s = float(event.get("t_s", began_s)) - began_s
-            say(f"{at_s:8.2f} s  {event.get('program')} {event.get('copy', 0)}: {event.get('event')}"
-                + (f" ({event['status']})" if event.get("status") else ""))  # fmt: skip
+    def __enter__(self) -> _Live:
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    here = Here.now()
-    result = run_scenario(found, folder, files, report, all_metrics(own), Here(on, here.memory_bytes))
-    _show(result, as_json, None if no_store else store or data_home() / "store")
+            self.bar = Progress(
+                TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
+                console=Console(stderr=True), transient=True, auto_refresh=False,
+            )  # fmt: skip
+            self.bar.start()
+            self.task = self.bar.add_task("starting", total=self.expected_s or None, left="")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.bar is not None:
+            self.bar.stop()
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        what = event.get("event")
+        if what == "start":
+            self.start_s, self.began = float(event["t_s"]), time.monotonic()
+            self.last = self.began
+            return
+        key = (str(event.get("program")), int(event.get("copy", 0)))
+        if what == "released":
+            self.state[key] = "run"
+        elif what in {"exit", "failed"}:
+            self.state[key] = "ended"
+            at_s = float(event["t_s"]) - self.start_s if self.began else 0.0
+            how = (
+                f"not started: {event.get('reason')}" if what == "failed"
+                else f"was ended by signal {event['signal']}" if "signal" in event
+                else f"ended with status {event['status']}" if event.get("status") else "ended"
+            )  # fmt: skip
+            say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {how}")
+
+    def draw(self) -> None:
+        if not self.began:
+            return
+        now = time.monotonic()
+        done_s = now - self.began
+        left = max(0.0, self.expected_s - done_s)
+        states = list(self.state.values())
+        said = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
+        to_go = f"at least {left:.0f} s left" if left else ""
+        if self.bar is not None:
+            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=said, left=to_go)
+            self.bar.refresh()
+        elif now - self.last > 10:
+            self.last = now
+            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (said, to_go))))
 
 
 @app.command("show")
 def show(
-    folder: Annotated[str, typer.Argument(help="folder of a run, or latest")] = "latest",
+    folder: Annotated[str, typer.Argument(help="folder of a run, its name below your runs, or latest")] = "latest",
+    recording: Annotated[
+        Path | None,
+        typer.Option("--recording", help="of meshmark record, made meanwhile [the run's own]", show_default=False),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run again: its Gantt chart, its totals, and its programs.
+    """Show a run again: its Gantt chart, its totals, and its programs; with a recording, the machine below them.
 
     example: meshmark load show latest
     """
-    from meshmark.load.run import JOURNAL, read_run
+    from meshmark.load.run import read_run
 
-    if folder == "latest":
-        runs = [p for p in (data_home() / "load").glob("*") if (p / JOURNAL).exists()]
+    _show(read_run(run_folder(folder)), as_json, None, recording)
+
+
+def run_folder(said: str) -> Path:
+    """Where a run lies: a folder, a name below the user's own runs, or the latest of these.
+
+    Raises:
+        UsageError: no run lies there.
+    """
+    from meshmark.load.run import JOURNAL
+
+    home = data_home() / "load"
+    if said == "latest":
+        runs = [p for p in home.glob("*") if (p / JOURNAL).exists()]
         if not runs:
             raise UsageError("found no run yet", "meshmark load run SCENARIO makes one")
-        where = max(runs, key=lambda p: (p / JOURNAL).stat().st_mtime)
-    else:
-        where = Path(folder)
-        if not (where / JOURNAL).exists():
-            raise UsageError(f"found no run in {folder}", "meshmark load run SCENARIO --out FOLDER makes one")
-    _show(read_run(where), as_json, None)
+        return max(runs, key=lambda p: (p / JOURNAL).stat().st_mtime)
+    for where in (Path(said), home / said):
+        if (where / JOURNAL).exists():
+            return where
+    raise UsageError(f"found no run in {said}", "meshmark load run SCENARIO --out FOLDER makes one")
 
 
-def _show(result: Any, as_json: bool, store: Path | None) -> None:
+@app.command("compare")
+def compare(
+    first: Annotated[str, typer.Argument(metavar="RUN_A", help="as of load show; or a folder of repeated runs")],
+    second: Annotated[str, typer.Argument(metavar="RUN_B", help="the same")],
+    html: Annotated[
+        Path | None, typer.Option("--html", help="write a page, both charts on one axis", show_default=False)
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Compare two runs: how much longer each program took in B than in A, and which conditions differ.
+
+    example: meshmark load compare quiet busy --html both.html
+    """
+    from meshmark.load.compare import compare as compared
+    from meshmark.load.compare import compare_html, compare_text, read_side
+    from meshmark.store.store import write_aside
+
+    folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
+    alike = folders[0].resolve().name == folders[1].resolve().name
+    sides = [read_side(f, str(f) if alike else f.resolve().name) for f in folders]
+    found = compared(*sides)
+    if html is not None:
+        write_aside(html, compare_html(found).encode())
+    if as_json:
+        print(json.dumps(found.to_json()))
+        return
+    print(compare_text(found), end="")
+    if html is not None:
+        print(html)
+
+
+def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
     from meshmark.load.gantt import gantt_text, write_gantt
-    from meshmark.load.run import records_of
+    from meshmark.load.recorded import checked_beside, found_beside, machine_use
+    from meshmark.load.run import canary_said, records_of
 
     records, absences = records_of(result)
     if store is not None and records:
@@ -353,13 +532,26 @@ def _show(result: Any, as_json: bool, store: Path | None) -> None:
 
         Store(store).add(f"load-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", "load", records, absences,
                          records[0].machine)  # fmt: skip
-    paths = write_gantt(result, result.folder)
+    if recording is not None:
+        paths = write_gantt(result, result.folder, machine_use(result, recording))
+    else:
+        machine, why = checked_beside(result, found_beside(result.folder))
+        if why:
+            say(f"warning: {why}")
+        paths = write_gantt(result, result.folder, machine)
     if as_json:
         for record in records:
             print(json.dumps(record.to_json()))
         return
     wide = os.get_terminal_size().columns if sys.stdout.isatty() else 110
     print(gantt_text(result, wide), end="")
+    for p in result.programs:
+        if p.paced:
+            spun, late_s = float(p.done["spun_s"]) / max(p.wall_s, 1e-9), float(p.done["late_s"])
+            behind = f", and ended {late_s:.2f} s behind it" if late_s > 0 else ""
+            print(f"{p.program} {p.copy}: spun {100 * spun:.1f} % of its time to keep its schedule{behind}")
+    if sung := canary_said(result):
+        print(sung)
     for absence in absences:
         say(f"absent: {absence.reason}")
     print(paths[0])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,10 +18,11 @@ from meshmark.terminal import data_home
 if TYPE_CHECKING:
     from meshmark.store.record import Record
     from meshmark.store.run import Absence, RunInfo
-    from meshmark.web.site import RunRow
+    from meshmark.web.site import LoadRow, RunRow
 
 FRAMES: Final = 200
 WINDOW_NS: Final = 500.0
+MOST_LOADS: Final = 200  # listed, the newest first
 NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
 
 
@@ -30,12 +33,15 @@ def register(app: typer.Typer) -> None:
 def serve(
     store: StoreOption = None,
     recordings: Annotated[Path, typer.Option("--recordings", help="folder of recordings")] = Path(),
+    loads: Annotated[
+        Path | None, typer.Option("--loads", help="folder of load runs and studies [your own]", show_default=False)
+    ] = None,
     rate: Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames a second (Hz)")] = 2.0,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
 ) -> None:
-    """Serve this machine, recordings, simulated machines and reports to a browser.
+    """Serve this machine, recordings, loads, simulated machines and reports to a browser.
 
     example: meshmark serve --recordings nights
     """
@@ -48,6 +54,8 @@ def serve(
 
     if not recordings.is_dir():
         raise UsageError(f"--recordings: found no folder {recordings}")
+    if loads is not None and not loads.is_dir():
+        raise UsageError(f"--loads: found no folder {loads}")
     runs = Runs(store or data_home() / "store", data_home() / "runs")
     facts: Any = host_facts()
     topology, kernel, memory = facts["topology"], facts["kernel"], facts["memory"]
@@ -65,6 +73,7 @@ def serve(
         simulate=lambda machine, workload: simulated(machine, workload, None, FRAMES, WINDOW_NS),
         runs=runs.rows,
         report=runs.report,
+        loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),
     )
     run(lambda: make_site(parts, token), host, port, token, served_at)
 
@@ -133,3 +142,152 @@ class Runs:
             version=version("meshmark"),
         )  # fmt: skip
         return records, absences, info
+
+
+class LoadFolders:
+    """Runs of scenarios and studies that lie in folders, each by its own folder's name. What a link leads out to is not
+    shown; of two of one name and kind the one in the first folder counts.
+
+    Args:
+        roots: folders of them; one that is not there holds none.
+    """
+
+    def __init__(self, roots: Sequence[Path]) -> None:
+        self.roots = tuple(roots)
+        self._rows: dict[tuple[Path, object], LoadRow] = {}
+
+    def rows(self) -> tuple[list[LoadRow], int]:
+        """Those to list, the newest first, and how many more there are."""
+        found: dict[tuple[str, str], tuple[Path, tuple[int, int]]] = {}
+        for root in self.roots:
+            for kind, path, stamp in self._in(root):
+                found.setdefault((kind, path.name), (path, stamp))
+        newest = sorted(found.items(), key=lambda f: (-f[1][1][0], f[0]))
+        rows: dict[tuple[Path, object], LoadRow] = {}
+        for (kind, _), (path, stamp) in newest[:MOST_LOADS]:
+            rows[path, stamp] = self._rows.get((path, stamp)) or _load_row(kind, path, stamp)
+        self._rows = rows  # what has gone is forgotten
+        listed = sorted(rows.values(), key=lambda r: r.started, reverse=True)
+        return listed, max(0, len(newest) - MOST_LOADS)
+
+    @staticmethod
+    def _in(root: Path) -> list[tuple[str, Path, tuple[int, int]]]:
+        """Kind, folder, and the time and size of what is written to, of each run and study of a folder."""
+        from meshmark.load import run, study
+
+        out: list[tuple[str, Path, tuple[int, int]]] = []
+        if not root.is_dir():
+            return out
+        try:
+            entries = sorted(os.scandir(root), key=lambda e: e.name)
+        except OSError as why:
+            raise MeshmarkError(f"{root}: {why.strerror or why}") from why
+        for entry in entries:
+            path = root / entry.name
+            # A name that is no text has no address.
+            if entry.name.startswith(".") or not entry.name.isprintable() or entry.is_symlink():
+                continue
+            for kind, files in (("run", (run.JOURNAL,)), ("study", (study.PLAN, study.JOURNAL, study.RECORDS))):
+                if not (path / files[0]).is_file() or any((path / name).is_symlink() for name in files):
+                    continue
+                try:
+                    stats = [f.stat() for name in files if (f := path / name).is_file()]
+                except OSError:
+                    continue  # gone meanwhile
+                if stats:
+                    out.append((kind, path, (max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats))))
+        return out
+
+    def _path(self, row: LoadRow) -> Path:
+        """Where a row of the listing lies.
+
+        Raises:
+            NotHere: it has gone.
+        """
+        from meshmark.web.server import NotHere
+
+        for (path, _), known in list(self._rows.items()):
+            if (known.kind, known.name) == (row.kind, row.name):
+                return path
+        raise NotHere(f"{row.kind}: found no '{row.name}'", "load/ lists what is there")
+
+    def page(self, row: LoadRow) -> bytes:
+        """Its page, made anew from what lies in its folder."""
+        path = self._path(row)
+        if row.kind == "study":
+            from meshmark.report.studies import study_page
+
+            return study_page(path).encode()
+        from meshmark.load.gantt import gantt_html
+        from meshmark.load.recorded import checked_beside, found_beside
+        from meshmark.load.run import read_run
+
+        run = read_run(path)
+        return gantt_html(run, checked_beside(run, found_beside(path))[0]).encode()
+
+    def compared(self, a: LoadRow, b: LoadRow) -> bytes:
+        """The page of two runs.
+
+        Raises:
+            NotHere: they have no program in common.
+        """
+        from meshmark.load.compare import compare, compare_html, read_side
+        from meshmark.web.server import NotHere
+
+        try:
+            return compare_html(compare(*(read_side(self._path(r), r.name) for r in (a, b)))).encode()
+        except UsageError as why:
+            raise NotHere(str(why), why.hint) from why
+
+
+def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
+    """A run or a study as it is listed; what cannot be read says why."""
+    from meshmark.web.site import LoadRow
+
+    try:
+        return _study_row(path, stamp) if kind == "study" else _run_row(path, stamp)
+    except (MeshmarkError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as why:
+        told = " ".join(str(why).split()).replace(f"{path}: ", "")
+        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=f"cannot be read: {told[:200]}")
+
+
+def _run_row(path: Path, stamp: object) -> LoadRow:
+    from meshmark.load.run import read_run
+    from meshmark.web.site import LoadRow
+
+    run = read_run(path, samples=False)
+    copies: dict[str, int] = {}
+    for p in run.programs:
+        copies[p.program] = copies.get(p.program, 0) + 1
+    names = [n if c == 1 else f"{n} × {c}" for n, c in copies.items()]
+    well = sum(p.how == "ok" for p in run.programs)
+    state = f"{well} of {len(run.programs)} ended well"
+    state = "running, or cut" if run.cut else state if run.status == "ok" else f"{state}, {run.status}"
+    flags = sorted(frozenset().union(*(run.flags(p) for p in run.programs))) if not run.cut else []
+    return LoadRow(
+        "run", path.name, str(run.header.get("start", "")), _listed(names), state,
+        0.0 if run.cut else run.bench_s, 1, flags, bool(run.programs), stamp,
+        "" if run.programs else "no program was started yet, or the journal is cut",
+    )  # fmt: skip
+
+
+def _study_row(path: Path, stamp: object) -> LoadRow:
+    import json
+
+    from meshmark.load.study import PLAN, RECORDS, read_outcomes
+    from meshmark.web.site import LoadRow
+
+    asked = json.loads((path / PLAN).read_text())
+    outcomes = read_outcomes(path)
+    bad = sum(bool(o.reason) for o in outcomes)
+    finished = (path / RECORDS).is_file()
+    state = ("finished" if finished else "running, or interrupted") + (f", {bad} runs do not count" if bad else "")
+    flags = sorted(frozenset().union(*(o.flags for o in outcomes))) if outcomes else []
+    return LoadRow(
+        "study", path.name, min((o.start for o in outcomes), default=""),
+        str(asked["study"]).replace("_", " "), state, 0.0, len(outcomes), flags, finished, stamp,
+    )  # fmt: skip
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -65,7 +65,7 @@ def _folder(out: Path | None, name: str) -> Path:
     return out or data_home() / "studies" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
 
 
-def _end(result: StudyResult, as_json: bool, store: Path | None) -> None:
+def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     """Prints the table, draws the chart, keeps the records."""
     import vl_convert
 
@@ -75,7 +75,7 @@ def _end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     if store is not None and result.records:
         Store(store).add(f"study-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", result.study, list(result.records),
                          list(result.absences), result.records[0].machine)  # fmt: skip
-    drawn = []
+    drawn = [studies.write_study(result.folder)]
     for name, chart in studies.draw(result.records).items():
         spec = charts.for_file(chart)
         drawn.append(result.folder / f"{name}.png")
@@ -113,7 +113,7 @@ def shared_bus(
     result = study(variants, _folder(out, "shared-bus"), cpus=_cpus(cpus), copies=copies,
                    rates_gb_per_s=_numbers("--rates", rates), run_time_s=run_time, threshold=threshold,
                    how=_how(repetitions, clock, seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("mix")
@@ -132,7 +132,7 @@ def mix(
     variants, machine = _variants(base)
     result = study(variants, _folder(out, "mix"), cpus=_cpus(cpus), rate_gb_per_s=rate, run_time_s=run_time,
                    how=_how(repetitions, clock, seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("isolation")
@@ -152,7 +152,7 @@ def isolation(
     variants, machine = _variants(base)
     result = study(variants, _folder(out, "isolation"), rate_gb_per_s=rate, run_time_s=run_time, margin=margin,
                    how=_how(repetitions, clock, seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("copies")
@@ -170,10 +170,12 @@ def copies(
 
     if not command:
         raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
-    numbers = tuple(int(n) for n in _numbers("--counts", counts))
-    how = _how(repetitions, clock, seed)
-    result = study(command, _folder(out, "copies"), cpus=_cpus(cpus), counts=numbers, how=how)
-    _end(result, as_json, _kept(store, no_store))
+    numbers = _numbers("--counts", counts)
+    if not all(n.is_integer() for n in numbers):
+        raise UsageError(f"--counts: found '{counts}', allowed are whole numbers such as 1,2,4")
+    result = study(command, _folder(out, "copies"), cpus=_cpus(cpus), counts=tuple(map(int, numbers)),
+                   how=_how(repetitions, clock, seed))  # fmt: skip
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("overload")
@@ -193,7 +195,7 @@ def overload(
     variants, machine = ((), "") if command else _variants(base)
     result = study(_folder(out, "overload"), variants=variants, work=command or None, cpus=_cpus(cpus), extra=extra,
                    run_time_s=run_time, how=_how(repetitions, "wall", seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("omp-overload")
@@ -215,7 +217,7 @@ def omp_overload(
     result = study(_folder(out, "omp-overload"), variants=variants, threads=threads, sequentials=sequentials,
                    cpus=_cpus(cpus), policies=tuple(p.strip() for p in policies.split(",")), run_time_s=run_time,
                    how=_how(repetitions, "wall", seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("matrix")
@@ -236,7 +238,7 @@ def matrix(
     variants, machine = _variants(base)
     result = study(variants, _folder(out, "matrix"), classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
                    cpus=_cpus(cpus), run_time_s=run_time, how=_how(repetitions, clock, seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))
 
 
 @app.command("curve")
@@ -259,4 +261,4 @@ def curve(
     variants, machine = _variants(base)
     result = study(command, variants, _folder(out, "curve"), cpus=_cpus(cpus), neighbours=neighbours,
                    rates_gb_per_s=_numbers("--rates", rates), how=_how(repetitions, clock, seed, machine))  # fmt: skip
-    _end(result, as_json, _kept(store, no_store))
+    end(result, as_json, _kept(store, no_store))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,11 @@ from typing import Any
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
+from made_load import made_load, made_study
+from test_watch_page import AXE, violations
+
+from meshmark.cli_serve import LoadFolders
 from meshmark.cli_watch import simulated
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.live import Live
@@ -34,6 +41,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         for n in range(1, 31):
             recorder.add(Frame(n, float(n), 1.0, {"cpu.busy": [n / 30]}, at=1.7e9 + n))
     (folder / "cut.parquet").write_bytes(b"PAR1 and no more")
+    loads: Path = tmp_path_factory.mktemp("loads")
+    made_load(loads / "quiet", {"traffic": [2.0, 2.1], "a-program-with-quite-a-long-name": [1.0]}, moved=3e9)
+    made_load(loads / "busy", {"traffic": [3.0, 3.1], "rival": [2.0]}, waiting=0.4, died=["rival"])
+    made_load(loads / "cut-with-a-name-that-is-longer-than-a-phone-is-wide-2026", {"traffic": [1.0]}, cut=True)
+    made_study(loads / "bus")
+    made_study(loads / "matrix", "interference_matrix")
+    made_study(loads / "half", finished=False)
     parts = Parts(
         machine=("n042", "2 packages, 2 nodes, 64 cores · 256 GiB · Linux 6.12"),
         start=lambda: Live(5),
@@ -43,6 +57,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         simulate=lambda machine, workload: simulated(machine, workload, None, 20, 500.0),
         runs=lambda: [RunRow("survey-1", "n042", "2026-11-21T07:15:28Z", 412, ["latency", "bandwidth", "lines"])],
         report=lambda _: REPORT,
+        loads=LoadFolders((loads,)),
     )
     ready, addresses = threading.Event(), []
 
@@ -143,3 +158,60 @@ def test_a_report_is_alone_with_itself(browser: Any, site: str) -> None:
     page.get_by_role("link", name="survey-1").click()
     page.locator("#said", has_text="alone").wait_for(timeout=5000)
     context.close()
+
+
+# ------------------------------------------------------------------ loads
+
+LOADS = ("", "run/quiet", "run/busy", "study/bus", "study/matrix", "compare?a=quiet&b=busy")
+
+
+@pytest.mark.skipif(not AXE.is_file(), reason="the page's packages are not installed; make setup does it")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1200])
+@pytest.mark.parametrize("path", LOADS)
+def test_axe_finds_nothing_to_object_to_in_loads(browser: Any, site: str, path: str, width: int, scheme: str) -> None:
+    # Alone in their sandbox, pages of runs may not run what a test brings with it.
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme, bypass_csp=True)
+    wrong: list[str] = []
+    page.on("pageerror", lambda e: wrong.append(str(e)))
+    page.goto(site + "load/" + path)
+    if path.startswith("study"):
+        page.locator(".chart svg.marks").first.wait_for(timeout=20000)
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    assert violations(page) == []
+    assert wrong == []
+    page.close()
+
+
+def test_loads_are_read_and_reached_with_keys(browser: Any, site: str) -> None:
+    for width, height in SIZES.values():
+        page = browser.new_page(viewport={"width": width, "height": height})
+        page.goto(site)
+        page.get_by_role("link", name="Open loads and studies").press("Enter")
+        page.get_by_role("heading", level=1, name="Loads and studies").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        assert page.evaluate(CONTRAST) == []
+        assert page.evaluate("[...document.querySelectorAll('.scroll')].every(e => e.scrollWidth <= e.clientWidth)")
+        for name in ("Runs", "Compare two runs", "Studies"):
+            assert page.get_by_role("region", name=name, exact=True).count() == 1
+        assert page.get_by_role("link", name="half").count() == 0
+        page.get_by_role("combobox", name="A", exact=True).select_option("quiet")
+        page.get_by_role("combobox", name="B", exact=True).select_option("busy")
+        page.get_by_role("button", name="Compare").press("Enter")
+        page.get_by_role("heading", level=1, name="quiet and busy").wait_for()
+        assert page.get_by_role("img", name=re.compile("Gantt chart of [AB]: ")).count() == 2
+        page.go_back()
+        page.get_by_role("link", name="busy").click()
+        page.get_by_role("img", name="Gantt chart of made").wait_for()
+        page.close()
+
+
+def test_a_study_is_drawn_alone_with_itself(browser: Any, site: str) -> None:
+    page = browser.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda m: wrong.append(m.text) if m.type == "error" else None)
+    page.goto(site + "load/study/matrix")
+    page.locator("#chart-interference_matrix svg.marks").wait_for(timeout=20000)
+    assert page.locator("#chart-interference_matrix").inner_text().count("1.34")
+    assert wrong == []
+    page.close()

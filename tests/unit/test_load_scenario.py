@@ -25,11 +25,13 @@ from made_program import made_program
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.gantt import gantt_html, gantt_svg, gantt_text, lanes, shares, write_gantt
+from meshmark.load.metrics import parse_metrics
 from meshmark.load.run import (
     JOURNAL,
     LoadRun,
     _rank_sum_bound,
     _spans,
+    canary_said,
     find_load,
     jain,
     read_run,
@@ -134,6 +136,10 @@ def nobody_with(mark: str) -> bool:
         ("[scenario]\ncanary = 3\n[[program]]\ncommand=['x']", ("canary", "3")),
         ("[scenario]\ntimeout = 3\n[[program]]\ncommand=['x']", ("timeout", "timeout_s")),
         ("[senario]\n[[program]]\ncommand=['x']", ("senario", "did you mean scenario")),
+        ("metric = 3\n[[program]]\ncommand=['x']", ("metric", "tables [metric.NAME]")),
+        ("[metric.copies]\nformula = 'flops / wall_s'\n[[program]]\ncommand=['x']", ("metric.copies", "another")),
+        ("[metric.m]\nformula = 'flop / wall_s'\n[[program]]\ncommand=['x']", ("flop", "did you mean flops")),
+        ("[metric.m]\nformula = 'flops'\nunits = 'x'\n[[program]]\ncommand=['x']", ("units", "formula and unit")),
         ("[[program]]\ncommand=['x']\ncopies=4000\n[[program]]\ncommand=['x']\ncopies=4000", ("copies", "8000")),
     ],
 )
@@ -187,6 +193,38 @@ def test_a_scenario_says_what_was_written() -> None:
     assert got.alone("traffic").programs[0].copies == 1
     with pytest.raises(UsageError, match="traffic, real"):
         got.member("other")
+
+
+OWN = """
+[metric.bytes_per_flop]
+formula = "(memory_read_bytes + memory_write_bytes) / flops"
+unit = "B/flop"
+[[program]]
+run_time_s = 1
+bytes_per_flop = 4
+"""
+
+
+def test_a_scenarios_own_metrics_can_be_prescribed_in_it() -> None:
+    got = parse_scenario(OWN, "made.toml")
+    wish = got.programs[0].prescription
+    assert wish is not None
+    assert wish.metrics == {"bytes_per_flop": 4}
+    assert got.metrics.keys() == {"bytes_per_flop"}
+    given = parse_metrics('[metric.calls_per_s]\nformula = "system_calls / wall_s"', "own.toml")
+    both = parse_scenario(OWN + "calls_per_s = 3", "made.toml", given)
+    assert both.metrics.keys() == {"bytes_per_flop", "calls_per_s"}
+    with pytest.raises(UsageError) as why:
+        parse_scenario(OWN + "calls_per_s = 3", "made.toml")
+    assert "calls_per_s" in one_line(why)
+
+
+def test_a_metric_that_the_scenario_and_the_command_both_have_is_refused() -> None:
+    given = parse_metrics('[metric.bytes_per_flop]\nformula = "memory_read_bytes / flops"', "own.toml")
+    with pytest.raises(UsageError) as why:
+        parse_scenario(OWN, "made.toml", given)
+    assert "made.toml: metric.bytes_per_flop" in one_line(why)
+    assert "--metrics" in one_line(why)
 
 
 @given(st.text(max_size=200))
@@ -503,6 +541,30 @@ def test_where_and_how_programs_run_is_as_asked(tmp_path: Path) -> None:
     assert got.bound["where", 1] == (last,)
 
 
+def test_who_ended_is_told_at_once_and_in_order(tmp_path: Path) -> None:
+    text = QUIET + "".join(f"[[program]]\nname = 'p{i}'\nstart_s = {0.4 * i:g}\ncommand = ['true']\n" for i in range(4))
+    file = tmp_path / "scenario.toml"
+    file.write_text(text)
+    told: list[tuple[str, str, float, float]] = []
+    run_scenario(
+        file,
+        tmp_path / "run",
+        report=lambda e: told.append((str(e["event"]), str(e.get("program")), float(e["t_s"]), time.monotonic())),
+    )
+    ended = [t for t in told if t[0] == "exit"]
+    assert [p for _, p, _, _ in ended] == ["p0", "p1", "p2", "p3"]
+    assert [t[2] for t in told] == sorted(t[2] for t in told)
+    # They end 0.4 s after each other, and are not told of together once a second.
+    assert all(b[3] - a[3] > 0.1 for a, b in itertools.pairwise(ended)), ended
+
+
+def test_a_folder_that_is_no_cgroup_is_told_and_not_left_behind(tmp_path: Path) -> None:
+    got = run(tmp_path, QUIET + f"[[program]]\ncommand = ['true']\ncgroup = '{tmp_path}/group'")
+    assert got.programs[0].how == "failed"
+    assert f"cgroup {tmp_path}/group" in got.programs[0].reason
+    assert not (tmp_path / "group").exists()
+
+
 def test_a_policy_places_the_copies(tmp_path: Path) -> None:
     text = (
         "[scenario]\ncanary = false\npolicy = 'any'\nslots = 'threads'\n"
@@ -640,6 +702,18 @@ def test_a_wrong_plan_is_one_line(tmp_path: Path, plan: str, words: str) -> None
     assert done.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("fd", ["x", "2", "3x", "9999"])
+def test_a_wrong_descriptor_for_news_is_one_line(tmp_path: Path, fd: str) -> None:
+    plan = {"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["true"]}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "MESHMARK_NOTIFY": fd})  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "MESHMARK_NOTIFY" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
 def test_a_run_is_not_written_over(tmp_path: Path) -> None:
     run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
     with pytest.raises(UsageError) as why:
@@ -705,6 +779,54 @@ def test_the_canary_sang_before_during_and_after(whole: LoadRun) -> None:
     assert whole.canary[0]["t_s"] < 0
 
 
+def test_what_the_canary_sang_is_one_line_of_the_table(whole: LoadRun, tmp_path: Path) -> None:
+    if not whole.canary:
+        pytest.skip("no line can be flushed on this processor")
+    said = canary_said(whole)
+    assert "\n" not in said
+    for when in ("before", "after"):
+        assert f"{1e9 * whole.canary_level(when):.1f} ns {when}" in said
+    silent = run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
+    assert canary_said(silent) == ""
+    assert silent.canary_drift() == 0
+
+
+@pytest.mark.parametrize(
+    ("memory", "pages", "flagged"),
+    [
+        ("bind=1", {"1": 100 << 20}, False),
+        ("bind=1", {"0": 2 << 20, "1": 98 << 20}, True),
+        ("bind=1", {"0": 900 << 10, "1": 99 << 20}, False),  # within a hundredth
+        ("bind=1", {"0": 100 << 10}, True),
+        ("preferred=1", {"0": 100 << 10}, False),  # and less than a MiB of what may go elsewhere
+        ("preferred=1", {"0": 2 << 20}, True),
+        ("", {"0": 100 << 20}, False),  # nobody asked
+    ],
+)
+def test_memory_that_is_elsewhere_than_asked_carries_a_flag(
+    tmp_path: Path, whole: LoadRun, memory: str, pages: dict[str, int], flagged: bool
+) -> None:
+    lines = []
+    for raw in (whole.folder / JOURNAL).read_text().splitlines():
+        line = json.loads(raw)
+        if line["type"] == "header":
+            line["programs"] = [{**p, "nodes": "1" if memory else "none"} for p in line["programs"]]
+        if line["type"] == "total":
+            line["pages"] = pages
+        lines.append(json.dumps(line))
+    (tmp_path / JOURNAL).write_text("\n".join(lines) + "\n")
+    about = json.loads((whole.folder / "scenario.json").read_text())
+    about["programs"] = [{**p, "memory": memory} for p in about["programs"]]
+    (tmp_path / "scenario.json").write_text(json.dumps(about))
+    got = read_run(tmp_path)
+    assert {"misplaced" in got.flags(p) for p in got.programs} == {flagged}
+    records, _ = records_of(got)
+    of_busy = next(r for r in records if r.metric == "elapsed" and r.conditions["program"] == "busy")
+    assert of_busy.conditions["memory"] == (memory or "default")
+    assert of_busy.conditions["observed_node"] == int(max(pages, key=lambda n: pages[n]))
+    assert of_busy.conditions["observed_node_share"] == max(pages.values()) / sum(pages.values())
+
+
 def test_looking_is_told_and_little(whole: LoadRun) -> None:
     # Starting and ending are in it, and the machine may be busy: a relation that only a mistake breaks.
     assert 0 < whole.end["sampling"]["share"] < 0.1
@@ -721,7 +843,7 @@ def test_the_picture_shows_every_program_and_is_whole(tmp_path: Path, whole: Loa
     for word in ("Bench time", "Sum of waiting", "waiting for a CPU", "user", "sleeping", "moved to another CPU"):
         assert word in texts
     assert "prefers-color-scheme:dark" in svg
-    page = gantt_html(whole, machine=[(0.0, 0.5), (0.2, 1.0)])
+    page = gantt_html(whole)
     assert "<script" not in page
     assert "http://" not in page.replace("http://www.w3.org/2000/svg", "")
     assert "a &lt; b &amp; c" in page

@@ -562,6 +562,7 @@ def test_every_study_has_a_chart_of_its_records() -> None:
         "overload": {"programs": 3}, "omp_overload": {"wait_policy": "active"}, "copies": {"copies": 2},
         "interference_matrix": {"class": "stream", "neighbour": "dense"},
         "interference_curve": {"neighbour_rate": 1e9, "held_out": True, "neighbour": "x"},
+        "scenario": {"program": "x"},
     }  # fmt: skip
     records = []
     for study, conditions in told.items():
@@ -591,5 +592,5 @@ def test_no_records_are_no_charts() -> None:
     assert draw([]) == {}
     assert STUDIES.keys() == {
         "shared_bus", "mix", "isolation", "overload", "omp_overload", "interference_matrix", "interference_curve",
-        "copies",
+        "copies", "scenario",
     }  # fmt: skip

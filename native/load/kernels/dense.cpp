@@ -224,7 +224,8 @@ class Lu final : public Matrices<A, 1> {
   Counts counts() const override {
     const double n = static_cast<double>(this->n_);
     Counts c{.load_bytes = n * n * 8, .store_bytes = n * n * 8};
-    for (double m = n - 1; m >= 0; --m) {  // columns that are left
+    for (std::size_t left = this->n_; left-- > 0;) {  // columns
+      const auto m = static_cast<double>(left);
       c.flops += 1 + 2 * m + 1 + m + 2 * m * m;
       c.load_bytes += (1 + m + 2 * n + 1 + m + 2 * m * m) * 8;
       c.store_bytes += 4 + (2 * n + m + m * m) * 8;
@@ -326,7 +327,8 @@ class Cholesky final : public Matrices<A, 1> {
              .store_bytes = n * n * 8,
              .line_read_bytes = 2 * n * n * 8,
              .line_write_bytes = n * n * 8};
-    for (double m = n - 1; m >= 0; --m) {
+    for (std::size_t left = this->n_; left-- > 0;) {
+      const auto m = static_cast<double>(left);
       const double rest = m * (m + 1) / 2;  // of the triangle
       c.flops += 2 + m + 2 * rest;
       c.load_bytes += (1 + m + m + 2 * rest) * 8;

@@ -324,8 +324,9 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
       tables_[i] = tables_[i - 256] >> 8 ^ tables_[tables_[i - 256] & 255];
   }
   Counts counts() const override {
-    Counts c = this->once(kWords / 2 * (1 + 12 + 7) + 1);
-    c.load_bytes += kWords / 2 * 8 * 4;  // of the tables, which stay in the first cache
+    constexpr std::size_t steps = kWords / 2;
+    Counts c = this->once(steps * (1 + 12 + 7) + 1);
+    c.load_bytes += steps * 8 * 4;  // of the tables, which stay in the first cache
     return c;
   }
   void run(std::size_t first, std::size_t last, int) override {
@@ -364,7 +365,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
     return this->compare([&](std::size_t u) {
       std::uint32_t crc = 0xffffffffu;
       for (std::size_t i = u * kWords; i < (u + 1) * kWords; ++i) crc = add(crc, Base::input(i), 4);
-      return std::uint64_t{static_cast<std::uint32_t>(~crc)};
+      return std::uint64_t{~crc};
     });
   }
 
@@ -423,7 +424,10 @@ struct BitCount final : Digest<A, std::uint64_t, 256> {
   using Word = typename Base::Value;
   using Base::Base;
 
-  Counts counts() const override { return this->once(11 * kWords + 5 * (kWords / kGroup) + 2); }
+  Counts counts() const override {
+    constexpr std::size_t groups = kWords / kGroup;
+    return this->once(11 * kWords + 5 * groups + 2);
+  }
   void run(std::size_t first, std::size_t last, int) override {
     const auto in = this->in_;
     const Word pairs = 0x5555555555555555u, fours = 0x3333333333333333u, bytes = 0x0f0f0f0f0f0f0f0fu,
@@ -479,7 +483,8 @@ struct PrimeSieve final : Kernel {
     double marks = 0, tests = 0;
     for (std::size_t x = 3; x * x <= most; x += 2) {
       tests += 1;
-      if (prime(x)) marks += static_cast<double>((most - x * x) / (2 * x) + 1);
+      const std::size_t multiples = (most - x * x) / (2 * x) + 1;  // odd ones from its square on
+      if (prime(x)) marks += static_cast<double>(multiples);
     }
     Counts c;
     c.int_ops = tests + kFlags;

@@ -5,8 +5,6 @@
 /// its own node, since reading a counter of another CPU interrupts it. Counters of CPUs are read once a second at most.
 #include "watch/counters.hpp"
 
-#include <sys/resource.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -71,11 +69,7 @@ class Counters : public Source {
 
   void open(const Host& host, Board& board) override {
     host_ = &host;
-    // 256 CPUs with a few events each are more files than most shells allow; the hard limit is what we may take.
-    if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
-      files.rlim_cur = files.rlim_max;
-      setrlimit(RLIMIT_NOFILE, &files);
-    }
+    perf::allow_many_events();
     const std::string id = processor_id(host.cpuinfo);
     std::map<std::string, Why> lost;  // by metric
     std::set<std::string> used;

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from meshmark.errors import MeshmarkError
-from meshmark.load.variants import COUNTS, LEVELS, Variant
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.variants import COUNTER_PREFIX, COUNTS, LEVELS, Variant
+from meshmark.measure.journal import parse_line
+from meshmark.measure.plan import Plan
+from meshmark.store.lines import MOST_LINE_BYTES
 from meshmark.store.record import Record
 
 CALL_S = 2.5e-4  # aimed at: between 0.05 and 1 ms, so that windows of a tenth of a second keep the mean
-SPECS = ("load", "load-quick")
+SPECS: Final = ("load", "load-quick")  # taken by themselves, the first before the second; others by name
+INSTRUMENT: Final = "kernels"
 
 
 def _size(volume: int) -> str:
@@ -26,14 +33,16 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
 
     A call is a power of two of units, as near a quarter of a millisecond as may be. Results whose kernel's check
     failed are left out.
+
+    Raises:
+        MeshmarkError: a condition is not what the instrument writes, by its name.
     """
     wall: dict[tuple[str, int, int, int], Record] = {}
     cpu: dict[tuple[str, int, int, int], Record] = {}
     for r in records:
-        if r.instrument != "kernels" or "unverified" in r.flags:
+        if r.instrument != INSTRUMENT or "unverified" in r.flags:
             continue
-        c = r.conditions
-        key = (str(c["kernel"]), int(_number(r, "volume_bytes")), int(_number(r, "stride")),
+        key = (_text(r, "kernel"), int(_number(r, "volume_bytes")), int(_number(r, "stride")),
                int(_number(r, "threads")))  # fmt: skip
         {"unit_time": wall, "unit_cpu_time": cpu}.get(r.metric, {})[key] = r
     found = []
@@ -46,11 +55,13 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
         cpu_s = max(0.0, cpu[key].value) * window
         found.append(Variant(
             name=f"{kernel}/{_size(volume)}/s{stride}/t{threads}" if volume else f"{kernel}/s{stride}/t{threads}",
-            kernel=kernel, kind=str(r.conditions["kind"]), volume_bytes=volume,
+            kernel=kernel, kind=_text(r, "kind"), volume_bytes=volume,
             stride=stride, threads=threads, window=window, team=bool(r.conditions.get("team")),
             served_by=level if level in LEVELS else "memory", wall_s=r.value * window, cpu_s=cpu_s,
             system_s=min(1.0, max(0.0, _number(r, "system_share"))) * cpu_s,
             wall_interval_s=(r.interval[0] * window, r.interval[1] * window) if r.interval else None,
+            counters={name.removeprefix(COUNTER_PREFIX): _number(r, name) * window
+                      for name in sorted(r.conditions) if name.startswith(COUNTER_PREFIX)},
             **{name: _number(r, name) * window for name in COUNTS},
         ))  # fmt: skip
     return found
@@ -63,32 +74,130 @@ def _number(r: Record, name: str) -> float:
     return float(value)
 
 
+def _text(r: Record, name: str) -> str:
+    value = r.conditions.get(name)
+    if not isinstance(value, str):
+        raise MeshmarkError(f"base data: {r.metric}: condition {name}: found {value!r}, text is needed")
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class BaseRun:
+    """What a run folder of base data says of itself, without its results."""
+
+    folder: Path
+    spec: str
+    machine: str
+    started: str  # ISO 8601
+    finished: bool  # all steps were run, also where some of them failed
+
+
+def look(folder: Path) -> BaseRun | None:
+    """Whether a folder holds base data (a survey of the instrument `kernels` alone), and whose; None where it does not.
+
+    Reads the plan and, of base data alone, the state and the first line of a journal: a folder of runs may hold many,
+    and long ones.
+
+    Raises:
+        MeshmarkError: the plan or the state of the run cannot be read.
+    """
+    plan = Plan.load(folder / "plan.json")
+    if not plan.steps or any(step.instrument != INSTRUMENT for step in plan.steps):
+        return None
+    try:
+        state = json.loads((folder / "run.json").read_text())
+        started, finished = str(state["started"]), bool(state["steps"])
+        machine = next((m for step in plan.steps if (m := _machine(folder / "journal" / f"{step.id}.jsonl"))), "")
+    except (OSError, ValueError, KeyError, TypeError) as why:
+        raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
+    if not machine:  # killed before its first word: the plan says which machine was meant
+        words = plan.steps[0].argv
+        machine = words[words.index("--machine") + 1] if "--machine" in words[:-1] else ""
+    return BaseRun(folder, plan.spec, machine, started, finished)
+
+
+def _machine(journal: Path) -> str:
+    """The machine of a journal's header, "" where there is none."""
+    if not journal.exists():
+        return ""
+    with journal.open("rb") as lines:
+        header = parse_line(lines.readline(MOST_LINE_BYTES)) or {}
+    return str(header.get("machine", ""))
+
+
+def base_runs(runs: Path, machine: str) -> list[BaseRun]:
+    """All base data of a machine below a folder of runs, the newest first. Runs that cannot be read are passed by."""
+    found = []
+    for folder in runs.glob("*"):
+        try:
+            it = look(folder) if (folder / "plan.json").exists() else None
+        except MeshmarkError:
+            continue
+        if it is not None and it.machine == machine:
+            found.append(it)
+    return sorted(found, key=lambda b: (b.started, b.folder.name), reverse=True)
+
+
+def base_spec(quick: bool, own: Path | None) -> str:
+    """The specification to run: a shipped one, or a file whose steps are all of the instrument `kernels`.
+
+    Raises:
+        UsageError: it is none, by the name of the step.
+    """
+    from meshmark.measure.spec import load_spec
+
+    if own is None:
+        return SPECS[quick]
+    if quick:
+        raise UsageError("--spec: found with --quick; allowed is one of them")
+    for i, step in enumerate(load_spec(str(own)).step):
+        if step.instrument != INSTRUMENT:
+            raise UsageError(f"--spec: {own}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
+                             f"allowed is {INSTRUMENT}", "meshmark survey --spec runs any")  # fmt: skip
+    return str(own)
+
+
 def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
-    """The folder of base data: of that name, or the newest full one of this machine, else its newest quick one.
+    """The folder of base data: of that name, or the newest full one of this machine, else its newest quick one. Without
+    a name only finished ones count.
 
     Raises:
         MeshmarkError: there is none of that name, or it is of another machine.
     """
-    from meshmark.measure.survey import find_run, load_run
+    from meshmark.measure.survey import find_run
 
     if name:
         folder = find_run(name, runs)
-        info = load_run(folder)[2]
-        if info.spec_name not in SPECS:
-            raise MeshmarkError(f"--base: {folder} holds a survey '{info.spec_name}', no base data",
+        it = look(folder)
+        if it is None:
+            spec = Plan.load(folder / "plan.json").spec
+            raise MeshmarkError(f"--base: {folder} holds a survey '{spec}', no base data",
                                 "meshmark load base takes them")  # fmt: skip
-        if info.machine != machine:
-            raise MeshmarkError(f"--base: {folder} is of machine {info.machine}, this one is {machine}",
+        if it.machine != machine:
+            raise MeshmarkError(f"--base: {folder} is of machine {it.machine or 'unknown'}, this one is {machine}",
                                 "meshmark load base takes this machine's")  # fmt: skip
         return folder
-    newest: dict[str, Path] = {}
-    for folder in sorted(runs.glob("*"), key=lambda p: p.stat().st_mtime):
-        if not (folder / "plan.json").exists():
-            continue
-        try:
-            info = load_run(folder)[2]
-        except MeshmarkError:
-            continue
-        if info.spec_name in SPECS and info.machine == machine:
-            newest[info.spec_name] = folder
-    return next((newest[s] for s in SPECS if s in newest), None)
+    mine = [b for b in base_runs(runs, machine) if b.finished]
+    return next((b.folder for spec in SPECS for b in mine if b.spec == spec), None)
+
+
+def last_base(runs: Path, machine: str) -> Path | None:
+    """The newest base data of a machine, finished or not: what --resume goes on with."""
+    return next((b.folder for b in base_runs(runs, machine)), None)
+
+
+def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
+    """The variants of a run of base data, and one line for each thing that is wrong with it.
+
+    Raises:
+        MeshmarkError: it cannot be read, or holds no variant.
+    """
+    from meshmark.measure.survey import load_run
+
+    records, absences, _ = load_run(folder)
+    notes = [f"{a.step}: {a.reason}" for a in absences if a.kind == "error"]
+    variants = variants_of(records)
+    if not variants:
+        raise MeshmarkError(f"base data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
+                            "meshmark load base --quick takes them anew")  # fmt: skip
+    return variants, notes

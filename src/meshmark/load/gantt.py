@@ -1,7 +1,8 @@
 """The picture of a run: a lane for each thread, filled by what it did; as SVG, as a page, as text for terminals.
 
-A lane is filled from below by shares of its time: user, system, then waiting for a CPU; what is left it slept. After
-the Gantt charts of PARbench, with their header of totals.
+A lane is filled from below by shares of its time: user, system, then waiting for a CPU; what is left it slept. Below
+are the use of the CPUs and the traffic to memory: what these programs had, and, where a monitor recorded it, what all
+had. After the Gantt charts of PARbench, with their header of totals.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
+from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals, utilisation
 from meshmark.machine.tree import format_list
 from meshmark.store.store import write_aside
@@ -31,14 +33,14 @@ _STYLE: Final = (
     ".ink{fill:#1c2024}.soft{fill:#5d6670}.bad{fill:#b3261e}.move{stroke:#1c2024;stroke-width:1.4;fill:none}"
     ".grid{stroke:#d5dade;stroke-width:1;fill:none}.rule{stroke:#b4bcc4;stroke-width:1;fill:none}"
     ".use{fill:#0072b2;fill-opacity:.28;stroke:#0072b2;stroke-width:1}.paper{fill:#ffffff}"
-    ".all{fill:none;stroke:#5d6670;stroke-width:1.2;stroke-dasharray:3 2}"
+    ".all{fill:none;stroke:#1c2024;stroke-width:1.2}.band{fill:#1c2024;fill-opacity:.16}"
     "text{font-family:Inter,system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}"
 )
 _DARK: Final = (
     ".user{fill:#3a93cc}.system{fill:#8fd0f5}.waiting{fill:#f0773a}.sleeping{fill:#333a41}"
     ".ink{fill:#e8eaed}.soft{fill:#9aa4ae}.bad{fill:#ff8a80}.move{stroke:#ffffff}"
     ".grid{stroke:#30363c}.rule{stroke:#4a525a}.use{fill:#56b4e9;stroke:#56b4e9}.paper{fill:#1c2024}"
-    ".all{stroke:#9aa4ae}"
+    ".all{stroke:#e8eaed}.band{fill:#e8eaed}"
 )
 
 
@@ -137,7 +139,7 @@ def _lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float
     ]
 
 
-def _s(value: float) -> str:
+def in_s(value: float) -> str:
     """Seconds for people."""
     size = abs(value)
     return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
@@ -147,19 +149,25 @@ def _percent(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
 
 
+def _flags(run: LoadRun) -> str:
+    """Of all programs, in words; '' where there is none."""
+    found = sorted(frozenset().union(*(run.flags(p) for p in run.programs)))
+    return f"flags: {', '.join(found)}" if found else ""
+
+
 def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
     """The header: what it is called, its value, and in a few words what it means."""
     t: Totals = run.totals()
     fair = run.fairness()
     return [
-        ("Bench time", _s(t.bench_s), "from the start to the end of the last program"),
-        ("Available CPU", _s(t.available_s), f"time of {t.cpus} CPUs"),
-        ("User", _s(t.user_s), _percent(t.user_s, t.available_s)),
-        ("System", _s(t.system_s), _percent(t.system_s, t.available_s)),
-        ("Idle or others'", _s(t.idle_s), _percent(t.idle_s, t.available_s)),
-        ("Mean completion", _s(t.completion_s), "from the start to a program's end"),
-        ("Sum of run times", _s(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
-        ("Sum of waiting", _s(t.waiting_s), "for a CPU, all threads"),
+        ("Bench time", in_s(t.bench_s), "from the start to the end of the last program"),
+        ("Available CPU", in_s(t.available_s), f"time of {t.cpus} CPUs"),
+        ("User", in_s(t.user_s), _percent(t.user_s, t.available_s)),
+        ("System", in_s(t.system_s), _percent(t.system_s, t.available_s)),
+        ("Idle or others'", in_s(t.idle_s), _percent(t.idle_s, t.available_s)),
+        ("Mean completion", in_s(t.completion_s), "from the start to a program's end"),
+        ("Sum of run times", in_s(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
+        ("Sum of waiting", in_s(t.waiting_s), "for a CPU, all threads"),
         ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
     ]
 
@@ -193,15 +201,21 @@ def _told(p: ProgramUse) -> str:
     return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
 
 
-def gantt_svg(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None, header: bool = True) -> str:
+def gantt_svg(
+    run: LoadRun, machine: MachineUse | None = None, header: bool = True, end_s: float = 0.0, most: float = 0.0,
+    name: str = "",
+) -> str:  # fmt: skip
     """The chart as SVG, light and dark by the reader's setting.
 
     Args:
-        machine: use of all the machine's CPUs by time, as a monitor recorded it: (seconds after the start, 0 … 1).
+        machine: what a monitor recorded of the machine meanwhile.
         header: with title and totals, for use by itself.
+        end_s: where the axis ends, for several charts on one; 0: with the run.
+        most: B/s of memory that the scale has at least, likewise.
+        name: of the chart, for those who hear it; "": the scenario's.
     """
     rows = lanes(run)
-    end_s = max(run.bench_s, 1e-3)
+    end_s = max(run.bench_s, end_s, 1e-3)
     plot = _WIDTH - _LEFT - _RIGHT
     dx = plot / _BINS
     parts: list[str] = []
@@ -219,7 +233,6 @@ def gantt_svg(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None
         y += _LANE + (2 if not lane.first else 3)
     y += 8
     bottom = y
-    use_top, use_height = bottom + 30, 44
     step = _step(end_s, 8)
     ticks = [i * step for i in range(int(end_s / step + 1e-9) + 1)]
     for t in ticks:
@@ -232,9 +245,9 @@ def gantt_svg(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None
         )
     parts.append(f'<path class="rule" d="M{_LEFT} {bottom:.1f}H{_LEFT + plot}"/>')
     parts += body
-    parts.append(_use(run, use_top, use_height, end_s, machine))
-    height = use_top + use_height + 16
-    title = escape(str(run.scenario.get("name", "scenario")))
+    panels, height = _panels(run, bottom + 30, end_s, machine, most)
+    parts.append(panels)
+    title = escape(name or str(run.scenario.get("name", "scenario")))
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {height:.0f}" width="{_WIDTH}" '
         f'height="{height:.0f}" role="img" aria-label="Gantt chart of {title}">'
@@ -246,7 +259,8 @@ def gantt_svg(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None
 def _header(run: LoadRun) -> str:
     title = escape(str(run.scenario.get("name", "scenario")))
     of = escape(f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
-                + ("" if run.status == "ok" else f" · {_STATUS[run.status]}"))  # fmt: skip
+                + ("" if run.status == "ok" else f" · {_STATUS[run.status]}")
+                + (f" · {flags}" if (flags := _flags(run)) else ""))  # fmt: skip
     out = [
         f'<text class="ink" x="20" y="34" font-size="20" font-weight="bold">{title}</text>',
         f'<text class="{"soft" if run.status == "ok" else "bad"}" x="{_WIDTH - 20}" y="33" font-size="12.5" '
@@ -272,7 +286,7 @@ def _legend(y: float) -> str:
     for name, said in _STATES:
         out.append(f'<rect class="{name}" x="{x:.0f}" y="{y:.0f}" width="14" height="12" rx="2"/>')
         out.append(f'<text class="ink" x="{x + 20:.0f}" y="{y + 10.5:.1f}" font-size="12">{said}</text>')
-        x += 36 + 6.6 * len(said)
+        x += 40 + 5.9 * len(said)
     out.append(f'<path class="move" d="M{x + 6:.0f} {y:.0f}v12"/>')
     out.append(f'<text class="ink" x="{x + 16:.0f}" y="{y + 10.5:.1f}" font-size="12">moved to another CPU</text>')
     right = _WIDTH - _RIGHT
@@ -322,7 +336,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
         whole = user + system + waiting + sleeping
         moves = sum(t.migrations for t in lane.threads)
         for text, at in (
-            (_s(lane.lasted()), right + 62),
+            (in_s(lane.lasted()), right + 62),
             (_percent(waiting, whole), right + 116),
             (f"{moves}", right + 166),
         ):
@@ -334,8 +348,8 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
             x = min(_LEFT + plot * p.ended_s / end_s + 5, right - 20 - 7.5 * len(said))
             out.append(f'<text class="bad" x="{x:.1f}" y="{y + 14.5:.1f}" font-size="12">✕ {escape(said)}</text>')
     tip = (
-        f"{lane.label}: user {_s(user)}, system {_s(system)}, waiting {_s(waiting)}, sleeping {_s(sleeping)}; CPUs "
-        f"{format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
+        f"{lane.label}: user {in_s(user)}, system {in_s(system)}, waiting {in_s(waiting)}, "
+        f"sleeping {in_s(sleeping)}; CPUs {format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
     )
     if p.reason:
         tip += f"; {p.reason}"
@@ -346,36 +360,93 @@ def _short(text: str, most: int) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def _use(run: LoadRun, top: float, height: float, end_s: float, machine: Sequence[tuple[float, float]] | None) -> str:
-    plot = _WIDTH - _LEFT - _RIGHT
+_PANEL: Final = 44  # px
+
+
+def _own_traffic(run: LoadRun, end_s: float) -> list[Step]:
+    return [s for s in binned(traffic(run), end_s, _BINS) if s is not None]
+
+
+def most_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> float:
+    """The highest rate of memory that a chart on an axis to `end_s` shows, B/s."""
+    shown = [*_own_traffic(run, end_s), *(machine.memory if machine is not None else ())]
+    return max((s.interval[1] if s.interval else s.value for s in shown), default=0.0)
+
+
+def _panels(
+    run: LoadRun, top: float, end_s: float, machine: MachineUse | None, most: float
+) -> tuple[str, float]:  # fmt: skip
+    """Use of the CPUs, and traffic to memory where it is known of anybody; and where they end."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
-    bottom = top + height
-    path = f"M{_LEFT} {bottom:.1f}"
-    for t, share in utilisation(run, step):
-        x0, x1 = _LEFT + plot * t / end_s, _LEFT + plot * min(end_s, t + step) / end_s
-        path += f"L{x0:.1f} {bottom - share * height:.1f}H{x1:.1f}"
-    path += f"V{bottom:.1f}Z"
-    those = escape(_short(format_list(run.cpus), 16))
+    own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
+    those = _short(format_list(run.cpus), 16)
+    all_ = machine.cpu if machine is not None else ()
+    out = [_panel("CPU use", f"of CPUs {those}", "100 %", own, all_, 1.0, top, end_s)]
+    bottom = top + _PANEL
+    own, all_ = _own_traffic(run, end_s), machine.memory if machine is not None else ()
+    if own or all_:
+        most = max(most, most_traffic(run, machine, end_s), 1.0)
+        scale, unit = (1e9, "GB/s") if most >= 1e9 else (1e6, "MB/s")
+        step = _step(most / scale, 4)
+        limit = step * math.ceil(most / scale / step - 1e-9)
+        what = "all (estimated)" if machine is not None and machine.estimated else "all (counted)"
+        out.append(_panel("Memory traffic", "read and written", f"{limit:g} {unit}", own, all_, limit * scale,
+                          bottom + 22, end_s, what))  # fmt: skip
+        bottom += 22 + _PANEL
+    return "".join(out), bottom + 16
+
+
+def _panel(
+    title: str, of: str, most: str, own: Sequence[Step], all_: Sequence[Step], limit: float, top: float, end_s: float,
+    what: str = "all (recorded)",
+) -> str:  # fmt: skip
+    """One quantity over time: filled what these programs had, as a line what all had, with its interval's band."""
+    plot = _WIDTH - _LEFT - _RIGHT
+    bottom = top + _PANEL
+
+    def x(t: float) -> str:
+        return f"{_LEFT + plot * min(max(t, 0.0), end_s) / end_s:.1f}"
+
+    def y(value: float) -> str:
+        return f"{bottom - min(max(value / limit, 0.0), 1.0) * _PANEL:.1f}"
+
+    filled, at = "", ""
+    for s in own:
+        if s.value <= 0:
+            continue
+        before = "" if at == x(s.from_s) else f"{f'V{bottom:.1f}Z' if filled else ''}M{x(s.from_s)} {bottom:.1f}"
+        filled += f"{before}V{y(s.value)}H{x(s.to_s)}"
+        at = x(s.to_s)
+    filled += f"V{bottom:.1f}Z" if filled else ""
+    line, at = "", ""
+    shown = [s for s in binned(all_, end_s, _BINS) if s is not None] if len(all_) > _BINS else all_
+    for s in shown:
+        line += f"{'L' if at == x(s.from_s) else 'M'}{x(s.from_s)} {y(s.value)}H{x(s.to_s)}"
+        at = x(s.to_s)
+    band = "".join(
+        f"M{x(s.from_s)} {y(s.interval[0])}V{y(s.interval[1])}H{x(s.to_s)}V{y(s.interval[0])}Z"
+        for s in shown if s.interval
+    )  # fmt: skip
     out = [
-        f'<text class="ink" x="20" y="{top + 14:.1f}" font-size="13">CPU use</text>',
-        f'<text class="soft" x="20" y="{top + 31:.1f}" font-size="12">of CPUs {those}</text>',
+        f'<text class="ink" x="20" y="{top + 14:.1f}" font-size="13">{escape(title)}</text>',
+        f'<text class="soft" x="20" y="{top + 31:.1f}" font-size="12">{escape(of)}</text>',
         f'<path class="grid" d="M{_LEFT} {top:.1f}H{_LEFT + plot}"/>',
-        f'<path class="use" d="{path}"/>',
+        f'<path class="use" d="{filled}"/>' if filled else "",
+        f'<path class="band" d="{band}"/>' if band else "",
+        f'<path class="all" d="{line}"/>' if line else "",
         f'<path class="rule" d="M{_LEFT} {bottom:.1f}H{_LEFT + plot}"/>',
-        f'<text class="soft" x="{_LEFT - 8}" y="{top + 5:.1f}" font-size="11" text-anchor="end">100 %</text>',
+        f'<text class="soft" x="{_LEFT - 8}" y="{top + 5:.1f}" font-size="11" text-anchor="end">{escape(most)}</text>',
         f'<text class="soft" x="{_LEFT - 8}" y="{bottom + 1:.1f}" font-size="11" text-anchor="end">0</text>',
     ]
-    right = _LEFT + plot + 8
-    out.append(f'<text class="soft" x="{right}" y="{top + 16:.1f}" font-size="11.5">filled: these programs</text>')
-    if machine:
-        line = "".join(
-            f"{'M' if i == 0 else 'L'}{_LEFT + plot * min(max(t, 0), end_s) / end_s:.1f} "
-            f"{bottom - min(max(u, 0), 1) * height:.1f}"
-            for i, (t, u) in enumerate(machine)
-            if 0 <= t <= end_s
-        )
-        out.append(f'<path class="all" d="{line}"/>')
-        out.append(f'<text class="soft" x="{right}" y="{top + 32:.1f}" font-size="11.5">dashed: the machine</text>')
+    right = _LEFT + plot + 12
+    keys = (
+        (filled, f'<rect class="use" x="{right}" y="{top + 7:.1f}" width="14" height="10"/>', 16, "these programs"),
+        (line, f'<path class="all" d="M{right} {top + 29:.1f}h14"/>', 33, what),
+    )
+    for there, mark, down, text in keys:
+        if there:
+            at_text = f'x="{right + 20}" y="{top + down:.1f}"'
+            out.append(f'{mark}<text class="soft" {at_text} font-size="11.5">{escape(text)}</text>')
     return "".join(out)
 
 
@@ -383,7 +454,7 @@ def _use(run: LoadRun, top: float, height: float, end_s: float, machine: Sequenc
 
 _PAGE: Final = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{title}</title><style>
+<link rel="icon" href="data:,"><title>{title}</title><style>
 :root{{color-scheme:light dark;--bg:#fbfbfa;--panel:#fff;--ink:#1c2024;--soft:#5d6670;--line:#e1e4e8;--bad:#b3261e}}
 @media (prefers-color-scheme:dark){{:root{{--bg:#14171a;--panel:#1c2024;--ink:#e8eaed;--soft:#9aa4ae;--line:#30363c;
 --bad:#ff8a80}}}}
@@ -404,15 +475,22 @@ th:first-child,td:first-child{{text-align:left;padding-left:0}}
 td.why{{text-align:left;white-space:normal;color:var(--bad)}}td.flags{{text-align:left;color:var(--soft)}}
 th.left{{text-align:left}}summary{{cursor:pointer}}details{{margin-top:14px}}
 </style></head><body><main><header><h1>{title}</h1><p>{subtitle}</p></header>
-<div class="tiles">{tiles}</div>
-<section><div class="scroll">{svg}</div></section>
-<section><h2>Programs</h2><div class="scroll">{programs}</div>
-<details><summary>All threads</summary><div class="scroll">{threads}</div></details></section>
+{body}
 </main></body></html>
 """
 
 
-def gantt_html(run: LoadRun, machine: Sequence[tuple[float, float]] | None = None) -> str:
+def page(title: str, subtitle: str, body: str) -> str:
+    """A page in the style of a run's; title and subtitle are text, the body is HTML."""
+    return _PAGE.format(title=escape(title), subtitle=escape(subtitle), body=body)
+
+
+def scrolled(what: str, label: str) -> str:
+    """A box of its own for what may be wider than the page, which those can scroll who have keys only."""
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label)}">{what}</div>'
+
+
+def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     """The page of a run: totals, chart and tables in one file that needs nothing else."""
     tiles = "".join(
         f'<div class="tile"><h3>{escape(label)}</h3><p class="big">{escape(value)}</p>'
@@ -432,7 +510,7 @@ def gantt_html(run: LoadRun, machine: Sequence[tuple[float, float]] | None = Non
         f"<tr><td>{escape(p.program)} · {p.copy + 1}</td>"
         + (
             "".join(f"<td>{v}</td>" for v in (
-                _s(p.wall_s), _s(p.user_s), _s(p.system_s), _s(p.waiting_s), _s(p.sleeping_s),
+                in_s(p.wall_s), in_s(p.user_s), in_s(p.system_s), in_s(p.waiting_s), in_s(p.sleeping_s),
                 f"{100 * p.attained:.0f} %", p.threads, p.migrations))
             if p.how != "failed" else "<td>–</td>" * len(head)
         )
@@ -446,19 +524,32 @@ def gantt_html(run: LoadRun, machine: Sequence[tuple[float, float]] | None = Non
     )  # fmt: skip
     rows = "".join(
         f"<tr><td>{escape(t.program)} · {t.copy + 1}: {escape(t.command)}</td><td>{t.tid}</td>"
-        + "".join(f"<td>{_s(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s))
+        + "".join(f"<td>{in_s(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s))
         + f"<td>{t.migrations}</td><td>{escape(format_list(t.cpus))}</td></tr>"
         for t in run.threads
     )
     names = ("thread", "number", "from", "for", "user", "system", "waiting", "sleeping", "moves", "CPUs")
     threads = "<table><tr>" + "".join(f"<th>{h}</th>" for h in names) + f"</tr>{rows}</table>"
-    return _PAGE.format(
-        title=escape(str(run.scenario.get("name", "scenario"))), subtitle=escape(" · ".join(words)), tiles=tiles,
-        svg=gantt_svg(run, machine, header=False), programs=programs, threads=threads,
-    )  # fmt: skip
+    body = (
+        f'<div class="tiles">{tiles}</div><section>{scrolled(gantt_svg(run, machine, header=False), "Gantt chart")}'
+        f"{_recorded(machine)}</section><section><h2>Programs</h2>{scrolled(programs, 'programs')}"
+        f"<details><summary>All threads</summary>{scrolled(threads, 'threads')}</details></section>"
+    )
+    return page(str(run.scenario.get("name", "scenario")), " · ".join(words), body)
 
 
-def write_gantt(run: LoadRun, out: Path, machine: Sequence[tuple[float, float]] | None = None) -> tuple[Path, ...]:
+def _recorded(machine: MachineUse | None) -> str:
+    """What the recording is, and what it could not say."""
+    if machine is None:
+        return ""
+    said = f"Lines: the whole machine, as {machine.name} has it."
+    said += f" CPU use was not recorded: {machine.cpu_absent}." if machine.cpu_absent else ""
+    said += f" Memory traffic was not recorded: {machine.memory_absent}." if machine.memory_absent else ""
+    said += " Memory traffic is estimated; the band is its 95 % interval." if machine.estimated else ""
+    return f'<p class="small">{escape(said)}</p>'
+
+
+def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> tuple[Path, ...]:
     """`gantt.html`, `gantt.svg` and `gantt.png` in a folder, each whole or not at all.
 
     Raises:
@@ -507,7 +598,7 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
         user, system, waiting, sleeping = lane.sums()
         moves = sum(t.migrations for t in lane.threads)
-        text += f" {_s(lane.lasted()):>9}{_percent(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
+        text += f" {in_s(lane.lasted()):>9}{_percent(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
         if lane.first and (word := _told(lane.program)):
             text += f" {word}"
         out.append(text.rstrip())
@@ -520,4 +611,6 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             axis[at : at + len(mark)] = mark
     out.append(" " * (left + 1) + "".join(axis).rstrip())
     out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, _STATES, strict=True)))
+    if flags := _flags(run):
+        out.append(_short(flags, max(60, width)))
     return "\n".join(out) + "\n"

@@ -4,9 +4,10 @@
     formula = "(memory_read_bytes + memory_write_bytes) / wall_s / 1e9"
     unit = "GB/s"
 
-A formula has + - * / and brackets, numbers, and the names of columns (`variants.COLUMNS`, and hardware's counters where
-base data have them). Of a whole program it is taken from the sums over all calls, never as a mean of ratios. What is a
-ratio of two linear sums can be prescribed, for then `a / d = v` is the linear equation `a - v d = 0`.
+A formula has + - * / and brackets, numbers, and the names of columns (`variants.COLUMNS`, and `variants.COUNTERS`, of
+which base data have those that their machine could count). Of a whole program it is taken from the sums over all calls,
+never as a mean of ratios. What is a ratio of two linear sums can be prescribed, for then `a / d = v` is the linear
+equation `a - v d = 0`.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ import ast
 import math
 import re
 import tomllib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 
 from meshmark.errors import UsageError
-from meshmark.load.variants import COLUMNS, Vector, found
+from meshmark.load.variants import COLUMNS, COUNTERS, Table, Variant, Vector, found
 
 _LONGEST: Final = 500  # characters of a formula
 _DEEPEST: Final = 40
@@ -250,7 +251,7 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dic
 
     Args:
         origin: what errors call the text.
-        counters: names of hardware's counters that base data have.
+        counters: names beside the usual ones (`variants.COUNTERS`) that base data have.
 
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
@@ -265,9 +266,14 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dic
     tables = raw.pop("metric", {})
     if raw:
         raise UsageError(f"{origin}: found {next(iter(raw))[:60]!r}; allowed are tables [metric.NAME]")
+    return metrics_of(tables, origin, counters)
+
+
+def metrics_of(tables: object, origin: str, counters: Collection[str] = ()) -> dict[str, Metric]:
+    """Metrics from the table `metric` of a TOML text; arguments and errors as of `parse_metrics`."""
     if not isinstance(tables, dict) or len(tables) > _MOST:
         raise UsageError(f"{origin}: metric: allowed are at most {_MOST} tables [metric.NAME]")
-    known = (*COLUMNS, *sorted(counters))
+    known = tuple(dict.fromkeys((*COLUMNS, *COUNTERS, *sorted(counters))))
     out: dict[str, Metric] = {}
     for name, table in tables.items():
         what = f"{origin}: metric {name[:60]!r}"
@@ -295,3 +301,27 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dic
 def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
     """The shipped metrics and a user's own, which come first where names are the same."""
     return {**parse_metrics(BUILT_IN, "built in"), **(own or {})}
+
+
+def of_variants(
+    variants: Sequence[Variant], metrics: Metrics, needed: Collection[str] = ()
+) -> dict[str, dict[str, float]]:
+    """Every metric of one call of every variant, by the variant's name; what divides by 0, or needs what base data do
+    not have, is left out.
+
+    Args:
+        needed: metrics that must be had.
+
+    Raises:
+        UsageError: base data lack what one of `needed` needs, by its name.
+    """
+    columns = Table(variants).columns
+    for name in needed:
+        lacks = sorted(metrics[name].names - columns.keys())
+        if lacks:
+            raise UsageError(f"metric {name}: base data have no {lacks[0]}")
+    values = {name: m.of(columns) for name, m in metrics.items() if m.names <= columns.keys()}
+    return {
+        v.name: {name: float(of[i]) for name, of in values.items() if math.isfinite(of[i])}
+        for i, v in enumerate(variants)
+    }

@@ -10,11 +10,11 @@ A thread's time is user + system + waiting + sleeping: the kernel counts in ns w
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import json
 import math
 import os
+import select
 import signal
 import statistics
 import subprocess
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import Metrics
@@ -48,6 +48,7 @@ JOURNAL: Final = "run.jsonl"
 FOREIGN: Final = 0.05  # share of the CPUs that others may take before a run counts as noisy
 DRIFT: Final = 0.1  # of the canary from before to after
 STOLEN: Final = 0.01
+MISPLACED: Final = 0.01  # of a program's memory; where it was not bound to its nodes, a MiB too
 _SYNC_S: Final = 1.0
 _RATES: Final = (
     ("memory_rate", "B/s", ("memory_read_bytes", "memory_write_bytes")),
@@ -139,6 +140,11 @@ class ProgramUse:
         return self.ended_s - self.released_s
 
     @property
+    def paced(self) -> bool:
+        """It kept a schedule, or was to."""
+        return float(self.done.get("spun_s", 0.0)) > 0 or float(self.done.get("late_s", 0.0)) > 0
+
+    @property
     def attained(self) -> float:
         """Part of the CPU time that it was ready to use which it got, 0 to 1; 1 where it never wanted any."""
         ran = self.user_s + self.system_s
@@ -181,6 +187,8 @@ class LoadRun:
     windows: dict[Key, list[dict[str, Any]]]  # of synthesised programs; times are after the clock's start
     canary: list[dict[str, Any]]
     end: Mapping[str, Any]
+    begin_s: float = 0.0  # the clock's start, s after what the header calls `start`
+    nodes: Mapping[Key, tuple[int, ...]] = field(default_factory=dict)  # on which each copy's memory was asked to be
 
     @property
     def cut(self) -> bool:
@@ -224,6 +232,8 @@ class LoadRun:
             if (t.program, t.copy) == (program.program, program.copy)
         ):
             out.add("migrated")
+        if self._misplaced(program, str(about.get("memory") or "")):
+            out.add("misplaced")
         if self.status != "ok" or program.how in {"timeout", "stopped", "cut"}:
             out.add("truncated")
         if program.done.get("wrong"):
@@ -238,6 +248,12 @@ class LoadRun:
             out.add("noisy")
         return frozenset(out)
 
+    def _misplaced(self, program: ProgramUse, memory: str) -> bool:
+        asked = self.nodes.get((program.program, program.copy), ())
+        elsewhere = sum(b for node, b in program.pages.items() if node not in asked)
+        least = 0 if memory.startswith("bind") else 1 << 20
+        return bool(asked) and elsewhere > max(least, MISPLACED * sum(program.pages.values()))
+
     def foreign_s(self, busy: Sequence[float] | None = None) -> float | None:
         """CPU time that others took on the programs' CPUs, s; None where that was not recorded (the run was cut)."""
         busy = self.end.get("machine", {}).get("busy_s") if busy is None else busy
@@ -246,15 +262,18 @@ class LoadRun:
         ours = sum(p.user_s + p.system_s for p in self.programs) + float(self.end.get("sampling", {}).get("cpu_s", 0.0))
         return max(0.0, sum(busy[c] for c in self.cpus if c < len(busy)) - ours)
 
+    def canary_level(self, when: str) -> float:
+        """Median latency of the canary's loads `before`, `during` or `after`, s; NaN where it did not sing."""
+        seen = [float(c["load_latency_s"]) for c in self.canary if c.get("when") == when]
+        return statistics.median(seen) if seen else math.nan
+
     def canary_drift(self) -> float:
-        """How much longer loads from memory took after than before, as a share; 0 where that was not looked at."""
-
-        def level(when: str) -> float:
-            seen = [float(c["load_latency_s"]) for c in self.canary if c.get("when") == when]
-            return statistics.median(seen) if len(seen) >= 3 else math.nan
-
-        change = abs(level("after") / level("before") - 1) if level("before") else math.nan
-        return change if math.isfinite(change) else 0.0
+        """How much longer loads from memory took after than before, as a share; 0 where that was looked at less than
+        three times each."""
+        times = [sum(c.get("when") == when for c in self.canary) for when in ("before", "after")]
+        before = self.canary_level("before")
+        change = abs(self.canary_level("after") / before - 1) if before else math.nan
+        return change if min(times) >= 3 and math.isfinite(change) else 0.0
 
 
 def jain(values: Sequence[float]) -> float:
@@ -333,8 +352,9 @@ def run_scenario(
     out: Path,
     base_programs: Mapping[str, Path] | None = None,
     report: Callable[[Mapping[str, Any]], None] | None = None,
-    metrics: Metrics | None = None,
+    own: Metrics | None = None,
     here: Here | None = None,
+    tick: Callable[[], None] | None = None,
 ) -> LoadRun:
     """Runs a scenario in a new folder and reads it back. What a program does wrong is an event, not an error.
 
@@ -342,9 +362,10 @@ def run_scenario(
         scenario: or the file that describes it.
         out: the run's folder; made, and refused where a run lies in it already.
         base_programs: files of the programs that were synthesised for what the scenario prescribes, by name.
-        report: called with every event (`ready`, `released`, `exit`, …) about once a second.
-        metrics: that a scenario's file may prescribe; None: the shipped ones.
+        report: called with every event (`ready`, `released`, `exit`, …) as soon as it is known, in order.
+        own: metrics of the user's that a scenario's file may prescribe beside the shipped ones and its own.
         here: what the host has; None: asks it.
+        tick: called about once a second while it runs.
 
     Raises:
         UsageError: the scenario asks for what is not here (CPUs, threads, memory), or a program has no file.
@@ -352,7 +373,7 @@ def run_scenario(
         KeyboardInterrupt: after all programs were ended and what there is was written.
     """
     if isinstance(scenario, Path):
-        scenario = read_scenario(scenario, metrics)
+        scenario = read_scenario(scenario, own)
     here = Here.now() if here is None else here
     load = find_load()
     files: dict[str, Path] = {}
@@ -383,7 +404,7 @@ def run_scenario(
     about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
     write_aside(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
     write_aside(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
-    complaint, status = _run(load, out, report)
+    complaint, status = _run(load, out, report, tick)
     run = read_run(out)
     if run.cut:
         raise MeshmarkError(f"the run was cut: {complaint or f'exit status {status}'}; what there is lies in {out}")
@@ -392,37 +413,78 @@ def run_scenario(
     return run
 
 
+def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
+    """When the last program whose run time is known ends at the earliest, s after the clock's start; 0: of none it is.
+
+    Args:
+        files: of the programs that were synthesised for what the scenario prescribes, by name.
+    """
+    last_s = 0.0
+    for p in scenario.programs:
+        file = p.file or files.get(p.name)
+        if p.synthesised and file is not None:
+            asked = _object(file).get("prescription")
+            run_time_s = asked.get("run_time_s") if isinstance(asked, dict) else None
+            if isinstance(run_time_s, int | float):
+                last_s = max(last_s, max(p.start_s) + float(run_time_s))
+    return min(last_s, scenario.timeout_s) if scenario.timeout_s else last_s
+
+
 def _die_with_parent() -> None:
     """In the child: SIGKILL of this process must not leave programs that burn the machine."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
-def _run(load: Path, out: Path, report: Callable[[Mapping[str, Any]], None] | None) -> tuple[str, int]:
-    """Its last words and its exit status. It writes the journal itself: who looks on should not be a load."""
+def _run(
+    load: Path, out: Path, report: Callable[[Mapping[str, Any]], None] | None, tick: Callable[[], None] | None
+) -> tuple[str, int]:
+    """Its last words and its exit status. It writes the journal itself, and sends a byte with every event: who looks on
+    should not be a load."""
     journal, talk = out / JOURNAL, out / "run.err"
     try:
         with journal.open("xb") as sink, talk.open("wb") as errors:
-            child = subprocess.Popen([load, "run", out / "plan.json"], stdin=subprocess.DEVNULL, stdout=sink,
-                                     stderr=errors, preexec_fn=_die_with_parent, start_new_session=True)  # fmt: skip
-            told = 0
-            try:
-                while True:
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        child.wait(timeout=_SYNC_S)
+            listen, notify = os.pipe()
+            with open(listen, "rb", buffering=0) as news:
+                try:
+                    child = subprocess.Popen(
+                        [load, "run", out / "plan.json"], stdin=subprocess.DEVNULL, stdout=sink, stderr=errors,
+                        preexec_fn=_die_with_parent, start_new_session=True, pass_fds=(notify,),
+                        env={**os.environ, "MESHMARK_NOTIFY": str(notify)},
+                    )  # fmt: skip
+                finally:
+                    os.close(notify)
+                try:
+                    _look_on(news, sink, journal, report, tick)
+                except BaseException:
+                    child.send_signal(signal.SIGINT)
+                    raise
+                finally:
+                    child.wait()
                     os.fsync(sink.fileno())
-                    if report is not None:
-                        told = _report(journal, told, report)
-                    if child.returncode is not None:
-                        break
-            except BaseException:
-                child.send_signal(signal.SIGINT)
-                child.wait()
-                os.fsync(sink.fileno())
-                raise
     except OSError as why:
         raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
     said = talk.read_text(errors="replace").strip().splitlines()
     return (said[-1].removeprefix("meshmark: ")[:300] if said else ""), child.returncode
+
+
+def _look_on(
+    news: IO[bytes], sink: IO[bytes], journal: Path, report: Callable[[Mapping[str, Any]], None] | None,
+    tick: Callable[[], None] | None,
+) -> None:  # fmt: skip
+    """Until nobody can send news any more."""
+    poll = select.poll()
+    poll.register(news, select.POLLIN)
+    told, last_s, over = 0, time.monotonic(), False
+    while not over:
+        if poll.poll(1000 * _SYNC_S):
+            over = not news.read(1 << 16)
+        if report is not None:
+            told = _report(journal, told, report)
+        if time.monotonic() - last_s >= _SYNC_S:
+            last_s = time.monotonic()
+            os.fsync(sink.fileno())
+            if tick is not None:
+                tick()
 
 
 def _report(journal: Path, at: int, report: Callable[[Mapping[str, Any]], None]) -> int:
@@ -447,8 +509,11 @@ class _Thread:
     total: Mapping[str, Any] | None = None
 
 
-def read_run(folder: Path) -> LoadRun:
+def read_run(folder: Path, samples: bool = True) -> LoadRun:
     """A run from its folder, whole or cut; never fails for what a torn journal holds.
+
+    Args:
+        samples: also what was seen on the way; without, reading a long run takes a moment, for who lists many.
 
     Raises:
         UsageError: no run lies there.
@@ -466,7 +531,7 @@ def read_run(folder: Path) -> LoadRun:
     windows: dict[Key, list[dict[str, Any]]] = {}
     threads: dict[int, _Thread] = {}
     start_s, last_s = None, 0.0
-    for line in _lines(journal):
+    for line in _lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
         kind = line["type"]
         try:
             t_s = float(line.get("t_s", last_s))
@@ -508,6 +573,11 @@ def read_run(folder: Path) -> LoadRun:
         for p in header.get("programs", ())
         if isinstance(p, dict) and "program" in p and "copy" in p
     }
+    nodes = {
+        (str(p["program"]), int(p["copy"])): _list(str(p.get("nodes", "none")))
+        for p in header.get("programs", ())
+        if isinstance(p, dict) and "program" in p and "copy" in p
+    }
     cpus = set().union(*(set(c or available) for c in bound.values())) if bound else set(available)
     uses = sorted((_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()),
                   key=lambda t: t.thread)  # fmt: skip
@@ -526,12 +596,14 @@ def read_run(folder: Path) -> LoadRun:
     return LoadRun(
         folder=folder, status=status, header=header, scenario=scenario, programs=programs, threads=uses,
         bench_s=max(ended, default=0.0), cpus=tuple(sorted(cpus)), bound=bound, events=events, windows=windows,
-        canary=canary, end=end,
+        canary=canary, end=end, begin_s=begin, nodes=nodes,
     )  # fmt: skip
 
 
-def _lines(journal: Path) -> Iterator[dict[str, Any]]:
+def _lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
     for raw in whole_lines(journal):
+        if raw.startswith(but):
+            continue
         try:
             line = json.loads(raw)
         except (ValueError, RecursionError):
@@ -692,6 +764,13 @@ def _program_use(
     )  # fmt: skip
 
 
+def canary_said(run: LoadRun) -> str:
+    """What the canary told of the memory before, during and after, in a line; "" where it did not sing."""
+    levels = {when: run.canary_level(when) for when in ("before", "during", "after")}
+    told = [f"{1e9 * s:.1f} ns {when}" for when, s in levels.items() if math.isfinite(s)]
+    return "A load from memory took " + ", ".join(told) if told else ""
+
+
 # ---------------------------------------------------------------- records
 
 
@@ -735,7 +814,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             "cpus": format_list(bound or run.cpus), "binding": "soft" if bound else "none",
             "start_s": float(starts[min(p.copy, len(starts) - 1)]), "nice": int(of.get("nice", 0)),
             "priority": str(of.get("priority", "other")), "wait_policy": str(of.get("wait_policy", "")),
-            "synthesised": not of.get("command"),
+            "synthesised": not of.get("command"), "memory": str(of.get("memory") or "default"), **_observed(p.pages),
         }  # fmt: skip
         if p.how != "ok":
             absences.append(Absence(instrument="load", metric="elapsed", conditions=conditions, kind="error",
@@ -748,6 +827,9 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             add(metric, "s", value, seen, flags)
         add("attained", "1", p.attained, seen, flags)
         wall = float(p.done.get("wall_s", 0.0))
+        if p.paced:
+            add("spun", "s", float(p.done["spun_s"]), seen, flags)
+            add("late", "s", float(p.done["late_s"]), seen, flags)
         if wall > 0:
             for metric, unit, keys in _RATES:
                 amount = sum(float(p.done.get(k, 0.0)) for k in keys)
@@ -768,6 +850,14 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         add(metric, "s", value, seen, whole)
     add("fairness", "1", run.fairness(), seen, whole)
     return records, absences
+
+
+def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:
+    """The node that most of a program's memory was on, and what part; nothing where that was not seen."""
+    if not any(pages.values()):
+        return {}
+    node = max(pages, key=lambda n: pages[n])
+    return {"observed_node": node, "observed_node_share": pages[node] / sum(pages.values())}
 
 
 def utilisation(run: LoadRun, step_s: float = 0.5) -> list[tuple[float, float]]:

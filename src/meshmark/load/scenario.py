@@ -16,6 +16,9 @@ name = "melt"
 command = ["lmp", "-in", "melt.in"]    # … or a real command, or file = "traffic.json"
 threads = 4
 wait_policy = "passive"
+
+[metric.bytes_per_flop]       # a metric of one's own, which programs may prescribe: see metrics.py
+formula = "(memory_read_bytes + memory_write_bytes) / flops"
 """
 
 from __future__ import annotations
@@ -31,7 +34,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import RESERVED, Metrics, all_metrics
+from meshmark.load.metrics import RESERVED, Metrics, all_metrics, metrics_of
 from meshmark.load.prescription import Prescription, parse_prescription
 from meshmark.load.variants import found, real, text, whole
 from meshmark.machine.tree import Tree, format_list, kilobytes, parse_list
@@ -48,6 +51,7 @@ _OWN: Final = (
     "name", "copies", "start_s", "cpus", "cgroup", "nice", "priority", "policy", "threads", "wait_policy", "memory",
     "memory_mib", "env", "cwd", "oversubscribe", "command", "file",
 )  # fmt: skip
+_TABLES: Final = ("scenario", "program", "metric")
 _SCENARIO: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
 _CANARY: Final = ("before_s", "after_s", "during")
 
@@ -102,6 +106,7 @@ class Scenario:
     policy: str = ""  # for programs without cpus and policy of their own; "": not bound
     slots: str = "cores"
     canary: Canary = Canary()
+    metrics: Metrics = field(default_factory=dict)  # a user's own: of its file, and those that were given beside it
 
     @property
     def processes(self) -> int:
@@ -117,9 +122,9 @@ class Scenario:
                 return p
         raise UsageError(f"program: found {found(name)}; the scenario has {', '.join(p.name for p in self.programs)}")
 
-    def alone(self, name: str) -> Scenario:
+    def alone(self, name: str, copy: int = 0) -> Scenario:
         """One copy of one program by itself: what it is compared with."""
-        return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).one(),))
+        return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).one(copy),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +140,11 @@ class Here:
         return Here(tuple(sorted(os.sched_getaffinity(0))), memory)
 
 
-def read_scenario(path: Path, metrics: Metrics | None = None) -> Scenario:
+def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
     """A scenario from its file; files that it names are relative to its folder.
+
+    Args:
+        own: metrics of the user's that it may prescribe beside the shipped ones and those of the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
@@ -149,15 +157,15 @@ def read_scenario(path: Path, metrics: Metrics | None = None) -> Scenario:
         said = raw.decode()
     except UnicodeDecodeError as why:
         raise UsageError(f"{path}: is no UTF-8 text") from why
-    return parse_scenario(said, str(path), metrics, path.parent)
+    return parse_scenario(said, str(path), own, path.parent)
 
 
-def parse_scenario(said: str, where: str, metrics: Metrics | None = None, folder: Path = Path()) -> Scenario:
+def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
     """A scenario from TOML text.
 
     Args:
         where: what errors call the text.
-        metrics: all that can be prescribed (`all_metrics`); None: the shipped ones.
+        own: metrics of the user's that it may prescribe beside the shipped ones and those of the text.
         folder: what names of files are relative to.
 
     Raises:
@@ -170,11 +178,24 @@ def parse_scenario(said: str, where: str, metrics: Metrics | None = None, folder
     except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
         raise UsageError(f"{where}: not TOML: {' '.join(str(why).split())[:160]}") from why
     try:
-        return _scenario(raw, where, all_metrics() if metrics is None else metrics, folder)
+        return _scenario(raw, where, _own_metrics(raw.pop("metric", {}), where, own or {}), folder)
     except UsageError:
         raise
     except MeshmarkError as why:
         raise UsageError(str(why)) from why
+
+
+def _own_metrics(tables: object, where: str, given: Metrics) -> Metrics:
+    """Of the text and those given beside it."""
+    found = metrics_of(tables, where)
+    for name in found:
+        if name in given:
+            raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed is one of them")
+    own = {**given, **found}
+    for name in own:
+        if name in _OWN:
+            raise UsageError(f"{where}: metric.{name}: found a name that is a key of [[program]]; allowed is another")
+    return own
 
 
 def _known(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> None:
@@ -212,8 +233,9 @@ def _policy(value: object, what: str) -> str:
     return text(value, what, 200)
 
 
-def _scenario(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Scenario:
-    _known(raw, where, ("scenario", "program"))
+def _scenario(raw: Mapping[str, Any], where: str, own: Metrics, folder: Path) -> Scenario:
+    _known(raw, where, _TABLES)
+    metrics = all_metrics(own)
     head = raw.get("scenario", {})
     at = f"{where}: scenario"
     if not isinstance(head, dict):
@@ -246,7 +268,7 @@ def _scenario(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path
         if any(m.name == name for m in members):
             raise UsageError(f"{where}: program {i + 1}: name: found {found(name)}, which another program has")
         members.append(_member(table, f"{where}: program {name}", name, metrics, folder))
-    scenario = Scenario(programs=tuple(members), **kept)
+    scenario = Scenario(programs=tuple(members), metrics=own, **kept)
     if scenario.processes > MOST_PROCESSES:
         raise UsageError(f"{where}: copies: found {scenario.processes} of all programs; allowed are {MOST_PROCESSES}")
     return scenario
@@ -538,3 +560,19 @@ def threads_of(path: Path) -> tuple[int, int]:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
         raise UsageError(f"{path}: is no program of meshmark load make") from why
     return threads, memory
+
+
+def made_for_another(path: Path, wish: Prescription) -> str:
+    """By what a program's file was made for something else than is asked now, as `run_time_s = 6.0, now 7.0`; "" if by
+    nothing.
+
+    Raises:
+        UsageError: it cannot be read, or is no program.
+    """
+    threads_of(path)
+    was = json.loads(path.read_text())["prescription"]
+    asked = wish.to_json()
+    for key in {**asked, **was}:
+        if was.get(key) != asked.get(key):
+            return f"{_shown(key)} = {found(was.get(key))}, now {found(asked.get(key))}"
+    return ""

@@ -271,7 +271,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
         if done:
             talk(f"{name}: resumed in {folder}, {done} runs are there")
         return
-    if folder.exists() and any(folder.iterdir()):
+    if folder.exists() and any(f.name != "programs" for f in folder.iterdir()):  # those may be made before
         raise UsageError(f"{folder}: is not empty and holds no study", "name another folder with --out")
     write_aside(path, json.dumps(asked, indent=1).encode() + b"\n")
 

@@ -29,6 +29,44 @@ COUNTS: Final = (
 # and what the same units take on one thread (NaN where base data do not say).
 DERIVED: Final = ("memory_read_bytes", "memory_write_bytes", "cache_bytes", "thread_s", "serial_s")
 COLUMNS: Final = TIMES + COUNTS + DERIVED
+# What the instrument may count by processor and kernel; which of them base data have depends on the machine and on what
+# its user may count. Conditions of its records have the prefix.
+COUNTERS: Final = (
+    "cycles", "instructions", "cache_references", "cache_misses", "branches", "branch_misses", "l1_misses",
+    "tlb_misses", "page_faults", "context_switches", "task_clock_s",
+)  # fmt: skip
+COUNTER_PREFIX: Final = "counter_"
+# What each is, for lists and pages; all of one call, summed over its threads.
+MEANING: Final = {
+    "wall_s": "wall time",
+    "cpu_s": "CPU time",
+    "system_s": "CPU time inside the kernel",
+    "flops": "operations on reals: + - * / sqrt min max, comparisons and calls of functions, one each",
+    "int_ops": "operations on integers that are data, not indices",
+    "load_bytes": "operands as the source text loads them",
+    "store_bytes": "operands as the source text stores them",
+    "line_read_bytes": "lines of 64 B touched, but for those written past the caches",
+    "line_write_bytes": "lines of 64 B written",
+    "io_read_bytes": "read from files",
+    "io_write_bytes": "written to files",
+    "system_calls": "system calls",
+    "memory_read_bytes": "line_read_bytes where the volume exceeds the last cache, else 0",
+    "memory_write_bytes": "line_write_bytes where the volume exceeds the last cache, else 0",
+    "cache_bytes": "line_read_bytes + line_write_bytes where the second or third cache holds the volume, else 0",
+    "thread_s": "threads x wall_s",
+    "serial_s": "wall time of the same units on one thread, where base data have it",
+    "cycles": "processor cycles of the threads while they ran",
+    "instructions": "instructions retired",
+    "cache_references": "accesses that the last cache saw, by the processor's own definition",
+    "cache_misses": "of them, those that it could not serve",
+    "branches": "branches retired",
+    "branch_misses": "branches predicted wrongly",
+    "l1_misses": "loads that the first data cache could not serve",
+    "tlb_misses": "loads whose page the data TLB did not have",
+    "page_faults": "page faults",
+    "context_switches": "switches of a thread for another one",
+    "task_clock_s": "time on a CPU by the scheduler's clock",
+}
 
 _NAME_LENGTH: Final = 120
 _MOST_THREADS: Final = 1 << 16
@@ -61,7 +99,7 @@ class Variant:
     io_read_bytes: float = 0.0
     io_write_bytes: float = 0.0
     system_calls: float = 0.0
-    counters: Mapping[str, float] = field(default_factory=dict)  # hardware's, where there are any
+    counters: Mapping[str, float] = field(default_factory=dict)  # by name, without prefix; where there are any
 
     def to_json(self) -> dict[str, Any]:
         """Plain values in a fixed order; what is as by default is left out."""

@@ -53,8 +53,14 @@ class Plan:
         try:
             raw = json.loads(path.read_text())
             steps = tuple(
-                Step(s["id"], s["instrument"], tuple(map(str, s["argv"])), float(s["budget_s"]),
-                     int(s.get("ranks", 0)), str(s.get("mpi", "")))
+                Step(
+                    s["id"],
+                    s["instrument"],
+                    tuple(map(str, s["argv"])),
+                    float(s["budget_s"]),
+                    int(s.get("ranks", 0)),
+                    str(s.get("mpi", "")),
+                )
                 for s in raw["steps"]
             )
             return Plan(str(raw["spec"]), steps)

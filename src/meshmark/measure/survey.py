@@ -147,6 +147,8 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
             headers.append(reading.header)
             machine = str(reading.header.get("machine", machine))
         reason = messages.get(step.id) or ("" if reading.ended else "this step was not run to its end")
+        if spoiled := reading.nonsense + len(reading.wrong):
+            reason = reason or f"{spoiled} lines of its journal cannot be read"
         if reason:
             absences.append(Absence(instrument=step.instrument, reason=reason, kind="error", step=step.id))
     info = RunInfo(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
@@ -119,8 +119,8 @@ def _page(
         "machine": _machine_table(records, run),
         "sections": "".join(_section(s, s.name in drawn, records, absences, run.run_id) for s in SECTIONS),
         "clock": _clock(records),
-        "absent": _absent(absences),
-        "flags": _flag_legend(records),
+        "absent": absent_table(absences),
+        "flags": flag_legend(records),
         "provenance": _provenance(records, run),
     }
     return fill_template("page.html", parts, drawn)
@@ -181,7 +181,7 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     return escape(" ".join(parts))
 
 
-def _badges(flags: Sequence[str] | frozenset[str]) -> str:
+def badges(flags: Sequence[str] | frozenset[str]) -> str:
     return "".join(
         f'<span class="flag" title="{escape(FLAG_TEXT.get(f, f))}">{escape(f)}</span>' for f in sorted(flags)
     )
@@ -206,13 +206,13 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
             f'<p class="small">{escape(told(record))}</p>'
             f'<p class="small">95 % interval {interval}</p>'
             f'<p class="small">best {number(record.best / scale.factor)} · spread {percent(record.spread)} · '
-            f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{_badges(record.flags)}</div>"
+            f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{badges(record.flags)}</div>"
         )
     peak, triad = found["peak_fp64"][1], found["triad_all"][1]
     if peak and triad:
         tiles.append(
             f'<div class="tile"><h3>Balance</h3><p class="big">{peak.value / triad.value:.2f} flop/byte</p>'
-            f'<p class="small">fp64 peak over triad, all CPUs</p>{_badges(peak.flags | triad.flags)}</div>'
+            f'<p class="small">fp64 peak over triad, all CPUs</p>{badges(peak.flags | triad.flags)}</div>'
         )
     return "".join(tiles)
 
@@ -350,7 +350,7 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
                 continue
             to, since = (size(float(str(r.conditions[k]))) for k in ("to_bytes", "from_bytes"))
             where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
-            texts.append(f"<span>{show(r.value, 's')} <small>{where}</small>{_badges(r.flags)}</span>")
+            texts.append(f"<span>{show(r.value, 's')} <small>{where}</small>{badges(r.flags)}</span>")
         rows.append(f"<tr><th>Levels, measured, pages {escape(pages)}</th><td class=levels>{''.join(texts)}</td></tr>")
     return rows
 
@@ -407,7 +407,7 @@ def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
         ]
         body.append(
             f"<tr><td>{escape(r.metric)}</td>" + "".join(f"<td>{c}</td>" for c in cells)
-            + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{_badges(r.flags)}</td></tr>"
+            + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{badges(r.flags)}</td></tr>"
         )  # fmt: skip
     rest = (
         f"<p>The first {MOST_ROWS}; all of them: <code>meshmark store export --run {escape(run_id)} "
@@ -415,14 +415,15 @@ def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
         if len(mine) > MOST_ROWS
         else ""
     )
-    return f"<details><summary>{len(mine)} results as a table</summary>{rest}{_grid(head, body)}</details>"
+    return f"<details><summary>{len(mine)} results as a table</summary>{rest}{grid(head, body)}</details>"
 
 
-def _grid(head: Sequence[str], rows: Sequence[str], kind: str = "data") -> str:
-    """A table that scrolls in its own box; `rows` are `<tr>` elements."""
-    titles = "".join(f"<th>{escape(h)}</th>" for h in head)
+def grid(head: Sequence[str], rows: Sequence[str], kind: str = "data", numbers: Collection[int] = ()) -> str:
+    """A table that scrolls in its own box; `rows` are `<tr>` elements, `numbers` columns with titles to the right."""
+    titles = "".join(f"<th{' class=n' if i in numbers else ''}>{escape(h)}</th>" for i, h in enumerate(head))
     table = f'<table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    return f'<div class="scroll">{table}</div>'
+    label = f"table: {head[0] or 'steps'}"  # a name and a place in the order of Tab, for those who scroll with keys
+    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label, quote=True)}">{table}</div>'
 
 
 def _interval(record: Record) -> str:
@@ -443,13 +444,13 @@ def _clock(records: Sequence[Record]) -> str:
     rows = [
         f"<tr><td>{escape(r.metric.replace('_', ' '))}</td><td>{escape(str(r.conditions.get('clock', '–')))}</td>"
         f"<td>{escape(str(r.conditions.get('cpu', 'all')))}</td>"
-        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_interval(r)}</td><td>{_badges(r.flags)}</td></tr>'
+        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_interval(r)}</td><td>{badges(r.flags)}</td></tr>'
         for r in sorted(mine, key=lambda r: r.metric)
     ]
-    return _grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows) + _commands(records, "clock")
+    return grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows) + _commands(records, "clock")
 
 
-def _absent(absences: Sequence[Absence]) -> str:
+def absent_table(absences: Sequence[Absence]) -> str:
     if not absences:
         return "<p>Nothing that was asked for is absent.</p>"
     rows = [
@@ -459,16 +460,16 @@ def _absent(absences: Sequence[Absence]) -> str:
         f"<td>{escape(a.reason)}</td><td>{escape(a.enable)}</td></tr>"
         for a in absences
     ]
-    return _grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
+    return grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
 
 
-def _flag_legend(records: Sequence[Record]) -> str:
+def flag_legend(records: Sequence[Record]) -> str:
     used = sorted({f for r in records for f in r.flags})
     if not used:
         return "<p>No result carries a flag.</p>"
     counts = {f: sum(1 for r in records if f in r.flags) for f in used}
     items = "".join(
-        f"<li>{_badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {n} of {len(records)}</li>" for f, n in counts.items()
+        f"<li>{badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {n} of {len(records)}</li>" for f, n in counts.items()
     )
     return f'<ul class="flags">{items}</ul>'
 
@@ -487,6 +488,6 @@ def _provenance(records: Sequence[Record], run: RunInfo) -> str:
         f"<td><code>{escape(' '.join(map(str, s.get('argv', []))))}</code></td></tr>"
         for s in run.steps
     ]
-    table = _grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
+    table = grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
     summary = f"<details><summary>{len(run.steps)} steps</summary>{table}</details>"
     return f'<table class="card">{"".join(rows)}</table>{summary}'

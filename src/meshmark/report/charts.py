@@ -649,7 +649,8 @@ def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         threads, key = int(str(r.conditions["threads"])), tuple(r.conditions[k] for k in keys)
         if threads > 1 and key in alone:
             efficiency = alone[key] / (threads * r.value)
-            rows.append({"bin": min(1.5, int(efficiency * 20) / 20), "series": said("threads", threads)})
+            # Middles of bins: their edges are no binary fractions, and some would fall into the bin before.
+            rows.append({"bin": (min(30, int(efficiency * 20)) + 0.5) / 20, "series": said("threads", threads)})
     if not rows:
         return None
     names = sorted({r["series"] for r in rows}, key=_natural)
@@ -657,7 +658,12 @@ def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         _chart(rows)
         .mark_bar()
         .encode(
-            x=alt.X("bin:Q", bin=alt.Bin(step=0.05), title="parallel efficiency (1: twice the threads, half the time)"),
+            x=alt.X(
+                "bin:Q",
+                bin=alt.Bin(step=0.05),
+                title="parallel efficiency (1: twice the threads, half the time)",
+                axis=alt.Axis(values=[k / 4 for k in range(7)], labelExpr="datum.value < 1.5 ? datum.label : '≥ 1.5'"),
+            ),
             y=alt.Y("count():Q", title="variants"),
             color=alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[: len(names)])),
             tooltip=[alt.Tooltip("count():Q", title="variants"), alt.Tooltip("series:N", title="threads")],

@@ -6,12 +6,22 @@ As in `charts`: a function takes all records and returns a chart, or None where 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from html import escape
+from pathlib import Path
 from typing import Any, Final
 
 import altair as alt
 
+from meshmark.errors import UsageError
+from meshmark.load.study import RECORDS
+from meshmark.measure.journal import Reading, read_journal
+from meshmark.report.build import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
+from meshmark.report.units import show
+from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
+from meshmark.store.store import write_aside
 
 _NONE: Final = "none below 4 runs"
 
@@ -42,14 +52,16 @@ def _data(name: str, rows: Sequence[Row]) -> tuple[alt.Chart, dict[str, list[Row
 
 def _curve(rows: list[Row], x: alt.X, series: str | None = None, rule: float | None = None) -> Drawn:
     """Slowdown with its intervals; a rule where a level was looked for."""
-    rows.sort(key=lambda r: (str(r.get("series", "")), r["x"]))
+    rows.sort(key=lambda r: (r.get("line") is False, str(r.get("series", "")), r["x"]))  # the line's own colour first
     base, data = _data("points", rows)
     y = alt.Y("value:Q", title="slowdown", scale=alt.Scale(zero=False, nice=True), axis=alt.Axis(tickCount=8))
-    colour = (
-        alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE)) if series else alt.value(PALETTE[0])
-    )  # fmt: skip
+    names = list(dict.fromkeys(str(r.get("series")) for r in rows))
+    scale = alt.Scale(domain=names, range=PALETTE[: len(names)])
+    # With a legend of its own: one for a stroke that has none would hide both.
+    legend = alt.Legend(symbolType="circle")
+    colour = alt.Color("series:N", title=None, scale=scale, legend=legend) if series else alt.value(PALETTE[0])
     base = base.encode(x=x, color=colour)
-    stroke = alt.Stroke("series:N", scale=alt.Scale(range=PALETTE), legend=None) if series else alt.value(PALETTE[0])
+    stroke = alt.Stroke("series:N", scale=scale, legend=None) if series else alt.value(PALETTE[0])
     points = base.mark_point(size=46, filled=True, opacity=1, strokeWidth=1.5).encode(
         y=y,
         stroke=stroke,
@@ -136,43 +148,57 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     if not rows:
         return None
     names = list(dict.fromkeys(r["measured"] for r in rows))
+    for r in rows:
+        r["between"] = f"{r['low']:.2f} – {r['high']:.2f}" if r["interval"] != _NONE else ""
     top = max(1.1, *(r["value"] for r in rows))
     base, data = _data("cells", rows)
     base = base.encode(
-        x=alt.X("neighbour:N", title="beside", sort=names, axis=alt.Axis(labelAngle=-25)),
+        x=alt.X("neighbour:N", title="beside", sort=names, axis=alt.Axis(labelAngle=0 if len(names) <= 5 else -25)),
         y=alt.Y("measured:N", title="measured", sort=names),
     )
     cells = base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
-        color=alt.Color("value:Q", title=None, scale=alt.Scale(scheme="cividis", reverse=True, domain=[1, top]),
+        color=alt.Color("value:Q", title="slowdown",
+                        scale=alt.Scale(scheme="cividis", reverse=True, domain=[1, top], clamp=True),
                         legend=alt.Legend(orient="right", format=".2f")),
         stroke=alt.condition("datum.flagged", alt.value("#D55E00"), alt.value(None)),
         tooltip=tooltip("measured", "neighbour"),
     )  # fmt: skip
     dark = f"datum.value > {1 + 0.5 * (top - 1)}"
-    texts = base.mark_text(fontSize=12).encode(
-        text="text:N", color=alt.condition(dark, alt.value("white"), alt.value("black"))
-    )
-    return Drawn(alt.layer(cells, texts), data)
+    colour = alt.condition(dark, alt.value("white"), alt.value("black"))
+    layers = [cells, base.mark_text(fontSize=14, dy=-7, fontWeight=600).encode(text="text:N", color=colour)]
+    if len(names) <= 8:  # else it would not fit its cell; a hover tells it
+        layers.append(base.mark_text(fontSize=11, dy=10).encode(text="between:N", color=colour))
+    return Drawn(alt.layer(*layers), data)
 
 
 _PARTS: Final = {"user_sum": "user", "system_sum": "system", "idle": "idle or others'", "waiting_sum": "waiting"}
+_LIKE_GANTT: Final = ("#0072B2", "#56B4E9", "#B4BCC4", "#D55E00")  # of _PARTS, as the Gantt charts have them
 
 
-def _bars(rows: list[Row], x: str, title: str, order: Sequence[str], stack: bool) -> Drawn:
+def _bars(
+    rows: list[Row], x: str, title: str, order: Sequence[str], stack: bool, colours: Sequence[str] = PALETTE
+) -> Drawn:
     base, data = _data("bars", rows)
-    scale = alt.Scale(domain=list(order), range=PALETTE)
+    scale = alt.Scale(domain=list(order), range=list(colours)[: len(order)])
     encoded: dict[str, Any] = {
         "x": alt.X(f"{x}:N", title=None, sort=list(dict.fromkeys(r[x] for r in rows))),
         "y": alt.Y("value:Q", title=title, stack="zero" if stack else None),
-        "color": alt.Color("series:N", title=None, sort=list(order), scale=scale),
-        "fillOpacity": alt.condition("datum.flagged", alt.value(0.45), alt.value(1.0)),
+        "fill": alt.Fill("series:N", title=None, sort=list(order), scale=scale, legend=alt.Legend(symbolType="square")),
+        "stroke": alt.Stroke("series:N", scale=scale, legend=None),
+        "strokeDash": alt.condition("datum.flagged", alt.value([4, 3]), alt.value([1, 0])),
+        "fillOpacity": alt.condition("datum.flagged", alt.value(0.5), alt.value(1.0)),
         "tooltip": tooltip(x, "series"),
     }  # fmt: skip
     if stack:
         encoded["order"] = "rank:O"
     else:
         encoded["xOffset"] = alt.XOffset("series:N", sort=list(order))
-    return Drawn(base.mark_bar(strokeWidth=1).encode(**encoded), data)
+    bars = base.mark_bar(strokeWidth=1.5).encode(**encoded)
+    if stack:
+        return Drawn(bars, data)
+    shared = {k: encoded[k] for k in ("x", "xOffset")}
+    ends = base.mark_rule(strokeWidth=1.5).encode(**shared, y=alt.Y("low:Q", title=title), y2="high:Q")
+    return Drawn(alt.layer(bars, ends), data)
 
 
 def overload(records: Sequence[Record]) -> Drawn | None:
@@ -184,7 +210,7 @@ def overload(records: Sequence[Record]) -> Drawn | None:
         for r in _of(records, "overload", metric)
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["programs"], r["rank"]))
-    return _bars(rows, "case", "time, s", list(_PARTS.values()), stack=True) if rows else None
+    return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _LIKE_GANTT) if rows else None
 
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
@@ -199,6 +225,24 @@ def omp_overload(records: Sequence[Record]) -> Drawn | None:
     return _bars(rows, "policy", "slowdown; share of the time", order, stack=False) if rows else None
 
 
+def company(records: Sequence[Record]) -> Drawn | None:
+    """A scenario's programs together over each alone, with their intervals; dashed: no slowdown."""
+    rows = [_slowdown(r, program=str(r.conditions.get("program"))) for r in _of(records, "scenario", "slowdown")]
+    if not rows:
+        return None
+    base, data = _data("points", rows)
+    base = base.encode(y=alt.Y("program:N", title=None, sort=[r["program"] for r in rows]))
+    scale = alt.Scale(zero=False, nice=True)
+    intervals = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title="slowdown", scale=scale), x2="high:Q")
+    points = base.mark_point(size=60, filled=True, opacity=1, strokeWidth=1.5, stroke=PALETTE[0]).encode(
+        x=alt.X("value:Q", title="slowdown", scale=scale), fill=alt.value(PALETTE[0]),
+        fillOpacity=alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0)), tooltip=tooltip("program"),
+    )  # fmt: skip
+    level, more = _data("level", [{"x": 1.0}])
+    return Drawn(alt.layer(level.mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x="x:Q"), intervals, points),
+                 {**data, **more})  # fmt: skip
+
+
 STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None]]]] = {
     "shared_bus": ("Programs that share a bus: slowdown over rate", shared_bus),
     "mix": ("Slowdown over the part of the traffic that writes", mix),
@@ -208,6 +252,7 @@ STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None
     "interference_matrix": ("Who slows down whom: slowdown of the row beside the column", interference_matrix),
     "interference_curve": ("Slowdown over a neighbour's rate", interference_curve),
     "copies": ("Slowdown over copies", copies),
+    "scenario": ("Programs in each other's company: slowdown over each alone", company),
 }
 
 
@@ -215,3 +260,162 @@ def draw(records: Sequence[Record]) -> dict[str, Drawn]:
     """The charts that the records allow, by study."""
     made = {name: chart(records) for name, (_, chart) in STUDIES.items()}
     return {name: d for name, d in made.items() if d is not None}
+
+
+# ---------------------------------------------------------------- the page
+
+CAPTIONS: Final[Mapping[str, str]] = {
+    "shared_bus": "Copies of one program on every CPU, over what one moves alone. Lines are 95 % intervals; dashed the "
+                  "level that was looked for.",
+    "mix": "Copies of one program at one rate on every CPU. Lines are 95 % intervals.",
+    "isolation": "The first domain's programs while others are loaded too. Lines are 95 % intervals.",
+    "overload": "For each number of programs: what the CPUs gave, and beside it what the programs waited for one.",
+    "omp_overload": "Serialisation: share of the time in which one thread of the team ran at most.",
+    "interference_matrix": "Fixed work of the row while the column runs beside it; 1 is undisturbed. Small: the 95 % "
+                           "interval.",
+    "interference_curve": "The command beside neighbours of a known rate. Held out: neighbours that the prediction has "
+                          "not seen.",
+    "copies": "Copies of one command at once, over one alone. Lines are 95 % intervals.",
+    "scenario": "The whole scenario at once, over each of its programs alone. Lines are 95 % intervals.",
+}  # fmt: skip
+_ASKED: Final = (
+    "program",
+    "wait_policy",
+    "class",
+    "neighbour_rate",
+    "memory_rate",
+    "write_fraction",
+    "domains",
+    "programs",
+    "copies",
+)
+_MANY_ROWS: Final = 12  # beyond which a table is folded
+_SAID_ELSEWHERE: Final = {"study", "estimate", "estimate_low", "estimate_high", "alone_runs", "together_runs"}
+
+
+def read_study(folder: Path) -> Reading:
+    """The records and absences of a finished study.
+
+    Raises:
+        UsageError: none lies there.
+    """
+    path = folder / RECORDS
+    if not path.is_file():
+        raise UsageError(f"{folder}: holds no finished study", "the same command with --out goes on with it")
+    return read_journal(whole_lines(path), "study")
+
+
+def study_page(folder: Path) -> str:
+    """The page of a finished study: chart, tables, what is absent, in one file that opens offline.
+
+    Raises:
+        UsageError: none lies there, or not one of its results can be read.
+    """
+    reading = read_study(folder)
+    records = reading.records
+    if not records:
+        raise UsageError(f"{folder}: holds a study without results")
+    common = records[0].conditions
+    study = str(common.get("study", ""))
+    drawn = draw(records)
+    about = records[0].provenance
+    flagged = sum(bool(r.flags) for r in records)
+    title = STUDIES[study][0] if study in STUDIES else study.replace("_", " ")
+    start = str(about.get("start", ""))[:19].replace("T", " ")
+    words = [records[0].machine, f"{start} UTC" if start else "", f"CPUs {common.get('cpus', '')}",
+             f"{about['repetitions']} repetitions" if "repetitions" in about else "",
+             "run times without waiting for CPUs" if common.get("clock") == "dedicated" else ""]  # fmt: skip
+    verdict = f"{len(records)} results, " + (f"{flagged} flagged" if flagged else "none flagged")
+    verdict += f", {len(reading.absences)} absent." if reading.absences else "."
+    sections = [
+        f'<section id="{name}"><p class="caption">{escape(CAPTIONS[name])}</p>'
+        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(STUDIES[name][0])}"></div></section>'
+        for name in drawn
+    ]
+    slowed = [r for r in records if r.metric == "slowdown"]
+    others = [r for r in records if r.metric not in {"slowdown", "elapsed"}]
+    if slowed:
+        sections.append(f'<section id="slowdowns"><h2>Slowdowns</h2>{_slowdowns(slowed, records)}</section>')
+    if others:
+        table = _others(others)
+        if len(others) > _MANY_ROWS:
+            table = f"<details><summary>{len(others)} results as a table</summary>{table}</details>"
+        sections.append(f'<section id="others"><h2>What else came of it</h2>{table}</section>')
+    rows = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
+    provenance = "".join(
+        f"<tr><th>{escape(k)}</th><td>{escape(str(v))}</td></tr>" for k, v in rows if v not in (None, "")
+    )
+    absent = [
+        replace(a, conditions={k.replace("_", " "): _told(k, v) for k, v in a.conditions.items()
+                               if v is not None and common.get(k) != v})
+        for a in reading.absences
+    ]  # fmt: skip
+    parts = {
+        "title": escape(title), "subtitle": escape(" · ".join(w for w in words if w)), "verdict": escape(verdict),
+        "sections": "".join(sections), "absent": absent_table(absent), "flags": flag_legend(records),
+        "provenance": f'<table class="card">{provenance}</table>',
+    }  # fmt: skip
+    return fill_template("study.html", parts, drawn)
+
+
+def write_study(folder: Path) -> Path:
+    """`study.html` in a finished study's folder.
+
+    Raises:
+        UsageError: none lies there. MeshmarkError: the folder cannot be written.
+    """
+    page = folder / "study.html"
+    write_aside(page, study_page(folder).encode())
+    return page
+
+
+def _told(key: str, value: Any) -> str:
+    if value is None:
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    number = isinstance(value, int | float)
+    if number and key.rpartition("_")[2] in {"rate", "asked"} and key.startswith(("memory_rate", "neighbour_rate")):
+        return show(float(value), "B/s")
+    return f"{value:g}" if number else str(value)
+
+
+def _varying(records: Sequence[Record]) -> list[str]:
+    keys = dict.fromkeys(k for r in records for k in r.conditions if k not in _SAID_ELSEWHERE)
+    found = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
+    return found or [str(k) for k in _ASKED if k in keys][:1]
+
+
+def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
+    """A line a point: alone, together, the estimate of all runs and its interval."""
+    keys = _varying(slowed)
+    times = {
+        (str(r.conditions.get("company")), *(str(r.conditions.get(k)) for k in keys)): r.value
+        for r in records if r.metric == "elapsed"
+    }  # fmt: skip
+    body = []
+    for r in slowed:
+        of = tuple(str(r.conditions.get(k)) for k in keys)
+        spent = [times.get((company, *of)) for company in ("alone", "together")]
+        s = _slowdown(r)
+        cells = [*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"],
+                 f"{_number(r, 'alone_runs'):g} + {_number(r, 'together_runs'):g}"]  # fmt: skip
+        body.append(
+            "<tr>" + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
+            + "".join(f'<td class="n">{c}</td>' for c in cells) + f"<td>{badges(r.flags)}</td></tr>"
+        )  # fmt: skip
+    head = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
+    return grid(head, body, numbers=range(len(keys), len(keys) + 5))
+
+
+def _others(records: Sequence[Record]) -> str:
+    keys = _varying(records)
+    body = [
+        f"<tr><td>{escape(r.metric.replace('_', ' '))}</td>"
+        + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
+        + f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{show(r.best, r.unit)} – {show(r.worst, r.unit)}'
+        f'</td><td class="n">{len(r.samples)}</td><td>{badges(r.flags)}</td></tr>'
+        for r in records
+    ]  # fmt: skip
+    head = ["what", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
+    return grid(head, body, numbers=range(len(keys) + 1, len(keys) + 4))

@@ -1,4 +1,4 @@
-"""`meshmark serve`: one place in the browser for this machine live, recordings, simulated machines and reports.
+"""`meshmark serve`: one place in the browser for this machine live, recordings, loads, simulated machines and reports.
 
 The map is the page of `server.py`, mounted below `/live/`, `/recording/NAME/` and `/model/NAME/WORKLOAD/`. Nothing is
 done before somebody asks for it: the sampler runs while it has readers, a model is simulated when it is opened. What
@@ -320,6 +320,44 @@ class RunRow:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadRow:
+    """A run of a scenario, or a study of many; `stamp` changes when it does.
+
+    Attributes:
+        kind: `run` or `study`; with the name its address.
+        what: the programs, or what a study asks.
+        state: how far it came, in words.
+        shown: whether it has a page.
+        broken: why it cannot be listed.
+    """
+
+    kind: str
+    name: str
+    started: str = ""
+    what: str = ""
+    state: str = ""
+    length_s: float = 0.0
+    runs: int = 1
+    flags: Sequence[str] = ()
+    shown: bool = True
+    stamp: object = None
+    broken: str = ""
+
+
+class Loads(Protocol):
+    """Runs and studies by their names; what is not listed is not there."""
+
+    def rows(self) -> tuple[Sequence[LoadRow], int]:
+        """The newest first, and how many older ones are not listed. Raises MeshmarkError: they cannot be read."""
+
+    def page(self, row: LoadRow) -> bytes:
+        """Its page, whole in itself."""
+
+    def compared(self, a: LoadRow, b: LoadRow) -> bytes:
+        """The page of two runs. Raises MeshmarkError: they have nothing in common."""
+
+
+@dataclass(frozen=True, slots=True)
 class Parts:
     """What is shown, from rooms that this one does not know.
 
@@ -329,6 +367,7 @@ class Parts:
         simulate: the frames of a machine under a workload.
         runs: of the store; raises MeshmarkError where it cannot be read.
         report: the page of a run, whole in itself.
+        loads: runs of scenarios and studies; none: nothing is said of them.
     """
 
     machine: tuple[str, str]
@@ -340,6 +379,7 @@ class Parts:
     runs: Callable[[], Sequence[RunRow]]
     report: Callable[[str], bytes]
     idle_s: float = IDLE_S
+    loads: Loads | None = None
 
 
 def make_site(parts: Parts, token: str = "") -> Starlette:
@@ -352,7 +392,10 @@ def make_site(parts: Parts, token: str = "") -> Starlette:
     recordings = Recordings(parts.recordings)
     models: Shelf[Past] = Shelf(kept=8, at_once=2)
     reports: Shelf[bytes] = Shelf(kept=8, at_once=1)
+    pages: Shelf[bytes] = Shelf(kept=8, at_once=1)
     names = {m.name for m in parts.models}
+    loads = parts.loads or _NoLoads()
+    listing = anyio.CapacityLimiter(1)  # the first listing of many runs takes a while, and others would do the same
 
     @contextlib.asynccontextmanager
     async def recording(request: Request) -> AsyncIterator[Hub | Past]:
@@ -394,12 +437,29 @@ def make_site(parts: Parts, token: str = "") -> Starlette:
         run = next((r for r in await anyio.to_thread.run_sync(parts.runs) if r.name == name), None)
         if run is None:
             raise NotHere(f"report: found no run '{name[:80]}'", "the front page lists what is there")
-        page = await reports.get((name, run.stamp), lambda: parts.report(name))
-        # It brings its own scripts, and its words may come from another machine: alone in a sandbox, without this
-        # server's cookie, and with nobody to talk to.
-        policy = ("sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-                  "script-src 'unsafe-inline' 'unsafe-eval'")  # fmt: skip
-        return Response(page, media_type="text/html", headers={"content-security-policy": policy})
+        return _alone(await reports.get((name, run.stamp), lambda: parts.report(name)))
+
+    async def load_rows() -> Sequence[LoadRow]:
+        return (await anyio.to_thread.run_sync(loads.rows, limiter=listing))[0]
+
+    def load_of(rows: Sequence[LoadRow], kind: str, name: str) -> LoadRow:
+        row = next((r for r in rows if (r.kind, r.name) == (kind, name)), None)
+        if row is None or not row.shown:
+            raise NotHere(f"{kind}: found no '{name[:80]}' that can be shown", "load/ lists what is there")
+        return row
+
+    async def load_list(_: Request) -> Response:
+        return HTMLResponse(_loads_page(parts, *await anyio.to_thread.run_sync(loads.rows, limiter=listing)))
+
+    async def load_page(request: Request) -> Response:
+        row = load_of(await load_rows(), request.path_params["kind"], request.path_params["name"])
+        return _alone(await pages.get((row.kind, row.name, row.stamp), lambda: loads.page(row)))
+
+    async def load_compared(request: Request) -> Response:
+        rows = await load_rows()
+        a, b = (load_of(rows, "run", request.query_params.get(k, "")) for k in ("a", "b"))
+        key = ("compare", a.name, a.stamp, b.name, b.stamp)
+        return _alone(await pages.get(key, lambda: loads.compared(a, b)))
 
     async def css(_: Request) -> Response:
         return FileResponse(_CSS, media_type="text/css")
@@ -426,6 +486,9 @@ def make_site(parts: Parts, token: str = "") -> Starlette:
             Route("/grafana.json", grafana),
             Route("/model", chosen),
             Route("/report/{name:path}", report),
+            Route("/load/", load_list),
+            Route("/load/compare", load_compared),
+            Route("/load/{kind}/{name:path}", load_page),
             metrics_route(live.find_with_frames),
             mounted("/live", live.find),
             mounted("/recording/{name}", recording, recording_known),
@@ -436,28 +499,58 @@ def make_site(parts: Parts, token: str = "") -> Starlette:
     )
 
 
+class _NoLoads:
+    """Where none are shown."""
+
+    def rows(self) -> tuple[Sequence[LoadRow], int]:
+        return (), 0
+
+    def page(self, row: LoadRow) -> bytes:
+        raise NotHere(f"{row.kind}: found no '{row.name}'")
+
+    def compared(self, a: LoadRow, b: LoadRow) -> bytes:
+        raise NotHere(f"run: found no '{a.name}' and no '{b.name}'")
+
+
+def _alone(page: bytes) -> Response:
+    """A page that brings its own scripts, and whose words may come from another machine: alone in a sandbox, without
+    this server's cookie, and with nobody to talk to."""
+    policy = ("sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+              "script-src 'unsafe-inline' 'unsafe-eval'")  # fmt: skip
+    return Response(page, media_type="text/html", headers={"content-security-policy": policy})
+
+
 # ------------------------------------------------------------------ the front page
 
 
-def _front(parts: Parts, state: str, recordings: Recordings) -> str:
-    machine, about = (escape(t) for t in parts.machine)
+def _page(title: str, up: str, header: str, main: str) -> str:
+    """A page of the site; `up` leads to its root, all but the title is HTML."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{machine} – Meshmark</title>
+<title>{escape(title)} – Meshmark</title>
 <link rel="icon" href="data:,">
-<link rel="stylesheet" href="site.css">
+<link rel="stylesheet" href="{up}site.css">
 </head>
 <body>
 <header>
-<h1>{machine}</h1>
-<p>{about}</p>
+{header}
 </header>
 <main>
-<section aria-labelledby="live">
+{main}
+</main>
+<footer>Meshmark</footer>
+</body>
+</html>
+"""
+
+
+def _front(parts: Parts, state: str, recordings: Recordings) -> str:
+    machine, about = (escape(t) for t in parts.machine)
+    main = f"""<section aria-labelledby="live">
 <h2 id="live">This machine, live</h2>
 <p class="caption">{escape(state)}</p>
 <p><a class="button" href="live/">Open the live map</a></p>
@@ -470,7 +563,7 @@ def _front(parts: Parts, state: str, recordings: Recordings) -> str:
 <h2 id="runs">Runs and their reports</h2>
 {_runs(parts)}
 </section>
-<section aria-labelledby="models">
+{_loads_section(parts)}<section aria-labelledby="models">
 <h2 id="models">Simulated machines</h2>
 <p class="caption">Described machines of the literature, simulated when opened: 200 frames of 0.5 µs.</p>
 {_models(parts)}
@@ -482,12 +575,8 @@ def _front(parts: Parts, state: str, recordings: Recordings) -> str:
 <li><a href="grafana.json">grafana.json</a>: a dashboard of them, to import into Grafana</li>
 <li><code>meshmark watch --otlp http://HOST:4318</code> sends them to an OpenTelemetry collector</li>
 </ul>
-</section>
-</main>
-<footer>Meshmark</footer>
-</body>
-</html>
-"""
+</section>"""
+    return _page(parts.machine[0], "", f"<h1>{machine}</h1>\n<p>{about}</p>", main)
 
 
 def _recordings(recordings: Recordings) -> str:
@@ -532,6 +621,98 @@ def _runs(parts: Parts) -> str:
     return note + _table(head, body)
 
 
+def _loads_section(parts: Parts) -> str:
+    """The way to the page of loads, where there is one."""
+    if parts.loads is None:
+        return ""
+    try:
+        rows, more = parts.loads.rows()
+    except MeshmarkError as why:
+        said = f'<p class="absent">cannot be listed: {escape(str(why))}</p>'
+    else:
+        runs = sum(r.kind == "run" for r in rows)
+        of = f"{_many(runs, 'run')} of scenarios, {_many(len(rows) - runs, 'study', 'studies')}"
+        of += f", and {more} older ones" if more else ""
+        said = f'<p class="caption">{of}</p><p><a class="button" href="load/">Open loads and studies</a></p>'
+    return f'<section aria-labelledby="loads">\n<h2 id="loads">Loads</h2>\n{said}\n</section>\n'
+
+
+def _many(number: int, one: str, more: str = "") -> str:
+    return f"{number} {one if number == 1 else more or one + 's'}"
+
+
+def _loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
+    """All runs and studies, and the choice of two runs to compare."""
+    runs, studies = ([r for r in rows if r.kind == kind] for kind in ("run", "study"))
+    rest = f'<p class="caption">and {more} older ones, which are not listed</p>' if more else ""
+    main = (
+        f'<section aria-labelledby="runs"><h2 id="runs">Runs</h2>{_load_runs(runs)}{rest}</section>'
+        f'<section aria-labelledby="compare"><h2 id="compare">Compare two runs</h2>{_load_pair(runs)}</section>'
+        f'<section aria-labelledby="studies"><h2 id="studies">Studies</h2>{_load_studies(studies)}</section>'
+    )
+    header = f'<h1>Loads and studies</h1>\n<p><a href="../">Back to {escape(parts.machine[0])}</a></p>'
+    return _page("Loads", "../", header, main)
+
+
+def _tags(words: Sequence[str]) -> str:
+    return " ".join(f'<span class="tag">{escape(w)}</span>' for w in words) or "none"
+
+
+def _load_link(r: LoadRow) -> str:
+    return f'<a href="{r.kind}/{quote(r.name, safe="")}">{escape(r.name)}</a>' if r.shown else escape(r.name)
+
+
+def _broken(r: LoadRow, columns: int) -> str:
+    return (
+        f'<tr role="row" class="broken"><th role="rowheader">{escape(r.name)}</th>'
+        f'<td role="cell" colspan="{columns - 1}">{escape(r.broken)}</td></tr>'
+    )
+
+
+def _load_runs(runs: Sequence[LoadRow]) -> str:
+    if not runs:
+        return '<p class="absent">none yet</p><p>Make one: <code>meshmark load run SCENARIO</code></p>'
+    head = ("run", "programs", "started, UTC", "length", "came to", "flags")
+    body = [
+        _broken(r, len(head)) if r.broken else
+        _row(head, _load_link(r), escape(r.what), _when(r.started), _span(r.length_s) if r.length_s else "–",
+             escape(r.state), _tags(r.flags))
+        for r in runs
+    ]  # fmt: skip
+    return _table(head, body)
+
+
+def _load_studies(studies: Sequence[LoadRow]) -> str:
+    if not studies:
+        return '<p class="absent">none yet</p><p>Make one: <code>meshmark load study shared-bus</code></p>'
+    head = ("study", "asks", "started, UTC", "runs", "came to", "flags")
+    body = [
+        _broken(r, len(head)) if r.broken else
+        _row(head, _load_link(r), escape(r.what), _when(r.started), f"{r.runs:,}", escape(r.state), _tags(r.flags))
+        for r in studies
+    ]  # fmt: skip
+    return _table(head, body)
+
+
+def _load_pair(runs: Sequence[LoadRow]) -> str:
+    """Two lists and a button, without a script; the two newest are chosen, the older one first."""
+    can = [r for r in runs if r.shown and not r.broken]
+    if len(can) < 2:
+        return '<p class="absent">needs two runs</p>'
+
+    def choice(letter: str, at: int) -> str:
+        options = "".join(
+            f'<option value="{escape(r.name)}"{" selected" if i == at else ""}>{escape(r.name)}, {_when(r.started)}'
+            "</option>" for i, r in enumerate(can)
+        )  # fmt: skip
+        return f'<label>{letter.upper()} <select name="{letter}">{options}</select></label>'
+
+    return (
+        '<p class="caption">Programs are matched by name and copy; both charts are drawn on one axis.</p>'
+        f'<form action="compare" class="pair">{choice("a", 1)}{choice("b", 0)}<button>Compare</button></form>'
+    )
+
+
 def _natural(name: str) -> list[str | int]:
     """Orders names as people do: gs1280-8 before gs1280-16."""
     return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
@@ -549,7 +730,8 @@ def _models(parts: Parts) -> str:
     return f'<ul class="cards">{"".join(cards)}</ul>'
 
 
-_NUMBERS: Final = {"length", "frames", "records"}  # columns
+_PLURAL: Final = {"study": "studies"}
+_NUMBERS: Final = {"length", "frames", "records", "runs"}  # columns
 
 
 # The roles are said, for a phone shows rows as blocks, and a browser forgets then what they are.
@@ -564,8 +746,9 @@ def _row(head: Sequence[str], first: str, *cells: str) -> str:
 def _table(head: Sequence[str], rows: Sequence[str]) -> str:
     titles = "".join(f'<th role="columnheader"{" class=n" if h in _NUMBERS else ""}>{h}</th>' for h in head)
     # With a name and a place in the order of Tab, for those who scroll with keys.
+    label = f"table: {_PLURAL.get(head[0], head[0] + 's')}"
     return (
-        f'<div class="scroll" role="region" tabindex="0" aria-label="table: {head[0]}s"><table role="table">'
+        f'<div class="scroll" role="region" tabindex="0" aria-label="{label}"><table role="table">'
         f'<thead role="rowgroup"><tr role="row">{titles}</tr></thead>'
         f'<tbody role="rowgroup">{"".join(rows)}</tbody></table></div>'
     )

@@ -1,0 +1,222 @@
+#include "counts.hpp"
+
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <system_error>
+#include <utility>
+
+#include "clock.hpp"
+
+namespace mm::perf {
+namespace {
+
+constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
+
+constexpr std::uint64_t cache_event(std::uint64_t cache, std::uint64_t operation, std::uint64_t result) {
+  return cache | operation << 8 | result << 16;
+}
+
+/// In pairs: two counters are free on any processor, and where all are the pairs count at once like one group. With
+/// more events in a group than counters, the kernel would take it and never count.
+std::vector<Event> thread_events() {
+  return {
+      {"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1, 0},
+      {"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1, 0},
+      {"cache_references", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, 1, 1},
+      {"cache_misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, 1, 1},
+      {"branches", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1, 2},
+      {"branch_misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES, 1, 2},
+      {"l1_misses", PERF_TYPE_HW_CACHE,
+       cache_event(PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
+      {"tlb_misses", PERF_TYPE_HW_CACHE,
+       cache_event(PERF_COUNT_HW_CACHE_DTLB, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
+      {"page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, 4},
+      {"context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, 4, true},
+      {"task_clock_s", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1e-9, 4},
+  };
+}
+
+bool forbidden(int error) { return error == EACCES || error == EPERM; }
+
+ThreadEvents::Lacking why_not(int error) {
+  if (forbidden(error))
+    return {{}, "the kernel lets this user count nothing", "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=2"};
+  if (error == ENOSYS) return {{}, "this kernel has no perf_event_open, or the sandbox forbids it", ""};
+  if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV || error == ENXIO || error == EINVAL)
+    return {{}, "the processor's counters do not count this here; hypervisors hide many", ""};
+  return {{}, "the counter cannot be opened: " + std::generic_category().message(error), ""};
+}
+
+class RealKernel : public Kernel {
+ public:
+  int open(perf_event_attr& attributes, int cpu, int leader) override {
+    const long got = ::syscall(SYS_perf_event_open, &attributes, cpu < 0 ? 0 : -1, cpu, leader, PERF_FLAG_FD_CLOEXEC);
+    return got < 0 ? -errno : static_cast<int>(got);
+  }
+  long read(int descriptor, void* into, std::size_t bytes) override { return ::read(descriptor, into, bytes); }
+  void close(int descriptor) override { ::close(descriptor); }
+};
+
+}  // namespace
+
+Kernel& real_kernel() {
+  static RealKernel kernel;
+  return kernel;
+}
+
+Counts::Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events, bool user_only)
+    : kernel_(kernel), type_(type), cpu_(cpu), user_only_(user_only) {
+  for (const Encoding& e : events) events_.push_back({e, -1, 0, -1, 0, kUnknown, 0});
+  buffer_.resize(3 + events_.size());
+}
+
+Counts::~Counts() { close(); }
+
+void Counts::close() {
+  for (Event& e : events_) {
+    if (e.descriptor >= 0) kernel_.close(e.descriptor);
+    e.descriptor = e.group = -1;
+  }
+  groups_.clear();
+}
+
+int Counts::open() {
+  close();
+  int wrong = 0;
+  for (Event& e : events_) {
+    perf_event_attr attributes{};
+    attributes.size = sizeof attributes;
+    attributes.type = type_;
+    attributes.config = e.encoding.config[0];
+    attributes.config1 = e.encoding.config[1];
+    attributes.config2 = e.encoding.config[2];
+    attributes.exclude_kernel = attributes.exclude_hv = user_only_ ? 1 : 0;
+    attributes.read_format = PERF_FORMAT_GROUP | PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
+    int got = -1;
+    if (!groups_.empty()) got = kernel_.open(attributes, cpu_, groups_.back().leader);
+    if (groups_.empty() ||
+        got == -EINVAL) {  // the PMU has no more counters for this group: another takes turns with it
+      got = kernel_.open(attributes, cpu_, -1);
+      if (got >= 0) groups_.push_back({got});
+    }
+    if (got < 0) {
+      if (wrong == 0) wrong = -got;
+      if (got == -EACCES || got == -EPERM || got == -EMFILE) break;  // no other event fares better
+      continue;
+    }
+    e.descriptor = got;
+    e.group = static_cast<int>(groups_.size()) - 1;
+    e.place = groups_.back().size++;
+  }
+  return wrong;
+}
+
+bool Counts::read(double now) {
+  bool alive = false;
+  counted_ = 1;
+  for (Event& e : events_) e.grown = kUnknown, e.window = 0;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    const std::size_t bytes = (3 + group.size) * sizeof(std::uint64_t);
+    if (kernel_.read(group.leader, buffer_.data(), buffer_.size() * sizeof(std::uint64_t)) !=
+            static_cast<long>(bytes) ||
+        buffer_[0] != group.size)
+      continue;
+    const auto since = [](std::uint64_t now_ns, std::uint64_t then_ns) {
+      return now_ns > then_ns ? now_ns - then_ns : 0;
+    };
+    const std::uint64_t enabled = since(buffer_[1], group.enabled), running = since(buffer_[2], group.running);
+    const bool known = group.seen && enabled > 0 && running > 0;
+    alive = alive || enabled > 0;
+    if (group.seen && enabled > 0)
+      counted_ = std::min(counted_, std::min(1.0, static_cast<double>(running) / static_cast<double>(enabled)));
+    for (Event& e : events_) {
+      if (e.group != static_cast<int>(g)) continue;
+      const std::uint64_t value = buffer_[3 + e.place];
+      if (known && value >= e.last) {
+        // Extrapolated from the time that it counted to the time it was to count.
+        e.grown = static_cast<double>(value - e.last) * e.encoding.scale *
+                  (static_cast<double>(enabled) / static_cast<double>(running));
+        e.window = static_cast<double>(enabled) * 1e-9;
+      }
+      e.last = value;
+    }
+    group.enabled = buffer_[1];
+    group.running = buffer_[2];
+    group.seen = true;
+  }
+  if (!alive) {
+    counted_ = kUnknown;
+    // A CPU that went offline takes its events with it; those that are opened when it is back count again.
+    if (now - tried_ >= 1) {
+      tried_ = now;
+      open();
+      if (!groups_.empty()) read(now);  // where it counts from
+      counted_ = kUnknown;
+    }
+  }
+  return alive;
+}
+
+void allow_many_events() {
+  if (rlimit files{}; getrlimit(RLIMIT_NOFILE, &files) == 0 && files.rlim_cur < files.rlim_max) {
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+  }
+}
+
+ThreadEvents::ThreadEvents(Kernel& kernel) : kernel_(&kernel) {
+  const std::vector<Event> all = thread_events();
+  const auto opens = [&](const Event& e) {
+    return Counts(kernel, e.type, -1, {{{e.config, 0, 0}, e.scale}}, user_only_).open();
+  };
+  // All of them the same way: a ratio of two that count different things would mean nothing.
+  user_only_ = std::any_of(all.begin(), all.end(), [&](const Event& e) { return forbidden(opens(e)); });
+  for (const Event& e : all) {
+    Lacking why;
+    if (user_only_ && e.in_kernel)
+      why = {{}, "the kernel lets this user count only outside of it", "CAP_PERFMON, or kernel.perf_event_paranoid=1"};
+    else if (const int error = opens(e); error != 0)
+      why = why_not(error);
+    if (why.reason.empty()) {
+      had_.push_back(e);
+      continue;
+    }
+    const auto same =
+        std::find_if(lacking_.begin(), lacking_.end(), [&](const Lacking& l) { return l.reason == why.reason; });
+    (same == lacking_.end() ? lacking_.emplace_back(std::move(why)) : *same).names.push_back(e.name);
+  }
+}
+
+ThreadCounts::ThreadCounts(const ThreadEvents& events) {
+  const std::vector<Event>& had = events.had();
+  for (std::size_t i = 0; i < had.size();) {
+    std::vector<Encoding> together;
+    for (const int group = had[i].group; i < had.size() && had[i].group == group; ++i) {
+      places_.push_back({groups_.size(), together.size()});
+      together.push_back({{had[i].config, 0, 0}, had[i].scale});
+    }
+    groups_.push_back(std::make_unique<Counts>(events.kernel(), had[i - 1].type, -1, together, events.user_only()));
+    groups_.back()->open();
+  }
+}
+
+void ThreadCounts::begin() {
+  for (const auto& group : groups_) group->read(wall_s());
+}
+
+void ThreadCounts::end() {
+  for (const auto& group : groups_) group->read(wall_s());
+}
+
+double ThreadCounts::of(std::size_t event) const {
+  const Place& at = places_.at(event);
+  return groups_[at.group]->grown(at.index);
+}
+
+}  // namespace mm::perf

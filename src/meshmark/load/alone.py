@@ -1,0 +1,169 @@
+"""A scenario's programs against themselves alone: how much longer each takes in this company.
+
+One copy of each program runs by itself, on the CPUs that it has in the scenario, and the whole scenario runs, in turns
+and as often as asked; with four repetitions there are intervals. Folder, order and resuming are those of every study
+(`study.py`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import UsageError
+from meshmark.load.run import jain
+from meshmark.load.scenario import Here, Scenario, check_here, place_copies, scenario_json, threads_of
+from meshmark.load.study import (
+    USUAL,
+    Bench,
+    Cell,
+    How,
+    Outcome,
+    Point,
+    Results,
+    StudyResult,
+    said,
+    said_work,
+    table,
+)
+from meshmark.store.record import Scalar, median_interval
+
+TOGETHER: Final = "together"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Company(StudyResult):
+    points: tuple[Point, ...]  # x: number of the program in the scenario; none where nothing ran alone
+    run: Path | None  # folder of the run of median bench time of the whole scenario; None where none counts
+
+
+def company(
+    scenario: Scenario, out: Path, files: Mapping[str, Path], *, alone: bool = True, how: How = USUAL,
+    here: Here | None = None,
+) -> Company:  # fmt: skip
+    """Repeated runs of a scenario, and of each of its programs alone.
+
+    A program's copies count as one, by their mean: they are no independent samples. A run in which a program died does
+    not count, for then the others had not the company that was asked for.
+
+    Args:
+        files: of the programs that were synthesised for what the scenario prescribes, by name.
+        alone: also each program alone; else the scenario only, again and again.
+
+    Raises:
+        UsageError: the scenario asks for what is not here, or the folder holds something else.
+        MeshmarkError: no run counts.
+    """
+    here = Here.now() if here is None else here
+    scenario, memory = _with_files(scenario, files)
+    check_here(scenario, here, memory)
+    bench = Bench("scenario", out, how, here.cpus, {
+        "scenario": scenario_json(scenario), "files": {p.name: said_work(p.file) for p in scenario.programs if p.file},
+    })  # fmt: skip
+    bench.here = here
+    cells = [Cell(name=TOGETHER, scenarios=(scenario,))]
+    if alone:
+        cells += _alone(scenario, here)
+    bench.begin()
+    outcomes, results = bench.run([cells])
+    whole = outcomes[TOGETHER]
+    results.common = {**results.common, "scenario": scenario.name, "processes": scenario.processes}
+    points, rows = [], []
+    for number, p in enumerate(scenario.programs):
+        about: dict[str, Scalar] = {"program": p.name, "copies": p.copies, "threads": p.threads}
+        mine = [dataclasses.replace(o, measured=(p.name,)) for o in whole]
+        if not alone:
+            rows += _repeated(results, p.name, mine, how, about)
+            continue
+        by_itself = outcomes[_cell_of(p.name)]
+        found = bench.point(results, number, p.name, by_itself, mine, about)
+        if found is None:
+            continue
+        points.append(found)
+        rows.append([
+            p.name, f"{statistics.median(found.alone_s):.4g}", f"{statistics.median(found.together_s):.4g}",
+            *said(found.slowdown), _waited(mine), " ".join(sorted(found.flags)) or "-",
+        ])  # fmt: skip
+    counted = sorted((o for o in whole if not o.reason), key=lambda o: o.totals.bench_s)
+    flags = frozenset().union(*(o.flags for o in counted))
+    results.add("bench", "s", [o.totals.bench_s for o in counted], {}, flags)
+    if points:
+        usual = {p.label: statistics.median(p.alone_s) for p in points}
+        shares = [[usual[u.program] / u.time_s(how.clock) for u in o.uses if u.program in usual] for o in counted]
+        results.add("fairness", "1", [jain(s) for s in shares], {"of": "speeds"}, flags)
+    head = (
+        ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"] if alone
+        else ["program", "median s", "95 %", "waited", "flags"]
+    )  # fmt: skip
+    return Company(
+        points=tuple(points), run=out / "runs" / counted[len(counted) // 2].run if counted else None,
+        **bench.end(results, table(head, rows)),
+    )  # fmt: skip
+
+
+def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario, dict[str, int]]:
+    """The scenario with every made program by its file, and what a copy of each takes, B."""
+    members, memory = [], {}
+    for p in scenario.programs:
+        if not p.synthesised:
+            members.append(p)
+            continue
+        file = p.file or files.get(p.name)
+        if file is None:
+            raise UsageError(
+                f"program {p.name}: nothing was synthesised for it", "meshmark load make makes a program's file"
+            )
+        threads, memory[p.name] = threads_of(file)
+        members.append(dataclasses.replace(p, file=file.resolve(), prescription=None, threads=threads))
+    return dataclasses.replace(scenario, programs=tuple(members)), memory
+
+
+def _cell_of(program: str) -> str:
+    return f"{program} alone"
+
+
+def _alone(scenario: Scenario, here: Here) -> list[Cell]:
+    """A cell a program: its copies in turn, each on the CPUs that it has in company."""
+    placed = place_copies(scenario, here)
+    cells = []
+    for p in scenario.programs:
+        turns = []
+        for copy in range(p.copies):
+            one = scenario.alone(p.name, copy)
+            bound = dataclasses.replace(one.programs[0], cpus=(placed[p.name, copy],), policy="")
+            turns.append(dataclasses.replace(one, programs=(bound,), policy=""))
+        cells.append(Cell(name=_cell_of(p.name), scenarios=tuple(turns)))
+    return cells
+
+
+def _waited(outcomes: Sequence[Outcome]) -> str:
+    """Part of its time that a thread waited for a CPU, median over the runs."""
+    shares = [
+        statistics.fmean(u.waiting_s / (u.threads * u.wall_s) for u in o.of() if u.wall_s > 0)
+        for o in outcomes
+        if not o.reason and any(u.wall_s > 0 for u in o.of())
+    ]
+    return f"{100 * statistics.median(shares):.0f} %" if shares else "-"
+
+
+def _repeated(
+    results: Results, name: str, outcomes: Sequence[Outcome], how: How, about: Mapping[str, Scalar]
+) -> list[list[str]]:
+    """A row of the table and the record of a program that only ran in company."""
+    counted = [o for o in outcomes if not o.reason]
+    if not counted:
+        results.absent("elapsed", next((o.reason for o in outcomes), "it was not run"), about)
+        return []
+    times = [o.time_s(how.clock) for o in counted]
+    flags = frozenset().union(*(o.flags for o in counted))
+    results.add("elapsed", "s", times, {**about, "company": TOGETHER}, flags)
+    interval = median_interval(times)
+    return [[
+        name, f"{statistics.median(times):.4g}",
+        f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else "none below 6 runs", _waited(counted),
+        " ".join(sorted(flags)) or "-",
+    ]]  # fmt: skip

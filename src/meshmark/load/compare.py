@@ -1,0 +1,423 @@
+"""Two runs side by side: the same programs under two conditions, how much longer each took, and what differed.
+
+Programs are matched by name and copy. A folder that holds several runs of one scenario is a set of repetitions; then a
+sample is the mean over a program's copies of one run, since copies of one run are not independent. Of single runs the
+copies are the samples: their interval tells how far the copies agree, not how far another run would.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import UsageError
+from meshmark.load.gantt import gantt_svg, in_s, most_traffic, page, scrolled
+from meshmark.load.recorded import checked_beside, found_beside
+from meshmark.load.run import JOURNAL, Key, LoadRun, ProgramUse, Slowdown, read_run, slowdown
+from meshmark.load.study import table
+from meshmark.machine.tree import format_list
+
+TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
+HEADS: Final = ("elapsed", "user", "system", "waiting")
+TOTALS: Final = {
+    "bench_s": "Bench time", "available_s": "Available CPU", "user_s": "User", "system_s": "System",
+    "idle_s": "Idle or others'", "completion_s": "Mean completion", "run_s": "Sum of run times",
+    "waiting_s": "Sum of waiting", "fairness": "Fairness",
+}  # fmt: skip
+_OBSERVED: Final = {"load_1min"}  # differs from minute to minute: no condition that anybody set
+_NO_CONDITION: Final = {"name", "file"}  # of a program; where its file lies says nothing, what it did does
+WORK: Final = 0.005  # relative difference of what a program did from which on it was other work
+_MOST_RUNS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One of the two: a run, or the repetitions of one."""
+
+    name: str
+    runs: tuple[LoadRun, ...]
+
+    @property
+    def first(self) -> LoadRun:
+        return self.runs[0]
+
+    def of(self, key: Key) -> list[ProgramUse]:
+        """A copy in each of the runs that have it."""
+        return [p for r in self.runs for p in r.programs if (p.program, p.copy) == key]
+
+    def flags(self, key: Key) -> frozenset[str]:
+        return frozenset().union(*(r.flags(p) for r in self.runs for p in r.programs if (p.program, p.copy) == key))
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy on both sides: medians of its runs that ended well, s; `reason`: why there is no ratio."""
+
+    copy: int
+    a: Mapping[str, float]
+    b: Mapping[str, float]
+    reason: str = ""
+
+    @property
+    def ratio(self) -> float:
+        """B over A; NaN where one of them has no time."""
+        return self.b["wall_s"] / self.a["wall_s"] if self.a.get("wall_s") and self.b.get("wall_s") else math.nan
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """A program that both sides have. `slowdown`: B over A, over its matched copies; None where nothing ended well."""
+
+    program: str
+    copies: tuple[Copy, ...]
+    slowdown: Slowdown | None
+    flags_a: frozenset[str]
+    flags_b: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    a: Side
+    b: Side
+    programs: tuple[Matched, ...]
+    only_a: tuple[str, ...]  # programs and copies, as `name · 2`
+    only_b: tuple[str, ...]
+    totals: tuple[tuple[str, float, float], ...]  # field of `Totals` or fairness, A, B; medians of the runs
+    differ: tuple[tuple[str, str, str], ...]  # condition, A, B
+    over: str  # what a sample is: runs or copies
+
+    def to_json(self) -> dict[str, Any]:
+        def side(s: Side) -> dict[str, Any]:
+            return {"name": s.name, "folder": str(s.first.folder), "runs": len(s.runs),
+                    "machine": s.first.header.get("machine"), "start": s.first.header.get("start"),
+                    "status": [r.status for r in s.runs]}  # fmt: skip
+
+        def known(value: float) -> float | None:
+            return value if math.isfinite(value) else None
+
+        return {
+            "type": "comparison", "a": side(self.a), "b": side(self.b), "samples_are": self.over,
+            "programs": [
+                {"program": m.program, "slowdown": m.slowdown.ratio if m.slowdown else None,
+                 "interval": list(m.slowdown.interval) if m.slowdown and m.slowdown.interval else None,
+                 "samples_a": m.slowdown.alone if m.slowdown else 0,
+                 "samples_b": m.slowdown.together if m.slowdown else 0,
+                 "flags_a": sorted(m.flags_a), "flags_b": sorted(m.flags_b),
+                 "copies": [{"copy": c.copy, "a": dict(c.a), "b": dict(c.b), "slowdown": known(c.ratio),
+                             **({"reason": c.reason} if c.reason else {})} for c in m.copies]}
+                for m in self.programs
+            ],
+            "totals": {name: {"a": known(a), "b": known(b)} for name, a, b in self.totals},
+            "differ": [{"condition": what, "a": a, "b": b} for what, a, b in self.differ],
+            "only_a": list(self.only_a), "only_b": list(self.only_b),
+        }  # fmt: skip
+
+
+# ---------------------------------------------------------------- reading and matching
+
+
+def read_side(folder: Path, name: str = "") -> Side:
+    """A run, or the runs of one scenario that lie in a folder.
+
+    Raises:
+        UsageError: there is no run, or the runs are of different programs.
+    """
+    name = name or folder.name
+    if (folder / JOURNAL).is_file():
+        return Side(name, (read_run(folder),))
+    found = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MOST_RUNS] if folder.is_dir() else []
+    if not found:
+        raise UsageError(f"compare: found no run in {folder}", "meshmark load run SCENARIO --out FOLDER makes one")
+    runs = tuple(read_run(p) for p in found)
+    kinds = {tuple(sorted(r.bound)) for r in runs}
+    if len(kinds) > 1:
+        raise UsageError(f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
+                         "allowed are repetitions of one", f"name one of them, such as {found[0]}")  # fmt: skip
+    return Side(name, runs)
+
+
+def compare(a: Side, b: Side) -> Comparison:
+    """What both have, B over A.
+
+    Raises:
+        UsageError: they have no program in common.
+    """
+    keys = [(p.program, p.copy) for p in a.first.programs]
+    others = {(p.program, p.copy) for p in b.first.programs}
+    both = [k for k in keys if k in others]
+    if not both:
+        names = [", ".join(dict.fromkeys(p.program for p in s.first.programs)) or "none" for s in (a, b)]
+        raise UsageError(f"compare: no program of {a.name} ({names[0][:100]}) has the name of one of {b.name} "
+                         f"({names[1][:100]})", "programs are matched by name and copy")  # fmt: skip
+    over = "runs" if len(a.runs) > 1 or len(b.runs) > 1 else "copies"
+    matched = tuple(
+        _matched(a, b, name, [c for n, c in both if n == name], over) for name in dict.fromkeys(n for n, _ in both)
+    )
+    return Comparison(
+        a=a, b=b, programs=matched, over=over,
+        only_a=tuple(f"{n} · {c + 1}" for n, c in keys if (n, c) not in others),
+        only_b=tuple(f"{n} · {c + 1}" for n, c in sorted(others - set(keys))),
+        totals=tuple((name, _total(a, name), _total(b, name)) for name in TOTALS),
+        differ=tuple(_differ(a.first, b.first, both)),
+    )  # fmt: skip
+
+
+def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -> Matched:
+    rows = []
+    for copy in copies:
+        sides, reasons = [], []
+        for side in (a, b):
+            uses = side.of((program, copy))
+            ok = [p for p in uses if p.how == "ok"]
+            sides.append({t: statistics.median(getattr(p, t) for p in ok) for t in TIMES} if ok else {})
+            reasons += [f"{side.name}: {p.reason or p.how}" for p in uses if p.how != "ok"][:1]
+        rows.append(Copy(copy, sides[0], sides[1], "; ".join(reasons)))
+    # Of copies that ended well on both sides: else the means would be over different copies.
+    whole = {r.copy for r in rows if r.a and r.b}
+    times = [_samples(side, program, whole, over) for side in (a, b)]
+    keys = [(program, c) for c in copies]
+    return Matched(
+        program, tuple(rows), slowdown(times[0], times[1]) if all(times) else None,
+        frozenset().union(*(a.flags(k) for k in keys)), frozenset().union(*(b.flags(k) for k in keys)),
+    )  # fmt: skip
+
+
+def _samples(side: Side, program: str, copies: set[int], over: str) -> list[float]:
+    """Wall times, s: of a run's copies their mean, or each."""
+    out: list[float] = []
+    for run in side.runs:
+        walls = [p.wall_s for p in run.programs
+                 if p.program == program and p.copy in copies and p.how == "ok" and p.wall_s > 0]  # fmt: skip
+        out += walls if over == "copies" else [statistics.fmean(walls)] if walls else []
+    return out
+
+
+def _total(side: Side, name: str) -> float:
+    values = [r.fairness() if name == "fairness" else float(getattr(r.totals(), name)) for r in side.runs]
+    known = [v for v in values if math.isfinite(v)]
+    return statistics.median(known) if known else math.nan
+
+
+def _said(value: Any) -> str:
+    """A condition for people."""
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_said(v)}" for k, v in value.items()) or "none"
+    if isinstance(value, list | tuple):
+        return ", ".join(map(_said, value)) or "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return f"{value:g}" if isinstance(value, float) else "none" if value in (None, "") else str(value)
+
+
+def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str, str]]:
+    """Conditions of the machine, of the scenario and of the programs that are not the same."""
+    out: list[tuple[str, str, str]] = []
+
+    def add(what: str, one: Any, other: Any) -> None:
+        if one != other:
+            out.append((what, _said(one), _said(other)))
+
+    for key in ("machine", "build", "compiler"):
+        add(key, a.header.get(key), b.header.get(key))
+    one, other = (dict(r.header.get("conditions", {})) for r in (a, b))
+    for key in dict.fromkeys([*one, *other]):
+        if key not in _OBSERVED:
+            add(key.replace("_", " "), one.get(key), other.get(key))
+    for key in dict.fromkeys([*a.scenario, *b.scenario]):
+        if key not in {"programs", "available_cpus"}:
+            add("scenario" if key == "name" else f"scenario's {key}", a.scenario.get(key), b.scenario.get(key))
+    add("CPUs of the programs", format_list(a.cpus), format_list(b.cpus))
+    for program in dict.fromkeys(n for n, _ in both):
+        one, other = (_about(r, program) for r in (a, b))
+        for key in dict.fromkeys([*one, *other]):
+            if key not in _NO_CONDITION:
+                add(f"{program}: {key}", one.get(key), other.get(key))
+        copies = [c for n, c in both if n == program]
+        bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
+        if one.get("cpus") == other.get("cpus"):  # else it was said
+            add(f"{program}: bound to CPUs", bound[0], bound[1])
+        work = [_work(r, program, copies[0]) for r in (a, b)]
+        out += [
+            (f"{program}: {what.replace('_', ' ')}", f"{work[0][what]:.4g}", f"{work[1][what]:.4g}")
+            for what in work[0]
+            if what in work[1] and abs(work[0][what] - work[1][what]) > WORK * max(work[0][what], work[1][what])
+        ]
+    return out
+
+
+def _about(run: LoadRun, program: str) -> dict[str, Any]:
+    return next((dict(p) for p in run.scenario.get("programs", ()) if p.get("name") == program), {})
+
+
+def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
+    """What a made program did: times compare only where that is the same."""
+    done = next((p.done for p in run.programs if (p.program, p.copy) == (program, copy)), {})
+    return {k: float(done[k]) for k in ("calls", "flops", "int_ops", "memory_read_bytes", "memory_write_bytes")
+            if isinstance(done.get(k), int | float)}  # fmt: skip
+
+
+# ---------------------------------------------------------------- for terminals
+
+
+def _both(a: float | None, b: float | None) -> str:
+    return " → ".join("–" if v is None else f"{v:.3f}" for v in (a, b))
+
+
+def _rows(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
+    """What both tables show: a line a copy, and of several copies one of all."""
+    rows: list[tuple[str, list[str], Matched, Copy | None]] = []
+    for m in c.programs:
+        many = len(m.copies) > 1
+        for one in m.copies:
+            ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
+            told = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
+            name = m.program + (f" · {one.copy + 1}" if many else "")
+            rows.append((name, [*told, ratio, "" if many else _interval(m.slowdown)], m, one))
+        if many:
+            ratio = f"{m.slowdown.ratio:.3f}" if m.slowdown else "–"
+            rows.append((f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, _interval(m.slowdown)], m, None))
+    return rows
+
+
+def _interval(s: Slowdown | None) -> str:
+    return f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s is not None and s.interval else "–"
+
+
+def _flags(m: Matched) -> str:
+    """Those of one side with its letter."""
+    return " ".join(
+        f if f in m.flags_a and f in m.flags_b else f"{'A' if f in m.flags_a else 'B'}:{f}"
+        for f in sorted(m.flags_a | m.flags_b)
+    )
+
+
+def _of_samples(c: Comparison) -> str:
+    return f"slowdown: B over A; 95 % over {c.over}, from 4 of each on" + (
+        ": how far copies agree, not how far another run would" if c.over == "copies" else ""
+    )
+
+
+def compare_text(c: Comparison) -> str:
+    """Tables for a terminal."""
+    out = []
+    for letter, side in (("A", c.a), ("B", c.b)):
+        of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
+        out.append(f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
+                   f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})")  # fmt: skip
+    head = ["program", *(f"{h} s" for h in HEADS), "slowdown", "95 %"]
+    lines = table(head, [[name, *cells] for name, cells, _, _ in _rows(c)]).splitlines()
+    out += ["", f"{lines[0]}  flags"]
+    for line, (_, _, m, one) in zip(lines[1:], _rows(c), strict=True):
+        said = [_flags(m)] if one is None or len(m.copies) == 1 else []
+        said += [one.reason] if one is not None and one.reason else []
+        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in said if x)}".rstrip())
+    out += [_of_samples(c), ""]
+    rows = [[TOTALS[n], _value(n, a), _value(n, b), _change(a, b)] for n, a, b in c.totals]
+    out.append(table(["total", "A", "B", "B over A"], rows))
+    if c.differ:
+        out += ["", "what differs:"]
+        out += [f"  {what}: {a} → {b}" for what, a, b in c.differ]
+    for letter, only in (("A", c.only_a), ("B", c.only_b)):
+        if only:
+            out.append(f"only in {letter}: {', '.join(only)}")
+    return "\n".join(out) + "\n"
+
+
+def _value(name: str, value: float) -> str:
+    return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else in_s(value)
+
+
+def _change(a: float, b: float) -> str:
+    return f"{b / a:.3f}" if math.isfinite(a) and math.isfinite(b) and a > 0 else "–"
+
+
+# ---------------------------------------------------------------- the page
+
+_STYLE: Final = (
+    "<style>.dot .i{stroke:var(--ink);stroke-width:2}.dot .d{fill:var(--ink)}.dot .one{stroke:var(--soft);"
+    "stroke-dasharray:2 2}.scroll svg.dot{min-width:0;display:inline-block;"
+    "vertical-align:middle}td.text{text-align:left;white-space:normal}td.all{font-weight:600}"
+    "h2 small{font-weight:400;color:var(--soft);font-size:14px}</style>"
+)
+
+
+def _scale(c: Comparison) -> tuple[float, float]:
+    """Lowest and highest ratio of the plot, round 1."""
+    seen = [1.0]
+    for m in c.programs:
+        seen += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
+        seen += (m.slowdown.interval or (m.slowdown.ratio,)) if m.slowdown else ()
+    return min(0.9, 0.97 * min(seen)), max(1.1, 1.03 * max(seen))
+
+
+def _dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> str:
+    """A ratio on a logarithmic axis, dashed where it would be 1."""
+    if not math.isfinite(ratio) or ratio <= 0:
+        return ""
+
+    def x(v: float) -> str:
+        return f"{4 + 132 * math.log(max(v, 1e-9) / low) / math.log(high / low):.1f}"
+
+    line = f'<path class="i" d="M{x(interval[0])} 9H{x(interval[1])}"/>' if interval else ""
+    return (
+        f'<svg class="dot" width="140" height="18" viewBox="0 0 140 18" aria-hidden="true"><path class="one" '
+        f'd="M{x(1)} 0V18"/>{line}<circle class="d" cx="{x(ratio)}" cy="9" r="4"/></svg>'
+    )
+
+
+def compare_html(c: Comparison) -> str:
+    """Both charts on one axis, times, totals and what differs, in one file that needs nothing else."""
+    end_s = max(c.a.first.bench_s, c.b.first.bench_s)
+    charts = []
+    machines = [checked_beside(s.first, found_beside(s.first.folder))[0] for s in (c.a, c.b)]
+    most = max(most_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
+    for letter, side, machine in (("A", c.a, machines[0]), ("B", c.b, machines[1])):
+        run = side.first
+        of = f", the first of {len(side.runs)} runs" if len(side.runs) > 1 else ""
+        when = str(run.header.get("start", ""))[:19].replace("T", " ")
+        name = f"{letter}: {side.name}"
+        about = f"{run.scenario.get('name', '')} · {when} UTC{of}"
+        svg = gantt_svg(run, machine, header=False, end_s=end_s, most=most, name=name)
+        charts.append(f"<h2>{escape(name)} <small>{escape(about)}</small></h2>{scrolled(svg, f'chart {letter}')}")
+    low, high = _scale(c)
+    rows = []
+    for name, cells, m, one in _rows(c):
+        last = one is None or len(m.copies) == 1
+        ratio = one.ratio if one is not None else m.slowdown.ratio if m.slowdown else math.nan
+        interval = m.slowdown.interval if last and m.slowdown else None
+        why = one.reason if one is not None else ""
+        kind = ' class="all"' if one is None else ""
+        rows.append(f"<tr><td{kind}>{escape(name)}</td>" + "".join(f"<td{kind}>{x}</td>" for x in cells)
+                    + f'<td>{_dot(ratio, interval, low, high)}</td><td class="flags">'
+                    f'{escape(_flags(m)) if last else ""}</td><td class="why">{escape(why)}</td></tr>')  # fmt: skip
+    heads = [*(f"{h}, s" for h in HEADS), "slowdown", "95 %"]
+    plot = f"{low:.2g} to {high:.2g}, dashed: 1"
+    programs = ("<table><tr><th>program</th>" + "".join(f"<th>{h}</th>" for h in heads)
+                + f'<th>{plot}</th><th class="left">flags</th><th></th></tr>{"".join(rows)}</table>')  # fmt: skip
+    totals = "<table><tr><th>total</th><th>A</th><th>B</th><th>B over A</th></tr>" + "".join(
+        f"<tr><td>{escape(TOTALS[n])}</td><td>{_value(n, a)}</td><td>{_value(n, b)}</td><td>{_change(a, b)}</td></tr>"
+        for n, a, b in c.totals
+    ) + "</table>"  # fmt: skip
+    told = "".join(
+        f'<tr><td>{escape(what)}</td><td class="text">{escape(a)}</td><td class="text">{escape(b)}</td></tr>'
+        for what, a, b in c.differ
+    )
+    heads_ab = '<tr><th>condition</th><th class="left">A</th><th class="left">B</th></tr>'
+    differ = scrolled(f"<table>{heads_ab}{told}</table>", "conditions") if told else "<p>Nothing that is known.</p>"
+    only = "".join(
+        f'<p class="small">Only in {letter}: {escape(", ".join(names))}</p>'
+        for letter, names in (("A", c.only_a), ("B", c.only_b)) if names
+    )  # fmt: skip
+    body = (
+        f"{_STYLE}<section>{charts[0]}</section><section>{charts[1]}</section>"
+        f"<section><h2>Programs</h2>{scrolled(programs, 'programs')}"
+        f'<p class="small">{escape(_of_samples(c))}. Letters before a flag say whose it is.</p>{only}</section>'
+        f"<section><h2>Totals</h2>{scrolled(totals, 'totals')}</section>"
+        f"<section><h2>What differs</h2>{differ}</section>"
+    )
+    return page(f"{c.a.name} and {c.b.name}", f"A → B on one axis of {in_s(end_s)}", body)

@@ -1,0 +1,196 @@
+"""What a monitor recorded of the machine while a run was on it: whose CPUs were busy, and what went to memory.
+
+A recording (`meshmark record`) and a run both know when they began by the clock on the wall, to a millisecond; that is
+how they are laid beside each other. What a recording cannot say (no counter, no calibrated canary) is told as absent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.run import LoadRun
+from meshmark.watch.frames import Frame, Header
+from meshmark.watch.recording import Recording
+
+RECORDING: Final = "machine.parquet"  # in a run's folder
+Interval = tuple[float, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A value from one time to another, s after the run's clock start. `interval`: of an estimate, 95 %."""
+
+    from_s: float
+    to_s: float
+    value: float
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MachineUse:
+    """The machine during a run, cut to it. What was not known at some time is left out there."""
+
+    name: str  # of the recording
+    cpu: tuple[Step, ...] = ()  # share of the run's CPUs that was busy, whoever had them, 0 to 1
+    memory: tuple[Step, ...] = ()  # B/s of all memories
+    estimated: bool = False  # the memory's traffic was inferred and not counted
+    cpu_absent: str = ""  # why there is none
+    memory_absent: str = ""
+
+
+def found_beside(folder: Path) -> Path | None:
+    """The recording that `load run --watch` left in a run's folder, whole or cut."""
+    whole = folder / RECORDING
+    return next((p for p in (whole, whole.with_name(whole.name + ".part")) if p.is_file()), None)
+
+
+def machine_use(run: LoadRun, path: Path) -> MachineUse:
+    """What a recording says of the run's time.
+
+    Raises:
+        UsageError: it is of another machine, or of another time.
+        RecordingError: it is none.
+    """
+    recording = Recording(path)
+    header = recording.header
+    machine = str(run.header.get("machine", ""))
+    if header.source != "host" or header.machine != machine:
+        what = header.machine if header.source == "host" else f"a {header.source}, {header.machine}"
+        raise UsageError(f"--recording: found {path} of {what}, the run was on {machine or 'an unnamed machine'}")
+    begin = _clock_start(run)
+    frames: list[Frame] = []
+    first = last = math.nan
+    after = False
+    for frame in recording.frames():
+        first = frame.at - frame.window_s if math.isnan(first) else first
+        last = frame.at
+        after = frame.at - frame.window_s >= begin + run.bench_s
+        if after:
+            break
+        if frame.at > begin:
+            frames.append(frame)
+    if not frames:
+        of = "without a frame"
+        if math.isfinite(last):
+            of = f"from {_utc(first)} " + ("on" if after else f"to {_utc(last)}")
+        raise UsageError(f"--recording: found {path} {of}; the run lasted from {_utc(begin)} to "
+                         f"{_utc(begin + run.bench_s)}")  # fmt: skip
+    cpu, cpu_absent = _cpu(header, frames, begin, run)
+    memory, estimated, memory_absent = _memory(header, frames, begin, run)
+    return MachineUse(name=path.name, cpu=cpu, memory=memory, estimated=estimated, cpu_absent=cpu_absent,
+                      memory_absent=memory_absent)  # fmt: skip
+
+
+def _clock_start(run: LoadRun) -> float:
+    """When the run's clock started, s since 1970."""
+    said = str(run.header.get("start", ""))
+    try:
+        return datetime.fromisoformat(said).timestamp() + run.begin_s
+    except ValueError as why:
+        raise UsageError(f"--recording: found '{said[:40]}' as the run's start; without a time nothing can be laid "
+                         "beside it") from why  # fmt: skip
+
+
+def _utc(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _steps(
+    frames: Iterable[tuple[Frame, float | None, Interval | None]], begin: float, bench_s: float
+) -> tuple[Step, ...]:
+    out = []
+    for frame, value, interval in frames:
+        low, high = max(0.0, frame.at - frame.window_s - begin), min(bench_s, frame.at - begin)
+        if value is not None and high > low:
+            out.append(Step(low, high, value, interval))
+    return tuple(out)
+
+
+def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[Step, ...], str]:
+    metric = header.use["cpu"]
+    mine = [i for i, c in enumerate(header.components.get("cpu", ())) if c.get("number") in run.cpus]
+
+    def busy(frame: Frame) -> float | None:
+        values = frame.values.get(metric, [])
+        known = [v for i in mine if i < len(values) and (v := values[i]) is not None]
+        return sum(known) / len(known) if known else None
+
+    steps = _steps(((f, busy(f), None) for f in frames), begin, run.bench_s)
+    return steps, "" if steps else header.why_unknown(metric, mine[0] if mine else None)
+
+
+def _memory(
+    header: Header, frames: Sequence[Frame], begin: float, run: LoadRun
+) -> tuple[tuple[Step, ...], bool, str]:  # fmt: skip
+    """B/s of all memories: as their controllers count it, else as the canary estimates it."""
+    names = {m.name for m in header.metrics}
+    counted = {"memory.read", "memory.write"} <= names
+
+    def total(frame: Frame, *metrics: str) -> float | None:
+        values = [v for m in metrics for v in frame.values.get(m, [])]
+        known = [v for v in values if v is not None]
+        return sum(known) if known and len(known) == len(values) else None
+
+    def moved(frame: Frame) -> tuple[Frame, float | None, Interval | None]:
+        if counted:
+            return frame, total(frame, "memory.read", "memory.write"), None
+        low, high = total(frame, "memory.moved_low"), total(frame, "memory.moved_high")
+        return frame, total(frame, "memory.moved"), None if low is None or high is None else (low, high)
+
+    steps = _steps(map(moved, frames), begin, run.bench_s)
+    metric = "memory.read" if counted else "memory.moved" if "memory.moved" in names else header.use["memory"]
+    return steps, bool(steps) and not counted, "" if steps else header.why_unknown(metric)
+
+
+def traffic(run: LoadRun) -> tuple[Step, ...]:
+    """B/s to and from memory of the programs that were made, by their own counts; nothing where no such program ran."""
+    edges: list[tuple[float, float]] = []  # when, and by how much it changes
+    for windows in run.windows.values():
+        for w in windows:
+            begin, end = float(w["from_s"]), float(w["to_s"])
+            moved = float(w.get("memory_read_bytes", 0.0)) + float(w.get("memory_write_bytes", 0.0))
+            if end > begin and moved > 0:
+                edges += [(begin, moved / (end - begin)), (end, -moved / (end - begin))]
+    out, rate, at = [], 0.0, 0.0
+    for when, change in sorted(edges):
+        if when > at and rate > 1.0:
+            out.append(Step(at, when, rate))
+        at, rate = when, rate + change
+    return tuple(out)
+
+
+def binned(steps: Sequence[Step], end_s: float, bins: int) -> list[Step | None]:
+    """Means over bins of equal width from 0 to `end_s`; None where less than half of a bin is known."""
+    width = end_s / bins
+    sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]  # s, value, low, high
+    for s in steps:
+        low, high = s.interval or (s.value, s.value)
+        for i in range(max(0, int(s.from_s / width)), bins):
+            part = min(s.to_s, (i + 1) * width) - max(s.from_s, i * width)
+            if part <= 0:
+                if s.to_s <= i * width:
+                    break
+                continue
+            for k, v in enumerate((1.0, s.value, low, high)):
+                sums[i][k] += v * part
+    has = any(s.interval for s in steps)
+    return [
+        None if t < 0.5 * width else Step(i * width, (i + 1) * width, v / t, (a / t, b / t) if has else None)
+        for i, (t, v, a, b) in enumerate(sums)
+    ]
+
+
+def checked_beside(run: LoadRun, path: Path | None) -> tuple[MachineUse | None, str]:
+    """The use by the recording that lies in the run's own folder, or why it cannot be drawn: the run itself stands."""
+    if path is None:
+        return None, ""
+    try:
+        return machine_use(run, path), ""
+    except MeshmarkError as why:
+        return None, f"{path.name}: not drawn: {why}"

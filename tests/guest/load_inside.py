@@ -1,0 +1,76 @@
+"""Runs inside a guest of several nodes: scenarios and a study of its memory domains; writes down what came of them.
+
+    load_inside.py PLAN OUT
+
+PLAN is JSON: `scenarios` (name → TOML text), `files` (of programs: name → text), `folder` (where runs are written;
+made), `isolation` (`cpus` that it may use, `programs`: file → its text, made before; `rate`, `repetitions`). OUT gets
+of every scenario its `programs`, `threads` and `flags`, as `groups` the cgroups that are left, and of the study its
+domains, tests and table. Nothing is judged here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+from booted import answer
+
+from meshmark.load.run import LoadRun, read_run, run_scenario
+from meshmark.load.scenario import parse_scenario
+from meshmark.load.studies import isolation, memory_domains
+from meshmark.load.study import How
+
+
+def printed(file: Path) -> str:
+    return file.read_text()[:200] if file.exists() else ""
+
+
+def said(run: LoadRun) -> dict[str, Any]:
+    parts = ("user_s", "system_s", "waiting_s", "sleeping_s")
+    return {
+        "status": run.status,
+        "programs": {f"{p.program}.{p.copy}": {
+            "how": p.how, "reason": p.reason, "wall_s": p.wall_s, "pages": p.pages, "flags": sorted(run.flags(p)),
+            "cpus": run.bound[p.program, p.copy], "nodes": run.nodes[p.program, p.copy],
+            "out": printed(run.folder / "output" / f"{p.program}.{p.copy}.out"),
+            **{k: getattr(p, k) for k in parts},
+        } for p in run.programs},
+        "threads": [{
+            "program": f"{t.program}.{t.copy}", "wall_s": t.wall_s, "cpus": t.cpus, **{k: getattr(t, k) for k in parts},
+        } for t in run.threads],
+    }  # fmt: skip
+
+
+def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
+    folder = Path(plan["folder"])
+    folder.mkdir()
+    for file, text in plan["files"].items():
+        (folder / file).write_text(text)
+    for name, text in plan["scenarios"].items():
+        began = time.monotonic()
+        run_scenario(parse_scenario(text, name, folder=folder), folder / name)
+        answers["scenarios"][name] = {**said(read_run(folder / name)), "took_s": time.monotonic() - began}
+    answers["groups"] = [p.name for p in Path("/sys/fs/cgroup").iterdir() if p.is_dir()]
+    asked = plan["isolation"]
+    os.sched_setaffinity(0, asked["cpus"])
+    out = folder / "isolation"
+    (out / "programs").mkdir(parents=True)
+    for file, text in asked["programs"].items():
+        (out / "programs" / file).write_text(text)
+    began = time.monotonic()
+    talk: list[str] = []
+    found = isolation((), out, rate_gb_per_s=asked["rate"],
+                      how=How(repetitions=asked["repetitions"], rounds=0, talk=talk.append))  # fmt: skip
+    answers["isolation"] = {
+        "domains": memory_domains(), "tests": [dataclasses.asdict(t) for t in found.tests], "table": found.table,
+        "slowdowns": [p.pairs for p in found.points], "talk": talk, "took_s": time.monotonic() - began,
+        "records": [r.to_json() for r in found.records], "absent": [a.reason for a in found.absences],
+        "runs": {r.name: said(read_run(r)) for r in sorted((out / "runs").iterdir())},
+    }  # fmt: skip
+
+
+if __name__ == "__main__":
+    answer(gather, {"scenarios": {}})

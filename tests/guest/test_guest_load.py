@@ -1,0 +1,202 @@
+"""Scenarios and the study of isolation in a real kernel of four nodes: where pages lie, who waits, what is told of it.
+
+One boot, all of it. Nothing here is about speed: the guest is emulated, and its processors share the host's.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import booted
+import pytest
+from booted import HERE, ROOT
+
+sys.path.append(str(HERE.parent / "unit"))
+from made_program import made_program
+
+LOAD = Path(os.environ.get("MESHMARK_LOAD", ROOT / "build" / "release" / "bin" / "meshmark-load"))
+PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
+
+pytestmark = [
+    pytest.mark.guest,
+    pytest.mark.skipif(not LOAD.exists() or not PLACE.exists(), reason="meshmark-load is not built: make setup"),
+]
+
+MIB: Final = 1 << 20
+# It was told to keep to node 3, and puts its memory on node 0: x86-64's number of set_mempolicy; numa-guest knows no
+# other processor. A child has the same pages, and those of a new process are counted soon.
+STRAYS: Final = """
+import ctypes, mmap, os, time
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall(238, 2, ctypes.byref(ctypes.c_ulong(1)), 64) == 0
+block = mmap.mmap(-1, 24 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+block.madvise(15)
+for at in range(0, len(block), 4096): block[at] = 1
+if os.fork() == 0:
+    time.sleep(1.5)
+else:
+    os.wait()
+"""
+
+
+COMMAND: Final = json.dumps([sys.executable, "-c", STRAYS])
+
+
+def program(name: str, where: str, more: str = "") -> str:
+    return f"[[program]]\nname = '{name}'\nfile = 'busy.json'\n{where}\n{more}\n"
+
+
+# CPUs 2 n and 2 n + 1 are node n's of numa-4.
+HEAD: Final = "[scenario]\ncanary = false\nslots = 'threads'\n"
+SCENARIOS: Final = {
+    "nodes": HEAD
+    + program("here", "cpus = '2'", "memory = 'bind=1'")
+    + program("there", "cpus = '4'", "memory = 'bind=0'")
+    + program("local", "cpus = '6'", "memory = 'local'")
+    + program("placed", "policy = 'list=5'", "memory = 'bind'")
+    + program("spread", "cpus = '3'", "memory = 'interleave=0,2'")
+    + f"[[program]]\nname = 'strays'\ncpus = '7'\nmemory = 'bind=3'\ncommand = {COMMAND}",
+    "one cpu": HEAD + program("both", "cpus = '2'", "copies = 2"),
+    "one each": HEAD + program("both", "cpus = ['2', '4']", "copies = 2"),
+    "groups": HEAD
+    + "[[program]]\nname = 'in'\ncgroup = '/sys/fs/cgroup/batch'\ncommand = ['cat', '/proc/self/cgroup']\n"
+    + "[[program]]\nname = 'out'\ncgroup = '/sys/fs/cgroup/no/batch'\ncommand = ['true']",
+    "no such node": HEAD + program("lost", "cpus = '0'", "memory = 'bind=7'"),
+}  # fmt: skip
+
+
+@cache
+def gathered() -> dict[str, Any] | str:
+    """What was seen in the guest, or why it could not be had."""
+    with tempfile.TemporaryDirectory() as made:
+        busy = made_program(LOAD, Path(made) / "busy.json", 60).read_text()
+        long = made_program(LOAD, Path(made) / "long.json", 3000).read_text()
+        short = made_program(LOAD, Path(made) / "short.json", 20).read_text()
+    plan = {
+        "scenarios": SCENARIOS, "folder": "/run/load", "files": {"busy.json": busy},
+        "isolation": {"cpus": [0, 2, 4, 6], "rate": 1.0, "repetitions": 2,
+                      "programs": {"1.json": short, "1.long.json": long}},
+    }  # fmt: skip
+    env = {"MESHMARK_LOAD": str(LOAD), "MESHMARK_PLACE": str(PLACE)}
+    return booted.gathered("numa-4", "load_inside.py", plan, 240, env)
+
+
+def told() -> dict[str, Any]:
+    answers = gathered()
+    if isinstance(answers, str):
+        pytest.skip(answers)
+    assert "failed" not in answers, answers["failed"]
+    return answers
+
+
+def programs(scenario: str) -> dict[str, Any]:
+    found = told()["scenarios"][scenario]
+    assert found["status"] == "ok", found
+    of: dict[str, Any] = found["programs"]
+    return of
+
+
+def share(pages: dict[str, int], node: int) -> float:
+    return pages.get(str(node), 0) / max(1, sum(pages.values()))
+
+
+@pytest.mark.parametrize(
+    ("name", "cpus", "nodes"),
+    [
+        ("here", [2], {1: 1.0}),
+        ("there", [4], {0: 1.0}),
+        ("local", [6], {3: 1.0}),
+        ("placed", [5], {2: 1.0}),
+        ("spread", [3], {0: 0.5, 2: 0.5}),
+    ],
+)
+def test_pages_are_on_the_nodes_that_were_asked_for(name: str, cpus: list[int], nodes: dict[int, float]) -> None:
+    seen = programs("nodes")[f"{name}.0"]
+    assert seen["how"] == "ok", seen
+    assert seen["cpus"] == cpus
+    assert seen["nodes"] == sorted(nodes)
+    assert sum(seen["pages"].values()) > 4 * MIB  # of its arrays
+    for node in range(4):
+        assert share(seen["pages"], node) == pytest.approx(nodes.get(node, 0), abs=0.05), seen
+    assert "misplaced" not in seen["flags"]
+    assert "migrated" not in seen["flags"]
+
+
+def test_memory_on_another_node_than_asked_carries_a_flag() -> None:
+    seen = programs("nodes")["strays.0"]
+    assert seen["how"] == "ok", seen
+    assert seen["nodes"] == [3]
+    assert seen["pages"]["0"] >= 24 * MIB
+    assert "misplaced" in seen["flags"]
+
+
+@pytest.mark.parametrize("scenario", ["nodes", "one cpu", "one each"])
+def test_every_threads_ledger_closes(scenario: str) -> None:
+    threads = told()["scenarios"][scenario]["threads"]
+    assert {t["program"] for t in threads} == set(programs(scenario))
+    for t in threads:
+        parts = t["user_s"] + t["system_s"] + t["waiting_s"] + t["sleeping_s"]
+        assert parts == pytest.approx(t["wall_s"], rel=0.01, abs=1e-3), t
+
+
+def test_who_shares_a_cpu_waits_and_who_has_one_does_not() -> None:
+    shared, own = programs("one cpu"), programs("one each")
+    for of in (shared, own):
+        assert {p["how"] for p in of.values()} == {"ok"}, of
+    ran = [p["user_s"] + p["system_s"] for p in shared.values()]
+    assert sum(p["waiting_s"] for p in shared.values()) > 0.5 * min(ran)
+    for p in own.values():
+        assert p["waiting_s"] < 0.2 * p["wall_s"], p
+
+
+def test_a_cgroup_is_made_joined_and_removed_and_one_that_cannot_be_is_named() -> None:
+    found = programs("groups")
+    assert found["in.0"]["how"] == "ok", found
+    assert found["in.0"]["out"].strip().endswith("/batch")
+    assert found["out.0"]["how"] == "failed"
+    assert "cgroup /sys/fs/cgroup/no/batch: No such file" in found["out.0"]["reason"]
+    assert "batch" not in told()["groups"]
+
+
+def test_a_node_that_is_not_there_is_named() -> None:
+    seen = programs("no such node")["lost.0"]
+    assert seen["how"] == "failed"
+    assert "node 7" in seen["reason"]
+    assert "\n" not in seen["reason"]
+
+
+def test_isolation_compares_every_number_of_domains_and_gives_a_verdict() -> None:
+    found = told()["isolation"]
+    assert found["domains"] == [[0], [2], [4], [6]]
+    assert found["absent"] == [], found
+    assert len(found["tests"]) == 3
+    assert [len(p) for p in found["slowdowns"]] == [2, 2, 2]
+    for test in found["tests"]:
+        assert 0 <= test["p"] <= 1
+        assert test["equivalent"] == (test["p"] < 0.05)
+        assert test["interval"][0] <= test["ratio"] <= test["interval"][1]
+    # Four processors of an emulated machine on one of the host's are anything but isolated, and nothing else is said.
+    assert found["table"].count("not shown") + found["table"].count("alike") == 3
+    verdicts = [r["conditions"] for r in found["records"] if r["metric"] == "equivalence_p"]
+    assert [v["domains"] for v in verdicts] == [2, 3, 4]
+    assert [v["equivalent"] for v in verdicts] == [t["equivalent"] for t in found["tests"]]
+
+
+def test_each_domains_programs_keep_their_memory_or_carry_a_flag() -> None:
+    counted = 0
+    for run in told()["isolation"]["runs"].values():
+        for p in run["programs"].values():
+            assert p["nodes"] == [p["cpus"][0] // 2], p
+            elsewhere = sum(b for node, b in p["pages"].items() if node != str(p["nodes"][0]))
+            assert ("misplaced" in p["flags"]) == (elsewhere > MIB), p
+            # Files in memory fill node 0 of a guest this small: what is local there may have to go to the next.
+            if p["pages"] and p["nodes"] != [0]:  # what ended at once was not counted
+                counted += 1
+                assert elsewhere < 0.05 * sum(p["pages"].values()), p
+    assert counted >= 3

@@ -1,0 +1,377 @@
+"""Base data as a user meets them: killed, resumed, damaged, of a busy or another machine; counters and own metrics."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load import base
+from meshmark.load.base import base_run, base_runs, last_base, look, read_base
+from meshmark.load.variants import COLUMNS, COUNTER_PREFIX, COUNTERS, MEANING
+from meshmark.machine.identity import host_id
+from meshmark.measure import survey
+
+# As small as base data can be, and named like the shipped quick ones, so that they are found without their name.
+SMALL = """
+name = "load-quick"
+[[step]]
+name = "stream"
+instrument = "kernels"
+options = { kernel = "triad,copy", volume = "64KiB,1MiB", stride = "1", threads = "1", budget = "2s", interval = 20 }
+[[step]]
+name = "compute"
+instrument = "kernels"
+options = { kernel = "horner,gemm", volume = "64KiB", threads = "1", budget = "2s", interval = 20 }
+"""
+VARIANTS = {"triad/64KiB/s1/t1", "triad/1MiB/s1/t1", "copy/64KiB/s1/t1", "copy/1MiB/s1/t1", "horner/s1/t1",
+            "gemm/64KiB/s1/t1"}  # fmt: skip
+WISH = '[[program]]\nname = "p"\nrun_time_s = 0.5\nleast_kernels = 2\n'
+
+
+def words(*said: object) -> list[str]:
+    return [sys.executable, "-c", "from meshmark.cli import main; main()", *map(str, said)]
+
+
+def meshmark(env: dict[str, str], *said: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(words(*said), capture_output=True, text=True, env=env, timeout=120, check=False)
+
+
+def one_error(done: subprocess.CompletedProcess[str], status: int, *says: str) -> None:
+    """It ended with this status and one line of error, beside a hint."""
+    errors = [line for line in done.stderr.splitlines() if "error:" in line]
+    assert done.returncode == status and len(errors) == 1 and "Traceback" not in done.stderr, done.stderr
+    for part in says:
+        assert part in done.stderr
+
+
+def home_of(folder: Path) -> dict[str, str]:
+    return {**os.environ, "XDG_DATA_HOME": str(folder)}
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with small base data, which nobody changes."""
+    data = tmp_path_factory.mktemp("taken")
+    (data / "small.toml").write_text(SMALL)
+    done = meshmark(home_of(data), "load", "base", "--spec", data / "small.toml", "--anyway")
+    assert done.returncode == 0, done.stderr
+    return data
+
+
+@pytest.fixture
+def data(taken: Path, tmp_path: Path) -> Path:
+    """A copy of them to spoil."""
+    shutil.copytree(taken, tmp_path / "data")
+    return tmp_path / "data"
+
+
+def run_of(data: Path) -> Path:
+    (run,) = (data / "meshmark" / "runs").iterdir()
+    return run
+
+
+def journals(data: Path) -> list[Path]:
+    return sorted((run_of(data) / "journal").glob("*.jsonl"))
+
+
+def make(data: Path, *more: object, wish: str = WISH) -> subprocess.CompletedProcess[str]:
+    (data / "wish.toml").write_text(wish)
+    return meshmark(home_of(data), "load", "make", data / "wish.toml", "--out", data / "programs", "--rounds", 0, *more)
+
+
+def rewritten(journal: Path, change: Any) -> None:
+    """A journal whose result lines are changed."""
+    lines = [json.loads(line) for line in journal.read_text().splitlines()]
+    for line in lines:
+        change(line)
+    journal.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_the_plan_is_measured_and_a_program_can_be_made_of_it(data: Path) -> None:
+    found, notes = read_base(run_of(data))
+    assert {v.name for v in found} == VARIANTS and not notes
+    done = make(data)
+    assert done.returncode == 0, done.stderr
+    assert "warning" not in done.stderr
+
+
+def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, tmp_path: Path) -> None:
+    env = home_of(tmp_path)
+    runs = tmp_path / "meshmark" / "runs"
+    with subprocess.Popen(
+        words("load", "base", "--spec", taken / "small.toml", "--anyway"), env=env, start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    ) as child:  # fmt: skip
+        end = time.monotonic() + 60
+        while child.poll() is None and time.monotonic() < end:
+            second = list(runs.glob("*/journal/02-*.jsonl"))
+            if second and b'"sample"' in second[0].read_bytes():
+                break
+            time.sleep(0.01)
+        os.killpg(child.pid, signal.SIGKILL)
+    (run,) = runs.iterdir()
+    first = next(run.glob("journal/01-*.jsonl"))
+    before = first.read_bytes()
+    assert b'"end"' in before and not base_runs(runs, host_id())[0].finished
+    one_error(make(tmp_path), 1, "that were finished", run.name, "--resume")
+    done = meshmark(env, "load", "base", "--resume", "--anyway")
+    assert done.returncode == 0 and Path(done.stdout.strip()) == run, done.stderr
+    assert first.read_bytes() == before, "a finished step is left alone"
+    points = [json.loads(x)["index"] for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
+              if '"type":"point"' in x.replace(" ", "")]  # fmt: skip
+    assert len(points) == len(set(points)) > 0
+    assert {v.name for v in read_base(run)[0]} == VARIANTS
+    assert base_run(runs, host_id()) == run
+
+
+@pytest.fixture
+def busy() -> Iterator[None]:
+    """A program on every CPU."""
+    children = [
+        subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cpu}])\nwhile True: pass"])
+        for cpu in os.sched_getaffinity(0)
+    ]
+    time.sleep(0.5)
+    yield
+    for child in children:
+        child.kill()
+        child.wait()
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path) -> None:
+    env = home_of(tmp_path)
+    one_error(meshmark(env, "load", "base", "--spec", taken / "small.toml"), 1, "of the CPUs", "--anyway")
+    assert not (tmp_path / "meshmark" / "runs").exists(), "nothing was begun"
+    done = meshmark(env, "load", "base", "--spec", taken / "small.toml", "--anyway")
+    assert done.returncode == 0 and "warning" in done.stderr, done.stderr
+    records = survey.load_run(run_of(tmp_path))[0]
+    assert records and all("noisy" in r.flags for r in records)
+    assert all(float(str(r.conditions["others_share"])) > 0.25 for r in records)
+
+
+def test_what_does_not_fit_into_memory_is_absent_with_the_numbers(taken: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "large.toml"
+    spec.write_text(SMALL.replace('"64KiB,1MiB"', '"64KiB,64TiB"'))
+    done = meshmark(home_of(tmp_path), "load", "base", "--spec", spec, "--anyway")
+    assert done.returncode == 0, done.stderr
+    records, absences, _ = survey.load_run(run_of(tmp_path))
+    large = [a for a in absences if a.conditions.get("volume_bytes") == 64 << 40]
+    assert {a.conditions["kernel"] for a in large} == {"triad", "copy"}
+    assert all("it needs " in a.reason and " may be had" in a.reason and a.kind == "absent" for a in large)
+    assert {r.conditions["volume_bytes"] for r in records if r.conditions["kernel"] == "triad"} == {64 << 10}
+
+
+def test_base_data_of_another_machine_are_refused_by_name(data: Path) -> None:
+    run = run_of(data)
+    for journal in journals(data):
+        rewritten(journal, lambda line: line.update(machine="n042") if "machine" in line else None)
+    one_error(make(data), 1, "no base data of this machine")
+    one_error(make(data, "--base", run.name), 1, "is of machine n042", host_id())
+
+
+def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) -> None:
+    plan = run_of(data) / "plan.json"
+    raw = json.loads(plan.read_text())
+    raw["steps"][0]["instrument"] = "clock"
+    plan.write_text(json.dumps(raw))
+    one_error(make(data, "--base", run_of(data).name), 1, "no base data")
+    spec = tmp_path / "other.toml"
+    spec.write_text('name = "x"\n[[step]]\ninstrument = "clock"\noptions = { clocks = "tsc" }\n')
+    done = meshmark(home_of(data), "load", "base", "--spec", spec, "--anyway")
+    one_error(done, 2, "instrument: found 'clock'", "kernels")
+    one_error(meshmark(home_of(data), "load", "base", "--spec", spec, "--quick"), 2, "--spec: found with --quick")
+
+
+def test_a_journal_cut_short_is_said_and_what_is_left_serves(data: Path) -> None:
+    last = journals(data)[-1]
+    whole = last.read_bytes()
+    lines = whole.splitlines(keepends=True)
+    cut = next(i for i, line in enumerate(lines) if b'"result"' in line) + 2  # both metrics of one variant
+    last.write_bytes(b"".join(lines[:cut]) + lines[cut][:40])
+    done = make(data)
+    assert done.returncode == 0 and done.stderr.count("warning: base data of") == 1, done.stderr
+    assert "02-compute: this step was not run to its end" in done.stderr
+    assert len(read_base(run_of(data))[0]) == len(VARIANTS) - 1
+
+
+def test_a_damaged_journal_is_said_in_one_line(data: Path) -> None:
+    first = journals(data)[0]
+    lines = first.read_bytes().splitlines(keepends=True)
+    at = next(i for i, line in enumerate(lines) if b'"result"' in line)
+    lines[at] = lines[at].replace(b'"type"', b'\x00\xff"ty')
+    first.write_bytes(b"".join(lines))
+    done = make(data)
+    assert done.returncode == 0 and done.stderr.count("warning: base data of") == 1, done.stderr
+    assert "01-stream: 1 lines of its journal cannot be read" in done.stderr
+    for journal in journals(data):
+        journal.write_bytes(os.urandom(20_000))
+    one_error(make(data, "--base", run_of(data).name), 1)
+    for journal in journals(data):
+        journal.write_bytes(b"")
+    one_error(make(data, "--base", run_of(data).name), 1, "holds no variant")
+
+
+@pytest.mark.parametrize(
+    ("condition", "value"), [("volume_bytes", "large"), ("kernel", 7), ("flops", None), ("kind", None)]
+)
+def test_a_condition_that_is_none_is_named(data: Path, condition: str, value: object) -> None:
+    def spoil(line: dict[str, Any]) -> None:
+        if line["type"] == "result":
+            line["conditions"][condition] = value
+
+    rewritten(journals(data)[0], spoil)
+    one_error(make(data), 1, condition)
+
+
+@pytest.mark.parametrize("file", ["plan.json", "run.json"])
+def test_a_damaged_state_of_a_run_is_one_line(data: Path, file: str) -> None:
+    run = run_of(data)
+    (run / file).write_bytes((run / file).read_bytes()[:50])
+    one_error(make(data, "--base", run.name), 1, file)
+    one_error(make(data), 1, "no base data of this machine")
+    assert last_base(run.parent, host_id()) is None
+    with pytest.raises(MeshmarkError, match=file):
+        look(run)
+
+
+def test_a_damaged_store_does_not_touch_base_data(data: Path) -> None:
+    parquet = sorted((data / "meshmark" / "store").rglob("*.parquet"))
+    assert parquet
+    for file in parquet:
+        file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+    assert make(data).returncode == 0
+    done = meshmark(home_of(data), "load", "base", "--resume", "--anyway")
+    assert "Traceback" not in done.stderr and done.returncode == 0, done.stderr
+    verified = meshmark(home_of(data), "store", "verify")
+    assert verified.returncode in {0, 1} and "Traceback" not in verified.stderr
+
+
+def test_the_right_run_is_found_without_reading_results(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def never(folder: Path) -> None:
+        raise AssertionError(f"{folder} was read whole")
+
+    monkeypatch.setattr(survey, "load_run", never)
+    quick, runs = run_of(data), tmp_path / "runs"
+
+    def copy(name: str, spec: str, started: str, finished: bool = True) -> Path:
+        shutil.copytree(quick, runs / name)
+        plan, state = json.loads((quick / "plan.json").read_text()), json.loads((quick / "run.json").read_text())
+        (runs / name / "plan.json").write_text(json.dumps({**plan, "spec": spec}))
+        (runs / name / "run.json").write_text(
+            json.dumps({**state, "started": started, "steps": state["steps"] if finished else []})
+        )
+        return runs / name
+
+    old = copy("a", "load-quick", "2026-01-01T00:00:00+00:00")
+    assert base_run(runs, host_id()) == old
+    new = copy("b", "load-quick", "2026-01-02T00:00:00+00:00")
+    assert base_run(runs, host_id()) == new
+    full = copy("c", "load", "2025-01-01T00:00:00+00:00")
+    assert base_run(runs, host_id()) == full, "a full one goes before a newer quick one"
+    own = copy("d", "mine", "2026-01-05T00:00:00+00:00")
+    begun = copy("e", "load", "2026-01-06T00:00:00+00:00", finished=False)
+    assert base_run(runs, host_id()) == full, "one of one's own goes by its name, one not finished not at all"
+    assert base_run(runs, host_id(), "d") == own
+    assert last_base(runs, host_id()) == begun
+    (runs / "nothing").mkdir()
+    (runs / "e" / "plan.json").write_text("{")
+    assert last_base(runs, host_id()) == own
+    assert base_run(runs, "n042") is None
+    with pytest.raises(UsageError):
+        base.base_spec(True, Path("x.toml"))
+
+
+def test_counters_are_counted_or_said_to_be_absent_once_a_run(taken: Path) -> None:
+    for journal in journals(taken):
+        lines = [json.loads(line) for line in journal.read_text().splitlines()]
+        absent = [x["conditions"]["counters"] for x in lines if x["type"] == "absent"]
+        had = {k for x in lines if x["type"] == "result" for k in x["conditions"] if k.startswith(COUNTER_PREFIX)}
+        missing = {name for names in absent for name in names.split(",") if name}
+        assert {k.removeprefix(COUNTER_PREFIX) for k in had} | missing == set(COUNTERS)
+        assert len([n for names in absent for n in names.split(",")]) == len(missing), "each of them once"
+        for x in lines:
+            if x["type"] == "result" and "counter_task_clock_s" in had:
+                seconds = x["conditions"].get("counter_task_clock_s")
+                if seconds is None:
+                    assert "task_clock_s" in missing
+                    continue
+                assert seconds > 0 and x["conditions"]["counters_of"] in {"user", "user and kernel"}
+                if x["metric"] == "unit_cpu_time":  # two ways to say it, of different bursts
+                    assert seconds == pytest.approx(x["value"], rel=0.9)
+
+
+def test_every_column_and_counter_has_a_meaning() -> None:
+    assert tuple(MEANING) == (*COLUMNS, *COUNTERS)
+
+
+OWN = """
+[metric.ipc]
+formula = "instructions / cycles"
+[metric.misses_per_flop]
+formula = "cache_misses / flops"
+unit = "1"
+"""
+
+
+def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) -> None:
+    own = data / "own.toml"
+    own.write_text(OWN)
+    ipc = {"triad": 1.0, "copy": 0.5, "horner": 3.0, "gemm": 2.0}
+
+    def count(line: dict[str, Any]) -> None:
+        if line["type"] == "result":
+            c = line["conditions"]
+            c.update(counter_cycles=100.0, counter_instructions=100.0 * ipc[c["kernel"]], counter_cache_misses=3.0)
+
+    for journal in journals(data):
+        rewritten(journal, count)
+    done = meshmark(home_of(data), "load", "variants", "--metrics", own, "--json")
+    assert done.returncode == 0, done.stderr
+    shown = {r["name"]: r for r in map(json.loads, done.stdout.splitlines())}
+    assert shown.keys() == VARIANTS
+    for row in shown.values():
+        assert row["metrics"]["ipc"] == pytest.approx(ipc[row["kernel"]])
+        assert row["counters"]["cycles"] == 100 * row.get("window", 1), "of one call"
+        assert ("misses_per_flop" in row["metrics"]) == ("flops" in row), "nothing is divided by 0"
+    table = meshmark(home_of(data), "load", "variants", "--metrics", own, "--kernel", "gemm")
+    assert table.returncode == 0 and "ipc" in table.stdout and table.stdout.count("t1") == 1
+    # … and prescribed, from there to the file of a program.
+    done = make(data, "--metrics", own, "--json", wish=WISH + "ipc = 1.7\nmemory_mib = 64\n")
+    assert done.returncode == 0, done.stderr
+    rows = {r["metric"]: r for r in map(json.loads, done.stdout.splitlines())}
+    assert rows["ipc"]["planned"] == pytest.approx(1.7, rel=0.02)
+    program = json.loads((data / "programs" / "p.json").read_text())
+    assert program["metrics"]["ipc"]["formula"] == "instructions / cycles"
+    native = meshmark(home_of(data), "load", "run", data / "wish.toml", "--programs", data / "programs", "--metrics",
+                      own, "--no-store", "--out", data / "out")  # fmt: skip
+    assert native.returncode == 0, native.stderr
+
+
+def test_a_metric_whose_counter_is_not_there_is_refused_by_name(data: Path) -> None:
+    def forget(line: dict[str, Any]) -> None:
+        if line["type"] == "result":
+            line["conditions"] = {k: v for k, v in line["conditions"].items() if not k.startswith(COUNTER_PREFIX)}
+
+    for journal in journals(data):
+        rewritten(journal, forget)
+    own = data / "own.toml"
+    own.write_text(OWN)
+    one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "base data have no cycles")
+    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "metric ipc: base data have no cycles")
+    own.write_text('[metric.x]\nformula = "cicles / flops"\n')
+    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "unknown name 'cicles'", "cycles")
+    one_error(meshmark(home_of(data), "load", "variants", "--kernel", "tirad"), 2, "--kernel: found 'tirad'")
