@@ -5,6 +5,7 @@
     synthesis   CPU time to solve and to explain over random wishes on made-up base data   (1 min)
     achieved    programs of random wishes, made from this machine's base data, run twice: what came of the wish, beside
                 what the same program differs by from run to run   (20 min; needs meshmark load base)
+    paced       the same with pace = 0.1: programs that keep a schedule, on one CPU and on two   (15 min)
     predict     how far the interference curves of random programs are off for neighbours that were held out, in
                 percentage points, beside the interval of what was measured   (20 min; needs meshmark load base, 2 CPUs)
     memrate     the same read and write rates asked of stress-ng and of a program, in turns   (3 min; needs stress-ng)
@@ -16,6 +17,7 @@ Without a part, all of them. Nobody else should use the machine: waits for a CPU
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import importlib
 import os
 import random
@@ -160,13 +162,52 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
           f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}")  # fmt: skip
 
 
+def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: float = 0.1) -> None:
+    variants = _base()
+    allowed = sorted(os.sched_getaffinity(0))
+    rng = random.Random(3)
+    errors: dict[str, list[float]] = {"run time": [], "worse rate": []}
+    mix_errors, spun, late = [], [], 0
+    inside = 0
+    for number in range(10 * programs):
+        if len(spun) == programs:
+            break
+        threads = 2 if number % 3 == 2 and len(allowed) > 1 else 1
+        wish = made.random_wish(variants, rng, run_time_s=run_time_s, seed=number, mixed=rng.randint(4, 30),
+                                threads=threads)  # fmt: skip
+        slower = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
+        wish = dataclasses.replace(wish, pace=pace, metrics=slower)
+        try:
+            program, _ = calibrate(synthesize(variants, wish), trial_s, 2, allowed[-threads:])
+            run = run_program(program, allowed[-threads:])
+        except MeshmarkError as why:
+            print("  refused:", why)
+            continue
+        off = run.wall_s / run_time_s - 1
+        rates = {k: run.metrics[k] / v - 1 for k, v in wish.metrics.items() if k != "write_fraction" and v > 0}
+        worst = max((abs(e) for e in rates.values()), default=0.0)
+        errors["run time"].append(abs(off))
+        errors["worse rate"].append(worst)
+        mix_errors.append(abs(run.metrics.get("write_fraction", 0.0) - wish.metrics.get("write_fraction", 0.0)))
+        spun.append(run.spun_s / run.wall_s)
+        late += run.late_s > 0.002 * run_time_s
+        inside += abs(off) <= 0.02 and worst <= 0.03
+        print(f"  {len(spun):3}: {threads} threads: time {100 * off:+.3f} %, rates {100 * worst:.3f} %, spun "
+              f"{100 * spun[-1]:.1f} %, late {run.late_s:.2f} s, waited {run.waiting_s:.2f} s", flush=True)  # fmt: skip
+    for name, values in errors.items():
+        _line(f"error of the {name}", values, "%", 100)
+    _line("error of the write fraction", mix_errors, "")
+    _line("spun", spun, "% of the time", 100)
+    print(f"  within 2 % and 3 %: {inside} of {len(spun)}; late at the end: {late}")
+
+
 def memrate(repeats: int, seconds: float = 10.0) -> None:
     """MB/s as stress-ng counts them: bytes read and written by the text, from and to memory."""
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     for read, write in ((1000, 500), (2000, 1000), (500, 100)):
         wish = Prescription(run_time_s=seconds, name="memrate", metrics={
-            "memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)})  # fmt: skip
+            "memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)}, pace=0.1)  # fmt: skip
         program, _ = calibrate(synthesize(variants, wish), seconds / 2, 2, [cpu])
         for _ in range(repeats):
             words = ["stress-ng", "--memrate", "1", "--memrate-rd-mbs", str(read), "--memrate-wr-mbs", str(write),
@@ -178,13 +219,13 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
             said = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", done.stdout + done.stderr)
             errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in said] or [float("nan")]
             ran = run_program(program, [cpu])
-            ours = [ran.totals[f"memory_{k}_bytes"] / ran.dedicated_s / 1e6 / v - 1
+            ours = [100 * (ran.totals[f"memory_{k}_bytes"] / ran.wall_s / 1e6 / v - 1)
                     for k, v in (("read", read), ("write", write))]  # fmt: skip
-            busy = (ran.user_s + ran.system_s) / ran.dedicated_s
+            busy = (ran.user_s + ran.system_s) / ran.wall_s
             theirs = 100 * used / took_s
-            print(f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.1f} % (worst "
-                  f"of {len(errors)} ways {100 * max(errors):.1f} %), {theirs:.0f} % CPU; program off by "
-                  f"{100 * ours[0]:+.1f} and {100 * ours[1]:+.1f} %, {100 * busy:.0f} % CPU", flush=True)  # fmt: skip
+            print(f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.3f} % (worst "
+                  f"of {len(errors)} ways {100 * max(errors):.3f} %), {theirs:.0f} % CPU; program off by "
+                  f"{ours[0]:+.3f} and {ours[1]:+.3f} %, {100 * busy:.0f} % CPU", flush=True)  # fmt: skip
 
 
 def predict(programs: int) -> None:
@@ -224,6 +265,7 @@ def predict(programs: int) -> None:
 PARTS: dict[str, tuple[Callable[[int], None], int]] = {
     "synthesis": (synthesis, 100),
     "achieved": (achieved, 50),
+    "paced": (paced, 50),
     "memrate": (memrate, 3),
     "predict": (predict, 10),
 }

@@ -174,7 +174,8 @@ class Executor {
   }
 
  private:
-  /// A thread's share of a call. Units are independent, so threads need not meet where a walk begins anew.
+  /// A thread's share of a call. Units are independent; but where a walk begins anew and is divided otherwise, a unit
+  /// could come to a second thread while the first is still at it, so the threads meet there.
   void work(const Running& r, const Part& part, int rank) const {
     Kernel* const kernel = r.kernel.get();
     const std::size_t all = kernel->units();
@@ -190,6 +191,10 @@ class Executor {
       else if (at(rank) < at(rank + 1))
         kernel->run(at(rank), at(rank + 1), rank);
       left -= n;
+      const bool whole = first == 0 && n == all;
+      if (left > 0 && !(whole && left >= all)) {
+#pragma omp barrier
+      }
     }
   }
 

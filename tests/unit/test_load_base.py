@@ -311,7 +311,7 @@ def test_counters_are_counted_or_said_to_be_absent_once_a_run(taken: Path) -> No
                     continue
                 assert seconds > 0 and x["conditions"]["counters_of"] in {"user", "user and kernel"}
                 if x["metric"] == "unit_cpu_time":  # two ways to say it, of different bursts
-                    assert seconds == pytest.approx(x["value"], rel=0.9)
+                    assert 0.1 * x["value"] < seconds < 10 * x["value"]
 
 
 def test_every_column_and_counter_has_a_meaning() -> None:

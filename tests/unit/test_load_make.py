@@ -167,3 +167,16 @@ def test_threads_share_a_call(variants: list[Variant]) -> None:
     asked = {"name": "p", "run_time_s": 0.3, "gflop_per_s": 1.0, "threads": 2, "load_balance": 0.75, "least_kernels": 4}
     trial = run_program(synthesize(two, parse_prescription(asked, "test", all_metrics())))
     assert trial.totals["flops"] > 0 and not trial.totals.get("wrong")
+
+
+def test_threads_do_not_meet_in_a_unit() -> None:
+    """A small volume is gone round many times a call, and each round is divided anew."""
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("one CPU")
+    words = [find_probe(), "kernels", "--kernel", "eigen_step", "--volume", "16KiB", "--threads", "2", "--budget", "1s"]
+    done = subprocess.run(words, capture_output=True, check=True, timeout=60)
+    (variant,) = variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
+    wish = parse_prescription({"run_time_s": 1.0, "threads": 2, "least_kernels": 1, "most_share": 1.0}, "test",
+                              all_metrics())  # fmt: skip
+    trial = run_program(synthesize([variant], wish))
+    assert trial.totals["flops"] > 0

@@ -29,6 +29,8 @@ _STEP: Final = 1 << 24
 _AT_ONCE: Final = 1 << 20  # calls held in memory
 _MOST_DIFFUSED: Final = 100_000  # calls of a program whose phases are searched for
 _GRID, _PHASES = 1024, 64
+_SWEEPS, _MOST_SWEEPS = 3, 8
+PLAIN: Final = 0.01  # of its total, that a sum may stray from the straight line without a word
 
 
 def golden_phases(n: int) -> Vector:
@@ -158,7 +160,9 @@ def best_phases(
 
     phases = best.copy()
     off = np.zeros((len(ahead), _GRID))
-    for sweep in range(3):
+    for sweep in range(_MOST_SWEEPS):
+        if sweep >= _SWEEPS and found.worst <= PLAIN:
+            break
         for k in np.argsort(-weight, kind="stable"):
             if sweep:
                 off -= np.outer(ahead[:, k], steps(k, phases[k : k + 1])[0])

@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import Linear, Metric, Metrics, all_metrics
-from meshmark.load.order import best_phases
+from meshmark.load.order import PLAIN, best_phases
 from meshmark.load.prescription import Prescription
 from meshmark.load.program import Part, Program, spinning
 from meshmark.load.variants import Table, Variant, Vector
@@ -38,7 +38,6 @@ _CALLS_EACH: Final = 30  # on average, at least: fewer would come in lumps
 _GRANULARITY: Final = 1e-3  # relative error of a sum that is worth a word
 _CLOSE: Final = 1e-5  # likewise that needs no repair
 _EXCHANGED: Final = 64  # variants that take part in it
-_DEVIATION: Final = 0.01
 _LEAST_DENOMINATOR: Final = 1e-4  # of the largest that there is: keeps ratios from 0 / 0
 # Kinds that are used only where a prescribed metric is about them, or `kernels` names them.
 _SPECIAL: Final = ("idle", "system")
@@ -695,7 +694,7 @@ def _finish(
     found, even = best_phases(calls.tolist(), problem.seconds, sums, start=phases)
     if error > _GRANULARITY:
         notes.append(f"calls are whole, so sums are up to {100 * error:.2g} % off; a longer run_time_s is closer")
-    if even.worst > _DEVIATION:
+    if even.worst > PLAIN:
         worst = max(even.worst_deviation, key=lambda k: even.worst_deviation[k])
         notes.append(f"{worst} strays up to {100 * even.worst:.2g} % of its total from the straight line; "
                      "a longer run_time_s is more even")  # fmt: skip
