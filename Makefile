@@ -8,7 +8,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py
 
-.PHONY: help setup setup-tests run test test-native test-python check check-all format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all format fix lint types layers \
         sanitize tidy tsan bench-peers docs clean distclean
 .DEFAULT_GOAL := help
 
@@ -29,8 +29,15 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release --output-on-failure --no-tests=error
 
+# Two at once: guests and browsers keep one CPU busy, and unit tests wait for processes most of the time.
 test-python:
-	$(BIN)/python -m pytest -q -m "not slow" $(PYTEST_ARGS)
+	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
+
+test-unit:
+	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/terminal $(PYTEST_ARGS)
+
+test-machines:
+	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/bench $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers
