@@ -9,13 +9,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.measure import probe
 from meshmark.measure.plan import Plan, Step, make_plan
 from meshmark.measure.runner import Runner, run_plan
 from meshmark.measure.spec import load_spec, parse_spec
@@ -25,12 +23,10 @@ FAKE = Path(__file__).with_name("fake_probe.py")
 
 
 @pytest.fixture(autouse=True)
-def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+def fake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setenv("MESHMARK_PROBE", str(FAKE))
     monkeypatch.setenv("FAKE_LOG", str(tmp_path / "log"))
-    probe.descriptions.cache_clear()
-    yield tmp_path / "log"
-    probe.descriptions.cache_clear()
+    return tmp_path / "log"
 
 
 def step(*words: str, budget_s: float = 2) -> Step:
@@ -80,9 +76,12 @@ def test_a_hanging_probe_is_killed_with_its_reason(tmp_path: Path) -> None:
     assert time.monotonic() - began < 20
 
 
-def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path) -> None:
+def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(tmp_path)
-    runner.probe = tmp_path / "missing"
+    broken = tmp_path / "broken"
+    broken.write_text("#!/no/such/shell\n")
+    broken.chmod(0o755)
+    monkeypatch.setenv("MESHMARK_PROBE", str(broken))
     assert "cannot be started" in runner.run_step(step()).message
 
 
