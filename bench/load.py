@@ -167,7 +167,9 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
     allowed = sorted(os.sched_getaffinity(0))
     rng = random.Random(3)
     errors: dict[str, list[float]] = {"run time": [], "worse rate": []}
-    mix_errors, spun, late = [], [], 0
+    mix_errors: list[float] = []
+    spun: list[float] = []
+    late = 0
     inside = 0
     for number in range(10 * programs):
         if len(spun) == programs:

@@ -86,6 +86,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     complain(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
+    if (front.fail) front.fail(e.what());
     say_error(error_line(nullptr, e.what(), nullptr), e.what());
     return 1;
   }
@@ -162,8 +163,7 @@ int answer(int argc, char** argv, const Front& front) {
         if (p.kind != Kind::flag) s.command += ' ' + s.values[p.name];
       }
     const int status = measure(*instrument, s, check_one[name], front);
-    if (front.end && !check_one[name]) front.end(status);
-    return status;
+    return front.end && !check_one[name] ? front.end(status) : status;
   }
   return usage_error(UsageError("instrument", "none was given", names()));
 }

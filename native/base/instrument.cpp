@@ -373,6 +373,7 @@ void Run::State::write_header(std::size_t count) {
   j["conditions"]["clock_invariant"] = clock_info().invariant;
   j["parameters"] = parameters_json();
   j["points"] = count;
+  if (!processes.is_null()) j["processes"] = processes;
   emit(j);
 }
 

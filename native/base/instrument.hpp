@@ -140,7 +140,11 @@ class Run {
   double left_s() const;  ///< of the budget
   /// The number of the next point, and whether an earlier output holds all of it.
   std::pair<std::size_t, bool> next_point();
-  void sample(std::size_t point, const Values& values, int marks);
+  /// Values and marks of the samples of a point that an earlier output holds.
+  std::vector<std::pair<Values, int>> earlier(std::size_t point) const;
+  void processes(const json& all);  ///< host, pid and cpu of each: in the header
+  /// `begun_s`: when, by wall_s(); less than 0: not told.
+  void sample(std::size_t point, const Values& values, int marks, double begun_s = -1);
   void report(std::size_t point, const std::string& metric, const std::vector<double>& samples, json conditions,
               const std::vector<std::string>& flags, const std::string& start, double spent_s);
   void finish(std::size_t point, const json& conditions);  ///< after the last `report` of the point

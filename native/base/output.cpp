@@ -1,8 +1,10 @@
 #include "output.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -11,17 +13,27 @@
 namespace mm {
 namespace {
 bool silent = false;
-}
+int target = STDOUT_FILENO;
+}  // namespace
 
 void mute(bool be_silent) { silent = be_silent; }
 bool muted() { return silent; }
+
+void keep_output() {
+  if (target != STDOUT_FILENO) return;
+  const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (own < 0) throw Failure(std::string("cannot keep standard output: ") + std::strerror(errno));
+  std::fflush(stdout);
+  dup2(STDERR_FILENO, STDOUT_FILENO);
+  target = own;
+}
 
 void emit(const json& line) {
   if (silent) return;
   // Host names and paths may hold bytes that are no UTF-8; they are shown as such, never fatal.
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
   for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = write(STDOUT_FILENO, text.data() + at, text.size() - at);
+    const ssize_t n = write(target, text.data() + at, text.size() - at);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
     at += static_cast<std::size_t>(n);

@@ -9,4 +9,7 @@ void emit(const json& line);
 /// From now on `emit` writes nothing: of the processes of a job, one speaks.
 void mute(bool silent = true);
 bool muted();
+
+/// From now on standard output is `emit`'s alone: what libraries print there goes to standard error.
+void keep_output();
 }  // namespace mm

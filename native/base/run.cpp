@@ -215,9 +215,18 @@ std::pair<std::size_t, bool> Run::next_point() {
   return {index, finished};
 }
 
-void Run::sample(std::size_t point, const Values& values, int marks) {
+std::vector<std::pair<Values, int>> Run::earlier(std::size_t point) const {
+  const auto found = state_.earlier.samples.find(point);
+  return found == state_.earlier.samples.end() ? std::vector<std::pair<Values, int>>{} : found->second;
+}
+
+void Run::processes(const json& all) { state_.processes = all; }
+
+void Run::sample(std::size_t point, const Values& values, int marks, double begun_s) {
   state_.write_header(0);
-  emit(json{{"type", "sample"}, {"point", point}, {"values", values}, {"marks", marks}});
+  json line = {{"type", "sample"}, {"point", point}, {"values", values}, {"marks", marks}};
+  if (begun_s >= 0) line["begun_s"] = begun_s;
+  emit(line);
 }
 
 void Run::report(std::size_t point, const std::string& metric, const std::vector<double>& samples, json conditions,

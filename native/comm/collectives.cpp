@@ -159,8 +159,9 @@ class OneSided : public Adder {
   explicit OneSided(std::size_t words) : Adder(words) {
     World& world = World::get();
     const std::size_t all = 2 * static_cast<std::size_t>(world.size()) * words + 8;
-    check(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &memory_, &window_),
-          "MPI_Win_allocate");
+    World::get().check_all(
+        MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &memory_, &window_),
+        "MPI_Win_allocate");
     std::fill(memory_, memory_ + all, Word{0});
     MPI_Barrier(world.all());
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);
@@ -255,18 +256,18 @@ std::size_t words_of(const Run& run, std::size_t bytes) {
 
 struct Operation {
   Description description;
-  std::vector<Case> (*cases)(const Run& run, std::size_t bytes);
+  void (*add)(const Run& run, Batch& batch, std::size_t bytes);
 };
 
-std::vector<Case> barriers(const Run&, std::size_t) {
+void barriers(const Run&, Batch& batch, std::size_t) {
   Case c = named("barrier", "library", 0);
   c.run = [](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) MPI_Barrier(World::get().all());
   };
-  return {c};
+  batch.add(c, 0, [&] { return c; });
 }
 
-std::vector<Case> broadcasts(const Run&, std::size_t bytes) {
+Case broadcast(std::size_t bytes) {
   Case c = named("bcast", "library", bytes);
   const int rank = World::get().rank();
   const auto store = std::make_shared<Store>(bytes + 8);
@@ -279,37 +280,40 @@ std::vector<Case> broadcasts(const Run&, std::size_t bytes) {
     if (rank == 0) message.mark(tag, 0, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) { return message.defects(tag, 0, whole, "message"); };
-  return {c};
+  return c;
 }
 
-std::vector<Case> reductions(const Run& run, std::size_t bytes) {
-  return {adding("reduce", "library", bytes, std::make_shared<LibraryRoot>(words_of(run, bytes)))};
+void broadcasts(const Run&, Batch& batch, std::size_t bytes) {
+  batch.add(named("bcast", "library", bytes), static_cast<double>(bytes), [&] { return broadcast(bytes); });
 }
 
-std::vector<Case> sums(const Run& run, std::size_t bytes) {
+void reductions(const Run& run, Batch& batch, std::size_t bytes) {
+  const std::size_t words = words_of(run, bytes);
+  batch.add(named("reduce", "library", bytes), 2.0 * static_cast<double>(bytes),
+            [&] { return adding("reduce", "library", bytes, std::make_shared<LibraryRoot>(words)); });
+}
+
+void sums(const Run& run, Batch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
   const auto wanted = run.choices("algorithm");
-  std::vector<Case> cases;
-  const auto add = [&](const char* name, const auto& make) {
+  const auto add = [&](const char* name, const auto& make, double vectors = 3) {
     if (std::find(wanted.begin(), wanted.end(), "all") == wanted.end() &&
         std::find(wanted.begin(), wanted.end(), name) == wanted.end())
       return;
-    cases.push_back(adding("allreduce", name, bytes, make()));
+    batch.add(named("allreduce", name, bytes), vectors * static_cast<double>(bytes),
+              [&] { return adding("allreduce", name, bytes, make()); });
   };
   add("library", [&] { return std::make_shared<LibraryAll>(words); });
   add("recursive_doubling", [&] { return std::make_shared<RecursiveDoubling>(words); });
   add("tree", [&] { return std::make_shared<Tree>(words); });
   // Every rank holds a vector of every other one, twice: no algorithm for long ones.
   if (words * static_cast<std::size_t>(World::get().size()) <= 1 << 22)
-    add("one_sided", [&] { return std::make_shared<OneSided>(words); });
-  return cases;
+    add("one_sided", [&] { return std::make_shared<OneSided>(words); }, 2.0 + 2 * World::get().size());
 }
 
 /// Each rank sends `bytes` to each, itself included.
-std::vector<Case> exchanges(const Run&, std::size_t bytes) {
-  const World& world = World::get();
-  const int rank = world.rank(), ranks = world.size();
-  const auto store = std::make_shared<Store>(2 * bytes * static_cast<std::size_t>(ranks) + 8192);
+Case to_all(const std::shared_ptr<Store>& store, std::size_t bytes) {
+  const int rank = World::get().rank(), ranks = World::get().size();
   std::uint8_t* const out = store->memory.get();
   std::uint8_t* const in = out + (bytes * static_cast<std::size_t>(ranks) + 4095) / 4096 * 4096;
   const auto part = [=](std::uint8_t* all, int r) { return Message(all + bytes * static_cast<std::size_t>(r), bytes); };
@@ -330,23 +334,38 @@ std::vector<Case> exchanges(const Run&, std::size_t bytes) {
     }
     return std::vector<Defect>{};
   };
-  // Beside it, what the halves of the ranks can send each other, in pairs.
-  const int half = ranks / 2, other = rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
-  const std::size_t crossing = bytes * static_cast<std::size_t>(half);
-  Case b = named("bisection", "pairs", crossing);
-  b.bytes = 2.0 * static_cast<double>(crossing) * half;
-  if (other >= 0) {
-    const Message to(out, crossing), from(in, crossing);
-    b.run = [=, keep = store](std::uint64_t iterations) {
-      for (std::uint64_t i = 0; i < iterations; ++i)
-        MPI_Sendrecv(to.data(), to.bytes(), MPI_BYTE, other, 5, from.data(), from.bytes(), MPI_BYTE, other, 5,
-                     World::get().all(), MPI_STATUS_IGNORE);
-    };
-    b.mark = [=](std::uint32_t tag, bool whole) { to.mark(tag, rank, whole); };
-    b.defects = [=](std::uint32_t tag, bool whole) { return from.defects(tag, other, whole, "message"); };
-  }
-  if (bytes == 0) return {c};
-  return {c, b};
+  return c;
+}
+
+/// What the halves of the ranks can send each other, in pairs, of what an exchange brings across.
+Case bisection(const std::shared_ptr<Store>& store, std::size_t crossing) {
+  const int rank = World::get().rank(), half = World::get().size() / 2;
+  const int other = rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
+  Case c = named("bisection", "pairs", crossing);
+  c.bytes = 2.0 * static_cast<double>(crossing) * half;
+  if (other < 0) return c;
+  if (!store) throw Absent("the exchange that it belongs to cannot be had");
+  if (crossing > 1u << 30) throw Absent("a message of more than 1 GiB");
+  const Message to(store->memory.get(), crossing), from(to.data() + (crossing + 4095) / 4096 * 4096, crossing);
+  c.run = [=, keep = store](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i)
+      MPI_Sendrecv(to.data(), to.bytes(), MPI_BYTE, other, 5, from.data(), from.bytes(), MPI_BYTE, other, 5,
+                   World::get().all(), MPI_STATUS_IGNORE);
+  };
+  c.mark = [=](std::uint32_t tag, bool whole) { to.mark(tag, rank, whole); };
+  c.defects = [=](std::uint32_t tag, bool whole) { return from.defects(tag, other, whole, "message"); };
+  return c;
+}
+
+void exchanges(const Run&, Batch& batch, std::size_t bytes) {
+  const auto ranks = static_cast<std::size_t>(World::get().size());
+  const std::size_t all = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
+  std::shared_ptr<Store> store;
+  batch.add(named("alltoall", "library", bytes), static_cast<double>(all), [&] {
+    store = std::make_shared<Store>(all);
+    return to_all(store, bytes);
+  });
+  if (bytes > 0) batch.add(named("bisection", "pairs", crossing), 0, [&] { return bisection(store, crossing); });
 }
 
 const std::vector<Operation>& operations() {
@@ -379,11 +398,13 @@ void measure_collective(Run& run) {
   if (world.size() < 2) throw Absent("one rank has nobody to work with", "--ranks 2");
   const std::vector<std::size_t> sizes =
       operation.description.name == "barrier" ? std::vector<std::size_t>{0} : message_sizes(run);
+  Batch batch(run, sizes.size());
   for (std::size_t s = 0; s < sizes.size(); ++s) {
-    const auto medians = measure(run, operation.cases(run, sizes[s]), 1.0 / static_cast<double>(sizes.size() - s));
+    operation.add(run, batch, sizes[s]);
+    const auto medians = batch.done();
     if (operation.description.name != "alltoall" || medians.size() < 2 || !(medians[0] > 0) || !(medians[1] > 0))
       continue;
-    json conditions = world.conditions();
+    json conditions = world.lasting_conditions();
     conditions.update({{"operation", "alltoall"}, {"algorithm", "library"}, {"message_bytes", sizes[s]}});
     // Across the middle go bytes x half x half each way, in both cases; with an odd number of ranks a little more.
     run.derive("bisection_share", {medians[1] / medians[0]}, conditions,

@@ -9,18 +9,6 @@
 namespace mm::comm {
 namespace {
 
-std::vector<HaloProtocol> protocols() {
-  std::vector<HaloProtocol> all;
-  for (const auto& some : {mpi_halos(), shmem_halos(), caf_halos()}) all.insert(all.end(), some.begin(), some.end());
-  return all;
-}
-
-std::vector<std::string> names() {
-  std::vector<std::string> all = {"all", "mpi", "shmem", "caf"};
-  for (const HaloProtocol& p : protocols()) all.push_back(p.name);
-  return all;
-}
-
 const Description& description() {
   static const Description d{
       .name = "halo",
@@ -35,7 +23,7 @@ const Description& description() {
       .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs", "ranks that were bound to one CPU",
                  "a launcher that joins hosts by shared memory that they do not have"},
       .needs = {"an MPI library", "two ranks"},
-      .parameters = {{"words", "words of 8 bytes sent to each neighbour", "", Kind::integers, "1..65536", 1, 1 << 27},
+      .parameters = {{"words", "words of 8 bytes sent to each neighbour", "", Kind::integers, "1..65536", 1, 1 << 24},
                      {"dimensions", "of the grid of ranks", "", Kind::integer, "2", 1, 3},
                      {"protocol",
                       "all, those of a paradigm (mpi, shmem, caf), or by name",
@@ -44,7 +32,7 @@ const Description& description() {
                       "all",
                       {},
                       {},
-                      names()}},
+                      halo_choices()}},
       .metrics = {{"exchange_time", "time of one exchange with all neighbours, the slowest rank's", "s", Better::lower},
                   {"bandwidth_net", "bytes that arrive at all ranks, a second", "B/s", Better::higher}},
       .identity = {"paradigm", "protocol", "words", "ranks", "grid", "mpi"},
@@ -53,15 +41,20 @@ const Description& description() {
   return d;
 }
 
+Case named(const HaloProtocol& how, const Grid& grid, std::size_t words) {
+  Case c;
+  c.conditions = {{"paradigm", how.paradigm},        {"protocol", how.name}, {"words", words}, {"word_bytes", 8},
+                  {"dimensions", grid.dimensions()}, {"grid", grid.name()}};
+  c.metric = "exchange_time";
+  return c;
+}
+
 Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
   const std::shared_ptr<Halo> halo = how.make(grid, words);
   World& world = World::get();
   const int rank = world.rank();
   const std::vector<std::size_t> some = samples_of(words);
-  Case c;
-  c.conditions = {{"paradigm", how.paradigm},        {"protocol", how.name}, {"words", words}, {"word_bytes", 8},
-                  {"dimensions", grid.dimensions()}, {"grid", grid.name()}};
-  c.metric = "exchange_time";
+  Case c = named(how, grid, words);
   c.bytes = 8.0 * static_cast<double>(words) * grid.sides() * world.size();
   c.run = [halo](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) halo->exchange();
@@ -101,33 +94,15 @@ void measure_halo(Run& run) {
   World& world = World::get();
   world.expect(run);
   const auto sizes = run.integers("words", 65536);
-  const auto wanted = run.choices("protocol");
-  const auto asked = [&](const std::string& word) {
-    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
-  };
   const Grid grid = Grid::make(static_cast<int>(run.integer("dimensions")));
-  std::vector<HaloProtocol> chosen;
-  for (const HaloProtocol& p : protocols()) {
-    if (!asked("all") && !asked(p.paradigm) && !asked(p.name)) continue;
-    if (p.make)
-      chosen.push_back(p);
-    else
-      run.absent("exchange_time", {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", world.kind()}}, p.missing);
-  }
-  std::vector<std::string> hopeless;
-  for (std::size_t s = 0; s < sizes.size(); ++s) {
-    std::vector<Case> cases;
-    for (const HaloProtocol& p : chosen) {
-      if (std::find(hopeless.begin(), hopeless.end(), p.name) != hopeless.end()) continue;
-      try {
-        cases.push_back(halo_case(p, grid, static_cast<std::size_t>(sizes[s])));
-      } catch (const Absent& why) {
-        run.absent("exchange_time", {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", world.kind()}}, why.what(),
-                   why.enable);
-        hopeless.push_back(p.name);
-      }
-    }
-    measure(run, std::move(cases), 1.0 / static_cast<double>(sizes.size() - s));
+  const std::vector<HaloProtocol> chosen = asked_halos(run, "exchange_time");
+  Batch batch(run, sizes.size());
+  for (const int size : sizes) {
+    const auto words = static_cast<std::size_t>(size);
+    for (const HaloProtocol& p : chosen)
+      batch.add(named(p, grid, words), p.rows * 8 * static_cast<double>(words) * grid.sides(),
+                [&] { return halo_case(p, grid, words); });
+    batch.done();
   }
 }
 
@@ -135,13 +110,45 @@ const Instrument halo{description(), measure_halo};
 
 }  // namespace
 
+std::vector<HaloProtocol> all_halos() {
+  std::vector<HaloProtocol> all;
+  for (const auto& some : {mpi_halos(), shmem_halos(), caf_halos()}) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+std::vector<std::string> halo_choices() {
+  std::vector<std::string> all = {"all", "mpi", "shmem", "caf"};
+  for (const HaloProtocol& p : all_halos()) all.push_back(p.name);
+  return all;
+}
+
+std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric) {
+  const auto wanted = run.choices("protocol");
+  const auto asked = [&](const std::string& word) {
+    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
+  };
+  std::vector<HaloProtocol> chosen;
+  for (const HaloProtocol& p : all_halos()) {
+    if (!asked("all") && !asked(p.paradigm) && !asked(p.name)) continue;
+    if (p.make)
+      chosen.push_back(p);
+    else
+      run.absent(metric, {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", World::get().kind()}}, p.missing);
+  }
+  return chosen;
+}
+
 Grid Grid::make(int dimensions) {
-  World& world = World::get();
+  std::vector<int> extent(static_cast<std::size_t>(dimensions), 0);
+  check(MPI_Dims_create(World::get().size(), dimensions, extent.data()), "MPI_Dims_create");
+  return of(extent);
+}
+
+Grid Grid::of(const std::vector<int>& extent) {
   Grid grid;
-  grid.extent.assign(static_cast<std::size_t>(dimensions), 0);
-  check(MPI_Dims_create(world.size(), dimensions, grid.extent.data()), "MPI_Dims_create");
+  grid.extent = extent;
   std::vector<int> at(grid.extent.size());
-  for (int left = world.rank(), d = dimensions - 1; d >= 0; --d) {
+  for (int left = World::get().rank(), d = grid.dimensions() - 1; d >= 0; --d) {
     const auto i = static_cast<std::size_t>(d);
     at[i] = left % grid.extent[i];
     left /= grid.extent[i];

@@ -18,6 +18,8 @@ struct Grid {
 
   /// Extents as near to one another as the number of ranks allows.
   static Grid make(int dimensions);
+  /// Pre: the product of the extents is the number of ranks. The last dimension's neighbours are the next ranks.
+  static Grid of(const std::vector<int>& extent);
   int dimensions() const { return static_cast<int>(extent.size()); }
   int sides() const { return 2 * dimensions(); }
   std::string name() const;  ///< "2x1"
@@ -41,7 +43,14 @@ class Halo {
 
   /// Sends what is in every `out` row to the neighbour on that side, so that it is in the neighbour's opposite `in` row
   /// when the neighbour returns: dimension 0 first, and dimension 1 only when that has come.
-  virtual void exchange() = 0;
+  void exchange() {
+    begin();
+    for (int low = 0; low < grid_.sides(); low += 2) along(low);
+  }
+  /// The same in parts, for rows of one dimension that hold what came in an earlier one. On all ranks alike; a
+  /// dimension may be left out, then always.
+  virtual void begin() {}
+  virtual void along(int low) = 0;  ///< the dimension of sides low and low + 1
   virtual Row out(int side) = 0;
   virtual Row in(int side) = 0;  ///< of the last exchange
 
@@ -55,11 +64,17 @@ struct HaloProtocol {
   std::string name, paradigm, summary;
   std::unique_ptr<Halo> (*make)(const Grid& grid, std::size_t words) = nullptr;  ///< null: not in this build
   std::string missing{};                                                         ///< why, then
+  double rows = 2;  ///< memory, in rows of all sides: one that goes out and one that comes in
 };
 
 std::vector<HaloProtocol> mpi_halos();
 std::vector<HaloProtocol> shmem_halos();
 std::vector<HaloProtocol> caf_halos();
+std::vector<HaloProtocol> all_halos();
+/// "all", the paradigms, and the names of protocols: what an option takes.
+std::vector<std::string> halo_choices();
+/// Of all, those that the option "protocol" asks for; what this build lacks is reported absent for the metric.
+std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric);
 
 /// Spins until `come()`, letting others run where there are more ranks than CPUs.
 template <class Condition>

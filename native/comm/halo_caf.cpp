@@ -48,10 +48,9 @@ class Caf : public Halo {
   ~Caf() override {
     if (--users_ == 0) mm_caf_close();
   }
-  void exchange() override {
-    mm_caf_next();
-    for (int low = 0; low < grid_.sides(); low += 2)
-      mm_caf_exchange(words_, low, out(low).first, out(low + 1).first, image(low), image(low + 1), events_ ? 1 : 0);
+  void begin() override { mm_caf_next(); }
+  void along(int low) override {
+    mm_caf_exchange(words_, low, out(low).first, out(low + 1).first, image(low), image(low + 1), events_ ? 1 : 0);
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
   Row in(int side) override { return {static_cast<std::uint64_t*>(mm_caf_in(side))}; }
@@ -72,8 +71,8 @@ std::unique_ptr<Halo> made(const Grid& grid, std::size_t words) {
 }  // namespace
 
 std::vector<HaloProtocol> caf_halos() {
-  return {{"caf_sync", "caf", "co-array put, sync images", made<false>},
-          {"caf_events", "caf", "co-array put, event post and wait", made<true>}};
+  return {{"caf_sync", "caf", "co-array put, sync images", made<false>, "", 3},
+          {"caf_events", "caf", "co-array put, event post and wait", made<true>, "", 3}};
 }
 
 }  // namespace mm::comm

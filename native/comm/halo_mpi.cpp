@@ -40,11 +40,10 @@ class Plain : public Halo {
 class SendRecv : public Plain {
  public:
   using Plain::Plain;
-  void exchange() override {
-    for (int low = 0; low < grid_.sides(); low += 2)
-      for (const int to : {low + 1, low})
-        MPI_Sendrecv(out(to).first, n_, MPI_UINT64_T, peer(to), to, in(opposite(to)).first, n_, MPI_UINT64_T,
-                     peer(opposite(to)), to, World::get().all(), MPI_STATUS_IGNORE);
+  void along(int low) override {
+    for (const int to : {low + 1, low})
+      MPI_Sendrecv(out(to).first, n_, MPI_UINT64_T, peer(to), to, in(opposite(to)).first, n_, MPI_UINT64_T,
+                   peer(opposite(to)), to, World::get().all(), MPI_STATUS_IGNORE);
   }
 };
 
@@ -53,22 +52,20 @@ template <bool receive_first>
 class Immediate : public Plain {
  public:
   using Plain::Plain;
-  void exchange() override {
+  void along(int low) override {
     const MPI_Comm all = World::get().all();
     MPI_Request requests[4];
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      MPI_Request* r = requests;
-      const auto send = [&](int to) { MPI_Isend(out(to).first, n_, MPI_UINT64_T, peer(to), to, all, r++); };
-      // What comes from a side was sent to the other one.
-      const auto receive = [&](int from) {
-        MPI_Irecv(in(from).first, n_, MPI_UINT64_T, peer(from), opposite(from), all, r++);
-      };
-      if (receive_first)
-        receive(low), receive(low + 1), send(low), send(low + 1);
-      else
-        send(low), send(low + 1), receive(low), receive(low + 1);
-      MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-    }
+    MPI_Request* r = requests;
+    const auto send = [&](int to) { MPI_Isend(out(to).first, n_, MPI_UINT64_T, peer(to), to, all, r++); };
+    // What comes from a side was sent to the other one.
+    const auto receive = [&](int from) {
+      MPI_Irecv(in(from).first, n_, MPI_UINT64_T, peer(from), opposite(from), all, r++);
+    };
+    if (receive_first)
+      receive(low), receive(low + 1), send(low), send(low + 1);
+    else
+      send(low), send(low + 1), receive(low), receive(low + 1);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
   }
 };
 
@@ -96,11 +93,9 @@ class Persistent : public Plain {
   ~Persistent() override {
     for (MPI_Request& r : requests_) MPI_Request_free(&r);
   }
-  void exchange() override {
-    for (std::size_t at = 0; at < requests_.size(); at += 4) {
-      MPI_Startall(4, requests_.data() + at);
-      MPI_Waitall(4, requests_.data() + at, MPI_STATUSES_IGNORE);
-    }
+  void along(int low) override {
+    MPI_Startall(4, requests_.data() + 2 * low);
+    MPI_Waitall(4, requests_.data() + 2 * low, MPI_STATUSES_IGNORE);
   }
 
  private:
@@ -127,10 +122,10 @@ class Neighbours : public Plain {
   ~Neighbours() override {
     for (MPI_Comm& ring : rings_) MPI_Comm_free(&ring);
   }
-  void exchange() override {
-    for (std::size_t d = 0; d < rings_.size(); ++d)
-      MPI_Neighbor_alltoall(out_.data() + 2 * d * words_, n_, MPI_UINT64_T, in_.data() + 2 * d * words_, n_,
-                            MPI_UINT64_T, rings_[d]);
+  void along(int low) override {
+    const auto side = static_cast<std::size_t>(low);
+    MPI_Neighbor_alltoall(out_.data() + side * words_, n_, MPI_UINT64_T, in_.data() + side * words_, n_, MPI_UINT64_T,
+                          rings_[side / 2]);
   }
 
  protected:
@@ -157,11 +152,10 @@ class PersistentNeighbours : public Neighbours {
   ~PersistentNeighbours() override {
     for (MPI_Request& r : requests_) MPI_Request_free(&r);
   }
-  void exchange() override {
-    for (MPI_Request& r : requests_) {
-      MPI_Start(&r);
-      MPI_Wait(&r, MPI_STATUS_IGNORE);
-    }
+  void along(int low) override {
+    MPI_Request& r = requests_[static_cast<std::size_t>(low / 2)];
+    MPI_Start(&r);
+    MPI_Wait(&r, MPI_STATUS_IGNORE);
   }
 
  private:
@@ -176,8 +170,9 @@ class Window : public Halo {
     const auto sides = static_cast<std::size_t>(grid.sides());
     out_.resize(sides * words);
     const std::size_t all = copies * sides * words + sides * kStride;
-    check(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(), &memory_, &window_),
-          "MPI_Win_allocate");
+    World::get().check_all(
+        MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(), &memory_, &window_),
+        "MPI_Win_allocate");
     std::memset(memory_, 0, all * 8);
     MPI_Barrier(World::get().all());
   }
@@ -204,12 +199,10 @@ class Fence : public Window {
  public:
   Fence(const Grid& grid, std::size_t words) : Window(grid, words, 1) { MPI_Win_fence(0, window_); }
   ~Fence() override { MPI_Win_fence(MPI_MODE_NOSUCCEED, window_); }
-  void exchange() override {
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      put(low);
-      put(low + 1);
-      MPI_Win_fence(0, window_);
-    }
+  void along(int low) override {
+    put(low);
+    put(low + 1);
+    MPI_Win_fence(0, window_);
   }
 };
 
@@ -229,16 +222,14 @@ class PostStart : public Window {
   ~PostStart() override {
     for (MPI_Group& group : groups_) MPI_Group_free(&group);
   }
-  void exchange() override {
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      const MPI_Group group = groups_[static_cast<std::size_t>(low / 2)];
-      MPI_Win_post(group, 0, window_);
-      MPI_Win_start(group, 0, window_);
-      put(low);
-      put(low + 1);
-      MPI_Win_complete(window_);
-      MPI_Win_wait(window_);
-    }
+  void along(int low) override {
+    const MPI_Group group = groups_[static_cast<std::size_t>(low / 2)];
+    MPI_Win_post(group, 0, window_);
+    MPI_Win_start(group, 0, window_);
+    put(low);
+    put(low + 1);
+    MPI_Win_complete(window_);
+    MPI_Win_wait(window_);
   }
 
  private:
@@ -254,28 +245,26 @@ class LockAll : public Window {
     MPI_Barrier(World::get().all());
     MPI_Win_unlock_all(window_);
   }
-  void exchange() override {
-    ++count_;
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      put(low, count_ & 1);
-      put(low + 1, count_ & 1);
-      for (const int to : {low, low + 1}) {
-        MPI_Win_flush(peer(to), window_);
-        MPI_Accumulate(&one_, 1, MPI_UINT64_T, peer(to), static_cast<MPI_Aint>(counter(opposite(to))), 1, MPI_UINT64_T,
-                       MPI_SUM, window_);
-        MPI_Win_flush(peer(to), window_);
-      }
-      wait_until([&] {
-        MPI_Win_sync(window_);
-        const auto come = [&](int side) {
-          return std::atomic_ref<std::uint64_t>(memory_[counter(side)]).load(std::memory_order_acquire) >= count_;
-        };
-        if (come(low) && come(low + 1)) return true;
-        int ignored = 0;  // some libraries move data only inside of a call
-        MPI_Iprobe(MPI_ANY_SOURCE, 999, World::get().all(), &ignored, MPI_STATUS_IGNORE);
-        return false;
-      });
+  void begin() override { ++count_; }
+  void along(int low) override {
+    put(low, count_ & 1);
+    put(low + 1, count_ & 1);
+    for (const int to : {low, low + 1}) {
+      MPI_Win_flush(peer(to), window_);
+      MPI_Accumulate(&one_, 1, MPI_UINT64_T, peer(to), static_cast<MPI_Aint>(counter(opposite(to))), 1, MPI_UINT64_T,
+                     MPI_SUM, window_);
+      MPI_Win_flush(peer(to), window_);
     }
+    wait_until([&] {
+      MPI_Win_sync(window_);
+      const auto come = [&](int side) {
+        return std::atomic_ref<std::uint64_t>(memory_[counter(side)]).load(std::memory_order_acquire) >= count_;
+      };
+      if (come(low) && come(low + 1)) return true;
+      int ignored = 0;  // some libraries move data only inside of a call
+      MPI_Iprobe(MPI_ANY_SOURCE, 999, World::get().all(), &ignored, MPI_STATUS_IGNORE);
+      return false;
+    });
   }
   Row in(int side) override { return {memory_ + place(side, count_ & 1)}; }
 
@@ -294,8 +283,9 @@ class Shared : public Halo {
     out_.resize(static_cast<std::size_t>(grid.sides()) * words);
     const std::size_t all = place(0, 2) + static_cast<std::size_t>(grid.sides()) * kStride;
     std::uint64_t* mine = nullptr;
-    check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &mine, &window_),
-          "MPI_Win_allocate_shared");
+    World::get().check_all(
+        MPI_Win_allocate_shared(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &mine, &window_),
+        "MPI_Win_allocate_shared");
     std::memset(mine, 0, all * 8);
     for (int side = 0; side <= grid.sides(); ++side) {
       const int whose = side == grid.sides() ? world.rank() : grid.neighbour[static_cast<std::size_t>(side)];
@@ -307,20 +297,17 @@ class Shared : public Halo {
     MPI_Barrier(world.all());
   }
   ~Shared() override { MPI_Win_free(&window_); }
-  void exchange() override {
-    ++count_;
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      for (const int to : {low, low + 1}) {
-        std::uint64_t* const there = memory_[static_cast<std::size_t>(to)];
-        std::memcpy(there + place(opposite(to), count_ & 1), out(to).first, words_ * 8);
-        std::atomic_ref<std::uint64_t>(there[counter(opposite(to))]).store(count_, std::memory_order_release);
-      }
-      for (const int from : {low, low + 1})
-        wait_until([&] {
-          return std::atomic_ref<std::uint64_t>(memory_.back()[counter(from)]).load(std::memory_order_acquire) >=
-                 count_;
-        });
+  void begin() override { ++count_; }
+  void along(int low) override {
+    for (const int to : {low, low + 1}) {
+      std::uint64_t* const there = memory_[static_cast<std::size_t>(to)];
+      std::memcpy(there + place(opposite(to), count_ & 1), out(to).first, words_ * 8);
+      std::atomic_ref<std::uint64_t>(there[counter(opposite(to))]).store(count_, std::memory_order_release);
     }
+    for (const int from : {low, low + 1})
+      wait_until([&] {
+        return std::atomic_ref<std::uint64_t>(memory_.back()[counter(from)]).load(std::memory_order_acquire) >= count_;
+      });
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
   Row in(int side) override { return {memory_.back() + place(side, count_ & 1)}; }
@@ -357,41 +344,39 @@ class Columns : public Halo {
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_ * kStride, stride(side)}; }
   Row in(int side) override { return {in_.data() + static_cast<std::size_t>(side) * words_ * kStride, stride(side)}; }
-  void exchange() override {
+  void along(int low) override {
     const MPI_Comm all = World::get().all();
     MPI_Request requests[4];
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      const bool strided = stride(low) > 1;
-      const auto peer = [&](int side) { return grid_.neighbour[static_cast<std::size_t>(side)]; };
-      if (strided && copies) {
-        std::uint64_t* const buffer = packed_.data();
-        for (int k = 0; k < 2; ++k) {
-          const Row row = out(low + k);
-          std::uint64_t* const to = buffer + static_cast<std::size_t>(k) * words_;
-          for (std::size_t i = 0; i < words_; ++i) to[i] = row[i];
-        }
-        for (int k = 0; k < 2; ++k)
-          MPI_Irecv(buffer + static_cast<std::size_t>(2 + k) * words_, n_, MPI_UINT64_T, peer(low + k),
-                    opposite(low + k), all, requests + k);
-        for (int k = 0; k < 2; ++k)
-          MPI_Isend(buffer + static_cast<std::size_t>(k) * words_, n_, MPI_UINT64_T, peer(low + k), low + k, all,
-                    requests + 2 + k);
-        MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
-        for (int k = 0; k < 2; ++k) {
-          const Row row = in(low + k);
-          const std::uint64_t* const from = buffer + static_cast<std::size_t>(2 + k) * words_;
-          for (std::size_t i = 0; i < words_; ++i) row[i] = from[i];
-        }
-        continue;
+    const bool strided = stride(low) > 1;
+    const auto peer = [&](int side) { return grid_.neighbour[static_cast<std::size_t>(side)]; };
+    if (strided && copies) {
+      std::uint64_t* const buffer = packed_.data();
+      for (int k = 0; k < 2; ++k) {
+        const Row row = out(low + k);
+        std::uint64_t* const to = buffer + static_cast<std::size_t>(k) * words_;
+        for (std::size_t i = 0; i < words_; ++i) to[i] = row[i];
       }
-      const MPI_Datatype type = strided ? column_ : MPI_UINT64_T;
-      const int count = strided ? 1 : n_;
       for (int k = 0; k < 2; ++k)
-        MPI_Irecv(in(low + k).first, count, type, peer(low + k), opposite(low + k), all, requests + k);
+        MPI_Irecv(buffer + static_cast<std::size_t>(2 + k) * words_, n_, MPI_UINT64_T, peer(low + k), opposite(low + k),
+                  all, requests + k);
       for (int k = 0; k < 2; ++k)
-        MPI_Isend(out(low + k).first, count, type, peer(low + k), low + k, all, requests + 2 + k);
+        MPI_Isend(buffer + static_cast<std::size_t>(k) * words_, n_, MPI_UINT64_T, peer(low + k), low + k, all,
+                  requests + 2 + k);
       MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
+      for (int k = 0; k < 2; ++k) {
+        const Row row = in(low + k);
+        const std::uint64_t* const from = buffer + static_cast<std::size_t>(2 + k) * words_;
+        for (std::size_t i = 0; i < words_; ++i) row[i] = from[i];
+      }
+      return;
     }
+    const MPI_Datatype type = strided ? column_ : MPI_UINT64_T;
+    const int count = strided ? 1 : n_;
+    for (int k = 0; k < 2; ++k)
+      MPI_Irecv(in(low + k).first, count, type, peer(low + k), opposite(low + k), all, requests + k);
+    for (int k = 0; k < 2; ++k)
+      MPI_Isend(out(low + k).first, count, type, peer(low + k), low + k, all, requests + 2 + k);
+    MPI_Waitall(4, requests, MPI_STATUSES_IGNORE);
   }
 
  private:
@@ -423,10 +408,12 @@ std::vector<HaloProtocol> mpi_halos() {
 #endif
       {"rma_fence", "mpi", "MPI_Put between fences", made<Fence>},
       {"rma_pscw", "mpi", "MPI_Put between post, start, complete and wait", made<PostStart>},
-      {"rma_lock_all", "mpi", "MPI_Put, flush, and a counter at the target", made<LockAll>},
-      {"shared", "mpi", "stores into a window that ranks of a host share", made<Shared>},
-      {"datatype", "mpi", "irecv_isend, every second dimension a column, by MPI_Type_vector", made<Columns<false>>},
-      {"packed", "mpi", "irecv_isend, every second dimension a column, copied together", made<Columns<true>>},
+      {"rma_lock_all", "mpi", "MPI_Put, flush, and a counter at the target", made<LockAll>, "", 3},
+      {"shared", "mpi", "stores into a window that ranks of a host share", made<Shared>, "", 3},
+      {"datatype", "mpi", "irecv_isend, every second dimension a column, by MPI_Type_vector", made<Columns<false>>, "",
+       2 * kStride},
+      {"packed", "mpi", "irecv_isend, every second dimension a column, copied together", made<Columns<true>>, "",
+       2 * kStride + 1},
   };
 }
 

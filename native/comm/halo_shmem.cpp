@@ -23,14 +23,12 @@ class ShmemPut : public Halo {
     shmem_barrier_all();
     shmem_free(memory_);
   }
-  void exchange() override {
-    ++count_;
-    for (int low = 0; low < grid_.sides(); low += 2) {
-      for (const int to : {low, low + 1}) shmem_put64(memory_ + place(opposite(to)), out(to).first, words_, peer(to));
-      shmem_fence();  // rows before flags, to each neighbour
-      for (const int to : {low, low + 1}) shmem_uint64_p(flag(opposite(to)), count_, peer(to));
-      for (const int from : {low, low + 1}) shmem_uint64_wait_until(flag(from), SHMEM_CMP_GE, count_);
-    }
+  void begin() override { ++count_; }
+  void along(int low) override {
+    for (const int to : {low, low + 1}) shmem_put64(memory_ + place(opposite(to)), out(to).first, words_, peer(to));
+    shmem_fence();  // rows before flags, to each neighbour
+    for (const int to : {low, low + 1}) shmem_uint64_p(flag(opposite(to)), count_, peer(to));
+    for (const int from : {low, low + 1}) shmem_uint64_wait_until(flag(from), SHMEM_CMP_GE, count_);
   }
   Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
   Row in(int side) override { return {memory_ + place(side)}; }
@@ -53,7 +51,8 @@ std::vector<HaloProtocol> shmem_halos() {
   return {{"shmem_put", "shmem", "shmem_put, fence, flag",
            [](const Grid& grid, std::size_t words) -> std::unique_ptr<Halo> {
              return std::make_unique<ShmemPut>(grid, words);
-           }}};
+           },
+           "", 3}};
 }
 
 }  // namespace mm::comm

@@ -27,5 +27,9 @@ int main(int argc, char** argv) {
                      .summary = "Asks one question of the ranks that run with it; rank 0 answers in JSON Lines.\n"
                                 "example: mpirun -n 2 meshmark-comm halo --words 1..1000",
                      .begin = [] { mm::comm::World::get().start(); },
-                     .end = [](int status) { mm::comm::World::get().end(status); }});
+                     .end = [](int status) { return mm::comm::World::get().end(status); },
+                     .fail =
+                         [](const std::string& why) {
+                           if (mm::comm::World::get().started()) mm::comm::give_up(why);
+                         }});
 }

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/stats.hpp"
@@ -16,15 +17,18 @@
 namespace mm::comm {
 namespace {
 
-enum Mark : int { kMoved = 1, kWaited = 2, kSlow = 4, kLate = 8 };
+enum Mark : int { kMoved = 1, kWaited = 2, kSlow = 4, kLate = 8, kStolen = 16 };
 
 constexpr double kBlock_s = 0.5e-3;
 constexpr std::uint64_t kMostIterations = 1 << 20;
 constexpr std::size_t kLeastSamples = 7, kMostSamples = 300;
+constexpr useconds_t kReading_us = 300;         // a CPU for whoever reads what was written
 constexpr std::uint64_t kCanaryAdds = 1 << 14;  // about 5 µs
 constexpr double kSlowCanary = 1.3;
 constexpr double kWaited_s = 2e-6;     // an interrupt takes as long; a neighbour's turn takes a thousand times that
 constexpr double kWaitedShare = 0.01;  // … or so much of the block, if that is more
+constexpr double kStolen_s = 20e-6;    // interrupts, where the kernel accounts for them, are as short
+constexpr double kStolenShare = 0.02;
 
 /// What tells on a rank that its block was not its own.
 class Sentinel {
@@ -36,8 +40,9 @@ class Sentinel {
   Sentinel(const Sentinel&) = delete;
   Sentinel& operator=(const Sentinel&) = delete;
 
+  /// Some time before a block, and just before it.
+  void look() { canary_ = canary(); }
   void begin() {
-    canary_ = canary();
     cpu_ = sched_getcpu();
     before_ = read();
   }
@@ -45,16 +50,22 @@ class Sentinel {
     const Reading now = read();
     int marks = sched_getcpu() != cpu_ ? kMoved : 0;
     const double waited = now.waited_s - before_.waited_s;
-    const bool switched = file_ < 0 && now.switches > before_.switches;
+    const bool switched = !now.counts_waiting && now.switches > before_.switches;
     if (waited > std::max(kWaited_s, kWaitedShare * block_s) || switched) marks |= kWaited;
+    // Neither ran nor waited nor slept: the CPU itself was away, as a hypervisor takes one.
+    const double stolen = seconds(now.at - before_.at) - (now.ran_s - before_.ran_s) - waited;
+    if (now.counts_waiting && now.sleeps == before_.sleeps && stolen > std::max(kStolen_s, kStolenShare * block_s))
+      marks |= kStolen;
     if (std::max(canary_, canary()) > kSlowCanary) marks |= kSlow;
     return marks;
   }
 
  private:
   struct Reading {
-    double waited_s = 0;
-    long switches = 0;
+    Ticks at = 0;
+    double ran_s = 0, waited_s = 0;
+    long switches = 0, sleeps = 0;
+    bool counts_waiting = false;
   };
   Reading read() const {
     Reading r;
@@ -63,11 +74,17 @@ class Sentinel {
     if (n > 0) {
       text[n] = 0;
       unsigned long long ran = 0, waited = 0;
-      if (std::sscanf(text, "%llu %llu", &ran, &waited) == 2) r.waited_s = static_cast<double>(waited) * 1e-9;
+      if (std::sscanf(text, "%llu %llu", &ran, &waited) == 2) {
+        r.waited_s = static_cast<double>(waited) * 1e-9;
+        r.counts_waiting = ran > 0;  // a kernel that does not count says 0
+      }
     }
     rusage use{};
     getrusage(RUSAGE_THREAD, &use);
     r.switches = use.ru_nivcsw;
+    r.sleeps = use.ru_nvcsw;
+    r.ran_s = static_cast<double>(kernel_ns(CLOCK_THREAD_CPUTIME_ID)) * 1e-9;
+    r.at = ticks();
     return r;
   }
   /// Time of fixed work over the least it ever took here.
@@ -88,6 +105,8 @@ struct Block {
   double seconds = 0;  ///< an iteration, the slowest rank's
   int marks = 0;       ///< of all ranks
   std::vector<double> ranks;
+  Values also;         ///< the case's further metrics
+  double begun_s = 0;  ///< by this rank's wall_s()
 };
 
 struct Progress {
@@ -97,13 +116,19 @@ struct Progress {
   std::vector<Block> blocks;
   bool done = false, wide = true, resumed = false;
   std::string start, failure;
-  double spent_s = 0;
+  double spent_s = 0, value = std::numeric_limits<double>::quiet_NaN();
 
   std::vector<double> samples(bool clean) const {
     std::vector<double> all;
     for (const Block& b : blocks)
       if (!clean || b.marks == 0) all.push_back(b.seconds * what.share);
     return all;
+  }
+  /// Whether only undisturbed blocks count: what others did to a block says nothing of the library. But half of the
+  /// blocks gone is no measurement.
+  bool only_clean() const {
+    const auto clean = samples(true).size();
+    return !World::get().oversubscribed() && clean >= kLeastSamples && 2 * clean >= blocks.size();
   }
 };
 
@@ -125,12 +150,15 @@ Agreed agree(double mine_s, int marks, bool taking_part) {
   check(MPI_Allgather(line, 3, MPI_DOUBLE, all.data(), 3, MPI_DOUBLE, world.all()), "MPI_Allgather");
   Agreed found;
   found.told_s = all[2];
+  bool late = false;
   for (std::size_t r = 0; r < all.size(); r += 3) {
+    late = late || (static_cast<int>(all[r + 1]) & kLate) != 0;
     if (all[r] < 0) continue;
     found.block.ranks.push_back(all[r]);
     found.block.seconds = std::max(found.block.seconds, all[r]);
     found.block.marks |= static_cast<int>(all[r + 1]);
   }
+  world.appoint(late);
   return found;
 }
 
@@ -142,14 +170,30 @@ Sentinel& sentinel() {
 /// One block, timed on each rank.
 Agreed timed(const Case& c, std::uint64_t iterations) {
   World& world = World::get();
-  sentinel().begin();
-  const bool in_time = world.together();
+  sentinel().look();
+  const bool in_time = world.together([] { sentinel().begin(); });
+  const double begun_s = wall_s();
   const Ticks begin = ticks();
   if (c.run) c.run(iterations);
   const double took = seconds(ticks() - begin);
   int marks = c.run ? sentinel().end(took) : 0;
   if (!in_time) marks |= kLate;
-  return agree(took / static_cast<double>(iterations), marks, static_cast<bool>(c.run));
+  Agreed found = agree(took / static_cast<double>(iterations), marks, static_cast<bool>(c.run));
+  found.block.begun_s = begun_s;
+  return found;
+}
+
+/// What a case is, for people.
+std::string named(const Case& c) {
+  std::string text;
+  for (const char* key : {"paradigm", "protocol", "operation", "algorithm", "mode", "distance", "from_rank", "to_rank",
+                          "words", "message_bytes", "kernel", "class"})
+    if (c.conditions.contains(key)) {
+      const json& value = c.conditions[key];
+      text += (text.empty() ? "" : ", ") + std::string(key) + " " +
+              (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  return text.empty() ? c.metric : text;
 }
 
 /// "" or the first defect of the lowest rank, in words; the same on all ranks.
@@ -158,7 +202,7 @@ std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
   const std::vector<Defect> mine = c.defects && c.run ? c.defects(tag, whole) : std::vector<Defect>{};
   int count = static_cast<int>(mine.size()), most = 0;
   check(MPI_Allreduce(&count, &most, 1, MPI_INT, MPI_MAX, world.all()), "MPI_Allreduce");
-  if (most == 0) return "";
+  if (most == 0) return c.proof ? c.proof() : "";
   json first = json(nullptr);
   if (count > 0)
     first = {{"where", mine.front().where},
@@ -199,6 +243,10 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     p.index = index;
     p.resumed = p.done = world.tell(finished).get<bool>();
     p.what = std::move(c);
+    if (p.what.missing) {
+      p.done = true;
+      p.failure = *p.what.missing;
+    }
     all.push_back(std::move(p));
   }
   std::uint32_t tag = 0;
@@ -206,26 +254,34 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
   const auto finish = [&](Progress& p) {
     p.done = true;
     json conditions = p.what.conditions;
-    const json known = world.conditions();  // named: a range-for does not keep a temporary's temporary alive
-    for (const auto& [key, value] : known.items()) conditions[key] = value;
     if (p.blocks.empty()) {
-      run.absent(p.what.metric, conditions, p.failure.empty() ? "the budget ended before its first block" : p.failure,
-                 p.failure.empty() ? "a larger --budget" : "");
+      if (p.failure.empty()) return;
+      conditions.update({{"ranks", world.size()}, {"mpi", world.kind()}});
+      run.absent(p.what.metric, conditions, named(p.what) + ": " + p.failure, p.what.enable);
       return;
     }
-    std::vector<double> samples = p.samples(true);
-    std::vector<std::string> flags;
-    const double disturbed = 1 - static_cast<double>(samples.size()) / static_cast<double>(p.blocks.size());
-    // What others did to a block says nothing of the library; but half of the blocks gone is no measurement.
-    if (world.oversubscribed() || samples.size() < kLeastSamples || disturbed > 0.5) {
-      if (disturbed > 0.25) flags.emplace_back("noisy");
-      samples = p.samples(false);
+    conditions.update(world.conditions());
+    // Not as they come: whoever reads a line wants a CPU, and mostly that of a rank.
+    for (const Block& b : p.blocks) {
+      Values line = {b.seconds};
+      line.insert(line.end(), b.ranks.begin(), b.ranks.end());
+      run.sample(p.index, line, b.marks, b.begun_s);
     }
-    const auto moved =
-        std::any_of(p.blocks.begin(), p.blocks.end(), [](const Block& b) { return (b.marks & kMoved) != 0; });
-    if (moved && samples.size() == p.blocks.size()) flags.emplace_back("migrated");
+    const bool clean = p.only_clean();
+    const std::vector<double> samples = p.samples(clean);
+    p.value = median(samples);
+    std::vector<std::string> flags;
+    const auto marked = [&](int marks) {
+      const auto n = std::count_if(p.blocks.begin(), p.blocks.end(), [&](const Block& b) { return b.marks & marks; });
+      return static_cast<double>(n) / static_cast<double>(p.blocks.size());
+    };
+    const double disturbed = marked(~0);
+    if (!clean && disturbed > 0.25) flags.emplace_back("noisy");
+    if (!clean && marked(kStolen) > 0.25) flags.emplace_back("stolen");
+    if (!clean && marked(kMoved) > 0) flags.emplace_back("migrated");
     if (world.oversubscribed()) flags.emplace_back("oversubscribed");
     if (p.wide) flags.emplace_back("truncated");
+    if (p.what.flags) p.what.flags->insert(flags.begin(), flags.end());
     double fastest = 0, slowest = 0;
     for (std::size_t r = 0; r < p.blocks.front().ranks.size(); ++r) {
       std::vector<double> of;
@@ -243,19 +299,40 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     std::string cpus;
     for (const json& cpu : where) cpus += (cpus.empty() ? "" : ",") + std::to_string(cpu.get<int>());
     conditions["rank_cpus"] = cpus;
+    if (p.what.observe) conditions.update(p.what.observe());
     run.report(p.index, p.what.metric, samples, conditions, flags, p.start, p.spent_s);
     if (p.what.bytes > 0) {
       std::vector<double> rates;
       for (double s : samples) rates.push_back(p.what.bytes * p.what.share / s);
       run.report(p.index, "bandwidth_net", rates, conditions, flags, p.start, p.spent_s);
     }
+    for (std::size_t m = 0; m < p.what.also.size(); ++m) {
+      std::vector<double> of;
+      for (const Block& b : p.blocks)
+        if (!clean || b.marks == 0) of.push_back(b.also[m]);
+      run.report(p.index, p.what.also[m], of, conditions, flags, p.start, p.spent_s);
+    }
     run.finish(p.index, conditions);
+    if (world.rank() == 0 && !world.oversubscribed()) usleep(kReading_us);
   };
 
+  for (Progress& p : all)
+    if (p.what.missing && !p.resumed) finish(p);
+
   // Nothing is timed that was not seen to bring the right data.
+  static const double far_over_s = wall_s() + run.left_s() + run.budget_s() + 1;  // of the first call
   for (Progress& p : all) {
     if (p.done) continue;
+    int too_late = wall_s() > far_over_s;
+    check(MPI_Bcast(&too_late, 1, MPI_INT, 0, world.all()), "MPI_Bcast");
+    if (too_late != 0) {
+      p.failure = "the budget ended before its first block";
+      p.what.enable = "a larger --budget";
+      finish(p);
+      continue;
+    }
     for (std::uint64_t iterations : {1u, 3u}) {
+      if (p.what.proof && iterations > 1) break;  // a program's run is long, and each is proven
       if (p.what.mark && p.what.run)
         p.what.mark(++tag, true);
       else
@@ -263,16 +340,18 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
       check(MPI_Barrier(world.all()), "MPI_Barrier");
       if (p.what.run) p.what.run(iterations);
       if (p.what.passive) check(MPI_Barrier(world.all()), "MPI_Barrier");
-      if (p.failure = wrong(p.what, tag, true); !p.failure.empty()) break;
+      if (p.failure = wrong(p.what, tag, true); !p.failure.empty() || p.what.single) break;
     }
     if (!p.failure.empty()) {
       finish(p);
       continue;
     }
-    for (;;) {
-      const Agreed trial = timed(p.what, p.iterations);
-      const double took = trial.block.seconds * static_cast<double>(p.iterations);
-      if (took >= kBlock_s || p.iterations >= kMostIterations) break;
+    while (!p.what.single) {
+      // Twice, since one that was disturbed is no measure of how many a block needs.
+      double took = timed(p.what, p.iterations).block.seconds * static_cast<double>(p.iterations);
+      if (took >= kBlock_s)
+        took = std::min(took, timed(p.what, p.iterations).block.seconds * static_cast<double>(p.iterations));
+      if (took >= 0.8 * kBlock_s || p.iterations >= kMostIterations) break;
       const double factor = took > 0 ? std::clamp(1.2 * kBlock_s / took, 1.5, 10.0) : 10.0;
       p.iterations =
           std::min(kMostIterations, static_cast<std::uint64_t>(static_cast<double>(p.iterations) * factor) + 1);
@@ -291,16 +370,14 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
       if (p.start.empty()) p.start = utc_now();
       ++tag;
       if (p.what.mark && p.what.run) p.what.mark(tag, false);
-      const Agreed found = timed(p.what, p.iterations);
+      Agreed found = timed(p.what, p.iterations);
       if (p.failure = wrong(p.what, tag, false); !p.failure.empty()) {
         p.blocks.clear();
         finish(p);
         continue;
       }
+      if (p.what.values) found.block.also = p.what.values();
       p.spent_s += found.block.seconds * static_cast<double>(p.iterations);
-      Values line = {found.block.seconds};
-      line.insert(line.end(), found.block.ranks.begin(), found.block.ranks.end());
-      run.sample(p.index, line, found.block.marks);
       p.blocks.push_back(found.block);
       const auto clean = p.samples(!world.oversubscribed());
       p.wide = clean.size() < kLeastSamples || !inside_width(clean, percent);
@@ -310,11 +387,49 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     }
   }
   std::vector<double> medians;
-  for (const Progress& p : all) {
-    const auto samples = p.samples(false);
-    medians.push_back(samples.empty() ? std::nan("") : median(samples));
+  for (Progress& p : all) {
+    if (p.resumed) {
+      for (const auto& [values, marks] : run.earlier(p.index))  // rank 0 has them
+        if (!values.empty()) p.blocks.push_back({values.front(), marks, {}, {}, 0});
+      p.value = p.blocks.empty() ? p.value : median(p.samples(p.only_clean()));
+      const json told = world.tell(p.value);  // what is no number is null in JSON
+      if (told.is_number()) p.value = told.get<double>();
+    }
+    medians.push_back(p.value);
   }
   return medians;
+}
+
+void Batch::add(Case what, double bytes, const std::function<Case()>& make) {
+  World& world = World::get();
+  double room = static_cast<double>(world.room());
+  if (bytes > room / 2 && !held_.empty()) {
+    measure_held(0.5 / static_cast<double>(rounds_));
+    room = static_cast<double>(world.room());
+  }
+  try {
+    if (bytes > room)
+      throw Absent("it needs " + std::to_string(static_cast<long long>(bytes) >> 20) + " MiB on each rank, " +
+                       std::to_string(static_cast<long long>(room) >> 20) + " may be used",
+                   "smaller messages, fewer ranks on a host, or more memory");
+    what = world.all_or_none(make);
+  } catch (const Absent& why) {
+    const bool first = said_.insert(what.conditions.value("protocol", "") + why.what()).second;
+    what.missing = first ? why.what() : "";
+    what.enable = why.enable;
+  }
+  held_.push_back(std::move(what));
+}
+
+void Batch::measure_held(double share) {
+  const auto medians = measure(run_, std::exchange(held_, {}), share);
+  medians_.insert(medians_.end(), medians.begin(), medians.end());
+}
+
+std::vector<double> Batch::done() {
+  measure_held(1.0 / static_cast<double>(rounds_));
+  rounds_ -= rounds_ > 1 ? 1 : 0;
+  return std::exchange(medians_, {});
 }
 
 }  // namespace mm::comm

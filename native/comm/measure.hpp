@@ -3,6 +3,9 @@
 /// shuffled order, each begun at once by all, watched on every rank, and checked after it.
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -30,6 +33,23 @@ struct Case {
   double share = 1;      ///< of an iteration that the metric is: a half where it is a round trip
   double bytes = 0;      ///< sent and received by all ranks an iteration: "bandwidth_net", unless 0
   bool passive = false;  ///< the target does not wait: what came is looked at only when all have returned
+  /// It cannot be had here: why, or "" where that was said before. Only conditions and metric count then.
+  std::optional<std::string> missing{};
+  std::string enable{};
+
+  // Of programs, which prove more than words and tell more than one time.
+  /// An iteration takes so long that a block is one, and that it is proven once before it is timed.
+  bool single = false;
+  /// Untimed, collective, after `run`: what is wrong, in words and the same on all ranks, or "".
+  std::function<std::string()> proof{};
+  /// Further metrics of a block, which need no interval of the asked width.
+  std::vector<std::string> also{};
+  /// Untimed, collective, after a block: their values, the same on all ranks.
+  std::function<Values()> values{};
+  /// Collective, at the end: conditions to add.
+  std::function<json()> observe{};
+  /// If given, the flags of its results are added here, for what is derived from them. The same on all ranks.
+  std::shared_ptr<std::set<std::string>> flags{};
 };
 
 /// A word of payload: which iteration's, whose and which one.
@@ -44,5 +64,25 @@ std::vector<std::size_t> samples_of(std::size_t words);
 /// Measures the cases, which share `share` of the time that is left of the budget. Collective. What fails to bring the
 /// right data is reported absent, with rank, word, expected and got. Returns the medians by case, NaN where absent.
 std::vector<double> measure(Run& run, std::vector<Case> cases, double share);
+
+/// Cases that are measured together, as far as memory holds them at once, in the order in which they are added.
+class Batch {
+ public:
+  /// `rounds`: how often done() will be called; each time what was added shares its part of the budget.
+  Batch(Run& run, std::size_t rounds) : run_(run), rounds_(rounds) {}
+  /// What `make` makes: on all ranks or on none, and then it is absent, with the conditions and the metric of `what`.
+  /// `bytes`: that each rank needs for it. Collective.
+  void add(Case what, double bytes, const std::function<Case()>& make);
+  /// Measures; the medians of all that were added since it was called last.
+  std::vector<double> done();
+
+ private:
+  void measure_held(double share);
+  Run& run_;
+  std::size_t rounds_;
+  std::vector<Case> held_;
+  std::vector<double> medians_;
+  std::set<std::string> said_;
+};
 
 }  // namespace mm::comm

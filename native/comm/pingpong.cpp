@@ -32,8 +32,9 @@ struct Window {
   /// Whole pages: MPICH 4.0.2 puts long messages 8 bytes beside their place in a window of no multiple of 16 bytes.
   explicit Window(std::size_t least_bytes) {
     const std::size_t bytes = (least_bytes + 4095) / 4096 * 4096;
-    check(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(), &memory, &window),
-          "MPI_Win_allocate");
+    World::get().check_all(
+        MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(), &memory, &window),
+        "MPI_Win_allocate");
     std::memset(memory, 0, bytes);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
   }
@@ -127,15 +128,16 @@ void measure_pingpong(Run& run) {
     if (partner >= world.size())
       throw UsageError("partner", "found " + std::to_string(partner), "1 to " + std::to_string(world.size() - 1));
   const auto protocols = run.choices("protocol");
-  for (std::size_t s = 0; s < sizes.size(); ++s) {
-    std::vector<Case> cases;
+  Batch batch(run, sizes.size());
+  for (const std::size_t bytes : sizes) {
     for (const int partner : partners)
       for (const std::string& protocol : protocols) {
-        if (sizes[s] == 0 && protocol != "send") continue;  // there is nothing to put
-        cases.push_back(protocol == "send" ? send_case(sizes[s], partner)
-                                           : one_sided(protocol == "put", sizes[s], partner));
+        if (bytes == 0 && protocol != "send") continue;  // there is nothing to put
+        batch.add(base_case(protocol, bytes, partner), 2.0 * static_cast<double>(bytes), [&] {
+          return protocol == "send" ? send_case(bytes, partner) : one_sided(protocol == "put", bytes, partner);
+        });
       }
-    measure(run, std::move(cases), 1.0 / static_cast<double>(sizes.size() - s));
+    batch.done();
   }
 }
 

@@ -45,12 +45,17 @@ int partner_of(int rank, int distance, int ranks) {
   return rank + distance < ranks ? rank + distance : -1;
 }
 
-Case swap_case(std::size_t bytes, int distance, int other, const json& more, int pairs) {
+Case named(std::size_t bytes, int distance, const json& more, int pairs) {
   Case c;
   c.conditions = {{"message_bytes", bytes}, {"distance", distance}, {"pairs_at_once", pairs}};
-  for (const auto& [key, value] : more.items()) c.conditions[key] = value;
+  c.conditions.update(more);
   c.metric = "exchange_time";
   c.bytes = 2.0 * static_cast<double>(bytes) * pairs;
+  return c;
+}
+
+Case swap_case(const Case& what, std::size_t bytes, int other) {
+  Case c = what;
   if (other < 0) return c;
   const int rank = World::get().rank();
   const auto store = std::make_shared<Store>(2 * bytes + 8192);
@@ -80,28 +85,28 @@ void measure_swap(Run& run) {
   for (const int j : distances)
     if (j >= ranks) throw UsageError("distance", "found " + std::to_string(j), "1 to " + std::to_string(ranks - 1));
   const auto sizes = message_sizes(run);
-  const std::size_t groups = sizes.size() * distances.size();
-  std::size_t done = 0;
+
+  Batch batch(run, sizes.size() * distances.size());
   for (const std::size_t bytes : sizes)
     for (const int j : distances) {
-      std::vector<Case> cases;
-      for (int i = 0; i + j < ranks && (every || i == 0); ++i)
-        cases.push_back(swap_case(bytes, j,
-                                  rank == i       ? i + j
-                                  : rank == i + j ? i
-                                                  : -1,
-                                  {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1));
+      const auto add = [&](const Case& what, int other) {
+        batch.add(what, 2.0 * static_cast<double>(bytes), [&] { return swap_case(what, bytes, other); });
+      };
+      for (int i = 0; i + j < ranks && (every || i == 0); ++i) {
+        const int other = rank == i ? i + j : rank == i + j ? i : -1;
+        add(named(bytes, j, {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1), other);
+      }
       int pairs = 0;
       for (int i = 0; i < ranks; ++i) pairs += partner_of(i, j, ranks) > i;
-      if (pairs > 1) cases.push_back(swap_case(bytes, j, partner_of(rank, j, ranks), {{"mode", "together"}}, pairs));
-      const std::size_t together = pairs > 1 ? cases.size() - 1 : cases.size();
-      const auto medians = measure(run, std::move(cases), 1.0 / static_cast<double>(groups - done++));
-      if (together == medians.size()) continue;
+      if (pairs > 1) add(named(bytes, j, {{"mode", "together"}}, pairs), partner_of(rank, j, ranks));
+      const auto medians = batch.done();
+      if (pairs <= 1) continue;
+      const std::size_t together = medians.size() - 1;
       std::vector<double> alone(medians.begin(), medians.begin() + static_cast<std::ptrdiff_t>(together));
       std::erase_if(alone, [](double s) { return !std::isfinite(s); });
       if (alone.empty() || !std::isfinite(medians[together])) continue;
       std::sort(alone.begin(), alone.end());
-      json conditions = world.conditions();
+      json conditions = world.lasting_conditions();
       conditions.update({{"message_bytes", bytes}, {"distance", j}, {"mode", "together"}, {"pairs_at_once", pairs}});
       run.derive("contention", {medians[together] / alone[alone.size() / 2]}, conditions,
                  world.oversubscribed() ? std::vector<std::string>{"oversubscribed"} : std::vector<std::string>{},

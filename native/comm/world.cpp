@@ -1,6 +1,7 @@
 #include "world.hpp"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "base/memory.hpp"
 #include "base/options.hpp"
 #include "base/output.hpp"
 #include "base/team.hpp"
@@ -21,6 +23,7 @@ namespace mm::comm {
 namespace {
 
 constexpr int kOffsetRounds = 64;
+constexpr double kLeastLead_s = 20e-6, kMostLead_s = 10e-3;
 constexpr std::size_t kProbe_bytes = 4 << 20;  // larger than what a host says on its network meanwhile
 
 /// "Open MPI v4.1.4, package: …" → "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n…" → "MPICH 4.0.2".
@@ -48,7 +51,21 @@ std::pair<std::string, std::string> library_of() {
   return {kind, tidy};
 }
 
-/// Bytes sent so far by interface: what the kernel's networks and the fabric's ports count.
+std::string line_of(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// Which kernel this is, among all that ever ran: containers and namespaces of one have the same.
+std::string kernel_id() {
+  const std::string id = line_of("/proc/sys/kernel/random/boot_id");
+  return id.empty() ? host_name() : id;
+}
+
+/// Bytes sent so far by interface: what the kernel's networks and the fabric's ports count. What is part of a bridge or
+/// a bond is counted there.
 std::map<std::string, double> sent_bytes() {
   namespace fs = std::filesystem;
   std::map<std::string, double> all;
@@ -59,7 +76,9 @@ std::map<std::string, double> sent_bytes() {
     std::istringstream fields(line.substr(colon + 1));
     double value = 0;
     for (int i = 0; i < 9 && fields >> value;) ++i;
-    all[line.substr(line.find_first_not_of(' '), colon - line.find_first_not_of(' '))] = value;
+    const std::size_t start = line.find_first_not_of(' ');
+    const std::string name = line.substr(start, colon - start);
+    if (!fs::exists("/sys/class/net/" + name + "/master")) all[name] = value;
   }
   std::error_code ignored;
   for (const auto& device : fs::directory_iterator("/sys/class/infiniband", ignored))
@@ -88,6 +107,7 @@ World& World::get() {
 
 void World::start() {
   if (started_) return;
+  keep_output();
   int provided = 0;
   check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
   started_ = true;
@@ -102,41 +122,52 @@ void World::start() {
   int first = rank_;
   check(MPI_Bcast(&first, 1, MPI_INT, 0, near), "MPI_Bcast");
   MPI_Comm_free(&near);
-  const auto all =
-      gather({{"host", host_name()}, {"cpu", sched_getcpu()}, {"first", first}, {"allowed", allowed_cpus()}});
+  const auto all = gather({{"host", host_name()},
+                           {"kernel", kernel_id()},
+                           {"pid", getpid()},
+                           {"cpu", sched_getcpu()},
+                           {"first", first},
+                           {"allowed", allowed_cpus()}});
   std::map<int, int> nodes;
-  std::map<std::string, std::pair<int, std::set<int>>> hosts;
+  std::map<std::string, std::pair<int, std::set<int>>> kernels;
   for (const json& one : all) {
     const int node = nodes.emplace(one["first"], static_cast<int>(nodes.size())).first->second;
-    members_.push_back({one["host"], one["cpu"], node, one["allowed"]});
-    auto& [ranks, cpus] = hosts[one["host"]];
+    members_.push_back({one["host"], one["kernel"], one["pid"], one["cpu"], node, one["allowed"]});
+    auto& [ranks, cpus] = kernels[one["kernel"]];
     ++ranks;
     cpus.insert(members_.back().allowed.begin(), members_.back().allowed.end());
   }
-  for (const auto& [host, of] : hosts)
+  for (const auto& [kernel, of] : kernels)
     oversubscribed_ = oversubscribed_ || of.first > static_cast<int>(of.second.size());
   find_offsets();
   transport_ = tell(find_transport());
 }
 
-void World::expect(const Run& run) const {
+void World::expect(Run& run) const {
   const auto wanted = run.integers("ranks", size_);
   if (std::find(wanted.begin(), wanted.end(), size_) == wanted.end())
     throw UsageError("ranks", "found " + std::to_string(size_) + ", which the launcher started", run.text("ranks"));
   const auto kinds = run.choices("mpi");
-  for (const std::string& kind : kinds)
-    if (kind == "any" || kind == "all" || kind == "mpi" || kind == kind_) return;
-  throw UsageError("mpi", "found " + kind_ + ", whose launcher started this", run.text("mpi"));
+  if (std::none_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+        return kind == "any" || kind == "all" || kind == "mpi" || kind == kind_;
+      }))
+    throw UsageError("mpi", "found " + kind_ + ", whose launcher started this", run.text("mpi"));
+  json processes = json::array();
+  for (const Member& m : members_) processes.push_back({{"host", m.host}, {"pid", m.pid}, {"cpu", m.cpu}});
+  run.processes(processes);
 }
 
-void World::end(int status) {
-  if (!started_) return;
+int World::end(int status) {
+  if (!started_) return status;
   started_ = false;
   if (status != 0 && status != 77 && status != 2) MPI_Abort(MPI_COMM_WORLD, status);
+  // Rank 0 alone knows what an earlier output held: whether there is something in the end.
+  if (status != 2) MPI_Bcast(&status, 1, MPI_INT, 0, all());
   for (auto finish = finish_.rbegin(); finish != finish_.rend(); ++finish) (*finish)();
   int over = 0;  // a library that was started beside it may have ended it too
   MPI_Finalized(&over);
   if (!over) MPI_Finalize();
+  return status;
 }
 
 void give_up(const std::string& why) {
@@ -186,16 +217,82 @@ void World::find_offsets() {
   for (std::size_t i = 1; i < found.size(); i += 2) uncertain_s_ = std::max(uncertain_s_, found[i]);
 }
 
-bool World::together() {
+bool World::together(const std::function<void()>& last) {
   check(MPI_Barrier(all()), "MPI_Barrier");
-  if (oversubscribed_) return true;
+  if (oversubscribed_) {
+    last();
+    return true;
+  }
   double at = now_s() + lead_s_;
   check(MPI_Bcast(&at, 1, MPI_DOUBLE, 0, all()), "MPI_Bcast");
   const double until = at + offset_s_;
-  int late = seconds(ticks()) > until;
-  if (late) lead_s_ = std::min(lead_s_ * 1.5, 10e-3);
+  last();
+  const bool late = seconds(ticks()) > until;
   while (seconds(ticks()) < until) {}
   return !late;
+}
+
+void World::appoint(bool late) {
+  lead_s_ = late ? std::min(lead_s_ * 1.5, kMostLead_s) : std::max(lead_s_ * 0.99, kLeastLead_s);
+}
+
+std::size_t World::room() {
+  const std::string& kernel = members_[static_cast<std::size_t>(rank_)].kernel;
+  const auto here =
+      std::count_if(members_.begin(), members_.end(), [&](const Member& m) { return m.kernel == kernel; });
+  // A tenth is left to everybody else.
+  auto mine = static_cast<double>(memory_available()) * 0.9 / static_cast<double>(here);
+  rlimit limit{};
+  std::size_t pages = 0;
+  if (std::istringstream in(line_of("/proc/self/statm"));
+      getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && in >> pages)
+    mine = std::min(mine, static_cast<double>(limit.rlim_cur) -
+                              static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+  double least = 0;
+  check(MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, all()), "MPI_Allreduce");
+  return static_cast<std::size_t>(std::max(0.0, least));
+}
+
+/// null, or the words of the lowest rank that could not.
+json World::attempt(const std::function<void()>& make) {
+  json mine = nullptr;
+  const auto refused = [&](const std::string& why, const std::string& enable) {
+    mine = {{"reason", "rank " + std::to_string(rank_) + ": " + why}, {"enable", enable}};
+  };
+  try {
+    make();
+  } catch (const Absent& why) {
+    refused(why.what(), why.enable);
+  } catch (const Failure& why) {
+    refused(why.what(), "");
+  } catch (const std::bad_alloc&) {
+    refused("no memory", "smaller messages, or more memory");
+  }
+  json first = nullptr;
+  bool all_alike = true;
+  for (const json& one : gather(mine)) {
+    all_alike = all_alike && !one.is_null();
+    if (first.is_null()) first = one;
+  }
+  // What is so on all ranks is no rank's affair.
+  if (all_alike && !first.is_null()) first["reason"] = first["reason"].get<std::string>().substr(8);
+  return first;
+}
+
+void World::check_all(int status, const char* call) {
+  int failed = status != MPI_SUCCESS, most = 0;
+  check(MPI_Allreduce(&failed, &most, 1, MPI_INT, MPI_MAX, all()), "MPI_Allreduce");
+  if (most == 0) return;
+  std::string why;
+  try {
+    check(status, call);
+  } catch (const Failure& failure) {
+    why = failure.what();
+  }
+  const auto all_words = gather(why);
+  for (std::size_t r = 0; r < all_words.size(); ++r)
+    if (const auto words = all_words[r].get<std::string>(); !words.empty())
+      throw Failure("rank " + std::to_string(r) + ": " + words);
 }
 
 std::vector<json> World::gather(const json& mine) {
@@ -217,8 +314,9 @@ std::vector<json> World::gather(const json& mine) {
 
 json World::tell(const json& what) { return gather(rank_ == 0 ? what : json(nullptr)).front(); }
 
-/// What carries a large message from each rank to the next: the interface whose counter grew by it, or none, and then
-/// it was memory. It asks the kernel, not the library, which may take a short cut that it was told not to take.
+/// What carries a large message from each rank to the next: the interfaces whose counters grew by it, or none, and then
+/// it was memory. It asks the kernel, not the library, which may take a short cut that it was told not to take: between
+/// namespaces of one kernel, which are hosts of a network to their users.
 std::string World::find_transport() {
   if (size_ == 1) return "none";
   std::vector<char> out(kProbe_bytes, 1), in(kProbe_bytes);
@@ -234,22 +332,38 @@ std::string World::find_transport() {
   check(MPI_Barrier(all()), "MPI_Barrier");
   exchange();
   check(MPI_Barrier(all()), "MPI_Barrier");
-  json mine = json::array();
-  for (const auto& [name, bytes] : sent_bytes())
-    if (const auto old = sent_before.find(name);
-        bytes - (old == sent_before.end() ? 0 : old->second) > 0.9 * static_cast<double>(kProbe_bytes))
-      mine.push_back(name);
-  std::set<std::string> names;
-  bool memory = false;
-  for (const json& one : gather(mine)) {
-    memory = memory || one.empty();
-    for (const json& name : one) names.insert(name.get<std::string>());
+  // Counters are a host's: what all of its ranks sent.
+  json grown = json::object();
+  for (const auto& [name, bytes] : sent_bytes()) {
+    const auto old = sent_before.find(name);
+    const double messages = (bytes - (old == sent_before.end() ? 0 : old->second)) / static_cast<double>(kProbe_bytes);
+    if (messages > 0.1) grown[name] = messages;
   }
-  std::string text = memory ? "shared memory" : "";
-  for (const std::string& name : names) {
-    const bool fabric = name.find('/') != std::string::npos;
-    text += (text.empty() ? "" : ", ") + ((fabric ? "fabric " : "network ") + name);
+  struct Host {
+    int inside = 0, outside = 0, strange = 0;  ///< messages to ranks of it, of others, of others of another kernel
+    double seen = 0;
+  };
+  std::map<std::string, Host> hosts;
+  std::set<std::string> ways;
+  const auto all_grown = gather(grown);
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    const Member &from = members_[r], &to = members_[(r + 1) % members_.size()];
+    Host& host = hosts[from.host];
+    ++(from.host == to.host ? host.inside : host.outside);
+    if (from.kernel != to.kernel) ++host.strange;
+    host.seen = 0;
+    for (const auto& [name, messages] : all_grown[r].items()) {
+      host.seen += messages.get<double>();
+      ways.insert((name.find('/') == std::string::npos ? "network " : "fabric ") + name);
+    }
   }
+  for (const auto& [name, host] : hosts) {
+    if (host.outside > 0 && host.seen < 0.9 * host.outside)
+      ways.insert(host.strange > 0 ? "a network without counters here" : "shared memory between hosts of one kernel");
+    if (host.inside > 0 && host.seen < 0.9 * (host.inside + host.outside)) ways.insert("shared memory");
+  }
+  std::string text;
+  for (const std::string& way : ways) text += (text.empty() ? "" : ", ") + way;
   return text;
 }
 
@@ -271,6 +385,12 @@ json World::conditions() const {
           {"library", library_},
           {"transport", transport_},
           {"clock_offset_uncertainty", uncertain_s_}};
+}
+
+json World::lasting_conditions() const {
+  json all = conditions();
+  all.erase("clock_offset_uncertainty");
+  return all;
 }
 
 }  // namespace mm::comm

@@ -2,10 +2,13 @@
 /// The ranks of a run: who and where they are, what time it is among them, and how they agree.
 #include <mpi.h>
 
+#include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "base/clock.hpp"
+#include "base/error.hpp"
 #include "base/instrument.hpp"
 #include "base/json.hpp"
 
@@ -16,9 +19,11 @@ void check(int status, const char* call);
 
 /// One rank as the others know it.
 struct Member {
-  std::string host;  ///< as the kernel names it: hosts in network namespaces of one kernel differ
-  int cpu = -1;      ///< where it ran when it was last asked
-  int node = 0;      ///< index of its memory-sharing group, as the library sees it
+  std::string host;    ///< as the kernel names it: hosts in network namespaces of one kernel differ
+  std::string kernel;  ///< which one runs there: hosts that are namespaces of one kernel share its CPUs and memory
+  int pid = 0;         ///< as that host numbers it
+  int cpu = -1;        ///< where it ran when it was last asked
+  int node = 0;        ///< index of its memory-sharing group, as the library sees it
   std::vector<int> allowed;
 };
 
@@ -29,10 +34,10 @@ class World {
   /// MPI_Init, who is where, and the offsets of the clocks. Collective. Rank 0 alone speaks from now on.
   void start();
   bool started() const { return started_; }
-  /// UsageError where the job is not what the words ask for.
-  void expect(const Run& run) const;
-  /// Ends the message passing; with a status other than 0 of one rank, the whole job.
-  void end(int status);
+  /// UsageError where the job is not what the words ask for. Else the run's header tells who the ranks are.
+  void expect(Run& run) const;
+  /// Ends the message passing; with a failure of one rank, the whole job. Returns the job's status.
+  int end(int status);
 
   /// Called before the message passing ends, last first: of libraries that were started beside it.
   void at_end(void (*finish)()) { finish_.push_back(finish); }
@@ -51,9 +56,27 @@ class World {
   /// s, by rank 0's clock.
   double now_s() const { return seconds(ticks()) - offset_s_; }
 
-  /// All ranks begin at once: by the clock where each has a CPU, else by a barrier. Returns false on a rank that came
-  /// too late for the appointed time.
-  bool together();
+  /// All ranks begin at once: by the clock where each has a CPU, else by a barrier. Just before, each does `last`.
+  /// Returns false on a rank that came too late for the appointed time.
+  bool together(const std::function<void()>& last = [] {});
+  /// What came of it, on all ranks alike: the next time is appointed later where one was late, else a little earlier.
+  void appoint(bool late);
+
+  /// B that this rank and each other one may still allocate: the least share of what a kernel's ranks have. Collective.
+  std::size_t room();
+  /// Makes something on all ranks or on none. Where it fails on one, all throw Absent with that rank's words, and what
+  /// the others made is kept for ever: to let go of it might need all ranks. Collective.
+  template <class Made>
+  Made all_or_none(const std::function<Made()>& make) {
+    auto made = std::make_unique<Made>();
+    const json why = attempt([&] { *made = make(); });
+    if (why.is_null()) return std::move(*made);
+    (void)made.release();  // NOLINT: see above
+    throw Absent(why["reason"].get<std::string>(), why["enable"].get<std::string>());
+  }
+
+  /// As `check`, of a call that all ranks make at once: where it failed on one, all throw, with that rank's words.
+  void check_all(int status, const char* call);
 
   /// Of every rank, in order; on all ranks. All texts and numbers may differ in length.
   std::vector<json> gather(const json& mine);
@@ -62,8 +85,11 @@ class World {
 
   /// Conditions of every record: ranks, hosts, library, CPUs, transport.
   json conditions() const;
+  /// Those that are the same when the run is resumed, for values that are derived once more then.
+  json lasting_conditions() const;
 
  private:
+  json attempt(const std::function<void()>& make);
   void find_offsets();
   std::string find_transport();
 

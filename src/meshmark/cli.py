@@ -26,6 +26,7 @@ from meshmark.terminal import counted, data_home, print_records, print_rows, pro
 
 if TYPE_CHECKING:
     from meshmark.measure.probe import Description
+    from meshmark.store.record import Record
 
 app = typer.Typer(
     name="meshmark",
@@ -240,8 +241,8 @@ def measure(
     absences = [absence for result in results for absence in result.reading.absences]
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
-    if not as_json and records:
-        print_records(records)
+    if not as_json:
+        _print_tables(records)
     for absence in absences:
         if absence.kind == "absent":
             say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
@@ -253,6 +254,15 @@ def measure(
     if not records:
         reasons = [a.reason for a in absences]
         raise AbsentError(f"{instrument}: {reasons[0] if reasons else 'nothing was measured'}")
+
+
+def _print_tables(records: list[Record]) -> None:
+    """A table an instrument; protocols of the halo exchange are ranked."""
+    from meshmark.report.ranking import print_rankings
+
+    for instrument in dict.fromkeys(r.instrument for r in records):
+        mine = [r for r in records if r.instrument == instrument]
+        (print_rankings if instrument == "halo" else print_records)(mine)
 
 
 def _measure_model(
@@ -389,21 +399,26 @@ def store_list(
 @store_app.command("export")
 def store_export(
     out: Annotated[Path | None, typer.Option("--out", help="file [standard output]", show_default=False)] = None,
-    form: Annotated[str, typer.Option("--format", help="jsonl or csv")] = "jsonl",
+    form: Annotated[str, typer.Option("--format", help="jsonl, csv, or table")] = "jsonl",
     run: Annotated[str, typer.Option("--run", help="only this run")] = "",
     instrument: Annotated[str, typer.Option("--instrument", help="only this instrument")] = "",
     store: StoreOption = None,
 ) -> None:
-    """Write records as JSON Lines or CSV.
+    """Write records as JSON Lines or CSV, or print them as `meshmark measure` does.
 
     example: meshmark store export --format csv --instrument latency
     """
     from meshmark.store.store import Store, to_csv, write_aside
 
-    if form not in {"jsonl", "csv"}:
-        raise UsageError(f"format: found '{form}', allowed are jsonl, csv")
+    if form not in {"jsonl", "csv", "table"}:
+        raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
+    if form == "table" and out is not None:
+        raise UsageError("--out: found with --format table, which is printed", "--format csv")
     chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
     records = Store(store or data_home() / "store").query(**chosen)
+    if form == "table":
+        _print_tables(records)
+        return
     lines = (json.dumps({"type": "result", "schema": 1, **r.to_json()}) for r in records)
     text = to_csv(records) if form == "csv" else "".join(line + "\n" for line in lines)
     if out is None:

@@ -1,4 +1,5 @@
-"""`meshmark doctor`: what this machine hides, what spoils numbers, and the command that changes it."""
+"""`meshmark doctor`: what this machine hides, what spoils numbers, and the command that changes it; and the same of
+launchers and MPI libraries."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from meshmark.cli_watch import RootOption
-from meshmark.errors import MeshmarkError
-from meshmark.terminal import say
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.terminal import counted, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,13 +27,28 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
+    what: Annotated[str, typer.Argument(help="mpi: launchers and MPI libraries; none: this machine")] = "",
     root: RootOption = None,
+    mpi: Annotated[str, typer.Option("--mpi", help="of doctor mpi: openmpi, mpich, mpi (any other), or all")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="one finding a line")] = False,
 ) -> None:
     """Say what this machine hides or spoils, why it matters, and the command that changes it.
 
     example: meshmark doctor
+    example: meshmark doctor mpi --mpi openmpi
     """
+    if what not in {"", "mpi"}:
+        raise UsageError(f"doctor: found '{what}', allowed are mpi, or nothing for this machine")
+    if mpi and not what:
+        raise UsageError("--mpi: found without mpi", "meshmark doctor mpi --mpi " + mpi)
+    if root and what:
+        raise UsageError("--root: found with mpi, whose traps are tried on the running system alone")
+    if what:
+        from meshmark.measure.doctor_mpi import examine as examine_mpi
+
+        with counted("doctor mpi") as progress:
+            _say(examine_mpi(mpi or "all", progress=progress), as_json)
+        return
     from meshmark.machine.doctor import Finding, examine
 
     absent, wrong = _seen_by_the_sampler(root)
@@ -42,6 +58,10 @@ def doctor(
         findings.append(Finding("sampler", wrong, "unknown", why))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "a tree with proc and sys is needed")
+    _say(findings, as_json)
+
+
+def _say(findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
         for finding in findings:
             print(json.dumps(finding.to_json()))

@@ -73,7 +73,9 @@ class counted:  # noqa: N801 (used like a function)
 
 
 _OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
-             "disturbed_share", "load_1min", "shield", "derived_from", "state"}  # fmt: skip
+             "disturbed_share", "load_1min", "shield", "derived_from", "state", "clock_offset_uncertainty",
+             "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names", "memory_groups",
+             "word_bytes"}  # fmt: skip
 
 
 def scaled(value: float, unit: str) -> str:

@@ -13,7 +13,8 @@ from meshmark.store.run import Absence, RunInfo
 UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_latency": "s", "bandwidth_net": "B/s",
         "bandwidth_gross": "B/s", "update_rate": "op/s", "flop_rate": "flop/s", "op_rate": "op/s",
         "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s",
-        "unit_time": "s"}  # fmt: skip
+        "unit_time": "s", "exchange_time": "s", "message_latency": "s", "contention": "1", "collective_time": "s",
+        "wrong_words": "1"}  # fmt: skip
 
 
 def record(
@@ -123,8 +124,93 @@ def kernels(threads: int = 2) -> list[Record]:
     ]  # fmt: skip
 
 
+# Protocols of the made-up halo: time of a word and of each word more, s.
+HALOS = {"neighbour": (5e-7, 3e-9), "irecv_isend": (7e-7, 1e-9), "persistent_irecv_isend": (7.01e-7, 1e-9),
+         "shmem_put": (3e-6, 4e-9), "caf_sync": (2e-6, 2e-9)}  # fmt: skip
+LIBRARIES = {"openmpi": ("Open MPI 4.1.4", 1.0), "mpich": ("MPICH 4.0.2", 1.5)}
+
+
+def ranks(mpi: str = "openmpi", count: int = 2) -> dict[str, Any]:
+    """Conditions of every result among ranks."""
+    return {"mpi": mpi, "library": LIBRARIES[mpi][0], "ranks": count, "hosts": 1, "transport": "shared memory",
+            "memory_groups": 1, "host_names": "made-up", "rank_cpus": "0,1", "clock_offset_uncertainty": 2e-7,
+            "fastest_rank": 1e-6, "slowest_rank": 2e-6, "block_iterations": 100, "blocks": 9,
+            "disturbed_share": 0.0}  # fmt: skip
+
+
+def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[Record]:
+    """`neighbour` is best up to 64 words, from 128 two that cannot be told apart."""
+    made = []
+    for mpi, (protocol, (start_s, word_s)), words in itertools.product(
+        mpis, HALOS.items(), (2**k for k in range(0, 15, 2))
+    ):
+        paradigm = protocol.partition("_")[0] if protocol.startswith(("shmem", "caf")) else "mpi"
+        if paradigm == "shmem" and mpi == "mpich":
+            continue
+        c = {"paradigm": paradigm, "protocol": protocol, "words": words, "word_bytes": 8, "dimensions": 2,
+             "grid": "2x1", **ranks(mpi)}  # fmt: skip
+        value = LIBRARIES[mpi][1] * (start_s + word_s * words)
+        made.append(record("halo", "exchange_time", value, flags, **c))
+        made.append(record("halo", "bandwidth_net", 64 * words / value, flags, **c))
+    return made
+
+
+def pingpong(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
+    made = []
+    for mpi, protocol, message in itertools.product(mpis, ("send", "put"), (0, *(2**k for k in range(3, 23)))):
+        if protocol == "put" and not message:
+            continue
+        c = {"protocol": protocol, "message_bytes": message, "from_rank": 0, "to_rank": 1, **ranks(mpi)}
+        value = 3e-7 + message / 1e10
+        made.append(record("pingpong", "message_latency", value, **c))
+        if message:
+            made.append(record("pingpong", "bandwidth_net", message / value, **c))
+    return made
+
+
+def swap(count: int = 4) -> list[Record]:
+    made = []
+    for message, distance in itertools.product((8, 2**16), range(1, count)):
+        c = {"message_bytes": message, "distance": distance, **ranks(count=count)}
+        value = 4e-7 * (1 + 0.2 * distance) + message / 1e10
+        made += [
+            record("swap", "exchange_time", value, mode="alone", from_rank=i, to_rank=i + distance, **c)
+            for i in range(count - distance)
+        ]
+        pairs = sum(i // distance % 2 == 0 and i + distance < count for i in range(count))
+        if pairs > 1:
+            made.append(record("swap", "exchange_time", 1.4 * value, mode="together", pairs_at_once=pairs, **c))
+            made.append(record("swap", "contention", 1.4, count=1, mode="together", pairs_at_once=pairs, **c))
+    return made
+
+
+def collectives() -> list[Record]:
+    made = [
+        record("barrier", "collective_time", 5e-7, operation="barrier", algorithm="library", message_bytes=0, **ranks())
+    ]
+    for name, algorithm in (("bcast", "library"), ("allreduce", "library"), ("allreduce", "tree")):
+        for message in (2**k for k in range(3, 21)):
+            c = {"operation": name, "algorithm": algorithm, "message_bytes": message, **ranks()}
+            made.append(record(name, "collective_time", 6e-7 + message / 4e9, **c))
+    return made
+
+
+def defects() -> list[Record]:
+    """MPICH puts one message beside its place."""
+    return [
+        record("defects", "wrong_words", wrong, count=1, trial="window", protocol="put", words=words,
+               window_bytes=8 * words + 8, **ranks("mpich"), **({"shifted_bytes": 8} if wrong else {}))
+        for words, wrong in ((16, 0), (4096, 4096))
+    ]  # fmt: skip
+
+
+def communication() -> list[Record]:
+    return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(), *defects()]
+
+
 def everything(threads: int = 2) -> list[Record]:
-    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads), *kernels(threads)]
+    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads), *kernels(threads),
+            *communication()]  # fmt: skip
 
 
 def run_info(host: dict[str, Any] | None = None, machine: str = "made-up") -> RunInfo:

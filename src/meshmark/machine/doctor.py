@@ -17,7 +17,7 @@ import re
 import shlex
 import shutil
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -80,9 +80,12 @@ def examine(
             opened; none: the kernel is asked.
     """
     host = _Host(root, which, try_counter or open_counter)
-    found = [_one_line(f) for f in (*_sampler(absent), *(f for check in _CHECKS for f in check(host)))]
-    # Of what is equally bad, first what a command would change.
-    return sorted(found, key=lambda f: (ORDER.index(f.judged), not f.command))
+    return in_order((*_sampler(absent), *(f for check in _CHECKS for f in check(host))))
+
+
+def in_order(findings: Iterable[Finding]) -> list[Finding]:
+    """Each in one line, the worst first; of what is equally bad, first what a command would change."""
+    return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.judged), not f.command))
 
 
 def _one_line(finding: Finding) -> Finding:

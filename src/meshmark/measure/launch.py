@@ -7,13 +7,15 @@ it binds is its own affair. Here is what each is told; `meshmark doctor mpi` say
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.native import find_native
@@ -145,6 +147,41 @@ def words(with_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> l
     else:
         own = []
     return [str(with_.path), "-n", str(ranks), *own, *more, str(with_.program)]
+
+
+# What launchers say of a process that died: Open MPI of a rank, MPICH's of a process of a host.
+_RANK_DIED: Final = re.compile(r"process rank (\d+) with PID \d+ on node (\S+)\s+exited on signal (\d+)")
+_PROCESS_DIED: Final = re.compile(r"PID (\d+) RUNNING AT (\S+)\s+=\s+EXIT CODE: (\d+)")
+_BY_SIGNAL: Final = re.compile(r"EXIT STRING: .*\(signal (\d+)\)")
+_OURS: Final = re.compile(r"^meshmark-comm: (?:error: |absent: )(.*)$", re.MULTILINE)
+
+
+def complaint(talk: str, processes: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The one line that counts of all that a launcher and its ranks said on standard error, or ''.
+
+    Args:
+        processes: host and pid of each rank, as the header of their output has them.
+    """
+    ours = _OURS.search(talk)
+    if ours is not None:
+        return ours[1][:300]
+    if died := _RANK_DIED.search(talk):
+        return f"rank {died[1]} on {died[2]} died of {_signal(int(died[3]))}"
+    if died := _PROCESS_DIED.search(talk):
+        pids = [str(p.get("pid")) for p in processes]
+        who = f"rank {pids.index(died[1])}" if died[1] in pids else f"process {died[1]}"
+        by = _BY_SIGNAL.search(talk)
+        how = f"died of {_signal(int(by[1]))}" if by else f"ended with status {died[3]}"
+        return f"{who} on {died[2]} {how}"
+    said = [line.strip() for line in talk.splitlines() if re.search(r"\w", line)]
+    return said[-1][:300] if said else ""
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def environment(kind: str) -> Mapping[str, str]:

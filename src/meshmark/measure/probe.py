@@ -113,7 +113,8 @@ def description(instrument: str) -> Description:
     if instrument not in known:
         known = descriptions()
     if instrument not in known:
-        raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}")
+        lacking = "" if any(d.ranks for d in known.values()) else "those among ranks need an MPI library and make setup"
+        raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}", lacking)
     return known[instrument]
 
 

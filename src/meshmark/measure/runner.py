@@ -61,6 +61,11 @@ def _die_with_parent() -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
+def _end_with_parent() -> None:
+    """The same in a launcher, which alone can end its ranks on other hosts and take its files out of shared memory."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
+
+
 class Runner:
     """Runs the steps of a plan in a run folder.
 
@@ -74,6 +79,7 @@ class Runner:
         self.folder = folder
         self.report = report
         self.silence_s = silence_s
+        self._processes: list[dict[str, Any]] = []  # of the ranks that run
         find_probe()  # refused at once, not once a step
 
     def journal(self, step: Step) -> Path:
@@ -120,12 +126,14 @@ class Runner:
         try:
             child = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                preexec_fn=_die_with_parent, start_new_session=True, env=launch.environment(step.mpi),
+                preexec_fn=_end_with_parent if step.ranks else _die_with_parent, start_new_session=True,
+                env=launch.environment(step.mpi),
             )  # fmt: skip
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"
         assert child.stdout is not None and child.stderr is not None
         complaint, talk = "", b""
+        self._processes = []
         pending = bytearray()
         hard_end = time.monotonic() + OVERRUN * step.budget_s + 60
         heard = time.monotonic()
@@ -145,7 +153,9 @@ class Runner:
                             pending += data
                             cut = pending.rfind(b"\n") + 1
                             if cut:
-                                self._journal_lines(step, bytes(pending[:cut]), sink)
+                                ours, babble = _told_apart(bytes(pending[:cut]), step)
+                                talk = (talk + babble)[-STDERR_KEPT:]
+                                self._journal_lines(step, ours, sink)
                                 del pending[:cut]
                     now = time.monotonic()
                     if now - heard > step.budget_s + self.silence_s:
@@ -158,11 +168,12 @@ class Runner:
             complaint = f"the journal cannot be written: {why.strerror or why}"
         finally:
             if complaint or child.poll() is None:
-                _kill(child, after_s=0 if complaint else 2)
+                _kill(child, after_s=0 if complaint else 2, asked=step.ranks > 0)
         status = child.wait()
         if status not in (0, 77) and not complaint:
-            lines = talk.decode("utf-8", "replace").strip().splitlines()
-            complaint = lines[-1][:300] if lines else ""
+            said = talk.decode("utf-8", "replace").strip()
+            lines = said.splitlines()
+            complaint = launch.complaint(said, self._processes) if step.ranks else lines[-1][:300] if lines else ""
         return status, complaint
 
     def _journal_lines(self, step: Step, data: bytes, sink: BinaryIO) -> None:
@@ -174,20 +185,34 @@ class Runner:
             if line is None:
                 continue
             claims = claims or line["type"] in {"point", "end"}
+            if line["type"] == "header" and isinstance(line.get("processes"), list):
+                self._processes = [p for p in line["processes"] if isinstance(p, dict)]
             if self.report is not None:
                 self.report(step, line)
         if claims:
             os.fsync(sink.fileno())
 
 
-def _kill(child: subprocess.Popen[bytes], after_s: float) -> None:
-    try:
-        child.wait(timeout=after_s)
-    except subprocess.TimeoutExpired:
+def _told_apart(data: bytes, step: Step) -> tuple[bytes, bytes]:
+    """Lines of the protocol, and what a launcher says among them, as MPICH's does of ranks that died."""
+    if not step.ranks:
+        return data, b""
+    lines = data.splitlines(keepends=True)
+    return b"".join(x for x in lines if x[:1] == b"{"), b"".join(x for x in lines if x[:1] != b"{")
+
+
+def _kill(child: subprocess.Popen[bytes], after_s: float, asked: bool = False) -> None:
+    """With its group. A launcher is asked first: killed at once, it would leave its files in shared memory."""
+    ways = ((signal.SIGTERM, after_s), (signal.SIGKILL, 3.0)) if asked else ((signal.SIGKILL, after_s),)
+    for how, patience_s in ways:
         try:
-            os.killpg(child.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            child.kill()
+            child.wait(timeout=patience_s)
+            return
+        except subprocess.TimeoutExpired:
+            try:
+                os.killpg(child.pid, how)
+            except ProcessLookupError:
+                child.kill()
 
 
 def _verdict(status: int, complaint: str, reading: Reading) -> str:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from meshmark.errors import UsageError
 from meshmark.measure.probe import check, description, words
 
-SHIPPED = ("quick", "full", "load", "load-quick")
+SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
 
 
 class StepSpec(BaseModel):

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from meshmark.report import charts
+from meshmark.report import charts, comm
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
@@ -31,13 +31,29 @@ class ReportPaths:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """One chart of the report; `caption` says how to read it."""
+    """One chart of the report; `caption` says how to read it.
+
+    Attributes:
+        more: instruments whose results stand in its table beside those of `instrument`.
+        beside: what follows the chart, as a part of the page.
+        always: it is there, with the reason, also where nothing of it was measured.
+    """
 
     name: str
     title: str
     instrument: str
     caption: str
     draw: Callable[[Sequence[Record]], charts.Drawn | None]
+    more: tuple[str, ...] = ()
+    beside: Callable[[Sequence[Record]], str] | None = None
+    always: bool = True
+
+    def told(self, records: Sequence[Record], absences: Sequence[Absence]) -> bool:
+        """Whether the page has it."""
+        asked = {self.instrument, *self.more}
+        return self.always or not asked.isdisjoint(
+            {*(r.instrument for r in records), *(a.instrument for a in absences)}
+        )
 
 
 SECTIONS = (
@@ -65,7 +81,8 @@ SECTIONS = (
             "Updates of random words of a table, one after the other (plain) and with the next lines on their way "
             "(ahead).", charts.gups),
     Section("compute", "Compute", "peak",
-            "Multiply-adds in registers, and what the installed libraries make of them.", charts.compute),
+            "Multiply-adds in registers, and what the installed libraries make of them.", charts.compute,
+            more=("dgemm", "linpack")),
     Section("roofline", "Roofline", "peak",
             "Ceilings as measured here: memory bandwidth (triad) on the left, fp64 peak on the right. The ridge is "
             "the balance that a program needs to be limited by compute.", charts.roofline),
@@ -76,6 +93,22 @@ SECTIONS = (
     Section("efficiency", "Parallel efficiency of kernels", "kernels",
             "Time of one thread over threads times the time of all, for the same units. Kernels that fight for lines "
             "on purpose are on the left; above 1 are those to which more cache falls.", charts.kernel_efficiency),
+    Section("halo", "Communication: halo exchange", "halo",
+            "Time in which each rank of a grid gets a row from every neighbour, by protocol; dashes tell the paradigm, "
+            "bands are 95 % intervals. Click a name to see it alone.", comm.halo, beside=comm.beside),
+    Section("pingpong", "Communication: one message", "pingpong",
+            "Half of a round trip (send), or the time until a put or a get is there while the other rank does nothing.",
+            comm.pingpong, always=False),
+    Section("pingpong_bandwidth", "Communication: bandwidth of one message", "pingpong",
+            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth, always=False),
+    Section("swap", "Communication: contention by distance", "swap",
+            "Ranks i and i + j swap a message: time of all pairs at once over that of a pair alone. Where it is above "
+            "1 they share what lies between them.", comm.swap, always=False),
+    Section("swap_pairs", "Communication: every pair", "swap",
+            "Time in which two ranks swap a message while all others wait.", comm.swap_pairs, always=False),
+    Section("collectives", "Communication: collectives", "allreduce",
+            "What all ranks do together, the library's way and by other algorithms.", comm.collectives,
+            more=("barrier", "bcast", "reduce", "alltoall"), always=False),
 )  # fmt: skip
 
 
@@ -117,7 +150,9 @@ def _page(
         "figures": _figures(records, absences),
         "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
         "machine": _machine_table(records, run),
-        "sections": "".join(_section(s, s.name in drawn, records, absences, run.run_id) for s in SECTIONS),
+        "sections": "".join(
+            _section(s, s.name in drawn, records, absences, run.run_id) for s in SECTIONS if s.told(records, absences)
+        ),
         "clock": _clock(records),
         "absent": absent_table(absences),
         "flags": flag_legend(records),
@@ -355,8 +390,8 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
     return rows
 
 
-def _commands(records: Sequence[Record], instrument: str) -> str:
-    commands = sorted({str(r.provenance.get("command", "")) for r in records if r.instrument == instrument} - {""})
+def _commands(records: Sequence[Record], *instruments: str) -> str:
+    commands = sorted({str(r.provenance.get("command", "")) for r in records if r.instrument in instruments} - {""})
     lines = "\n".join(f"meshmark measure {c}" for c in commands)
     return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
 
@@ -365,26 +400,28 @@ def _section(section: Section, drawn: bool, records: Sequence[Record], absences:
     head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
     if not drawn:
         reason = escape(why_absent(records, absences, section.instrument))
-        return f'{head}<p class="absent">absent: {reason}</p></section>'
+        # What was measured and is not enough for a chart still has its table.
+        return (
+            f'{head}<p class="absent">absent: {reason}</p>{_table(section, records, run_id)}'
+            f"{_commands(records, section.instrument, *section.more)}</section>"
+        )
     return (
         f'{head}<p class="caption">{escape(section.caption)}</p>'
         f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
-        f"{_table(section, records, run_id)}{_commands(records, section.instrument)}</section>"
+        f"{section.beside(records) if section.beside else ''}"
+        f"{_table(section, records, run_id)}{_commands(records, section.instrument, *section.more)}</section>"
     )
 
 
 _HIDDEN = {"observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio", "disturbed_share",
-           "load_1min", "shield", "huge_share", "page_bytes", "cpus", "fill"}  # fmt: skip
+           "load_1min", "shield", "huge_share", "page_bytes", "cpus", "fill", "clock_offset_uncertainty",
+           "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names"}  # fmt: skip
 
 
 def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
     """The numbers behind the chart, once an instrument (with its first chart)."""
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
-    mine = [
-        r
-        for r in records
-        if r.instrument == section.instrument or (section.name == "compute" and r.instrument in {"dgemm", "linpack"})
-    ]
+    mine = [r for r in records if r.instrument in {section.instrument, *section.more}]
     if section.name != first or not mine:
         return ""
     keys: list[str] = []

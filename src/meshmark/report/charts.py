@@ -88,7 +88,7 @@ class Drawn:
 _rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
 
 
-def _drawing(
+def drawing(
     draw: Callable[[Sequence[Record]], alt.TopLevelMixin | None],
 ) -> Callable[[Sequence[Record]], Drawn | None]:
     """Collects the rows that `draw` charts."""
@@ -105,33 +105,33 @@ def _drawing(
     return drawn
 
 
-def _chart(rows: Sequence[Row]) -> alt.Chart:
+def chart_of(rows: Sequence[Row]) -> alt.Chart:
     data = _rows.get()
     name = f"rows{len(data)}"
     data[name] = list(rows)
     return alt.Chart(alt.NamedData(name=name))
 
 
-def _layers(
+def layered(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
 ) -> alt.LayerChart | alt.FacetChart:
     names = sorted({r[series] for r in rows}, key=_natural)
     scale = alt.Scale(domain=names, range=(PALETTE * (1 + len(names) // len(PALETTE)))[: len(names)])
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
-    base = _chart(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
+    base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
     area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")
     line = base.mark_line(strokeWidth=2).encode(y=y("value"))
     # Without a fill of its own colour a hollow mark would let the line behind it show; the page's colour is not known.
     points = base.mark_point(size=42, filled=True, opacity=1, strokeWidth=1.5).encode(
         y=y("value"),
         stroke=alt.Stroke(f"{series}:N", scale=scale, legend=None),
-        fillOpacity=_FULL,
+        fillOpacity=FULL,
         tooltip=tooltip(*tips),
     )
     return alt.layer(*([area] if band else []), line, points)
 
 
-_FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
+FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
 
 
 def _natural(text: str) -> list[tuple[int, str]]:
@@ -146,7 +146,7 @@ def _ticks(low: float, high: float) -> list[float]:
     return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
 
 
-def _log(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
+def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
     """A logarithmic axis that reaches a little beyond the intervals."""
     found = list(rows)
     low = 0.8 * min(r["low"] for r in found if r["low"] > 0)
@@ -228,15 +228,15 @@ def _walks(records: Sequence[Record]) -> list[Record]:
     ]  # fmt: skip
 
 
-@_drawing
+@drawing
 def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against footprint, log-log, with the levels found."""
     curve = [r for r in _walks(records) if r.conditions["processes"] == 1]
     rows = _curves(curve, "footprint_bytes", "stride_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
-    y = _log(rows, "time per load", _NS)
-    chart = _layers(rows, _bytes_axis("x", rows, "footprint"), y, "series", ["size"])
+    y = log_axis(rows, "time per load", _NS)
+    chart = layered(rows, _bytes_axis("x", rows, "footprint"), y, "series", ["size"])
     levels = [r for r in records if r.metric == "level_latency"]
     series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
     marks = [
@@ -245,7 +245,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         for r in levels if r.conditions.get("pages") == (series[0] if series else None)
     ]  # fmt: skip
     if marks:
-        base = _chart(marks)
+        base = chart_of(marks)
         chart = alt.layer(
             chart,
             base.mark_text(dy=-12, align="left", fontWeight="bold", fontSize=12).encode(
@@ -255,7 +255,7 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return chart
 
 
-@_drawing
+@drawing
 def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against a constant stride, with the random walks of the same footprint as levels to compare with."""
     found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
@@ -275,24 +275,24 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         and abs(float(str(r.conditions["footprint_bytes"])) / most - 1) < 0.01
     ]  # fmt: skip
     marks = clearest(marks, "label")
-    y = _log([*rows, *marks], "time per load", _NS)
-    chart = _layers(rows, _bytes_axis("x", rows, "stride"), y, "series", ["size"])
+    y = log_axis([*rows, *marks], "time per load", _NS)
+    chart = layered(rows, _bytes_axis("x", rows, "stride"), y, "series", ["size"])
     if not marks:
         return chart
-    rules = _chart(marks).encode(y=y("value"))
+    rules = chart_of(marks).encode(y=y("value"))
     names = rules.mark_text(align="left", dy=-7, fontSize=12).encode(text="label:N", x=alt.value(6))
     return alt.layer(chart, rules.mark_rule(strokeDash=[5, 4], opacity=0.7).encode(tooltip=tooltip("label")), names)
 
 
-@_drawing
+@drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Net bandwidth against footprint, ordinary against streaming stores."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
     rows = _curves(found, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     if not rows:
         return None
-    y = _log(rows, "net bandwidth", _GB)
-    return _layers(rows, _bytes_axis("x", rows, "footprint of all arrays"), y, "series", ["size"])
+    y = log_axis(rows, "net bandwidth", _GB)
+    return layered(rows, _bytes_axis("x", rows, "footprint of all arrays"), y, "series", ["size"])
 
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
@@ -302,7 +302,7 @@ def in_memory(records: Sequence[Record]) -> list[Record]:
     return [r for r in found if float(str(r.conditions["footprint_bytes"])) >= 0.45 * most]
 
 
-@_drawing
+@drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
     found = [r for r in records if r.metric == "bandwidth_net" and r.conditions.get("mode") == "threads"]
@@ -339,7 +339,7 @@ def _bars(
     series = sorted({r["series"] for r in rows}, key=_natural)
     crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
     axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
-    base = _chart(rows).encode(
+    base = chart_of(rows).encode(
         x=alt.X(f"{x}:N", title=None, sort=list(order) if order else None, axis=axis),
         xOffset=alt.XOffset("series:N", sort=series),
     )
@@ -354,7 +354,7 @@ def _bars(
     return alt.layer(bars, whiskers)
 
 
-@_drawing
+@drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Core to core: a heat map a protocol."""
     found = [r for r in records if r.metric == "line_latency"]
@@ -389,7 +389,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             None if numbers else alt.Legend(orient="right", labelExpr=_NS, gradientLength=min(side, 160), tickCount=4)
         )
         axis = alt.Axis(labelOverlap=True)
-        base = _chart(rows).encode(
+        base = chart_of(rows).encode(
             x=alt.X("to_cpu:O", title="to CPU", sort=cpus, axis=axis),
             y=alt.Y("from_cpu:O", title="from CPU", sort=cpus, axis=axis),
         )
@@ -414,7 +414,7 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return maps
 
 
-@_drawing
+@drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against bandwidth; a point's chains or pause are in its tooltip."""
     mine = [r for r in records if r.instrument == "loaded"]
@@ -434,7 +434,7 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         )  # fmt: skip
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=_GB, tickCount=8))
-    return _layers(rows, x, _linear("time per load", _NS), "series", ["rate", "chains", "pause"])
+    return layered(rows, x, _linear("time per load", _NS), "series", ["rate", "chains", "pause"])
 
 
 def _point(r: Record) -> str:
@@ -445,7 +445,7 @@ def _point(r: Record) -> str:
 _GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
 
 
-@_drawing
+@drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Random updates by pages, kernel and threads; over the table's size where there are several."""
     found = [r for r in records if r.metric == "update_rate"]
@@ -453,8 +453,8 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     if len({r.conditions["table_bytes"] for r in found}) > 2:
         curves = _curves(found, "table_bytes", "memory_node", "pages", "kernel", "threads")
-        y = _log(curves, "updates a second", _GOPS)
-        return _layers(curves, _bytes_axis("x", curves, "table"), y, "series", ["size"])
+        y = log_axis(curves, "updates a second", _GOPS)
+        return layered(curves, _bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
         row(r, group=f"{size(float(str(r.conditions['table_bytes'])))}, {r.conditions['pages']}",
             series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
@@ -463,7 +463,7 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
 
 
-@_drawing
+@drawing
 def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Peak, dgemm and linpack beside each other."""
     found = [r for r in records if r.metric == "flop_rate"]
@@ -487,7 +487,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 _RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
 
 
-@_drawing
+@drawing
 def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
     peaks = [r for r in records if r.instrument == "peak" and r.conditions.get("type") == "fp64"]
@@ -518,13 +518,13 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
     axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=_ticks(least, most))
     y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
-    line = _chart(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
-    base = _chart(marks).encode(x=x, y=y, color=color)
+    line = chart_of(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
+    base = chart_of(marks).encode(x=x, y=y, color=color)
     labels = base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
     return alt.layer(line, base.mark_point(filled=True, size=60), labels)
 
 
-@_drawing
+@drawing
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Rates by direction and queue depth."""
     found = [r for r in records if r.instrument == "io" and r.metric == "bandwidth_net"]
@@ -538,7 +538,7 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return _bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
 
 
-@_drawing
+@drawing
 def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency while 1, 2, 4 … CPUs chase together."""
     found = [r for r in _walks(records) if r.conditions["pages"] != "4KiB"]
@@ -557,7 +557,7 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     counts = sorted({r["processes"] for r in rows})
     x = alt.X("processes:Q", title="CPUs that chase at once", scale=alt.Scale(zero=False, padding=24),
               axis=alt.Axis(values=counts, format="d", labelOverlap=True))  # fmt: skip
-    return _layers(rows, x, _linear("time per load", _NS), "series", ["processes"], band=False)
+    return layered(rows, x, _linear("time per load", _NS), "series", ["processes"], band=False)
 
 
 def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
@@ -600,7 +600,7 @@ def _variant(record: Record) -> str:
     return f"{c['kernel']}, {volume}, stride {c['stride']}, {said('threads', c['threads'])}"
 
 
-@_drawing
+@drawing
 def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Every variant of every load kernel: arithmetic against traffic of lines."""
     found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
@@ -623,7 +623,7 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
     colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
     drawn: alt.Chart = (
-        _chart(rows)
+        chart_of(rows)
         .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
         .encode(
             x=alt.X(**axis("x", "lines moved", "GB/s")),
@@ -631,14 +631,14 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             fill=alt.Fill("kind:N", title="kind", scale=colours, legend=alt.Legend(symbolType="circle", columns=5)),
             stroke=alt.Stroke("kind:N", title="kind", scale=colours, legend=None),
             shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
-            fillOpacity=_FULL,
+            fillOpacity=FULL,
             tooltip=tooltip("what", "level"),
         )
     )
     return drawn
 
 
-@_drawing
+@drawing
 def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """How many variants reach which parallel efficiency: one thread's time over threads times theirs."""
     found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
@@ -655,7 +655,7 @@ def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     names = sorted({r["series"] for r in rows}, key=_natural)
     drawn: alt.Chart = (
-        _chart(rows)
+        chart_of(rows)
         .mark_bar()
         .encode(
             x=alt.X(

@@ -1,0 +1,318 @@
+"""What measuring among ranks costs, and what it notices: figures for bench/README.md.
+
+    .venv/bin/python bench/comm.py [PART …] [--mpi KIND] [--osu FOLDER] [--brief]
+
+    sentinel    blocks that a busy process on a rank's CPU disturbs at known times, and quiet ones: how many are
+                marked   (1 min)
+    bare        ping-pong, put and allreduce against a loop of the same calls with nothing around it, by turns   (3 min)
+    all         the whole halo, every protocol, 1 to 1,000,000 words: time, and points that are narrow enough   (2 min)
+    peers       medians against OSU's or Intel's benchmarks, where a folder with their binaries is given   (2 min)
+
+Without a part, all of them, under each MPI library that is here. `--brief` shows in seconds that all parts work; its
+figures mean nothing. Nobody else should use the machine: the load is said.
+"""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import json
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "src"))
+
+from meshmark.errors import MeshmarkError
+from meshmark.measure import launch
+from meshmark.store.record import median, median_interval
+
+CPUS: Final = sorted(os.sched_getaffinity(0))
+MARKS: Final = {1: "moved", 2: "waited", 4: "slow", 8: "late", 16: "stolen"}
+
+
+def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: float) -> list[dict[str, Any]]:
+    """The lines that meshmark-comm writes.
+
+    Raises:
+        MeshmarkError: it failed.
+    """
+    with tempfile.TemporaryFile() as out:  # no reader that wants a CPU while it measures
+        done = subprocess.run(
+            [*launch.words(with_, count, len(CPUS)), *words], stdout=out, stderr=subprocess.PIPE, timeout=within_s,
+            stdin=subprocess.DEVNULL, env=launch.environment(with_.kind), check=False,
+        )  # fmt: skip
+        out.seek(0)
+        lines = [json.loads(line) for line in out.read().splitlines()]
+    if done.returncode not in (0, 77):
+        raise MeshmarkError(launch.complaint(done.stderr.decode(errors="replace")) or f"status {done.returncode}")
+    return lines
+
+
+def results(lines: Iterable[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["type"] == "result" and line["metric"] == metric]
+
+
+# ------------------------------------------------------------------ sentinel
+
+
+def _hog(cpu: int, bursts: Sequence[tuple[float, float]], stop: Any, said: Any) -> None:
+    """Works on one CPU from and until each of the times; says when it really ran there."""
+    os.sched_setaffinity(0, {cpu})
+    ran: list[tuple[float, float]] = []
+    for begin, end in bursts:
+        while not stop.is_set() and (now := time.monotonic()) < begin:
+            time.sleep(min(0.05, begin - now))
+        if stop.is_set():
+            break
+        start = last = time.monotonic()
+        while last < end:
+            now = time.monotonic()
+            if now - last > 50e-6:  # it was away
+                ran.append((start, last))
+                start = now
+            last = now
+        ran.append((start, last))
+    said.put(ran)
+
+
+def _overlap(ran: Sequence[tuple[float, float]], begin: float, end: float) -> float:
+    at = max(0, bisect.bisect_left(ran, (begin, begin)) - 1)
+    shared = 0.0
+    while at < len(ran) and ran[at][0] < end:
+        shared += max(0.0, min(end, ran[at][1]) - max(begin, ran[at][0]))
+        at += 1
+    return shared
+
+
+def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    if len(CPUS) < 2:
+        print("  absent: needs two CPUs")
+        return
+    seconds = 4.0 if brief else 24.0
+    dice = random.Random(1)
+    begin = time.monotonic() + seconds / 2
+    bursts = []
+    at = begin
+    while at < begin + seconds:
+        bursts.append((at, at + dice.uniform(0.5e-3, 10e-3)))
+        at = bursts[-1][1] + dice.uniform(10e-3, 60e-3)
+    fork = get_context("fork")
+    stop, said = fork.Event(), fork.Queue()
+    hog = fork.Process(target=_hog, args=(CPUS[-1], bursts, stop, said))
+    hog.start()
+    try:
+        lines = ranks(
+            with_, 2, ["halo", "--protocol", "sendrecv,isend_irecv,irecv_isend,persistent_isend_irecv,"
+                       "persistent_irecv_isend,neighbour,datatype,packed", "--words", "1..65536", "--interval", "0.01",
+                       "--budget", f"{seconds:g}s"], 4 * seconds + 60,
+        )  # fmt: skip
+    finally:
+        stop.set()
+        ran = said.get(timeout=60)
+        hog.join(timeout=60)
+    first = ran[0][0] if ran else begin
+    iterations = {r["point"]: r["conditions"]["block_iterations"] for r in results(lines, "exchange_time")}
+    tally: dict[str, list[int]] = defaultdict(lambda: [0, 0])
+    kinds: dict[str, int] = defaultdict(int)
+    for line in lines:
+        if line["type"] != "sample":
+            continue
+        length = line["values"][0] * iterations[line["point"]]
+        shared = _overlap(ran, line["begun_s"], line["begun_s"] + length)
+        phase = "quiet" if line["begun_s"] + length < first else "between"
+        if shared > 0:
+            phase = "disturbed" if shared > max(10e-6, 0.02 * length) else "touched"
+        tally[phase][0] += 1
+        tally[phase][1] += line["marks"] != 0
+        if phase == "quiet":
+            for bit, name in MARKS.items():
+                kinds[name] += bool(line["marks"] & bit)
+    for phase, aim in (("disturbed", ">= 95 %"), ("quiet", "<= 2 %"), ("between", ""), ("touched", "")):
+        count, marked = tally[phase]
+        share = f"{100 * marked / count:6.2f} %" if count else "      –"
+        print(f"  {phase:10} {count:6} blocks, marked {share}   {'aim ' + aim if aim else ''}")
+    print("  marks of quiet blocks: " + (", ".join(f"{k} {n}" for k, n in kinds.items() if n) or "none"))
+
+
+# ------------------------------------------------------------------ bare
+
+
+def _compiler(kind: str) -> str | None:
+    for name in (f"mpicxx.{kind}", "mpicxx"):
+        if found := shutil.which(name):
+            return found
+    return None
+
+
+def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    compiler = _compiler(with_.kind)
+    if compiler is None:
+        print("  absent: no mpicxx")
+        return
+    sizes = (8, 1024, 65536, 1 << 20)
+    repetitions, budget = (2, "2s") if brief else (12, "4s")
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder) / "comm_bare"
+        source = Path(__file__).with_name("comm_bare.cpp")
+        subprocess.run([compiler, "-O2", "-std=c++20", "-w", str(source), "-o", str(program)], check=True)
+
+        def ours() -> dict[tuple[str, int], tuple[float, int]]:
+            found = {}
+            listed = ",".join(map(str, sizes))
+            for words in (
+                ["pingpong", "--protocol", "send,put", "--bytes", listed],
+                ["allreduce", "--algorithm", "library", "--bytes", listed],
+            ):
+                lines = ranks(with_, 2, [*words, "--budget", budget], 60)
+                for r in results(lines, "message_latency") + results(lines, "collective_time"):
+                    c = r["conditions"]
+                    found[c.get("protocol", "allreduce"), c["message_bytes"]] = (r["value"], c["block_iterations"])
+            return found
+
+        def theirs(how: Iterable[str]) -> dict[tuple[str, int], float]:
+            words = launch.words(with_, 2, len(CPUS))
+            done = subprocess.run(
+                [*words[:-1], str(program), "40", *how], capture_output=True, text=True, timeout=120, check=True,
+                stdin=subprocess.DEVNULL, env=launch.environment(with_.kind),
+            )  # fmt: skip
+            rows = (line.split() for line in done.stdout.splitlines())
+            return {(kind, int(size)): float(s) for kind, size, s in rows}
+
+        how = [f"{kind}:{size}:{n}" for (kind, size), (_value, n) in ours().items()]
+        ratio: dict[tuple[str, int], list[float]] = defaultdict(list)
+        noise: dict[tuple[str, int], list[float]] = defaultdict(list)
+        more: dict[tuple[str, int], list[float]] = defaultdict(list)
+        for _turn in range(repetitions):
+            a, b, c, d = ours(), theirs(how), theirs(how), ours()
+            for key in b:
+                mine, bare_ = (a[key][0] + d[key][0]) / 2, (b[key] + c[key]) / 2
+                ratio[key].append(100 * (mine / bare_ - 1))
+                more[key].append(1e9 * (mine - bare_))
+                noise[key].append(100 * (b[key] / c[key] - 1))
+    print(f"  {'call':10} {'bytes':>8}   ours over bare, %          bare over bare, %          ours less bare, ns")
+    for key, values in ratio.items():
+        print(f"  {key[0]:10} {key[1]:8}   {_spread(values):26} {_spread(noise[key]):26} {_spread(more[key])}")
+
+
+def _spread(values: Sequence[float]) -> str:
+    interval = median_interval(values)
+    width = f" [{interval[0]:+.2f}, {interval[1]:+.2f}]" if interval else ""
+    return f"{median(values):+.2f}{width}"
+
+
+# ------------------------------------------------------------------ all
+
+
+def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    most = "1000" if brief else "1000000"
+    began = time.monotonic()
+    lines = ranks(
+        with_, 2, ["halo", "--protocol", "all", "--words", f"1..{most}", "--interval", "5", "--budget", "60s"], 900
+    )
+    took = time.monotonic() - began
+    found = results(lines, "exchange_time")
+    narrow = [
+        r for r in found
+        if r["interval"] and (r["interval"][1] - r["interval"][0]) / 2 <= 0.05 * r["value"]
+    ]  # fmt: skip
+    flags: dict[str, int] = defaultdict(int)
+    for r in found:
+        for flag in r["flags"]:
+            flags[flag] += 1
+    protocols = len({r["conditions"]["protocol"] for r in found})
+    absent = sorted({line["reason"][:150] for line in lines if line["type"] == "absent"})
+    print(
+        f"  {took:.1f} s (aim 60) for {len(found)} points of {protocols} protocols;"
+        f" interval within 5 %: {100 * len(narrow) / max(1, len(found)):.1f} %; flags: {dict(flags) or 'none'}"
+    )
+    for reason in absent:
+        print(f"  absent: {reason}")
+
+
+# ------------------------------------------------------------------ peers
+
+
+def read_osu(text: str) -> dict[int, float]:
+    """s by bytes, of what an OSU latency test prints: size and µs a line."""
+    rows = re.findall(r"^(\d+)\s+([0-9.]+)(?:\s|$)", text, re.MULTILINE)
+    return {int(size): float(us) * 1e-6 for size, us in rows}
+
+
+def read_imb(text: str) -> dict[int, float]:
+    """s by bytes, of IMB-MPI1 PingPong: bytes, repetitions, µs, MB/s."""
+    rows = re.findall(r"^\s*(\d+)\s+\d+\s+([0-9.]+)\s+[0-9.]+", text, re.MULTILINE)
+    return {int(size): float(us) * 1e-6 for size, us in rows}
+
+
+def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
+    if folder is None:
+        print("  absent: no --osu FOLDER was given")
+        return
+    there = {p.name: p for p in Path(folder).rglob("*") if p.is_file() and os.access(p, os.X_OK)}
+    tests: list[tuple[str, list[str], Callable[[str], dict[int, float]], str]] = []
+    if "osu_latency" in there:
+        tests.append(("osu_latency", ["-m", "8:4194304"], read_osu, "send"))
+    if "osu_put_latency" in there:
+        tests.append(("osu_put_latency", ["-w", "allocate", "-s", "flush", "-m", "8:4194304"], read_osu, "put"))
+    if "IMB-MPI1" in there:
+        tests.append(("IMB-MPI1", ["PingPong", "-npmin", "2", "-msglog", "3:22"], read_imb, "send"))
+    if not tests:
+        print(f"  absent: neither osu_latency nor IMB-MPI1 is in {folder}")
+        return
+    turns = 2 if brief else 7
+    for name, more, read, protocol in tests:
+        ratios: dict[int, list[float]] = defaultdict(list)
+        for _turn in range(turns):
+            lines = ranks(with_, 2, ["pingpong", "--protocol", protocol, "--bytes", "8..4MiB", "--budget", "10s"], 120)
+            mine = {r["conditions"]["message_bytes"]: r["value"] for r in results(lines, "message_latency")}
+            words = launch.words(with_, 2, len(CPUS))
+            done = subprocess.run(
+                [*words[:-1], str(there[name]), *more], capture_output=True, text=True, timeout=600, check=True,
+                stdin=subprocess.DEVNULL, env=launch.environment(with_.kind),
+            )  # fmt: skip
+            theirs = read(done.stdout)
+            for size in mine.keys() & theirs.keys():
+                if theirs[size] > 0:
+                    ratios[size].append(100 * (mine[size] / theirs[size] - 1))
+        near = [size for size, values in ratios.items() if abs(median(values)) <= 3]
+        print(f"  {name}: {len(near)} of {len(ratios)} sizes within 3 % (ours over theirs, medians of {turns} turns)")
+        for size in sorted(ratios):
+            print(f"    {size:8}  {_spread(ratios[size])} %")
+
+
+PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {
+    "sentinel": sentinel, "bare": bare, "all": everything, "peers": peers,
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("parts", nargs="*", choices=[[], *PARTS], metavar="PART")
+    parser.add_argument("--mpi", default="all", help="library: any, all or a kind")
+    parser.add_argument("--osu", help="folder of osu_latency or IMB-MPI1")
+    parser.add_argument("--brief", action="store_true")
+    given = parser.parse_args()
+    try:
+        for part in given.parts or PARTS:
+            for kind in launch.chosen(given.mpi):
+                load = os.getloadavg()[0]
+                print(f"{part}, {kind} (load {load:.2f} before)", flush=True)
+                PARTS[part](launch.launcher(kind), given.brief, given.osu)
+                sys.stdout.flush()
+    except MeshmarkError as why:
+        sys.exit(f"bench/comm.py: {why}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,243 @@
+"""Programs among ranks: each run is proven, wrong messages are found out, and what they report hangs together."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.measure import launch
+
+CPUS = len(os.sched_getaffinity(0))
+KINDS = list(launch.launchers())
+# As few blocks as make an interval; the budget is for a machine on which others work.
+SHORT = ("--interval", "100", "--budget", "90s")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not KINDS, reason="no MPI library: neither launcher nor build is here"),
+]
+
+# Between the program and the library: from the so-many-th message on, one bit of what came is another, or a sum is off.
+# A method that corrects itself forgives small errors of a sum, and all sums off by one factor: so every third, twofold.
+SPOILER = r"""
+#include <mpi.h>
+#include <stdlib.h>
+static long seen;
+static int due(void) { return ++seen >= atol(getenv("SPOIL_FROM")); }
+int MPI_Sendrecv(const void* out, int n, MPI_Datatype t, int to, int tag, void* in, int m, MPI_Datatype u, int from,
+                 int tag2, MPI_Comm comm, MPI_Status* status) {
+  const int rc = PMPI_Sendrecv(out, n, t, to, tag, in, m, u, from, tag2, comm, status);
+  if (t == MPI_UINT64_T && m > 4 && due()) ((unsigned char*)in)[5] ^= 1;
+  return rc;
+}
+int MPI_Alltoall(const void* out, int n, MPI_Datatype t, void* in, int m, MPI_Datatype u, MPI_Comm comm) {
+  const int rc = PMPI_Alltoall(out, n, t, in, m, u, comm);
+  if (due()) ((unsigned char*)in)[5] ^= 1;
+  return rc;
+}
+int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype t, MPI_Op op, MPI_Comm comm) {
+  const int rc = PMPI_Allreduce(out, in, n, t, op, comm);
+  if (getenv("SPOIL_SUMS") && t == MPI_DOUBLE && out == MPI_IN_PLACE && n < 3 && due() && seen % 3 == 0)
+    *(double*)in *= 2;
+  return rc;
+}
+"""
+
+
+def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
+    """Status, lines and talk of a run of so many ranks."""
+    done = subprocess.run(
+        [*launch.words(launch.launcher(kind), ranks, CPUS), *words], capture_output=True, text=True, check=False,
+        timeout=300, env={**launch.environment(kind), **environment}, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
+
+
+def results(lines: list[dict[str, Any]], metric: str) -> list[dict[str, Any]]:
+    return [line for line in lines if line["type"] == "result" and line["metric"] == metric]
+
+
+def absences(lines: list[dict[str, Any]]) -> list[str]:
+    return [line["reason"] for line in lines if line["type"] == "absent"]
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    found: str = request.param
+    return found
+
+
+@pytest.fixture
+def spoiler(kind: str, tmp_path: Path) -> dict[str, str]:
+    """The environment in which messages are spoilt."""
+    compiler = shutil.which(f"mpicc.{kind}") or shutil.which("mpicc")
+    if compiler is None:
+        pytest.skip("no mpicc")
+    source, library = tmp_path / "spoiler.c", tmp_path / "spoiler.so"
+    source.write_text(SPOILER)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, source], check=True, timeout=60)
+    return {"LD_PRELOAD": str(library), "SPOIL_FROM": "3"}
+
+
+@pytest.mark.slow
+def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
+    seen: dict[tuple[str, int], int] = {}
+    for ranks in (1, 2, 4):
+        status, lines, _ = ask(kind, ranks, "pop", "--grid", "all", "--protocol", "sendrecv", *SHORT)
+        assert status == 0, lines
+        assert absences(lines) == []
+        for line in results(lines, "iteration_time"):
+            c = line["conditions"]
+            seen[c["grid"], c["reductions"]] = c["iterations"]
+        assert all(max(line["samples"]) < 1e-12 for line in results(lines, "residual"))
+        assert len(results(lines, "best_time")) == 1
+    assert {grid for grid, _ in seen} == {"1x1", "1x2", "2x1", "1x4", "2x2", "4x1"}
+    assert max(seen.values()) - min(seen.values()) <= 1
+    assert min(seen.values()) > 50
+
+
+@pytest.mark.slow
+def test_every_way_to_exchange_solves(kind: str) -> None:
+    """Also the corners of a 9-point operator, which come by way of a neighbour's ghosts: 2 x 2 ranks."""
+    status, lines, _ = ask(kind, 4, "pop", "--grid", "2x2", "--protocol", "all", "--reductions", "1", *SHORT)
+    assert status == 0
+    assert not [why for why in absences(lines) if "wrong" in why]
+    found = {line["conditions"]["protocol"] for line in results(lines, "iteration_time")}
+    assert {"sendrecv", "irecv_isend", "neighbour", "rma_fence", "shared", "packed"} <= found
+
+
+@pytest.mark.slow
+def test_the_parts_of_an_iteration_add_up(kind: str) -> None:
+    status, lines, _ = ask(kind, 2, "pop", "--protocol", "irecv_isend", "--reductions", "2", *SHORT)
+    assert status == 0
+    [whole] = results(lines, "iteration_time")
+    parts = [results(lines, f"{name}_time")[0]["value"] for name in ("halo", "reduce", "compute")]
+    assert min(parts) > 0
+    # The whole is the slowest rank's, the parts are means over ranks.
+    assert sum(parts) <= whole["value"] * 1.2
+    assert sum(parts) >= whole["value"] * 0.5
+    assert results(lines, "imbalance")[0]["value"] >= 1
+    [best] = results(lines, "best_time")
+    assert best["value"] == pytest.approx(whole["value"])
+    assert best["conditions"]["best"] == whole["conditions"]["grid"]
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["pop", "--protocol", "sendrecv", "--grid", "2x1", "--reductions", "2"], "wrong"),
+    (["swim", "--protocol", "sendrecv"], "wrong"),
+    (["gyro", "--modes", "16"], "wrong data"),
+])  # fmt: skip
+def test_a_spoilt_message_is_no_number(kind: str, spoiler: dict[str, str], words: list[str], says: str) -> None:
+    status, lines, _ = ask(kind, 2, *words, *SHORT, **spoiler)
+    assert status == 77
+    assert not [line for line in lines if line["type"] == "result"]
+    assert any(says in why for why in absences(lines)), absences(lines)
+
+
+@pytest.mark.slow
+def test_a_spoilt_sum_is_no_number(kind: str, spoiler: dict[str, str]) -> None:
+    """Every third one, after the first solves: what is right before it is timed may be wrong when it is."""
+    environment = spoiler | {"SPOIL_SUMS": "1", "SPOIL_FROM": "1500"}
+    words = ["pop", "--protocol", "irecv_isend", "--grid", "2x1", "--reductions", "2", *SHORT]
+    status, lines, _ = ask(kind, 2, *words, **environment)
+    assert status == 77
+    assert any("wrong solution" in why for why in absences(lines)), absences(lines)
+
+
+def test_swim_keeps_what_it_must(kind: str) -> None:
+    for ranks in (1, 3):
+        status, lines, _ = ask(
+            kind, ranks, "swim", "--cells", "40,65", "--steps", "60", "--protocol", "irecv_isend,shared",
+            *SHORT,
+        )  # fmt: skip
+        assert status == 0
+        assert absences(lines) == []
+        found = results(lines, "step_time")
+        assert len(found) == 4
+        for line in found:
+            c = line["conditions"]
+            assert c["mass_drift"] < 1e-12
+            assert 0 < c["energy_drift"] < 1e-4  # the leap is not exact
+            assert 0 < c["enstrophy_drift"] < 1e-4
+
+
+def test_gyro_says_how_much_is_transposed(kind: str) -> None:
+    status, lines, _ = ask(kind, 2, "gyro", "--modes", "16,64", "--radii", "8", *SHORT)
+    assert status == 0
+    assert absences(lines) == []
+    assert {line["conditions"]["modes"] for line in results(lines, "step_time")} == {16, 64}
+    for line in results(lines, "transpose_share"):
+        assert 0 < line["value"] < 1
+        assert line["conditions"]["grid"] == "1x2"
+    few, many = sorted(results(lines, "step_time"), key=lambda line: line["conditions"]["modes"])
+    assert many["value"] > few["value"]
+
+
+def test_gyro_in_a_grid_of_ranks(kind: str) -> None:
+    status, lines, _ = ask(kind, 4, "gyro", "--modes", "16", "--radii", "8", "--grid", "2x2", *SHORT)
+    assert status == 0
+    assert absences(lines) == []
+    assert len(results(lines, "step_time")) == 1
+
+
+@pytest.mark.parametrize(("ranks", "words", "says"), [
+    (3, ["gyro", "--modes", "16"], "allowed: 1, 2, 4, 8, 16, 32, 64, 128, 256, 512"),
+    (2, ["gyro", "--grid", "3x1"], "grid: found '3x1'; allowed: auto, 1x2, 2x1"),
+    (2, ["pop", "--grid", "3x1"], "grid: found '3x1'; allowed: all, best, 1x2, 2x1"),
+])  # fmt: skip
+def test_what_does_not_fit_is_refused_in_one_line(kind: str, ranks: int, words: list[str], says: str) -> None:
+    status, _, talk = ask(kind, ranks, *words, *SHORT)
+    assert status == 2
+    assert says in launch.complaint(talk), talk
+    assert talk.count("allowed") == 1
+
+
+@pytest.mark.slow
+def test_anatomy_explains_its_step() -> None:
+    """Sums only: on a shared machine the times themselves may be anything."""
+    status, lines, _ = ask(KINDS[0], 2, "anatomy", "--program", "pop,gyro,swim", *SHORT)
+    assert status == 0
+    for program, kinds in (("pop", ("halo", "sum")), ("gyro", ("alltoall",)), ("swim", ("halo",))):
+        own = [line for line in lines if line.get("conditions", {}).get("program") == program]
+
+        def one(metric: str, factor: float, among: list[dict[str, Any]] = own) -> dict[str, Any]:
+            [line] = [r for r in results(among, metric) if r["conditions"]["latency_factor"] == factor]
+            return line
+
+        step, slow = one("step_time", 1), one("step_time", 2)
+        latency = one("latency_time", 1)
+        # What was counted, and what a single operation takes without bytes.
+        assert latency["value"] == pytest.approx(sum(
+            line["value"] * latency["conditions"][f"{line['conditions']['operation']}s_per_step"]
+            for line in results(own, "operation_latency")
+        ))  # fmt: skip
+        assert {line["conditions"]["operation"] for line in results(own, "operation_time")} == set(kinds)
+        assert latency["conditions"][f"{kinds[0]}s_per_step"] == pytest.approx(2 if program == "gyro" else 1)
+        assert one("predicted_time", 2)["value"] == pytest.approx(step["value"] + latency["value"])
+        assert one("predicted_time", 0.5)["value"] == pytest.approx(step["value"] - latency["value"] / 2)
+        assert one("prediction_error", 2)["value"] == pytest.approx(
+            one("predicted_time", 2)["value"] / slow["value"] - 1
+        )
+        names = ("halo_time", "reduce_time", "transpose_time")
+        messages = sum(one(name, 1)["value"] for name in names if results(own, name))
+        explained = sum(
+            one(name, 1)["value"] for name in ("latency_time", "bandwidth_time", "imbalance_time", "other_time")
+        )
+        assert explained == pytest.approx(messages, rel=0.5)
+
+
+@pytest.mark.slow
+def test_delays_are_really_added() -> None:
+    """So much that it is far above what the machine adds by itself."""
+    status, lines, _ = ask(KINDS[0], 2, "anatomy", "--program", "swim", *SHORT, "--factor", "200")
+    assert status == 0
+    halo = {line["conditions"]["latency_factor"]: line["value"] for line in results(lines, "halo_time")}
+    [latency] = results(lines, "latency_time")
+    assert set(halo) == {1, 200}
+    # The delay is spun in each halo exchange, whatever else happens in it.
+    assert halo[200] >= 199 * latency["value"] * 0.99

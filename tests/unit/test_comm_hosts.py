@@ -1,0 +1,160 @@
+"""Four hosts that are network namespaces of this one, joined by a bridge: what carries the messages is told by the
+kernel's counters, also where a library takes a short cut that looks like a fast network."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.measure import launch
+
+pytestmark = pytest.mark.slow  # minutes on two CPUs
+
+HOSTS = 4
+AGENT = """#!/bin/sh
+# Stands for ssh: HOST COMMAND…, on the host of that address.
+host=$1
+shift
+exec ip netns exec {name}h"${{host##*.}}" unshare --uts sh -c "hostname {name}h${{host##*.}}; $*"
+"""
+
+
+def ip(*words: str) -> None:
+    done = subprocess.run(["ip", *words], capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode != 0:
+        raise OSError(f"ip {' '.join(words)}: {done.stderr.strip()}")
+
+
+class Cluster:
+    """Hosts 1 to 4 of a network of their own, and a bridge by which this one reaches them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = f"mm{os.getpid() % 100000}"
+        self.net = f"10.{os.getpid() % 200 + 20}.77"
+        self.bridge = f"{self.name}b"
+        self.agent = folder / "agent"
+        self.addresses = [f"{self.net}.{i}" for i in range(1, HOSTS + 1)]
+
+    def open(self) -> None:
+        """Raises OSError where the kernel does not allow it."""
+        ip("link", "add", self.bridge, "type", "bridge")
+        ip("addr", "add", f"{self.net}.254/24", "dev", self.bridge)
+        ip("link", "set", self.bridge, "up")
+        for i, address in enumerate(self.addresses, 1):
+            host, link = f"{self.name}h{i}", f"{self.name}v{i}"
+            ip("netns", "add", host)
+            ip("link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", host)
+            ip("link", "set", link, "master", self.bridge, "up")
+            ip("-n", host, "addr", "add", f"{address}/24", "dev", "eth0")
+            ip("-n", host, "link", "set", "eth0", "up")
+            ip("-n", host, "link", "set", "lo", "up")
+        self.agent.write_text(AGENT.format(name=self.name))
+        self.agent.chmod(0o755)
+
+    def close(self) -> None:
+        for i in range(1, HOSTS + 1):
+            subprocess.run(["ip", "netns", "del", f"{self.name}h{i}"], capture_output=True, timeout=30, check=False)
+        subprocess.run(["ip", "link", "del", self.bridge], capture_output=True, timeout=30, check=False)
+
+    def line(self, kind: str, *more: str) -> list[str]:
+        """The command line that starts a rank on each host."""
+        if kind not in launch.launchers():
+            pytest.skip(f"{kind} is not here")
+        known = launch.launcher(kind)
+        if kind == "openmpi":
+            own = [
+                "--mca", "plm_rsh_agent", str(self.agent), "-H", ",".join(f"{a}:1" for a in self.addresses),
+                "--mca", "oob_tcp_if_include", f"{self.net}.0/24", "--mca", "btl_tcp_if_include", f"{self.net}.0/24",
+                "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--bind-to", "none",
+                "--mca", "mpi_yield_when_idle", "1", "--mca", "opal_common_ucx_opal_mem_hooks", "0",
+            ]  # fmt: skip
+        else:
+            own = ["-launcher", "rsh", "-launcher-exec", str(self.agent), "-iface", self.bridge,
+                   "-hosts", ",".join(self.addresses)]  # fmt: skip
+        return [str(known.path), *own, "-n", str(HOSTS), *more, str(known.program)]
+
+    def run(self, kind: str, more: list[str], *words: str) -> list[dict[str, Any]]:
+        done = subprocess.run([*self.line(kind, *more), *words], capture_output=True, text=True, timeout=300,
+                              check=False, stdin=subprocess.DEVNULL, env=launch.environment(kind))  # fmt: skip
+        assert done.returncode == 0, (launch.complaint(done.stderr), done.stderr[-3000:])
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    if not launch.launchers():
+        pytest.skip("no MPI library: neither launcher nor build is here")
+    for tool in ("ip", "unshare"):
+        if shutil.which(tool) is None:
+            pytest.skip(f"{tool} is not installed")
+    made = Cluster(tmp_path_factory.mktemp("cluster"))
+    try:
+        made.open()
+        subprocess.run([made.agent, made.addresses[0], "true"], check=True, capture_output=True, timeout=30)
+    except (OSError, subprocess.SubprocessError) as why:
+        made.close()
+        pytest.skip(f"network namespaces may not be made here: {why}")
+    yield made
+    made.close()
+
+
+# What makes each library use the network between hosts of one kernel.
+NETWORK = {"openmpi": ["--mca", "osc", "rdma,sm,pt2pt"], "mpich": ["-genv", "UCX_TLS", "tcp,self"]}
+kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
+
+
+@kinds
+def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
+    lines = cluster.run(kind, NETWORK[kind], "halo", "--protocol", "mpi", "--words", "8,1024", "--budget", "3s")
+    found = [line for line in lines if line["type"] == "result" and line["metric"] == "exchange_time"]
+    assert {"sendrecv", "irecv_isend", "neighbour", "rma_fence", "rma_lock_all"} <= {
+        r["conditions"]["protocol"] for r in found
+    }
+    crowded = len(os.sched_getaffinity(0)) < HOSTS
+    for r in found:
+        c = r["conditions"]
+        assert (c["hosts"], c["memory_groups"], c["ranks"]) == (HOSTS, HOSTS, HOSTS)
+        assert c["host_names"] == ",".join(f"{cluster.name}h{i}" for i in range(1, HOSTS + 1))
+        assert c["transport"] == "network eth0"
+        assert ("oversubscribed" in r["flags"]) == crowded  # the hosts share this one's CPUs
+    gone = [line for line in lines if line["type"] == "absent" and line["conditions"]["protocol"] == "shared"]
+    assert [line["reason"].rpartition(": ")[2] for line in gone] == ["not all ranks share a memory"]
+
+
+@kinds
+def test_messages_between_hosts_are_slower_than_within_one(cluster: Cluster, kind: str) -> None:
+    words = ("pingpong", "--protocol", "send", "--bytes", "8", "--budget", "2s")
+    lines = cluster.run(kind, NETWORK[kind], *words)
+    (far,) = [line["value"] for line in lines if line["type"] == "result" and line["metric"] == "message_latency"]
+    near = subprocess.run(
+        [*launch.words(launch.launcher(kind), HOSTS, len(os.sched_getaffinity(0))), *words], capture_output=True,
+        timeout=120, check=True, env=launch.environment(kind),
+    )  # fmt: skip
+    (value,) = [r["value"] for r in map(json.loads, near.stdout.splitlines())
+                if r["type"] == "result" and r["metric"] == "message_latency"]  # fmt: skip
+    assert far > value
+
+
+def test_a_short_cut_through_shared_memory_is_called_so(cluster: Cluster) -> None:
+    """UCX sees that the hosts are one kernel's and leaves out the network between them."""
+    lines = cluster.run("mpich", [], "barrier", "--budget", "1s")
+    (found,) = [line["conditions"] for line in lines if line["type"] == "result"]
+    assert found["hosts"] == HOSTS
+    assert found["transport"] in {"shared memory between hosts of one kernel", "network eth0"}
+    if found["transport"] == "network eth0":
+        pytest.skip("this MPICH takes no short cut")
+
+
+def test_a_library_without_one_sided_messages_over_the_network_has_the_others(cluster: Cluster) -> None:
+    lines = cluster.run("openmpi", ["--mca", "osc", "sm"], "halo", "--protocol", "rma_fence,rma_lock_all,sendrecv",
+                        "--words", "8", "--budget", "1s")  # fmt: skip
+    gone = {line["conditions"]["protocol"]: line["reason"] for line in lines if line["type"] == "absent"}
+    assert set(gone) == {"rma_fence", "rma_lock_all"} and all("MPI_Win_allocate: " in why for why in gone.values())
+    assert {line["conditions"]["protocol"] for line in lines if line["type"] == "result"} == {"sendrecv"}

@@ -1,0 +1,303 @@
+"""`meshmark doctor mpi`: every trap as it springs and does not, by made-up launchers; then those that are here."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.machine.doctor import ORDER, Finding
+from meshmark.measure import doctor_mpi, launch
+from meshmark.measure.doctor_mpi import Host, Tried, examine, try_for_real
+from meshmark.store.record import median_interval
+
+Answer = Callable[[list[str], Mapping[str, str]], Tried]
+
+
+def result(metric: str, value: float, **conditions: Any) -> str:
+    samples = [value] * 7
+    interval = median_interval(samples)
+    return json.dumps(
+        {"type": "result", "schema": 1, "source": "host", "machine": "made-up", "instrument": "x", "metric": metric,
+         "unit": "s", "value": value, "interval": list(interval or ()), "samples": samples, "conditions": conditions,
+         "flags": [], "provenance": {}}
+    ) + "\n"  # fmt: skip
+
+
+def absent(reason: str) -> str:
+    return json.dumps({"type": "absent", "instrument": "x", "metric": "y", "conditions": {}, "reason": reason}) + "\n"
+
+
+def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
+    """What `defects` says of windows, with so many words wrong in those of sizes that are so much beyond 16."""
+    return "".join(
+        result("wrong_words", n, trial="window", protocol=p, words=words, window_bytes=8 * words + more,
+               **({"shifted_bytes": -8} if n else {}))
+        for p in ("put", "get") for words in (16, 4096) for more in (0, 8)
+        for n in [wrong if more in beyond else 0]
+    )  # fmt: skip
+
+
+def well(words: list[str], _: Mapping[str, str]) -> Tried:
+    """A launcher without any trap."""
+    line = " ".join(words)
+    if "Cpus_allowed_list" in line:
+        ranks = int(words[words.index("-n") + 1])
+        return Tried(0, "".join(f"Cpus_allowed_list:\t{0 if ranks == 1 else r}-1\n" for r in range(ranks)), "")
+    if "pingpong" in words:
+        return Tried(0, result("message_latency", 2e-5, transport="network mesh0"), "")
+    if "defects" in words:
+        if "window" in words:
+            return Tried(0, windows(0), "")
+        scalars = ("caf_scalar", "caf_element")
+        return Tried(0, "".join(result("wrong_words", 0, trial=t, sent_words=32) for t in scalars), "")
+    if "halo" in words:
+        return Tried(0, result("exchange_time", 1e-5 if words[words.index("-n") + 1] == "4" else 1e-6), "")
+    return Tried(0, "", "")
+
+
+def looked(
+    monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: str = "openmpi", *, root: bool = True,
+    cpus: tuple[int, ...] = (0, 1), environment: Mapping[str, str] | None = None, asked: str = "",
+) -> dict[str, Finding]:  # fmt: skip
+    """Findings by name, without the library's."""
+    made = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
+    monkeypatch.setattr(launch, "launchers", lambda: made)
+    host = Host(cpus, root, environment or {}, {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get)
+
+    def attempt(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Tried:
+        return answer(list(words), environment)
+
+    found = examine(asked or kind, host=host, attempt=attempt)
+    assert [ORDER.index(f.judged) for f in found] == sorted(ORDER.index(f.judged) for f in found)
+    assert all(f.found and f.why and len(f.found) <= 200 for f in found)
+    return {f.name.partition(": ")[2]: f for f in found}
+
+
+def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Tried) -> Answer:
+    """All is well but for these."""
+    return lambda words, environment: otherwise if condition(words, environment) else well(words, environment)
+
+
+@pytest.mark.parametrize("kind", ["openmpi", "mpich", "mpi"])
+def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    found = looked(monkeypatch, well, kind)
+    judged = {name: f.judged for name, f in found.items()}
+    unknown = {"hosts that are one kernel"} if kind == "mpi" else set()
+    assert {n for n, j in judged.items() if j != "ok"} == unknown
+    assert len(found) == (8 if kind == "openmpi" else 6)
+    assert not any(f.command for f in found.values())
+    assert "10 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["scalar co-arrays"].found
+
+
+def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuses(words: list[str], environment: Mapping[str, str]) -> bool:
+        return words[-1] == "/bin/true" and "OMPI_ALLOW_RUN_AS_ROOT" not in environment
+
+    refusal = Tried(1, "", "-----\nmpirun has detected an attempt to run as root.\n")
+    found = looked(monkeypatch, but(refuses, refusal))["started by root"]
+    assert found.judged == "hidden" and "refuses" in found.found
+    assert found.command == "export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1"
+    told = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+    found = looked(monkeypatch, but(refuses, refusal), environment=told)["started by root"]
+    assert found.judged == "ok" and "told by OMPI_ALLOW_RUN_AS_ROOT" in found.found
+    assert looked(monkeypatch, but(refuses, refusal), root=False)["started by root"].found == "not root here"
+    # What is refused for another reason is not cured by being told.
+    other = looked(monkeypatch, but(lambda words, _: words[-1] == "/bin/true", refusal))["started by root"]
+    assert other.judged == "hidden" and "attempt to run as root" in other.found and not other.command
+
+
+def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.MonkeyPatch) -> None:
+    def spins(words: list[str], environment: Mapping[str, str]) -> bool:
+        crowd = "irecv_isend" in words and words[words.index("-n") + 1] == "4"
+        return crowd and "mpi_yield_when_idle" not in words and "MPIR_CVAR_POLLS_BEFORE_YIELD" not in environment
+
+    slow = Tried(0, result("exchange_time", 5e-3), "")
+    for kind, cure in (("openmpi", "mpi_yield_when_idle 1"), ("mpich", "MPIR_CVAR_POLLS_BEFORE_YIELD=16")):
+        found = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
+        assert found.judged == "spoils-measurements" and cure in found.command
+        assert "4 ranks on 2 CPUs: 5 ms" in found.found and "10 µs" in found.found
+    # Where yielding does not help, there is no command for it, and the trap is there all the same.
+    crowd = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
+    found = looked(monkeypatch, crowd, "mpich")["more ranks than CPUs"]
+    assert found.judged == "spoils-measurements" and not found.command and "1 µs with a CPU for each" in found.found
+    never = looked(monkeypatch, but(spins, Tried(124, "", "", over=True)))["more ranks than CPUs"]
+    assert never.judged == "spoils-measurements" and "no end within 20 s" in never.found
+    fails = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Tried(1, "", "not enough slots\n")))
+    failed = fails["more ranks than CPUs"]
+    assert failed.judged == "unknown" and "not enough slots" in failed.found
+
+
+def test_ranks_on_one_cpu_are_seen_within_a_job_and_between_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def bound(cpus: Sequence[str]) -> Answer:
+        def answer(words: list[str], environment: Mapping[str, str]) -> Tried:
+            if "Cpus_allowed_list" not in " ".join(words):
+                return well(words, environment)
+            ranks = int(words[words.index("-n") + 1])
+            return Tried(0, "".join(f"Cpus_allowed_list:\t{c}\n" for c in cpus[:ranks]), "")
+
+        return answer
+
+    within = looked(monkeypatch, bound(["0", "0"]))["two ranks on one CPU"]
+    assert within.judged == "spoils-measurements" and "both ranks of one job are bound to CPU 0" in within.found
+    between = looked(monkeypatch, bound(["0", "1"]))["two ranks on one CPU"]
+    assert between.judged == "spoils-measurements" and "two jobs at once are both bound to CPU 0" in between.found
+    assert "--bind-to none" in between.command
+    assert looked(monkeypatch, bound(["0-1", "0-1"]))["two ranks on one CPU"].judged == "ok"
+    assert looked(monkeypatch, bound(["0", "0"]), cpus=(0,))["two ranks on one CPU"].found == "one CPU only"
+    assert looked(monkeypatch, bound([]))["two ranks on one CPU"].judged == "unknown"
+
+
+def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Tried(0, result("message_latency", 3e-7, transport="shared memory"), "")
+
+    def as_started(words: list[str], environment: Mapping[str, str]) -> bool:
+        return "pingpong" in words and "UCX_TLS" not in environment
+
+    found = looked(monkeypatch, but(as_started, short), "mpich")["hosts that are one kernel"]
+    assert found.judged == "spoils-measurements" and found.command == "export UCX_TLS=tcp,self"
+    assert "shared memory, 300 ns" in found.found and "when told: network mesh0, 20 µs" in found.found
+    stays = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts that are one kernel"]
+    assert stays.judged == "spoils-measurements" and not stays.command
+    forbidden = Tried(1, "", "unshare: unshare failed: Operation not permitted\n")
+    found = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)["hosts that are one kernel"]
+    assert found.judged == "unknown" and "Operation not permitted" in found.found and "sudo" in found.command
+
+
+def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    crash = Tried(139, result("exchange_time", 1e-6), "mpirun noticed that process rank 0 exited on signal 11 (…)\n")
+
+    def hooked(words: list[str], _: Mapping[str, str]) -> bool:
+        return "shmem_put" in words and "opal_common_ucx_opal_mem_hooks" not in words
+
+    found = looked(monkeypatch, but(hooked, crash))["end of OpenSHMEM programs"]
+    assert found.judged == "hidden" and "died of SIGSEGV after its results" in found.found
+    assert found.command == "oshrun --mca opal_common_ucx_opal_mem_hooks 0 …"
+    stays = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, crash))["end of OpenSHMEM programs"]
+    assert stays.judged == "hidden" and not stays.command
+    none = Tried(77, absent("this build has no OpenSHMEM"), "")
+    found = looked(monkeypatch, but(lambda w, _: "shmem_put" in w, none))["end of OpenSHMEM programs"]
+    assert found.judged == "hidden" and "absent: this build has no OpenSHMEM" in found.found
+    assert "libopenmpi-dev" in found.command
+
+
+def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypatch: pytest.MonkeyPatch) -> None:
+    fails = Tried(77, absent("MPI_Win_allocate: MPI_ERR_WIN: invalid window"), "")
+    found = looked(monkeypatch, but(lambda w, _: "rma_fence" in w and "rdma,sm,pt2pt" not in w, fails))
+    assert found["windows over TCP"].judged == "hidden" and "MPI_ERR_WIN" in found["windows over TCP"].found
+    assert found["windows over TCP"].command == "mpirun --mca osc rdma,sm,pt2pt …"
+    assert not looked(monkeypatch, but(lambda w, _: "rma_fence" in w, fails))["windows over TCP"].command
+
+
+def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = Tried(0, windows(7), "")
+    found = looked(monkeypatch, but(lambda w, _: "window" in w, asked), "mpich")["windows of odd sizes"]
+    assert found.judged == "spoils-measurements" and "multiple of 16" in found.command
+    assert "get and put go wrong from 16 words in a window of 136 bytes on, -8 bytes beside" in found.found
+    assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in found.found
+    # Where even windows fail as well, rounding helps nobody.
+    asked = Tried(0, windows(7, beyond=(0, 8)), "")
+    found = looked(monkeypatch, but(lambda w, _: "window" in w, asked), "mpich")["windows of odd sizes"]
+    assert "(8 of 8 messages, 4 in" in found.found and not found.command
+    dead = looked(monkeypatch, but(lambda w, _: "window" in w, Tried(139, "", "")), "mpich")["windows of odd sizes"]
+    assert dead.judged == "unknown" and "SIGSEGV" in dead.found
+
+
+def test_lost_scalars_are_counted_and_what_is_not_installed_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
+    def scalars(words: list[str], _: Mapping[str, str]) -> bool:
+        return "caf_scalar,caf_element" in words
+
+    lines = result("wrong_words", 16, trial="caf_scalar", sent_words=32)
+    lines += result("wrong_words", 0, trial="caf_element", sent_words=32)
+    found = looked(monkeypatch, but(scalars, Tried(0, lines, "")), "mpich")["scalar co-arrays"]
+    assert found.judged == "spoils-measurements" and "16 of 32 scalar puts did not arrive" in found.found
+    assert "0 of 32" in found.found and "x(1)[j] = v" in found.command
+    none = Tried(77, absent("this build has no co-arrays"), "")
+    found = looked(monkeypatch, but(scalars, none), "mpich")["scalar co-arrays"]
+    assert found.judged == "hidden" and "libcoarrays-mpich-dev" in found.command
+
+
+def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = looked(monkeypatch, well, "openmpi", asked="all", root=False)["installed"]
+    assert found.name.startswith("MPICH") and found.judged == "hidden"
+    assert found.command.startswith("sudo apt-get install mpich libmpich-dev")
+    with pytest.raises(AbsentError, match="mpich"):
+        looked(monkeypatch, well, "openmpi", asked="mpich")
+    with pytest.raises(UsageError, match="found 'lam', allowed are any, all, openmpi"):
+        looked(monkeypatch, well, "openmpi", asked="lam")
+    monkeypatch.setattr(launch, "launchers", dict)
+    with pytest.raises(AbsentError, match="no MPI library"):
+        examine("all")
+
+
+def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(doctor_mpi, "LIMIT_S", 0.5)
+    note = tmp_path / "pid"
+    began = time.monotonic()
+    # It does not listen to SIGTERM either.
+    tried = try_for_real(["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ))
+    assert tried.over and "no end within" in tried.why and time.monotonic() - began < 20
+    end = time.monotonic() + 5
+    while Path(f"/proc/{note.read_text().strip()}").exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    stat = Path(f"/proc/{note.read_text().strip()}/stat")
+    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+
+
+def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:
+    environment = dict(os.environ)
+    assert try_for_real(["true"], environment).why == ""
+    assert try_for_real(["sh", "-c", "exit 3"], environment).why == "exit status 3"
+    assert try_for_real(["sh", "-c", "kill -9 $$"], environment).why == "died of SIGKILL"
+    said = "echo ----- >&2; echo 'no such slot' >&2; exit 1"
+    assert try_for_real(["sh", "-c", said], environment).why == "no such slot"
+    assert "No such file" in try_for_real([str(tmp_path / "none")], environment).why
+    one = min(os.sched_getaffinity(0))
+    assert try_for_real(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], environment, [one]).out.split() == [
+        "Cpus_allowed_list:", str(one)
+    ]  # fmt: skip
+
+
+# ------------------------------------------------------------------ what is here
+
+HERE = list(launch.launchers())
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from meshmark.cli import main; main()", "doctor", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [(["mip"], "doctor: found 'mip', allowed are mpi"), (["--mpi", "all"], "--mpi: found without mpi"),
+     (["mpi", "--root", "/"], "--root: found with mpi"), (["mpi", "--mpi", "lam"], "mpi: found 'lam'")],
+)  # fmt: skip
+def test_a_wrong_request_is_one_line(words: list[str], says: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2 and says in done.stderr and done.stdout == ""
+
+
+@pytest.mark.skipif(not HERE, reason="no MPI library with a build for it is here")
+@pytest.mark.parametrize("kind", HERE)
+def test_the_traps_of_the_launchers_here_are_tried(kind: str) -> None:
+    done = run("mpi", "--mpi", kind, "--json")
+    assert done.returncode == 0, done.stderr
+    found = {f["name"].partition(": ")[2]: f for f in map(json.loads, done.stdout.splitlines())}
+    assert len(found) == (8 if kind == "openmpi" else 6)
+    assert all(set(f) == {"name", "found", "judged", "why", "command"} for f in found.values())
+    # What Meshmark itself relies on can be tried wherever it runs.
+    for name in ("more ranks than CPUs", "windows of odd sizes"):
+        assert found[name]["judged"] != "unknown", found[name]
+    if os.geteuid() == 0 and "OMPI_ALLOW_RUN_AS_ROOT" not in os.environ and kind == "openmpi":
+        assert found["started by root"]["judged"] == "hidden"
