@@ -5,6 +5,7 @@
 /// reads parameters from `Run`, allocates and binds memory, builds `Point`s and hands them to `Run::measure`,
 /// which repeats, shields, watches, flags, prints and resumes. See latency.cpp for the pattern.
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -95,6 +96,8 @@ class Run {
   bool flag(std::string_view name) const;
   std::vector<std::size_t> sizes(std::string_view name) const;
   std::vector<std::string> choices(std::string_view name) const;
+  /// Whether an option of choices says "all" or one of these words.
+  bool asks(std::string_view name, std::initializer_list<std::string_view> any) const;
   /// For Kind::integers; "all" means `all`, which the instrument knows.
   std::vector<int> integers(std::string_view name, int all) const;
   bool given(std::string_view name) const;  ///< the user wrote it

@@ -76,12 +76,6 @@ class Holder {
   std::vector<std::thread> threads_;
 };
 
-bool inside_width(const std::vector<double>& samples, double percent) {
-  const auto interval = median_interval(samples);
-  const double m = median(samples);
-  return interval && (interval->second - interval->first) / 2 <= std::fabs(m) * percent / 100;
-}
-
 double share_marked(const Progress& p, int mark) {
   if (p.marks.empty()) return 0;
   const auto n = std::count_if(p.marks.begin(), p.marks.end(), [&](int m) { return (m & mark) != 0; });

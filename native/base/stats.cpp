@@ -33,6 +33,11 @@ std::optional<std::pair<double, double>> median_interval(std::span<const double>
   return std::pair{v[k - 1], v[v.size() - k]};
 }
 
+bool inside_width(std::span<const double> samples, double percent) {
+  const auto interval = median_interval(samples);
+  return interval && (interval->second - interval->first) / 2 <= std::fabs(median(samples)) * percent / 100;
+}
+
 double relative_mad(std::span<const double> samples) {
   const double m = median(samples);
   std::vector<double> d;

@@ -17,6 +17,9 @@ std::size_t median_rank(std::size_t n);
 /// Source: Le Boudec, Performance Evaluation of Computer and Communication Systems (2010), section 2.2.
 std::optional<std::pair<double, double>> median_interval(std::span<const double> samples);
 
+/// Whether that interval reaches no farther than so many per cent from the median to either side, on average.
+bool inside_width(std::span<const double> samples, double percent);
+
 /// Median absolute deviation from the median over the median: dispersion that one outlier cannot move.
 double relative_mad(std::span<const double> samples);
 

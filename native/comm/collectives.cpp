@@ -4,7 +4,6 @@
 #include <atomic>
 
 #include "base/error.hpp"
-#include "halo.hpp"
 #include "message.hpp"
 
 namespace mm::comm {
@@ -224,23 +223,16 @@ Case adding(const std::string& operation, const std::string& algorithm, std::siz
     for (std::uint64_t i = 0; i < iterations; ++i) (*adder)();
   };
   c.mark = [=](std::uint32_t tag, bool whole) {
-    if (whole)
-      for (std::size_t i = 0; i < words; ++i) adder->out[i] = addend(tag, rank, i);
-    else
-      for (const std::size_t i : samples_of(words)) adder->out[i] = addend(tag, rank, i);
+    each_word(words, whole, [&](std::size_t i) { adder->out[i] = addend(tag, rank, i); });
   };
   const bool root_only = operation == "reduce";
   c.defects = [=](std::uint32_t tag, bool whole) {
     std::vector<Defect> found;
     if (root_only && rank != 0) return found;
-    const auto look = [&](std::size_t i) {
+    each_word(words, whole, [&](std::size_t i) {
       const Word due = total(tag, ranks, i);
       if (adder->in[i] != due && found.empty()) found.push_back({"sum", i, due, adder->in[i]});
-    };
-    if (whole)
-      for (std::size_t i = 0; i < words; ++i) look(i);
-    else
-      for (const std::size_t i : samples_of(words)) look(i);
+    });
     return found;
   };
   return c;
@@ -295,11 +287,8 @@ void reductions(const Run& run, Batch& batch, std::size_t bytes) {
 
 void sums(const Run& run, Batch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
-  const auto wanted = run.choices("algorithm");
   const auto add = [&](const char* name, const auto& make, double vectors = 3) {
-    if (std::find(wanted.begin(), wanted.end(), "all") == wanted.end() &&
-        std::find(wanted.begin(), wanted.end(), name) == wanted.end())
-      return;
+    if (!run.asks("algorithm", {name})) return;
     batch.add(named("allreduce", name, bytes), vectors * static_cast<double>(bytes),
               [&] { return adding("allreduce", name, bytes, make()); });
   };
@@ -407,9 +396,7 @@ void measure_collective(Run& run) {
     json conditions = world.lasting_conditions();
     conditions.update({{"operation", "alltoall"}, {"algorithm", "library"}, {"message_bytes", sizes[s]}});
     // Across the middle go bytes x half x half each way, in both cases; with an odd number of ranks a little more.
-    run.derive("bisection_share", {medians[1] / medians[0]}, conditions,
-               world.oversubscribed() ? std::vector<std::string>{"oversubscribed"} : std::vector<std::string>{},
-               "collective_time");
+    run.derive("bisection_share", {medians[1] / medians[0]}, conditions, batch.flags(), "collective_time");
   }
 }
 

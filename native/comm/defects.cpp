@@ -5,9 +5,9 @@
 #include "message.hpp"
 
 #ifdef MM_CAF
+#include "caf.hpp"
+
 extern "C" {
-void _gfortran_caf_init(int* argc, char*** argv);  // NOLINT: the runtime's own names
-void _gfortran_caf_finalize();                     // NOLINT
 int mm_caf_scalar_open();
 void mm_caf_scalar_close();
 void mm_caf_scalar_put(std::int64_t word, int image, int as_element);
@@ -115,12 +115,7 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
 json scalar_trial([[maybe_unused]] bool as_element) {
 #ifdef MM_CAF
   World& world = World::get();
-  static const bool started = [] {
-    _gfortran_caf_init(nullptr, nullptr);
-    World::get().at_end(_gfortran_caf_finalize);
-    return true;
-  }();
-  (void)started;
+  start_coarrays();
   if (mm_caf_scalar_open() != 0) throw Absent("co-arrays: no memory");
   const int next = (world.rank() + 1) % world.size(), before = (world.rank() + world.size() - 1) % world.size();
   int wrong = 0;
@@ -142,11 +137,6 @@ void measure_defects(Run& run) {
   World& world = World::get();
   world.expect(run);
   if (world.size() < 2) throw Absent("one rank has nobody to send to", "--ranks 2");
-  const auto wanted = run.choices("trial");
-  const auto asked = [&](const std::string& name) {
-    return std::find(wanted.begin(), wanted.end(), "all") != wanted.end() ||
-           std::find(wanted.begin(), wanted.end(), name) != wanted.end();
-  };
   std::uint32_t tag = 0;
   const auto tell = [&](json conditions, const auto& trial) {
     const auto [point, finished] = run.next_point();
@@ -167,7 +157,7 @@ void measure_defects(Run& run) {
     run.report(point, "wrong_words", {wrong}, conditions, {}, start, wall_s() - began);
     run.finish(point, conditions);
   };
-  if (asked("window"))
+  if (run.asks("trial", {"window"}))
     for (const int words : run.integers("words", 65536))
       for (const int beyond : run.integers("beyond", 8))
         for (const bool put : {true, false})
@@ -175,7 +165,7 @@ void measure_defects(Run& run) {
             return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
           });
   for (const bool as_element : {false, true})
-    if (const char* const name = as_element ? "caf_element" : "caf_scalar"; asked(name))
+    if (const char* const name = as_element ? "caf_element" : "caf_scalar"; run.asks("trial", {name}))
       tell({{"trial", name}, {"protocol", "put"}, {"words", 1}}, [&] { return scalar_trial(as_element); });
 }
 

@@ -30,7 +30,7 @@ class Gyro : public Program {
     for (std::vector<double>* f : {&first_, &second_, &back_, &out_, &in_}) f->assign(n, 0.0);
     part_ = n / static_cast<std::size_t>(columns_);
     for (int r = 0; r < World::get().size(); ++r)
-      for (const std::size_t i : samples_of(n)) some_.push_back(index_first(r / columns_, r % columns_, i));
+      each_word(n, false, [&](std::size_t i) { some_.push_back(index_first(r / columns_, r % columns_, i)); });
   }
   ~Gyro() override { MPI_Comm_free(&among_); }
   Gyro(const Gyro&) = delete;

@@ -53,7 +53,6 @@ Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
   const std::shared_ptr<Halo> halo = how.make(grid, words);
   World& world = World::get();
   const int rank = world.rank();
-  const std::vector<std::size_t> some = samples_of(words);
   Case c = named(how, grid, words);
   c.bytes = 8.0 * static_cast<double>(words) * grid.sides() * world.size();
   c.run = [halo](std::uint64_t iterations) {
@@ -63,10 +62,7 @@ Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
   c.mark = [=](std::uint32_t tag, bool whole) {
     for (int side = 0; side < sides; ++side) {
       const Row row = halo->out(side);
-      if (whole)
-        for (std::size_t i = 0; i < words; ++i) row[i] = payload(tag, rank, side, i);
-      else
-        for (const std::size_t i : some) row[i] = payload(tag, rank, side, i);
+      each_word(words, whole, [&](std::size_t i) { row[i] = payload(tag, rank, side, i); });
     }
   };
   const std::vector<int> neighbour = grid.neighbour;
@@ -76,14 +72,10 @@ Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
     for (int side = 0; side < sides && found.empty(); ++side) {
       const Row row = halo->in(side);
       const int from = neighbour[static_cast<std::size_t>(side)];
-      const auto look = [&](std::size_t i) {
+      each_word(words, whole, [&](std::size_t i) {
         const std::uint64_t due = payload(tag, from, opposite(side), i);
         if (row[i] != due && found.empty()) found.push_back({kSides[side], i, due, row[i]});
-      };
-      if (whole)
-        for (std::size_t i = 0; i < words; ++i) look(i);
-      else
-        for (const std::size_t i : some) look(i);
+      });
     }
     return found;
   };
@@ -123,17 +115,14 @@ std::vector<std::string> halo_choices() {
 }
 
 std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric) {
-  const auto wanted = run.choices("protocol");
-  const auto asked = [&](const std::string& word) {
-    return std::find(wanted.begin(), wanted.end(), word) != wanted.end();
-  };
   std::vector<HaloProtocol> chosen;
   for (const HaloProtocol& p : all_halos()) {
-    if (!asked("all") && !asked(p.paradigm) && !asked(p.name)) continue;
+    if (!run.asks("protocol", {p.paradigm, p.name})) continue;
     if (p.make)
       chosen.push_back(p);
     else
-      run.absent(metric, {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", World::get().kind()}}, p.missing);
+      run.absent(metric, {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", World::get().kind()}},
+                 p.name + ": " + p.missing);
   }
   return chosen;
 }

@@ -76,14 +76,4 @@ std::vector<std::string> halo_choices();
 /// Of all, those that the option "protocol" asks for; what this build lacks is reported absent for the metric.
 std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric);
 
-/// Spins until `come()`, letting others run where there are more ranks than CPUs.
-template <class Condition>
-inline void wait_until(const Condition& come) {
-  for (int spins = 0; !come(); ++spins)
-    if (spins > 2000) {
-      spins = 0;
-      sched_yield();
-    }
-}
-
 }  // namespace mm::comm

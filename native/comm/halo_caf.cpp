@@ -2,11 +2,10 @@
 #include <stdexcept>
 
 #include "base/error.hpp"
+#include "caf.hpp"
 #include "halo.hpp"
 
 extern "C" {
-void _gfortran_caf_init(int* argc, char*** argv);  // NOLINT: the runtime's own names
-void _gfortran_caf_finalize();                     // NOLINT
 int mm_caf_open(std::size_t words, int sides);
 int mm_caf_images();
 void mm_caf_close();
@@ -23,12 +22,7 @@ namespace {
 class Caf : public Halo {
  public:
   Caf(const Grid& grid, std::size_t words, bool events) : Halo(grid, words), events_(events) {
-    static const bool started = [] {
-      _gfortran_caf_init(nullptr, nullptr);
-      World::get().at_end(_gfortran_caf_finalize);
-      return true;
-    }();
-    (void)started;
+    start_coarrays();
     World& world = World::get();
     if (mm_caf_images() != world.size())
       throw Absent("the co-array library has " + std::to_string(mm_caf_images()) + " images, MPI " +

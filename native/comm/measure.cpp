@@ -114,7 +114,7 @@ struct Progress {
   std::size_t index = 0;
   std::uint64_t iterations = 1;
   std::vector<Block> blocks;
-  bool done = false, wide = true, resumed = false;
+  bool done = false, resumed = false;
   std::string start, failure;
   double spent_s = 0, value = std::numeric_limits<double>::quiet_NaN();
 
@@ -130,12 +130,26 @@ struct Progress {
     const auto clean = samples(true).size();
     return !World::get().oversubscribed() && clean >= kLeastSamples && 2 * clean >= blocks.size();
   }
+  /// Share of the blocks with any of these marks.
+  double marked(int marks) const {
+    const auto n = std::count_if(blocks.begin(), blocks.end(), [&](const Block& b) { return b.marks & marks; });
+    return static_cast<double>(n) / static_cast<double>(blocks.size());
+  }
+  std::vector<std::string> flags(double percent) const {
+    std::vector<std::string> all;
+    const bool clean = only_clean();
+    if (!clean && marked(~0) > 0.25) all.emplace_back("noisy");
+    if (!clean && marked(kStolen) > 0.25) all.emplace_back("stolen");
+    if (!clean && marked(kMoved) > 0) all.emplace_back("migrated");
+    if (World::get().oversubscribed()) all.emplace_back("oversubscribed");
+    if (!inside_width(samples(clean), percent)) all.emplace_back("truncated");
+    return all;
+  }
+  bool enough(double percent) const {
+    const auto kept = samples(!World::get().oversubscribed());
+    return kept.size() >= kLeastSamples && inside_width(kept, percent);
+  }
 };
-
-bool inside_width(const std::vector<double>& samples, double percent) {
-  const auto interval = median_interval(samples);
-  return interval && (interval->second - interval->first) / 2 <= median(samples) * percent / 100;
-}
 
 /// Agrees on the slowest rank's time, every rank's marks and the job's time: the same on all ranks.
 struct Agreed {
@@ -223,15 +237,6 @@ std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
 
 }  // namespace
 
-std::vector<std::size_t> samples_of(std::size_t words) {
-  if (words <= 4) {
-    std::vector<std::size_t> all(words);
-    for (std::size_t i = 0; i < words; ++i) all[i] = i;
-    return all;
-  }
-  return {0, words / 3, words / 2, words - 1};
-}
-
 std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
   World& world = World::get();
   const double percent = run.real("interval_percent");
@@ -270,17 +275,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     const bool clean = p.only_clean();
     const std::vector<double> samples = p.samples(clean);
     p.value = median(samples);
-    std::vector<std::string> flags;
-    const auto marked = [&](int marks) {
-      const auto n = std::count_if(p.blocks.begin(), p.blocks.end(), [&](const Block& b) { return b.marks & marks; });
-      return static_cast<double>(n) / static_cast<double>(p.blocks.size());
-    };
-    const double disturbed = marked(~0);
-    if (!clean && disturbed > 0.25) flags.emplace_back("noisy");
-    if (!clean && marked(kStolen) > 0.25) flags.emplace_back("stolen");
-    if (!clean && marked(kMoved) > 0) flags.emplace_back("migrated");
-    if (world.oversubscribed()) flags.emplace_back("oversubscribed");
-    if (p.wide) flags.emplace_back("truncated");
+    const std::vector<std::string> flags = p.flags(percent);
     if (p.what.flags) p.what.flags->insert(flags.begin(), flags.end());
     double fastest = 0, slowest = 0;
     for (std::size_t r = 0; r < p.blocks.front().ranks.size(); ++r) {
@@ -291,7 +286,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
       slowest = std::max(slowest, m);
     }
     conditions["block_iterations"] = p.iterations;
-    conditions["disturbed_share"] = disturbed;
+    conditions["disturbed_share"] = p.marked(~0);
     conditions["blocks"] = p.blocks.size();
     conditions["fastest_rank"] = fastest;
     conditions["slowest_rank"] = slowest;
@@ -379,9 +374,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
       if (p.what.values) found.block.also = p.what.values();
       p.spent_s += found.block.seconds * static_cast<double>(p.iterations);
       p.blocks.push_back(found.block);
-      const auto clean = p.samples(!world.oversubscribed());
-      p.wide = clean.size() < kLeastSamples || !inside_width(clean, percent);
-      if (!p.wide || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
+      if (p.enough(percent) || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
       more = more || !p.done;
       run.beat(p.what.metric);
     }
@@ -391,7 +384,10 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     if (p.resumed) {
       for (const auto& [values, marks] : run.earlier(p.index))  // rank 0 has them
         if (!values.empty()) p.blocks.push_back({values.front(), marks, {}, {}, 0});
-      p.value = p.blocks.empty() ? p.value : median(p.samples(p.only_clean()));
+      if (!p.blocks.empty()) {
+        p.value = median(p.samples(p.only_clean()));
+        if (const auto flags = p.flags(percent); p.what.flags) p.what.flags->insert(flags.begin(), flags.end());
+      }
       const json told = world.tell(p.value);  // what is no number is null in JSON
       if (told.is_number()) p.value = told.get<double>();
     }
@@ -422,6 +418,9 @@ void Batch::add(Case what, double bytes, const std::function<Case()>& make) {
 }
 
 void Batch::measure_held(double share) {
+  if (!std::exchange(begun_, true)) flags_->clear();
+  for (Case& c : held_)
+    if (!c.flags) c.flags = flags_;
   const auto medians = measure(run_, std::exchange(held_, {}), share);
   medians_.insert(medians_.end(), medians.begin(), medians.end());
 }
@@ -429,6 +428,7 @@ void Batch::measure_held(double share) {
 std::vector<double> Batch::done() {
   measure_held(1.0 / static_cast<double>(rounds_));
   rounds_ -= rounds_ > 1 ? 1 : 0;
+  begun_ = false;
   return std::exchange(medians_, {});
 }
 

@@ -58,8 +58,14 @@ inline std::uint64_t payload(std::uint32_t tag, int owner, int side, std::uint64
          (static_cast<std::uint64_t>(side & 0xf) << 28) | (index & 0xfffffff);
 }
 
-/// Indices at which a payload is marked and checked between blocks.
-std::vector<std::size_t> samples_of(std::size_t words);
+/// Visits every index of a payload, or the few at which it is marked and checked between blocks.
+template <class Visit>
+void each_word(std::size_t words, bool whole, const Visit& visit) {
+  if (whole || words <= 4)
+    for (std::size_t i = 0; i < words; ++i) visit(i);
+  else
+    for (const std::size_t i : {std::size_t{0}, words / 3, words / 2, words - 1}) visit(i);
+}
 
 /// Measures the cases, which share `share` of the time that is left of the budget. Collective. What fails to bring the
 /// right data is reported absent, with rank, word, expected and got. Returns the medians by case, NaN where absent.
@@ -75,6 +81,8 @@ class Batch {
   void add(Case what, double bytes, const std::function<Case()>& make);
   /// Measures; the medians of all that were added since it was called last.
   std::vector<double> done();
+  /// Flags of what done() measured last, for what is derived from it.
+  std::vector<std::string> flags() const { return {flags_->begin(), flags_->end()}; }
 
  private:
   void measure_held(double share);
@@ -83,6 +91,8 @@ class Batch {
   std::vector<Case> held_;
   std::vector<double> medians_;
   std::set<std::string> said_;
+  bool begun_ = false;  // measuring what done() will return
+  std::shared_ptr<std::set<std::string>> flags_ = std::make_shared<std::set<std::string>>();
 };
 
 }  // namespace mm::comm

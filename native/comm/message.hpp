@@ -40,12 +40,7 @@ class Message {
  private:
   template <class Visit>
   void each(bool whole, const Visit& visit) const {
-    const std::size_t words = (bytes_ + 7) / 8;
-    const auto one = [&](std::size_t i) { visit(i, std::min<std::size_t>(8, bytes_ - 8 * i)); };
-    if (whole)
-      for (std::size_t i = 0; i < words; ++i) one(i);
-    else
-      for (const std::size_t i : samples_of(words)) one(i);
+    each_word((bytes_ + 7) / 8, whole, [&](std::size_t i) { visit(i, std::min<std::size_t>(8, bytes_ - 8 * i)); });
   }
   std::uint8_t* memory_;
   std::size_t bytes_;

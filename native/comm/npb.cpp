@@ -128,9 +128,7 @@ void measure_npb(Run& run) {
   const auto among = [](const std::vector<std::string>& all, const std::string& word) {
     return std::find(all.begin(), all.end(), word) != all.end();
   };
-  const auto wanted = [&](const Problem& p) {
-    return among(classes, p.class_name) && (among(kernels, "all") || among(kernels, p.kernel));
-  };
+  const auto wanted = [&](const Problem& p) { return among(classes, p.class_name) && run.asks("kernel", {p.kernel}); };
   for (const Problem& p : problems())
     if (wanted(p) && among(kernels, p.kernel) && !p.fits(world.size()))
       throw UsageError("ranks",

@@ -108,8 +108,7 @@ void measure_swap(Run& run) {
       std::sort(alone.begin(), alone.end());
       json conditions = world.lasting_conditions();
       conditions.update({{"message_bytes", bytes}, {"distance", j}, {"mode", "together"}, {"pairs_at_once", pairs}});
-      run.derive("contention", {medians[together] / alone[alone.size() / 2]}, conditions,
-                 world.oversubscribed() ? std::vector<std::string>{"oversubscribed"} : std::vector<std::string>{},
+      run.derive("contention", {medians[together] / alone[alone.size() / 2]}, conditions, batch.flags(),
                  "exchange_time");
     }
 }

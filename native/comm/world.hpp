@@ -1,6 +1,7 @@
 #pragma once
 /// The ranks of a run: who and where they are, what time it is among them, and how they agree.
 #include <mpi.h>
+#include <sched.h>
 
 #include <functional>
 #include <memory>
@@ -100,6 +101,16 @@ class World {
   std::vector<void (*)()> finish_;
   std::string library_, kind_, transport_;
 };
+
+/// Spins until `come()`, letting others run where there are more ranks than CPUs.
+template <class Condition>
+inline void wait_until(const Condition& come) {
+  for (int spins = 0; !come(); ++spins)
+    if (spins > 2000) {
+      spins = 0;
+      sched_yield();
+    }
+}
 
 /// A rank whose part went wrong says so in one line and ends the job, since the others wait for it.
 [[noreturn]] void give_up(const std::string& why);

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine.native import end_with_parent
 from meshmark.terminal import say
 
 WatchOption = Annotated[
@@ -25,11 +24,6 @@ WatchOption = Annotated[
 RATE_HZ: Final = 10.0
 _STARTS_S: Final = 60.0  # a busy machine takes its time to start Python
 _ENDS_S: Final = 120.0  # making Parquet of a long recording
-
-
-def _end_with_parent() -> None:
-    """In the child: who records a run that was killed ends too, its recording whole."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 @contextlib.contextmanager
@@ -60,7 +54,7 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
             return said[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
         recorder = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=talk,
-                                    start_new_session=True, preexec_fn=_end_with_parent)  # fmt: skip
+                                    start_new_session=True, preexec_fn=end_with_parent)  # fmt: skip
         try:
             began = time.monotonic()
             # It says so when the sampler runs and signals end it whole. Read without moving the place where it writes.

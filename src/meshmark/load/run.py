@@ -10,7 +10,6 @@ A thread's time is user + system + waiting + sleeping: the kernel counts in ns w
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import os
@@ -37,7 +36,7 @@ from meshmark.load.scenario import (
     stem,
     threads_of,
 )
-from meshmark.machine.native import find_native
+from meshmark.machine.native import die_with_parent, find_native
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record, Scalar, median_interval
@@ -430,11 +429,6 @@ def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
     return min(last_s, scenario.timeout_s) if scenario.timeout_s else last_s
 
 
-def _die_with_parent() -> None:
-    """In the child: SIGKILL of this process must not leave programs that burn the machine."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
 def _run(
     load: Path, out: Path, report: Callable[[Mapping[str, Any]], None] | None, tick: Callable[[], None] | None
 ) -> tuple[str, int]:
@@ -448,7 +442,7 @@ def _run(
                 try:
                     child = subprocess.Popen(
                         [load, "run", out / "plan.json"], stdin=subprocess.DEVNULL, stdout=sink, stderr=errors,
-                        preexec_fn=_die_with_parent, start_new_session=True, pass_fds=(notify,),
+                        preexec_fn=die_with_parent, start_new_session=True, pass_fds=(notify,),
                         env={**os.environ, "MESHMARK_NOTIFY": str(notify)},
                     )  # fmt: skip
                 finally:

@@ -10,7 +10,6 @@ of windows and scalar co-arrays were found by the verification of `pingpong` and
 
 from __future__ import annotations
 
-import ctypes
 import os
 import re
 import shutil
@@ -24,6 +23,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark.machine.doctor import Finding, Judged, in_order
+from meshmark.machine.native import die_with_parent
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.store.record import Record
@@ -113,7 +113,7 @@ def try_for_real(
     """As `Try`; nothing of what it started is left when it returns."""
 
     def prepare() -> None:
-        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+        die_with_parent()
         if cpus:
             os.sched_setaffinity(0, cpus)
 

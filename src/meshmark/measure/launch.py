@@ -49,7 +49,7 @@ def find_comm(kind: str = "") -> Path:
         if place.is_file():
             return place
         raise MeshmarkError(f"MESHMARK_COMM: {name} is not in {folder}")
-    return find_native(name, "MESHMARK_NO_SUCH")
+    return find_native(name)
 
 
 @cache

@@ -12,6 +12,7 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.native import find_native
+from meshmark.measure.launch import find_comm
 
 
 def find_probe() -> Path:
@@ -77,8 +78,6 @@ def descriptions() -> dict[str, Description]:
     Raises:
         MeshmarkError: a program does not answer.
     """
-    from meshmark.measure.launch import find_comm
-
     try:
         of_ranks = _described(find_comm())
     except MeshmarkError:
@@ -136,8 +135,6 @@ def words(d: Description, options: Mapping[str, Any]) -> list[str]:
 
 def check(instrument: str, line: Sequence[str]) -> None:
     """Lets the probe read a command line without measuring; UsageError names the field, found and allowed."""
-    from meshmark.measure.launch import find_comm
-
     program = find_comm() if description(instrument).ranks else find_probe()
     try:
         done = subprocess.run(

@@ -6,7 +6,6 @@ ends in an `end` line; everything else is done again with `--resume`, which meas
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
 import selectors
@@ -20,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from meshmark.errors import MeshmarkError
+from meshmark.machine.native import die_with_parent, end_with_parent
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
@@ -54,16 +54,6 @@ def _program(step: Step) -> list[str]:
     if not step.ranks:
         return [str(find_probe())]
     return launch.words(launch.launcher(step.mpi), step.ranks, len(os.sched_getaffinity(0)))
-
-
-def _die_with_parent() -> None:
-    """In the child: SIGKILL of the runner must not leave a probe that burns the machine."""
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _end_with_parent() -> None:
-    """The same in a launcher, which alone can end its ranks on other hosts and take its files out of shared memory."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)
 
 
 class Runner:
@@ -126,7 +116,7 @@ class Runner:
         try:
             child = subprocess.Popen(
                 argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                preexec_fn=_end_with_parent if step.ranks else _die_with_parent, start_new_session=True,
+                preexec_fn=end_with_parent if step.ranks else die_with_parent, start_new_session=True,
                 env=launch.environment(step.mpi),
             )  # fmt: skip
         except OSError as why:
