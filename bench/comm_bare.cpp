@@ -1,13 +1,15 @@
-/// The calls that meshmark-comm times, in loops with nothing around them: bench/comm.py compares. One line a case on
-/// standard output: kind, bytes, and the median block's seconds an iteration.
+/// The calls that meshmark-comm times, in loops with nothing around them: bench/comm.py compares. JSON Lines on
+/// standard output: who the ranks are, and of each block when it began, what it took and what an iteration took, the
+/// slower rank's.
 ///
 ///     mpirun -n 2 comm_bare BLOCKS KIND:BYTES:ITERATIONS …      kinds: send, put, allreduce
 #include <mpi.h>
+#include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <string>
 #include <vector>
 
@@ -19,7 +21,6 @@ struct Case {
   long iterations = 1;
   char *out = nullptr, *in = nullptr;
   MPI_Win window = MPI_WIN_NULL;
-  std::vector<double> blocks;
 };
 
 void block(const Case& c, int rank) {
@@ -64,38 +65,45 @@ int main(int argc, char** argv) {
     c.kind = text.substr(0, first);
     c.bytes = std::atoi(text.substr(first + 1, second - first - 1).c_str());
     c.iterations = std::atol(text.substr(second + 1).c_str());
-    const std::size_t room = (static_cast<std::size_t>(c.bytes) / 4096 + 1) * 4096;
+    // Placed as meshmark-comm places them: how buffers lie to one another decides on the speed of a copy.
+    const auto bytes = static_cast<std::size_t>(c.bytes);
+    const std::size_t room = ((2 * bytes + 8192) / 4096 + 1) * 4096;
     c.out = static_cast<char*>(std::aligned_alloc(4096, room));
-    c.in = static_cast<char*>(std::aligned_alloc(4096, room));
+    c.in = c.out + (bytes + 4095) / 4096 * 4096;
     std::memset(c.out, 1, room);
-    std::memset(c.in, 2, room);
     if (c.kind == "put") {
       char* memory = nullptr;
-      MPI_Win_allocate(static_cast<MPI_Aint>(room), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &c.window);
-      std::memset(memory, 0, room);
+      const std::size_t window = (bytes + 8 + 4095) / 4096 * 4096;
+      MPI_Win_allocate(static_cast<MPI_Aint>(window), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &c.window);
+      std::memset(memory, 0, window);
       MPI_Win_lock_all(MPI_MODE_NOCHECK, c.window);
     }
     cases.push_back(c);
   }
-  for (int round = -2; round < rounds; ++round)  // two to warm up
-    for (Case& c : cases) {
+  const int mine = getpid();
+  std::vector<int> pids(static_cast<std::size_t>(ranks));
+  MPI_Gather(&mine, 1, MPI_INT, pids.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
+  if (rank == 0) std::printf("{\"processes\": [{\"pid\": %d}, {\"pid\": %d}]}\n", pids[0], pids[1]);
+  std::fflush(stdout);
+  for (int round = 0; round < rounds; ++round)
+    for (const Case& c : cases) {
       MPI_Barrier(MPI_COMM_WORLD);
       MPI_Barrier(MPI_COMM_WORLD);
+      timespec now{};
+      clock_gettime(CLOCK_MONOTONIC, &now);
       const double begin = MPI_Wtime();
       block(c, rank);
-      double mine = (MPI_Wtime() - begin) / static_cast<double>(c.iterations), slowest = 0;
-      MPI_Reduce(&mine, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
-      if (round >= 0) c.blocks.push_back(slowest);
+      double took = MPI_Wtime() - begin, slowest = 0;
+      MPI_Reduce(&took, &slowest, 1, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);
+      if (rank == 0)
+        std::printf("{\"begun_s\": %ld.%09ld, \"block_s\": %.9g, \"iteration_s\": %.9g}\n",
+                    static_cast<long>(now.tv_sec), now.tv_nsec, slowest, slowest / static_cast<double>(c.iterations));
     }
-  for (Case& c : cases) {
-    std::sort(c.blocks.begin(), c.blocks.end());
-    const double share = c.kind == "send" ? 0.5 : 1;  // half of a round trip
-    if (rank == 0) std::printf("%s %d %.12g\n", c.kind.c_str(), c.bytes, share * c.blocks[c.blocks.size() / 2]);
+  for (Case& c : cases)
     if (c.window != MPI_WIN_NULL) {
       MPI_Win_unlock_all(c.window);
       MPI_Win_free(&c.window);
     }
-  }
   MPI_Finalize();
   return 0;
 }

@@ -1,7 +1,8 @@
 """Writes the reference page of every instrument, from `meshmark-probe --describe` and the hand-written
-page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; the list of
-keys of a machine file, from the loader's own table: docs/reference/machine-files.md; and metrics of
-programs with the columns that their formulas know: docs/reference/load-metrics.md.
+page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; that of the instruments of
+ranks, from `meshmark-comm --describe`: docs/reference/instruments-of-ranks.md; the list of keys of a machine file, from
+the loader's own table: docs/reference/machine-files.md; and metrics of programs with the columns that their formulas
+know: docs/reference/load-metrics.md.
 
 The first paragraphs are what a person wrote; the tables are what the program says of itself, so
 they cannot disagree with it.
@@ -16,8 +17,24 @@ from pathlib import Path
 from typing import Any, Final
 
 DOCS: Final = Path(__file__).resolve().parent
-PROBE: Final = DOCS.parent / "build" / "release" / "bin" / "meshmark-probe"
+PROGRAMS: Final = DOCS.parent / "build" / "release" / "bin"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
+INSTRUMENTS: Final = """# Instruments
+
+Each answers one question put to the machine: `meshmark measure NAME`, or alone
+`meshmark-probe NAME`. `meshmark-probe NAME --describe` prints what stands here as JSON.
+Those that are put to many processes are [instruments of ranks](instruments-of-ranks.md).
+"""
+OUTPUT_OF_RANKS: Final = DOCS / "reference" / "instruments-of-ranks.md"
+INSTRUMENTS_OF_RANKS: Final = """# Instruments of ranks
+
+Each answers one question put to many processes at once: `meshmark measure NAME` starts them, or
+`mpirun -n RANKS meshmark-comm NAME` by hand. They need an MPI library with its development package when Meshmark is
+built, and its launcher when they run; without it `meshmark list instruments` does not name them. OpenSHMEM and
+co-arrays are measured where they are, and reported absent elsewhere. `meshmark-comm NAME --describe` prints what stands
+here as JSON. See [how to measure communication](../how-to/communicate.md) and
+[how ranks are measured](../explanation/ranks.md).
+"""
 MACHINES: Final = DOCS / "reference" / "machine-files.md"
 MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
 
@@ -69,6 +86,8 @@ processor's own definition: prefer the exact counts above for anything that is c
 the counts are those of base data times its calls.
 """
 COMMON: Final = {
+    "ranks",
+    "mpi",
     "cpus",
     "memory_node",
     "policy",
@@ -96,7 +115,9 @@ def table(heads: list[str], lines: list[list[object]]) -> list[str]:
 def parameters(described: list[dict[str, Any]]) -> list[str]:
     lines: list[list[object]] = []
     for p in described:
-        limits = [f"{word} {p[key]:g}" for word, key in (("≥", "minimum"), ("≤", "maximum")) if p.get(key) is not None]
+        limits = [
+            f"{word} {p[key]:.10g}" for word, key in (("≥", "minimum"), ("≤", "maximum")) if p.get(key) is not None
+        ]
         allowed = ", ".join(f"`{choice}`" for choice in p.get("choices") or []) or ", ".join(limits)
         default = f"`{p['default']}`" if p["default"] != "" else "–"
         unit = f" ({p['unit']})" if p["unit"] else ""
@@ -168,29 +189,34 @@ def load_metrics() -> list[str]:
     return out
 
 
+def instruments(program: str, intro: str, title: str) -> str:
+    """The page of all instruments of a program.
+
+    Raises:
+        OSError, CalledProcessError: it is not there, or no library that it needs.
+    """
+    said = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
+    described = json.loads(said)
+    out = ["<!-- written by docs/generate.py; do not edit -->", "", intro]
+    for one in described:
+        out += page(one)
+    out += [f"## {title}", ""]
+    out += parameters([p for p in described[0]["parameters"] if p["name"] in COMMON])
+    return "\n".join(out).rstrip() + "\n"
+
+
 def main() -> int:
     try:
-        text = subprocess.run([PROBE, "--describe"], capture_output=True, text=True, check=True).stdout
+        OUTPUT.write_text(instruments("meshmark-probe", INSTRUMENTS, "Options of all instruments"))
     except (OSError, subprocess.CalledProcessError) as error:
         print(f"generate: error: {error}", file=sys.stderr)
         print("hint: make setup", file=sys.stderr)
         return 1
-    instruments = json.loads(text)
-    out = [
-        "<!-- written by docs/generate.py; do not edit -->",
-        "",
-        "# Instruments",
-        "",
-        "Each answers one question put to the machine: `meshmark measure NAME`, or alone",
-        "`meshmark-probe NAME`. `meshmark-probe NAME --describe` prints what stands here as JSON.",
-        "",
-    ]
-    for described in instruments:
-        out += page(described)
-    if instruments:
-        out += ["## Options of all instruments", ""]
-        out += parameters([p for p in instruments[0]["parameters"] if p["name"] in COMMON])
-    OUTPUT.write_text("\n".join(out).rstrip() + "\n")
+    try:
+        title = "Options of all instruments of ranks"
+        OUTPUT_OF_RANKS.write_text(instruments("meshmark-comm", INSTRUMENTS_OF_RANKS, title))
+    except (OSError, subprocess.CalledProcessError):
+        print(f"generate: no MPI library here: {OUTPUT_OF_RANKS.name} stays as it is", file=sys.stderr)
     MACHINES.write_text("\n".join(machine_files()).rstrip() + "\n")
     LOAD_METRICS.write_text("\n".join(load_metrics()).rstrip() + "\n")
     return 0

@@ -94,7 +94,8 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
     for (int i = 0;; ++i) {
       const double size = static_cast<double>(low) * std::exp2(i / per_octave);
       if (size > static_cast<double>(high) * 1.000001) break;
-      sizes.insert(static_cast<std::size_t>(std::llround(size / 64) * 64));  // whole cache lines
+      const double unit = size < 64 ? 1 : 64;  // whole cache lines, but for what is less than one: a short message
+      sizes.insert(static_cast<std::size_t>(std::llround(size / unit) * static_cast<long long>(unit)));
     }
     sizes.insert(high);
   }

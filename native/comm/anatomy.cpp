@@ -73,7 +73,7 @@ const Description& description() {
             all.insert(all.end(), more.begin(), more.end());
             return all;
           }(),
-      .identity = {"program", "operation", "message_bytes", "latency_factor", "protocol", "ranks", "mpi"},
+      .identity = {"program", "operation", "message_bytes", "latency_factor", "protocol", "reductions", "ranks", "mpi"},
       .ranks = true,
   };
   return d;

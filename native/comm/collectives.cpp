@@ -67,7 +67,7 @@ class Adder {
   explicit Adder(std::size_t words) : out(words), in(words) {}
   virtual ~Adder() = default;
   virtual void operator()() = 0;
-  std::vector<Word> out, in;
+  Words out, in;
 
  protected:
   int words() const { return static_cast<int>(out.size()); }
@@ -122,7 +122,7 @@ class RecursiveDoubling : public Adder {
   void add() {
     for (std::size_t i = 0; i < in.size(); ++i) in[i] += got_[i];
   }
-  std::vector<Word> got_;
+  Words got_;
 };
 
 /// A binomial tree to rank 0 and back.
@@ -148,7 +148,7 @@ class Tree : public Adder {
   }
 
  private:
-  std::vector<Word> got_;
+  Words got_;
 };
 
 /// Each rank puts its vector into a place of its own at every other one, and adds up what it was given. A rank may be

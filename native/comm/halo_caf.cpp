@@ -54,7 +54,7 @@ class Caf : public Halo {
   static inline int users_ = 0, open_sides_ = 0;
   static inline std::size_t open_words_ = 0;
   bool events_;
-  std::vector<std::uint64_t> out_;
+  Words out_;
 };
 
 template <bool events>

@@ -34,7 +34,7 @@ class Plain : public Halo {
  protected:
   int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
   int n_;
-  std::vector<std::uint64_t> out_, in_;
+  Words out_, in_;
 };
 
 class SendRecv : public Plain {
@@ -166,33 +166,36 @@ class PersistentNeighbours : public Neighbours {
 /// Rows in a window: what neighbours put there, by side, once or twice over.
 class Window : public Halo {
  public:
-  Window(const Grid& grid, std::size_t words, std::size_t copies) : Halo(grid, words), n_(words_of(words)) {
-    const auto sides = static_cast<std::size_t>(grid.sides());
-    out_.resize(sides * words);
-    const std::size_t all = copies * sides * words + sides * kStride;
+  Window(const Grid& grid, std::size_t words, std::size_t copies) : Window(grid, words, copies, grid.sides()) {}
+  ~Window() override { MPI_Win_free(&window_); }
+  Row out(int side) override { return {out_.data() + place(side)}; }
+  Row in(int side) override { return {memory_ + place(side)}; }
+
+ protected:
+  /// Of so many sides: all, or the two of any one dimension.
+  Window(const Grid& grid, std::size_t words, std::size_t copies, int sides)
+      : Halo(grid, words), n_(words_of(words)), sides_(static_cast<std::size_t>(sides)) {
+    out_.resize(sides_ * words);
+    const std::size_t all = copies * sides_ * words + sides_ * kStride;
     World::get().check_all(
         MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(), &memory_, &window_),
         "MPI_Win_allocate");
     std::memset(memory_, 0, all * 8);
     MPI_Barrier(World::get().all());
   }
-  ~Window() override { MPI_Win_free(&window_); }
-  Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
-  Row in(int side) override { return {memory_ + place(side)}; }
-
- protected:
   int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
   std::size_t place(int side, std::size_t copy = 0) const {
-    return (copy * static_cast<std::size_t>(grid_.sides()) + static_cast<std::size_t>(side)) * words_;
+    return (copy * sides_ + static_cast<std::size_t>(side) % sides_) * words_;
   }
   void put(int to, std::size_t copy = 0) {
     MPI_Put(out(to).first, n_, MPI_UINT64_T, peer(to), static_cast<MPI_Aint>(place(opposite(to), copy)), n_,
             MPI_UINT64_T, window_);
   }
   int n_;
+  std::size_t sides_;
   std::uint64_t* memory_ = nullptr;
   MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<std::uint64_t> out_;
+  Words out_;
 };
 
 class Fence : public Window {
@@ -206,34 +209,45 @@ class Fence : public Window {
   }
 };
 
-/// Post, start, complete, wait: only neighbours wait for one another.
-class PostStart : public Window {
+/// Post, start, complete, wait: only neighbours wait for one another. Each dimension has a window of its own, since
+/// MPICH counts the posts that came to a window without asking whose they are: those of a neighbour in the other
+/// dimension, who may be ahead, would start an epoch too early, or never (MPICH 4.0.2 over TCP waits for ever).
+class PostStart : public Halo {
  public:
-  PostStart(const Grid& grid, std::size_t words) : Window(grid, words, 1) {
-    MPI_Group all = MPI_GROUP_NULL;
-    MPI_Comm_group(World::get().all(), &all);
-    for (int low = 0; low < grid.sides(); low += 2) {
-      const int both[2] = {peer(low), peer(low + 1)};
-      groups_.push_back(MPI_GROUP_NULL);
-      check(MPI_Group_incl(all, both[0] == both[1] ? 1 : 2, both, &groups_.back()), "MPI_Group_incl");
-    }
-    MPI_Group_free(&all);
+  PostStart(const Grid& grid, std::size_t words) : Halo(grid, words) {
+    for (int low = 0; low < grid.sides(); low += 2)
+      dimensions_.push_back(std::make_unique<Dimension>(grid, words, low));
   }
-  ~PostStart() override {
-    for (MPI_Group& group : groups_) MPI_Group_free(&group);
-  }
-  void along(int low) override {
-    const MPI_Group group = groups_[static_cast<std::size_t>(low / 2)];
-    MPI_Win_post(group, 0, window_);
-    MPI_Win_start(group, 0, window_);
-    put(low);
-    put(low + 1);
-    MPI_Win_complete(window_);
-    MPI_Win_wait(window_);
-  }
+  void along(int low) override { of(low).along(low); }
+  Row out(int side) override { return of(side).out(side); }
+  Row in(int side) override { return of(side).in(side); }
 
  private:
-  std::vector<MPI_Group> groups_;
+  class Dimension : public Window {
+   public:
+    Dimension(const Grid& grid, std::size_t words, int low) : Window(grid, words, 1, 2) {
+      MPI_Group all = MPI_GROUP_NULL;
+      MPI_Comm_group(World::get().all(), &all);
+      const int both[2] = {peer(low), peer(low + 1)};
+      check(MPI_Group_incl(all, both[0] == both[1] ? 1 : 2, both, &group_), "MPI_Group_incl");
+      MPI_Group_free(&all);
+    }
+    ~Dimension() override { MPI_Group_free(&group_); }
+    void along(int low) override {
+      MPI_Win_post(group_, 0, window_);
+      MPI_Win_start(group_, 0, window_);
+      put(low);
+      put(low + 1);
+      MPI_Win_complete(window_);
+      MPI_Win_wait(window_);
+    }
+
+   private:
+    MPI_Group group_ = MPI_GROUP_NULL;
+  };
+  Dimension& of(int side) { return *dimensions_[static_cast<std::size_t>(side / 2)]; }
+
+  std::vector<std::unique_ptr<Dimension>> dimensions_;
 };
 
 /// Passive: put, flush, and add one to a counter at the target. A neighbour may be one exchange ahead, never two: so
@@ -319,7 +333,7 @@ class Shared : public Halo {
   std::size_t counter(int side) const { return place(0, 2) + static_cast<std::size_t>(side) * kStride; }
   MPI_Win window_ = MPI_WIN_NULL;
   std::vector<std::uint64_t*> memory_;  // of each neighbour, then mine
-  std::vector<std::uint64_t> out_;
+  Words out_;
   std::uint64_t count_ = 0;
 };
 
@@ -383,7 +397,7 @@ class Columns : public Halo {
   static std::size_t stride(int side) { return side / 2 % 2 == 1 ? kStride : 1; }
   int n_;
   MPI_Datatype column_ = MPI_DATATYPE_NULL;
-  std::vector<std::uint64_t> out_, in_, packed_;
+  Words out_, in_, packed_;
 };
 
 template <class T>

@@ -42,7 +42,7 @@ class ShmemPut : public Halo {
   std::size_t sides_;
   std::uint64_t* memory_ = nullptr;
   std::uint64_t count_ = 0;
-  std::vector<std::uint64_t> out_;
+  Words out_;
 };
 
 }  // namespace

@@ -29,7 +29,7 @@ const Description& description() {
 
 /// A window that frees itself.
 struct Window {
-  /// Whole pages: MPICH 4.0.2 puts long messages 8 bytes beside their place in a window of no multiple of 16 bytes.
+  /// Whole pages: MPICH 4.0.2 puts messages 8 bytes beside their place in a window of no multiple of 16 bytes.
   explicit Window(std::size_t least_bytes) {
     const std::size_t bytes = (least_bytes + 4095) / 4096 * 4096;
     World::get().check_all(
@@ -98,12 +98,13 @@ Case one_sided(bool put, std::size_t bytes, int partner) {
   }
   c.run = [=](std::uint64_t iterations) {
     if (rank != 0) return;
+    const MPI_Win to = window->window;
     for (std::uint64_t i = 0; i < iterations; ++i) {
       if (put)
-        MPI_Put(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, window->window);
+        MPI_Put(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
       else
-        MPI_Get(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, window->window);
-      MPI_Win_flush(partner, window->window);
+        MPI_Get(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
+      MPI_Win_flush(partner, to);
     }
   };
   c.mark = [=, keep = store](std::uint32_t tag, bool whole) {
@@ -123,7 +124,11 @@ void measure_pingpong(Run& run) {
   world.expect(run);
   if (world.size() < 2) throw Absent("one rank has nobody to talk to", "--ranks 2");
   const auto sizes = message_sizes(run);
-  std::vector<int> partners = run.integers("partner", world.size() - 1);
+  std::vector<int> partners;
+  if (run.text("partner") == "all")
+    for (int other = 1; other < world.size(); ++other) partners.push_back(other);
+  else
+    partners = run.integers("partner", world.size() - 1);
   for (const int partner : partners)
     if (partner >= world.size())
       throw UsageError("partner", "found " + std::to_string(partner), "1 to " + std::to_string(world.size() - 1));

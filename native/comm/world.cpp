@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -23,6 +25,7 @@ namespace mm::comm {
 namespace {
 
 constexpr int kOffsetRounds = 64;
+constexpr unsigned kEnd_s = 5;
 constexpr double kLeastLead_s = 20e-6, kMostLead_s = 10e-3;
 constexpr std::size_t kProbe_bytes = 4 << 20;  // larger than what a host says on its network meanwhile
 
@@ -90,6 +93,23 @@ std::map<std::string, double> sent_bytes() {
   return all;
 }
 
+/// How many tasks srun has started here that no process manager has joined: each would be a job of its own. 0 where
+/// somebody joins them, or srun did not start this.
+int alone_under_slurm() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::getenv("SLURM_PROCID") == nullptr) return 0;
+  for (const char* joined : {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_FD", "PMI_PORT", "HYDI_CONTROL_FD"})
+    if (std::getenv(joined) != nullptr) return 0;
+  return std::atoi(tasks);
+}
+
+[[noreturn]] void refuse_alone(int tasks) {
+  throw UsageError("ranks", "found " + std::to_string(tasks) + " tasks of srun that do not know of one another",
+                   "srun --mpi=pmix (Open MPI), srun --mpi=pmi2 (MPICH), or mpirun inside of the allocation");
+}
+
+int status_at_end = 0;
+
 }  // namespace
 
 void check(int status, const char* call) {
@@ -108,12 +128,16 @@ World& World::get() {
 void World::start() {
   if (started_) return;
   keep_output();
-  int provided = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_FUNNELED, &provided), "MPI_Init_thread");
+  const int tasks = alone_under_slurm();
+  if (tasks > 1 && std::getenv("PMIX_RANK") == nullptr) refuse_alone(tasks);  // Open MPI would die in MPI_Init
+  // No more than plain: for any level of threads above single Open MPI 4.1 takes its locks, a third of a short
+  // message's time.
+  check(MPI_Init(nullptr, nullptr), "MPI_Init");
   started_ = true;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+  if (tasks > 1 && size_ == 1) refuse_alone(tasks);  // another library's manager does not help
   mute(rank_ != 0);
   std::tie(kind_, library_) = library_of();
 
@@ -163,7 +187,19 @@ int World::end(int status) {
   if (status != 0 && status != 77 && status != 2) MPI_Abort(MPI_COMM_WORLD, status);
   // Rank 0 alone knows what an earlier output held: whether there is something in the end.
   if (status != 2) MPI_Bcast(&status, 1, MPI_INT, 0, all());
+  if (kind_ == "mpich") {
+    // MPICH 4.0 may wait in MPI_Finalize for ever, as four ranks over UCX's TCP on two CPUs do in half of all runs: one
+    // waits for an answer of others who no longer listen (pmodels/mpich 6596). All has been said; to leave is no fault.
+    status_at_end = status;
+    std::signal(SIGALRM, [](int) { _exit(status_at_end); });
+    alarm(kEnd_s);
+  }
   for (auto finish = finish_.rbegin(); finish != finish_.rend(); ++finish) (*finish)();
+  // MPICH 4.0 over UCX aborts where a window is left; that its ranks just leave now is no fault to their launcher.
+  if (kept_ && kind_ == "mpich") {
+    std::fflush(nullptr);
+    _exit(status);
+  }
   int over = 0;  // a library that was started beside it may have ended it too
   MPI_Finalized(&over);
   if (!over) MPI_Finalize();
@@ -367,6 +403,20 @@ std::string World::find_transport() {
   return text;
 }
 
+namespace {
+
+/// What the library was asked for, and what a library started beside it may have changed: it decides on locks.
+const char* thread_level() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  return level == MPI_THREAD_SINGLE       ? "single"
+         : level == MPI_THREAD_FUNNELED   ? "funneled"
+         : level == MPI_THREAD_SERIALIZED ? "serialized"
+                                          : "multiple";
+}
+
+}  // namespace
+
 json World::conditions() const {
   std::string cpus, hosts;
   std::set<std::string> distinct;
@@ -377,19 +427,23 @@ json World::conditions() const {
     nodes.insert(m.node);
   }
   for (const std::string& h : distinct) hosts += (hosts.empty() ? "" : ",") + h;
-  return {{"ranks", size_},
-          {"hosts", static_cast<int>(distinct.size())},
-          {"host_names", hosts},
-          {"memory_groups", static_cast<int>(nodes.size())},
-          {"mpi", kind_},
-          {"library", library_},
-          {"transport", transport_},
-          {"clock_offset_uncertainty", uncertain_s_}};
+  json all{{"ranks", size_},
+           {"hosts", static_cast<int>(distinct.size())},
+           {"host_names", hosts},
+           {"memory_groups", static_cast<int>(nodes.size())},
+           {"mpi", kind_},
+           {"library", library_},
+           {"thread_level", thread_level()},
+           {"transport", transport_},
+           {"clock_offset_uncertainty", uncertain_s_}};
+  if (const char* job = std::getenv("SLURM_JOB_ID")) all["slurm_job_id"] = job;
+  return all;
 }
 
 json World::lasting_conditions() const {
   json all = conditions();
   all.erase("clock_offset_uncertainty");
+  all.erase("slurm_job_id");
   return all;
 }
 

@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,23 @@ namespace mm::comm {
 
 /// Throws Failure with the library's own words where a call did not succeed.
 void check(int status, const char* call);
+
+/// Takes memory that begins on a page, as a library's own does: how the ends of a copy lie decides on its speed, and
+/// protocols are to differ by nothing else than what they are.
+template <class T>
+struct OnPages {
+  using value_type = T;
+  OnPages() = default;
+  template <class Other>
+  explicit OnPages(const OnPages<Other>&) {}
+  T* allocate(std::size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), kPage)); }
+  void deallocate(T* memory, std::size_t) { ::operator delete(memory, kPage); }
+  bool operator==(const OnPages&) const { return true; }
+
+ private:
+  static constexpr std::align_val_t kPage{4096};
+};
+using Words = std::vector<std::uint64_t, OnPages<std::uint64_t>>;
 
 /// One rank as the others know it.
 struct Member {
@@ -73,6 +91,7 @@ class World {
     const json why = attempt([&] { *made = make(); });
     if (why.is_null()) return std::move(*made);
     (void)made.release();  // NOLINT: see above
+    kept_ = true;
     throw Absent(why["reason"].get<std::string>(), why["enable"].get<std::string>());
   }
 
@@ -95,6 +114,7 @@ class World {
   std::string find_transport();
 
   bool started_ = false, oversubscribed_ = false;
+  bool kept_ = false;  // what could not be let go of on all ranks
   int rank_ = 0, size_ = 1;
   double offset_s_ = 0, uncertain_s_ = 0, lead_s_ = 20e-6;
   std::vector<Member> members_;

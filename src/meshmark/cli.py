@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -164,6 +165,7 @@ def _instrument_help(d: Description) -> str:
               "  --set KEY=VAL  changes a number of a described machine", "  --json         one record a line",
               "  --store DIR    where the records go; --no-store keeps none"]  # fmt: skip
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
+    example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
     lines += ["", example.replace("meshmark-probe", "meshmark measure")]
     return "\n".join(lines)
 
@@ -189,8 +191,9 @@ def measure(
     import tempfile
     import time
 
-    from meshmark.measure.plan import Plan, Step, launched, seconds
+    from meshmark.measure.plan import Plan, Step, launched
     from meshmark.measure.probe import description, descriptions
+    from meshmark.measure.repetitions import once, pool_steps
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
 
@@ -223,22 +226,28 @@ def measure(
     if settings:
         raise UsageError("--set: found with --on host, a described machine is needed", "meshmark model list")
     argv = _checked_words(d, extra)
-    budget = argv[argv.index("--budget") + 1] if "--budget" in argv else d.parameter("budget").default
     run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
     if "--machine" not in argv:
         from meshmark.machine.identity import host_id
 
         argv += ["--machine", host_id()]
     steps = tuple(
-        Step(f"{instrument}-{mpi}-{ranks}" if ranks else instrument, instrument, line, seconds(budget), ranks, mpi)
-        for ranks, mpi, line in launched(d, argv)
+        Step(
+            instrument + (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f".r{run.turn}" if run.turn else ""),
+            instrument,
+            run.argv,
+            run.budget_s,
+            run.ranks,
+            run.mpi,
+        )
+        for run in launched(d, argv)
     )
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
         kept = Path(folder) / "store" if no_store else (store or data_home() / "store")
         with progress(sum(step.budget_s for step in steps)) as report:
             results = run_plan(Plan("measure", steps), Path(folder), Store(kept), run_id, report, lambda _: None)
-    records = [record for result in results for record in result.reading.records]
-    absences = [absence for result in results for absence in result.reading.absences]
+    records = pool_steps((result.step, result.reading.records) for result in results)
+    absences = once(absence for result in results for absence in result.reading.absences)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
@@ -257,12 +266,15 @@ def measure(
 
 
 def _print_tables(records: list[Record]) -> None:
-    """A table an instrument; protocols of the halo exchange are ranked."""
-    from meshmark.report.ranking import print_rankings
+    """A table an instrument; protocols of the halo exchange are ranked, libraries compared, contention summed up."""
+    from meshmark.report.contention import print_contention
+    from meshmark.report.ranking import print_comparisons, print_rankings
 
     for instrument in dict.fromkeys(r.instrument for r in records):
         mine = [r for r in records if r.instrument == instrument]
         (print_rankings if instrument == "halo" else print_records)(mine)
+        print_comparisons(mine)
+        print_contention(mine)
 
 
 def _measure_model(

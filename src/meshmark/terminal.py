@@ -72,10 +72,7 @@ class counted:  # noqa: N801 (used like a function)
             self.bar.stop()
 
 
-_OBSERVED = {"huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
-             "disturbed_share", "load_1min", "shield", "derived_from", "state", "clock_offset_uncertainty",
-             "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names", "memory_groups",
-             "word_bytes"}  # fmt: skip
+_HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # beside what was observed
 
 
 def scaled(value: float, unit: str) -> str:
@@ -99,9 +96,11 @@ def print_records(records: list[Record]) -> None:
     from rich.console import Console
     from rich.table import Table
 
+    from meshmark.store.record import OBSERVED
+
     keys: list[str] = []
     for r in records:
-        keys += [k for k in r.conditions if k not in keys and k not in _OBSERVED]
+        keys += [k for k in r.conditions if k not in keys and k not in OBSERVED | _HIDDEN]
     varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
     common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
     table = Table(box=None, pad_edge=False, header_style="bold")

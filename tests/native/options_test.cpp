@@ -30,6 +30,7 @@ TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
 TEST(Sizes, RangesDoubleAndMayBeFiner) {
   EXPECT_EQ(mm::parse_sizes("f", "1KiB..8KiB"), (std::vector<std::size_t>{1024, 2048, 4096, 8192}));
   EXPECT_EQ(mm::parse_sizes("f", "1MiB..2MiB/2").size(), 3u);
+  EXPECT_EQ(mm::parse_sizes("f", "8..128"), (std::vector<std::size_t>{8, 16, 32, 64, 128}));
   EXPECT_EQ(mm::parse_sizes("f", "3KiB,1KiB"), (std::vector<std::size_t>{1024, 3072}));
   EXPECT_THROW(mm::parse_sizes("f", "8KiB..1KiB"), mm::UsageError);
   EXPECT_THROW(mm::parse_sizes("f", "0..1KiB"), mm::UsageError);

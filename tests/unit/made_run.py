@@ -14,7 +14,8 @@ UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_
         "bandwidth_gross": "B/s", "update_rate": "op/s", "flop_rate": "flop/s", "op_rate": "op/s",
         "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s",
         "unit_time": "s", "exchange_time": "s", "message_latency": "s", "contention": "1", "collective_time": "s",
-        "wrong_words": "1"}  # fmt: skip
+        "wrong_words": "1", "elapsed": "s", "operation_rate": "op/s", "iteration_time": "s", "residual": "1",
+        "step_time": "s", "transpose_share": "1", "prediction_error": "1"}  # fmt: skip
 
 
 def record(
@@ -133,9 +134,9 @@ LIBRARIES = {"openmpi": ("Open MPI 4.1.4", 1.0), "mpich": ("MPICH 4.0.2", 1.5)}
 def ranks(mpi: str = "openmpi", count: int = 2) -> dict[str, Any]:
     """Conditions of every result among ranks."""
     return {"mpi": mpi, "library": LIBRARIES[mpi][0], "ranks": count, "hosts": 1, "transport": "shared memory",
-            "memory_groups": 1, "host_names": "made-up", "rank_cpus": "0,1", "clock_offset_uncertainty": 2e-7,
-            "fastest_rank": 1e-6, "slowest_rank": 2e-6, "block_iterations": 100, "blocks": 9,
-            "disturbed_share": 0.0}  # fmt: skip
+            "memory_groups": 1, "host_names": "made-up", "rank_cpus": ",".join(map(str, range(count))),
+            "clock_offset_uncertainty": 2e-7, "fastest_rank": 1e-6, "slowest_rank": 2e-6, "block_iterations": 100,
+            "blocks": 9, "disturbed_share": 0.0}  # fmt: skip
 
 
 def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[Record]:
@@ -168,30 +169,40 @@ def pingpong(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
     return made
 
 
-def swap(count: int = 4) -> list[Record]:
+def swap(
+    count: int = 4, sizes: Iterable[int] = (8, 2**16), node: int = 0, mpi: str = "openmpi", flags: Iterable[str] = ()
+) -> list[Record]:
+    """All pairs slow each other down by 1.4; with so many CPUs a node only those that cross it, from 64 KiB on."""
     made = []
-    for message, distance in itertools.product((8, 2**16), range(1, count)):
-        c = {"message_bytes": message, "distance": distance, **ranks(count=count)}
-        value = 4e-7 * (1 + 0.2 * distance) + message / 1e10
-        made += [
-            record("swap", "exchange_time", value, mode="alone", from_rank=i, to_rank=i + distance, **c)
-            for i in range(count - distance)
-        ]
-        pairs = sum(i // distance % 2 == 0 and i + distance < count for i in range(count))
-        if pairs > 1:
-            made.append(record("swap", "exchange_time", 1.4 * value, mode="together", pairs_at_once=pairs, **c))
-            made.append(record("swap", "contention", 1.4, count=1, mode="together", pairs_at_once=pairs, **c))
+    for message, distance in itertools.product(sizes, range(1, count)):
+        c = {"message_bytes": message, "distance": distance, **ranks(mpi, count)}
+        far = [bool(node) and i // node != (i + distance) // node for i in range(count - distance)]
+        times = [(1.1e-6 if f else 4e-7) + message / (6e9 if f else 1.5e10) for f in far]
+        for i, value in enumerate(times):
+            where = {"mode": "alone", "from_rank": i, "to_rank": i + distance, "pairs_at_once": 1, **c}
+            made.append(record("swap", "exchange_time", value, flags, **where))
+            made.append(record("swap", "bandwidth_net", 2 * message / value, flags, **where))
+        pairs = [i for i in range(count - distance) if i // distance % 2 == 0]
+        if len(pairs) > 1:
+            crossing = sum(far[i] for i in pairs)
+            factor = 1.4 if not node else 1 + 0.2 * crossing if message >= 2**16 else 1.02
+            value = factor * max(times[i] for i in pairs)
+            where = {"mode": "together", "pairs_at_once": len(pairs), **c}
+            made.append(record("swap", "exchange_time", value, flags, **where))
+            made.append(record("swap", "contention", factor, flags, count=1, **where))
     return made
 
 
-def collectives() -> list[Record]:
-    made = [
-        record("barrier", "collective_time", 5e-7, operation="barrier", algorithm="library", message_bytes=0, **ranks())
-    ]
-    for name, algorithm in (("bcast", "library"), ("allreduce", "library"), ("allreduce", "tree")):
-        for message in (2**k for k in range(3, 21)):
-            c = {"operation": name, "algorithm": algorithm, "message_bytes": message, **ranks()}
-            made.append(record(name, "collective_time", 6e-7 + message / 4e9, **c))
+def collectives(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
+    made = []
+    for mpi in mpis:
+        factor, where = LIBRARIES[mpi][1], ranks(mpi)
+        zero = {"operation": "barrier", "algorithm": "library", "message_bytes": 0}
+        made.append(record("barrier", "collective_time", 5e-7 * factor, **zero, **where))
+        for name, algorithm in (("bcast", "library"), ("allreduce", "library"), ("allreduce", "tree")):
+            for message in (2**k for k in range(3, 21)):
+                c = {"operation": name, "algorithm": algorithm, "message_bytes": message, **where}
+                made.append(record(name, "collective_time", 6e-7 * factor + message / 4e9, **c))
     return made
 
 
@@ -204,8 +215,36 @@ def defects() -> list[Record]:
     ]  # fmt: skip
 
 
+def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
+    """Programs among ranks, with what they found; another run (`seed`) finds a little less or more."""
+    off = seed * 1e-12
+    halo = {"paradigm": "mpi", "protocol": "irecv_isend", "grid": "2x1", "halo_words": 160}
+    drift = {"mass_drift": off, "energy_drift": 2 * off, "enstrophy_drift": 3 * off}
+    npb = {"cg": {"zeta": 8.6 + off, "residual_norm": off}, "mg": {"residual_norm": off, "first_norm": 0.5 + off},
+           "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
+           "ft": {"checksum_real": 5e2 + off, "checksum_imaginary": 4e2 + off, "fft": "own"}}  # fmt: skip
+    where = {**ranks(mpi), "clock_offset_uncertainty": off, "disturbed_share": off, "blocks": 8 + seed,
+             "fastest_rank": 1e-6 + off, "slowest_rank": 2e-6 + off, "block_iterations": 99 + seed}  # fmt: skip
+    made = []
+    for kernel, found in npb.items():
+        c = {"kernel": kernel, "class": "S", "size": "made up", **found, **where}
+        made += [record("npb", "elapsed", 0.1, **c), record("npb", "operation_rate", 1e9, **c)]
+    pop = {**halo, "reductions": 2, "iterations": 120, "solution_error": off, **where}
+    gyro = {"modes": 16, "radii": 32, "flops_per_point": 64, "grid": "1x2", **where}
+    swim = {**halo, "cells": 256, "steps": 50, **drift, **where}
+    return [
+        *made, record("pop", "iteration_time", 4e-4, **pop), record("pop", "residual", 1e-13, **pop),
+        record("gyro", "step_time", 2e-3, **gyro), record("gyro", "transpose_share", 0.4, **gyro),
+        record("swim", "step_time", 3e-4, **swim),
+        *(record("anatomy", "step_time", 3e-4 * k, program="swim", latency_factor=k, **swim) for k in (1, 2)),
+        record("anatomy", "prediction_error", 0.02, count=1, program="swim", latency_factor=2,
+               derived_from="operation_time, step_time", **swim),
+    ]  # fmt: skip
+
+
 def communication() -> list[Record]:
-    return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(), *defects()]
+    return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(LIBRARIES), *defects(),
+            *programs()]  # fmt: skip
 
 
 def everything(threads: int = 2) -> list[Record]:

@@ -15,12 +15,10 @@ from meshmark.measure import launch
 
 CPUS = len(os.sched_getaffinity(0))
 KINDS = list(launch.launchers())
-# As few blocks as make an interval; the budget is for a machine on which others work.
-SHORT = ("--interval", "100", "--budget", "90s")
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not KINDS, reason="no MPI library: neither launcher nor build is here"),
-]
+# As few blocks as make an interval; where others work, undisturbed ones may not come before the budget ends, and the
+# first ones only some time after it.
+SHORT = ("--interval", "100", "--budget", "25s")
+pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library: neither launcher nor build is here")
 
 # Between the program and the library: from the so-many-th message on, one bit of what came is another, or a sum is off.
 # A method that corrects itself forgives small errors of a sum, and all sums off by one factor: so every third, twofold.
@@ -84,10 +82,20 @@ def spoiler(kind: str, tmp_path: Path) -> dict[str, str]:
     return {"LD_PRELOAD": str(library), "SPOIL_FROM": "3"}
 
 
+def can_share_cpus(kind: str, ranks: int) -> bool:
+    """A solve is thousands of messages, and each takes a turn of the scheduler where MPICH's ranks, which never yield,
+    are more than there are CPUs: minutes."""
+    return ranks <= CPUS or kind == "openmpi"
+
+
 @pytest.mark.slow
 def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
     seen: dict[tuple[str, int], int] = {}
-    for ranks in (1, 2, 4):
+    expected: set[str] = set()
+    for ranks, grids in ((1, {"1x1"}), (2, {"1x2", "2x1"}), (4, {"1x4", "2x2", "4x1"})):
+        if not can_share_cpus(kind, ranks):
+            continue
+        expected |= grids
         status, lines, _ = ask(kind, ranks, "pop", "--grid", "all", "--protocol", "sendrecv", *SHORT)
         assert status == 0, lines
         assert absences(lines) == []
@@ -96,7 +104,7 @@ def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
             seen[c["grid"], c["reductions"]] = c["iterations"]
         assert all(max(line["samples"]) < 1e-12 for line in results(lines, "residual"))
         assert len(results(lines, "best_time")) == 1
-    assert {grid for grid, _ in seen} == {"1x1", "1x2", "2x1", "1x4", "2x2", "4x1"}
+    assert {grid for grid, _ in seen} == expected
     assert max(seen.values()) - min(seen.values()) <= 1
     assert min(seen.values()) > 50
 
@@ -104,6 +112,8 @@ def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
 @pytest.mark.slow
 def test_every_way_to_exchange_solves(kind: str) -> None:
     """Also the corners of a 9-point operator, which come by way of a neighbour's ghosts: 2 x 2 ranks."""
+    if not can_share_cpus(kind, 4):
+        pytest.skip("four ranks of MPICH need four CPUs")
     status, lines, _ = ask(kind, 4, "pop", "--grid", "2x2", "--protocol", "all", "--reductions", "1", *SHORT)
     assert status == 0
     assert not [why for why in absences(lines) if "wrong" in why]
@@ -128,7 +138,9 @@ def test_the_parts_of_an_iteration_add_up(kind: str) -> None:
 
 
 @pytest.mark.parametrize(("words", "says"), [
-    (["pop", "--protocol", "sendrecv", "--grid", "2x1", "--reductions", "2"], "wrong"),
+    pytest.param(
+        ["pop", "--protocol", "sendrecv", "--grid", "2x1", "--reductions", "2"], "wrong", marks=pytest.mark.slow
+    ),
     (["swim", "--protocol", "sendrecv"], "wrong"),
     (["gyro", "--modes", "16"], "wrong data"),
 ])  # fmt: skip
@@ -149,6 +161,7 @@ def test_a_spoilt_sum_is_no_number(kind: str, spoiler: dict[str, str]) -> None:
     assert any("wrong solution" in why for why in absences(lines)), absences(lines)
 
 
+@pytest.mark.slow
 def test_swim_keeps_what_it_must(kind: str) -> None:
     for ranks in (1, 3):
         status, lines, _ = ask(
@@ -166,6 +179,7 @@ def test_swim_keeps_what_it_must(kind: str) -> None:
             assert 0 < c["enstrophy_drift"] < 1e-4
 
 
+@pytest.mark.slow
 def test_gyro_says_how_much_is_transposed(kind: str) -> None:
     status, lines, _ = ask(kind, 2, "gyro", "--modes", "16,64", "--radii", "8", *SHORT)
     assert status == 0

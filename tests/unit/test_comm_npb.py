@@ -23,17 +23,19 @@ KERNELS = ("ep", "cg", "is", "ft", "mg")
 CPUS = len(os.sched_getaffinity(0))
 Floats = NDArray[np.float64]
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not launch.launchers(), reason="no MPI library with a build for it: make setup"),
-]
+pytestmark = pytest.mark.skipif(not launch.launchers(), reason="no MPI library: neither launcher nor build is here")
+
+
+def slow(*values: Any) -> Any:
+    """A case that only `make check-all` runs."""
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 def npb(
     kind: str, ranks: int, *words: str, more: dict[str, str] | None = None
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """What was said, and its lines."""
-    call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", "--budget", "200ms", *words]
+    call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", "--budget", "4s", *words]
     done = subprocess.run(
         call, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL,
         env={**launch.environment(kind), **(more or {})},
@@ -154,7 +156,7 @@ def mg_by_numpy() -> dict[str, float]:
     order = np.argsort(report_random(n**3, 314159265))
     v = np.zeros(n**3)
     v[order[:10]], v[order[-10:]] = -1, 1
-    v = v.reshape(n, n, n)
+    box = v.reshape(n, n, n)
 
     def operator(u: Floats) -> Floats:
         return around(u, (-8 / 3, 0, 1 / 6, 1 / 12))
@@ -169,10 +171,10 @@ def mg_by_numpy() -> dict[str, float]:
         z = finer(cycle(coarse))
         return z + smoothed(r - operator(z))
 
-    u = np.zeros_like(v)
+    u = np.zeros_like(box)
     for _ in range(4):
-        u = u + cycle(v - operator(u))
-    return {"residual_norm": float(np.sqrt(np.mean((v - operator(u)) ** 2)))}
+        u = u + cycle(box - operator(u))
+    return {"residual_norm": float(np.sqrt(np.mean((box - operator(u)) ** 2)))}
 
 
 SECOND_WAYS: dict[str, Callable[[], dict[str, float]]] = {
@@ -195,7 +197,7 @@ def test_a_second_way_finds_the_same(kernel: str) -> None:
 # ---------------------------------------------------------------- records
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("ranks", [slow(1), 2, slow(3), slow(4)])
 @pytest.mark.parametrize("kind", list(launch.launchers()))
 def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
     found = class_s(kind, ranks)
@@ -223,6 +225,7 @@ OPERATIONS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_number_of_ranks_changes_no_digit_that_counts(ranks: int) -> None:
     kind = next(iter(launch.launchers()))
@@ -248,6 +251,7 @@ def test_what_was_asked_for_and_does_not_fit_is_refused_in_one_line() -> None:
         assert done.stderr.count("meshmark-comm: error") == 1
 
 
+@pytest.mark.slow
 def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> None:
     kind = next(iter(launch.launchers()))
     _, lines = npb(kind, 3, "--kernel", "all")
@@ -258,13 +262,14 @@ def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> N
 
 @pytest.mark.parametrize(
     ("words", "field"),
-    [(["--kernel", "lu"], "kernel"), (["--class", "D"], "class"), (["--fft", "mkl"], "fft")],
+    [slow(["--kernel", "lu"], "kernel"), (["--class", "D"], "class"), slow(["--fft", "mkl"], "fft")],
 )
 def test_a_wrong_word_names_its_field(words: list[str], field: str) -> None:
     _, lines = npb(next(iter(launch.launchers())), 1, *words)
     assert [line["field"] for line in lines if line["type"] == "error"] == [field]
 
 
+@pytest.mark.slow
 def test_fftw_finds_the_same_or_says_that_it_is_not_here() -> None:
     kind = next(iter(launch.launchers()))
     done, lines = npb(kind, 2, "--kernel", "ft", "--fft", "fftw")

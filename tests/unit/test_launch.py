@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -128,6 +129,22 @@ def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
     assert done.returncode == 2, done.stderr
     said = done.stderr.strip().splitlines()
     assert "found 'halo'" in said[0] and said[1].startswith("hint: ") and "MPI" in said[1], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("built", "says"),
+    [([], "no build for any MPI library; this one has none"), (["mpich"], "no build for openmpi; this one has mpich")],
+)
+def test_a_program_without_its_library_says_which(built: list[str], says: str, tmp_path: Path) -> None:
+    try:
+        alone = shutil.copy2(launch.find_comm(), tmp_path)
+    except MeshmarkError as why:
+        pytest.skip(str(why))
+    for kind in built:
+        script(tmp_path / f"meshmark-comm-{kind}", "#!/bin/sh\n")
+    started = {"OMPI_COMM_WORLD_SIZE": "2"} if built else {}
+    done = subprocess.run([alone, "halo"], capture_output=True, text=True, timeout=60, check=False, env=started)
+    assert (done.returncode, done.stdout, done.stderr) == (77, "", f"meshmark-comm: absent: {says}\n")
 
 
 # ------------------------------------------------------------------ words

@@ -1,4 +1,4 @@
-"""The native probe as its readers meet it: its protocol, its refusals, its resume."""
+"""The native probe, and the ranks, as their readers meet them: their protocol, their refusals, their resume."""
 
 from __future__ import annotations
 
@@ -7,13 +7,18 @@ import os
 import random
 import signal
 import subprocess
+import tempfile
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshmark.store.record import FLAGS, median, median_interval
+from meshmark.errors import MeshmarkError
+from meshmark.measure import launch
+from meshmark.measure.repetitions import point_key
+from meshmark.store.record import FLAGS, OBSERVED, Record, median, median_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
@@ -34,6 +39,23 @@ SMALL: dict[str, list[str]] = {
     "linpack": ["--n", "200", "--threads", "1"],
     "io": ["--size", "4MiB"],
 }
+# The same of ranks, two of them.
+SMALL_OF_RANKS: dict[str, list[str]] = {
+    "pingpong": ["--bytes", "0,8"],
+    "halo": ["--words", "1,64", "--protocol", "irecv_isend,rma_fence"],
+    "swap": ["--bytes", "8,64"],
+    "barrier": [],
+    "bcast": ["--bytes", "8,64"],
+    "reduce": ["--bytes", "8,64"],
+    "allreduce": ["--bytes", "8"],
+    "alltoall": ["--bytes", "8,64"],
+    "defects": ["--words", "1,16"],
+    "npb": [],
+    "pop": ["--grid", "2x1", "--reductions", "2", "--protocol", "irecv_isend"],
+    "gyro": ["--modes", "16"],
+    "swim": ["--cells", "64,128", "--protocol", "irecv_isend"],
+    "anatomy": ["--program", "swim,gyro"],
+}
 
 
 def run(*words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
@@ -44,45 +66,66 @@ def lines_of(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def descriptions() -> list[dict[str, Any]]:
-    if not PROBE.exists():
-        return []
-    return json.loads(run("--describe").stdout)
+def described(program: Path, *words: str) -> Any:
+    done = subprocess.run([program, *words, "--describe"], capture_output=True, timeout=60, check=False)
+    return json.loads(done.stdout or "[]")
 
 
-DESCRIPTIONS = {d["name"]: d for d in descriptions()}
+def programs() -> list[Path]:
+    """The probe, and that of the ranks where there is one."""
+    try:
+        return [PROBE, launch.find_comm()] if PROBE.exists() else []
+    except MeshmarkError:
+        return [PROBE]
+
+
+PROGRAMS = {d["name"]: (program, d) for program in programs() for d in described(program)}
+DESCRIPTIONS = {name: d for name, (_, d) in PROGRAMS.items()}
+OF_RANKS = sorted(name for name, d in DESCRIPTIONS.items() if d["ranks"])
+
+
+def test_every_instrument_is_tried_here() -> None:
+    assert DESCRIPTIONS.keys() - OF_RANKS == SMALL.keys()
+    assert not OF_RANKS or {*OF_RANKS} == SMALL_OF_RANKS.keys()
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
 def test_a_description_is_complete(name: str) -> None:
-    d = DESCRIPTIONS[name]
-    assert json.loads(run(name, "--describe").stdout) == d
+    program, d = PROGRAMS[name]
+    assert described(program, name) == d
     assert d["summary"] and d["source"] and d["detail"]
     assert "example:" in d["detail"], "help shows an example"
     options = [p["option"] for p in d["parameters"]]
     assert len(options) == len(set(options))
-    for common in (
-        "--cpus",
-        "--memory-node",
-        "--policy",
-        "--pages",
-        "--budget",
-        "--interval",
-        "--seed",
-        "--resume",
-    ):
+    own = ("--ranks", "--mpi") if d["ranks"] else ("--cpus", "--memory-node", "--policy", "--pages")
+    for common in (*own, "--budget", "--interval", "--seed", "--resume", "--machine"):
         assert common in options
     for metric in d["metrics"]:
         assert metric["better"] in {"lower", "higher"}
         assert metric["unit"] in {"s", "B/s", "op/s", "flop/s", "Hz", "B", "1"}
 
 
+@cache
+def small_stream(name: str, seed: int) -> subprocess.CompletedProcess[str]:
+    """Of the least that an instrument can be asked, by two ranks of the first MPI library where it is one of ranks."""
+    line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", "2s"]
+    call, around = [str(PROBE), *line], dict(os.environ)
+    if name in OF_RANKS:
+        kind = next(iter(launch.launchers()), "")
+        if not kind:
+            pytest.skip("no MPI library: neither launcher nor build is here")
+        start = launch.words(launch.launcher(kind), 2, len(os.sched_getaffinity(0)))
+        call, around = [*start, *line], dict(launch.environment(kind))
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            call, capture_output=True, text=True, timeout=180, check=False, cwd=folder, stdin=subprocess.DEVNULL,
+            env=around,
+        )  # fmt: skip
+
+
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
-def test_a_stream_keeps_the_contract(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [str(PROBE), name, *SMALL[name], "--budget", "2s"],
-        capture_output=True, text=True, timeout=180, check=False, cwd=tmp_path,
-    )  # fmt: skip
+def test_a_stream_keeps_the_contract(name: str) -> None:
+    done = small_stream(name, 1)
     lines = lines_of(done.stdout)
     if done.returncode == 77:
         reasons = [line["reason"] for line in lines if line["type"] == "absent"]
@@ -106,6 +149,42 @@ def test_a_stream_keeps_the_contract(name: str, tmp_path: Path) -> None:
             for r in results if "derived_from" not in r["conditions"]]  # fmt: skip
     assert len(keys) == len(set(keys)), "the identity tells all points apart"
     assert lines[-1]["overhead"] < 0.01, "the clock takes less than 1 % of every sample"
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_a_stream_of_ranks_tells_who_they_are_and_what_each_took(name: str) -> None:
+    lines = lines_of(small_stream(name, 1).stdout)
+    ranks = lines[0]["processes"]
+    assert len({r["pid"] for r in ranks}) == 2 and all(r.keys() == {"host", "pid", "cpu"} for r in ranks)
+    samples: dict[int, list[dict[str, Any]]] = {}
+    for line in lines:
+        if line["type"] == "sample":
+            samples.setdefault(line["point"], []).append(line)
+    for of in samples.values():
+        for line in of:
+            slowest, *each = line["values"]
+            assert len(each) in {1, 2} and slowest == max(each) and 0 <= line["marks"] < 32
+        begun = [line["begun_s"] for line in of]
+        assert begun == sorted(begun)
+    points = {r["point"] for r in lines if r["type"] == "result" and "point" in r}
+    assert points == {line["index"] for line in lines if line["type"] == "point"}
+    assert samples.keys() == (set() if name == "defects" else points), "defects times nothing"
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) -> None:
+    runs, in_time = [], True
+    for seed in (1, 2):
+        lines = lines_of(small_stream(name, seed).stdout)
+        in_time = in_time and not any("budget ended" in line["reason"] for line in lines if line["type"] == "absent")
+        records = [Record.from_json(line) for line in lines if line["type"] == "result"]
+        runs.append({point_key(r): r for r in records})
+        assert len(runs[-1]) == len(records), "each is a point of its own"
+    measured = [{k for k, r in run.items() if "derived_from" not in r.conditions} for run in runs]
+    assert measured[0] & measured[1] and (measured[0] == measured[1] or not in_time)
+    for point in runs[0].keys() & runs[1].keys():
+        one, other = (dict(run[point].conditions) for run in runs)
+        assert {k for k in {*one, *other} if one.get(k) != other.get(k)} <= OBSERVED
 
 
 @pytest.mark.parametrize(

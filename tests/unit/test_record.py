@@ -67,6 +67,19 @@ def test_a_journal_of_nonsense_is_read_without_an_error(noise: bytes) -> None:
     assert any(r.metric == "load_latency" for r in reading.records)
 
 
+def test_a_value_derived_anew_takes_the_place_of_the_old_one() -> None:
+    """A run that goes on derives once more, and by then others stand beside it among the conditions observed."""
+
+    def derived(grid: str, uncertainty: float) -> bytes:
+        conditions = {"grid": grid, "derived_from": "iteration_time", "clock_offset_uncertainty": uncertainty}
+        return json.dumps({**LINE, "metric": "best_time", "conditions": conditions}).encode()
+
+    lines = [derived("2x1", 1e-7), derived("1x2", 1e-7), derived("2x1", 2e-7)]
+    records = read_journal(lines, "s").records
+    assert sorted(str(r.conditions["grid"]) for r in records) == ["1x2", "2x1"]
+    assert {r.conditions["clock_offset_uncertainty"] for r in records} == {1e-7, 2e-7}
+
+
 ANY_VALUE = st.recursive(
     st.none() | st.booleans() | st.floats() | st.text(max_size=5),
     lambda x: st.lists(x, max_size=3) | st.dictionaries(st.sampled_from(list(LINE)), x, max_size=5),

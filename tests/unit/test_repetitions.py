@@ -8,6 +8,7 @@ import made_run
 import pytest
 
 from meshmark.measure.plan import Plan, Step
+from meshmark.measure.probe import descriptions
 from meshmark.measure.repetitions import point_key, pool
 from meshmark.store.record import Record, median, median_interval
 
@@ -44,6 +45,16 @@ def test_points_of_one_run_only_are_kept_as_they_are() -> None:
     alone, other = line(1e-7), line(1e-7, to_cpu=2)
     assert pool([[alone], [other]], width_percent=3) == [alone, other]
     assert point_key(alone) != point_key(other)
+
+
+@pytest.mark.skipif(not any(d.ranks for d in descriptions().values()), reason="no program of ranks is built")
+def test_programs_of_two_runs_meet_whatever_they_found() -> None:
+    runs = [made_run.programs(seed=1), made_run.programs(seed=2)]
+    assert all(a.conditions != b.conditions for a, b in zip(*runs, strict=True))
+    both = pool(runs, width_percent=3)
+    assert len(both) == len(runs[0]) and all(r.conditions["runs"] == 2 for r in both)
+    other = pool([made_run.programs(), made_run.programs("mpich")], width_percent=3)
+    assert len(other) == 2 * len(runs[0]), "another library is another point"
 
 
 def test_repetitions_of_a_step_have_one_name_in_common() -> None:

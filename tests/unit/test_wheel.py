@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -11,6 +12,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from meshmark.measure.launch import launchers
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = Path("src/meshmark/web/static")
@@ -45,10 +48,17 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+def libraries() -> list[str]:
+    """Those MPI libraries that CMake finds here by themselves."""
+    known = {"openmpi": "ompi-c", "mpich": "mpich"}
+    return [k for k, p in known.items() if not subprocess.run(["pkg-config", "--exists", p], check=False).returncode]
+
+
 def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {f.filename: f for f in archive.infolist()}
-    for name in ("meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place", "meshmark-load"):
+    names = ["meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place", "meshmark-load", "meshmark-comm"]
+    for name in (*names, *(f"meshmark-comm-{kind}" for kind in libraries())):
         assert files[f"meshmark/bin/{name}"].external_attr >> 16 & 0o111, f"{name} is no program"
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json", "site.css"):
         assert f"meshmark/web/{name}" in files
@@ -76,3 +86,10 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     assert "gs1280-16" in done(command, "model", "list", cwd=tmp_path)
     assert "--palette" in done(command, "watch", "--help", cwd=tmp_path)
     assert done(command, "watch", "--json", "--rate", "10", "--duration", "0.3", cwd=tmp_path).count("\n") == 4
+    for kind in libraries():
+        if kind not in launchers():
+            continue
+        told = done(
+            command, "measure", "barrier", "--mpi", kind, "--ranks", "2", "--budget", "1s", "--json", cwd=tmp_path
+        )
+        assert json.loads(told)["conditions"]["mpi"] == kind

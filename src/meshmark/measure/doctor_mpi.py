@@ -73,7 +73,8 @@ class Tried:
     @property
     def absent(self) -> str:
         """The first reason for which something was not to be had; '' where all was."""
-        return next((a.reason for a in self.reading.absences), "")
+        first = next((a.reason for a in self.reading.absences), "")
+        return re.sub(r"^[a-z_]+ [^:]*: ", "", first)  # without the point that it was asked for
 
     @property
     def why(self) -> str:
@@ -271,10 +272,10 @@ class _Ward:
             return
         beside = f", {_time(own)} with a CPU for each" if own is not None and len(cpus) > 1 else ""
         if slow is None:
-            found = f"{where}: {bare.why or bare.absent or 'no result'}; {_time(quick)} an exchange when they yield"
+            found = f"{where}: {bare.why or bare.absent or 'no result'}; {_time(quick)} an exchange when told to yield"
             yield Finding(name, found + beside, "spoils-measurements", why, command)
             return
-        found = f"{where}: {_time(slow)} an exchange as started, {_time(quick)} when they yield{beside}"
+        found = f"{where}: {_time(slow)} an exchange as started, {_time(quick)} when told to yield{beside}"
         helps = slow > _CROWDED * quick
         # A turn of each rank takes its time; beyond that it is the scheduler's, which yielding may not mend.
         lost = own is not None and len(cpus) > 1 and min(slow, quick) > _CROWDED * ranks * own
@@ -405,7 +406,7 @@ class _Ward:
         if cured.value("exchange_time") is None:
             yield Finding(name, f"{wrong}; with {osc[-1]}: {cured.absent or cured.why or 'no result'}", "hidden", why)
         else:
-            yield Finding(name, f"{wrong}; they can with another component", "hidden", why,
+            yield Finding(name, f"{wrong}; can be made with another component", "hidden", why,
                           f"mpirun {' '.join(osc)} …")  # fmt: skip
 
     def _odd_windows(self) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meshmark.store.lines import MOST_LINE_BYTES
-from meshmark.store.record import Record, RecordError
+from meshmark.store.record import OBSERVED, Record, RecordError
 from meshmark.store.run import Absence
 
 
@@ -89,6 +89,6 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
 
 
 def _identity(line: dict[str, Any]) -> str:
-    """The point it belongs to; a derived value belongs to none and is told by its conditions."""
-    which = line.get("point", line["conditions"])
+    """The point it belongs to; a derived value belongs to none and is told by the conditions that were set."""
+    which = line.get("point", {k: v for k, v in line["conditions"].items() if k not in OBSERVED})
     return json.dumps([line["metric"], which], sort_keys=True, default=str)

@@ -166,18 +166,19 @@ def complaint(talk: str, processes: Sequence[Mapping[str, Any]] = ()) -> str:
     if ours is not None:
         return ours[1][:300]
     if died := _RANK_DIED.search(talk):
-        return f"rank {died[1]} on {died[2]} died of {_signal(int(died[3]))}"
+        return f"rank {died[1]} on {died[2]} died of {signal_name(int(died[3]))}"
     if died := _PROCESS_DIED.search(talk):
         pids = [str(p.get("pid")) for p in processes]
         who = f"rank {pids.index(died[1])}" if died[1] in pids else f"process {died[1]}"
         by = _BY_SIGNAL.search(talk)
-        how = f"died of {_signal(int(by[1]))}" if by else f"ended with status {died[3]}"
+        how = f"died of {signal_name(int(by[1]))}" if by else f"ended with status {died[3]}"
         return f"{who} on {died[2]} {how}"
     said = [line.strip() for line in talk.splitlines() if re.search(r"\w", line)]
     return said[-1][:300] if said else ""
 
 
-def _signal(number: int) -> str:
+def signal_name(number: int) -> str:
+    """SIGKILL, …; "signal 77" for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshmark.errors import MeshmarkError
 from meshmark.measure.probe import Description, description, words
@@ -74,17 +75,32 @@ def seconds(text: str) -> float:
     return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
 
 
-def launched(d: Description, argv: Sequence[str]) -> list[tuple[int, str, tuple[str, ...]]]:
-    """(ranks, library, command line) of each run that the words ask for; (0, "", …) for an instrument of the probe.
+class Launch(NamedTuple):
+    """One run of an instrument: of the probe alone, or of so many ranks under a library."""
+
+    argv: tuple[str, ...]
+    budget_s: float
+    ranks: int = 0
+    mpi: str = ""
+    turn: int = 0  # of its library, from 1, where several take turns
+
+
+def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
+    """The runs that the words ask for, in their order.
+
+    Several libraries take turns, A B B A, each time with half of the budget: else what changes on the machine meanwhile
+    would look like a difference of theirs, and what differs from one start of ranks to the next would not be seen.
 
     Raises:
         UsageError, AbsentError: of `--ranks` or `--mpi`.
     """
+    default = str(d.parameter("budget").default)
     if not d.ranks:
-        return [(0, "", (d.name, *argv))]
+        budget = dict(itertools.pairwise(argv)).get("--budget", default)
+        return [Launch((d.name, *argv), seconds(budget))]
     from meshmark.measure.launch import chosen, counts
 
-    asked = {"--ranks": "all", "--mpi": "any"}
+    asked = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
     rest: list[str] = []
     words_ = iter(argv)
     for word in words_:
@@ -92,11 +108,17 @@ def launched(d: Description, argv: Sequence[str]) -> list[tuple[int, str, tuple[
             asked[word] = next(words_, "")
         else:
             rest.append(word)
-    return [
-        (ranks, kind, (d.name, "--ranks", str(ranks), "--mpi", kind, *rest))
-        for kind in chosen(asked["--mpi"])
-        for ranks in counts(asked["--ranks"], len(os.sched_getaffinity(0)))
-    ]
+    kinds, seed, whole_s = chosen(asked["--mpi"]), asked["--seed"], seconds(asked["--budget"])
+    turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
+    found = []
+    for ranks, (turn, order) in itertools.product(counts(asked["--ranks"], len(os.sched_getaffinity(0))), turns):
+        # What cannot be halved or counted on is refused by the instrument itself.
+        budget = f"{whole_s / 2:g}s" if turn and whole_s else asked["--budget"]
+        shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
+        for kind in order:
+            given = ("--ranks", str(ranks), "--mpi", kind, "--budget", budget, "--seed", shuffled)
+            found.append(Launch((d.name, *given, *rest), seconds(budget), ranks, kind, turn))
+    return found
 
 
 def make_plan(spec: Spec, machine: str = "") -> Plan:
@@ -114,16 +136,14 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
             if repetition >= step.repetitions:
                 continue
             d = description(step.instrument)
-            budget = str(step.options.get("budget", d.parameter("budget").default))
-            suffix = f".r{repetition + 1}" if step.repetitions > 1 else ""
             options: Mapping[str, Any] = step.options
             if repetition and "seed" not in options:
                 options = {**options, "seed": repetition + 1}
             named = ("--machine", machine) if machine else ()
-            for ranks, mpi, argv in launched(d, (*words(d, options), *named)):
-                number = len(steps) + 1
-                of = f"-{mpi}-{ranks}" if ranks else ""
-                steps.append(
-                    Step(f"{number:02d}-{name}{of}{suffix}", step.instrument, argv, seconds(budget), ranks, mpi)
-                )
+            for run in launched(d, (*words(d, options), *named)):
+                count = 2 * repetition + run.turn if run.turn else repetition + 1
+                suffix = f".r{count}" if run.turn or step.repetitions > 1 else ""
+                of = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
+                name_ = f"{len(steps) + 1:02d}-{name}{of}{suffix}"
+                steps.append(Step(name_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
     return Plan(spec.name, tuple(steps))

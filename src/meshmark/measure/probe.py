@@ -12,7 +12,7 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.native import find_native
-from meshmark.measure.launch import find_comm
+from meshmark.measure.launch import KINDS, find_comm
 
 
 def find_probe() -> Path:
@@ -78,11 +78,13 @@ def descriptions() -> dict[str, Description]:
     Raises:
         MeshmarkError: a program does not answer.
     """
-    try:
-        of_ranks = _described(find_comm())
-    except MeshmarkError:
-        of_ranks = {}
-    return {**_described(find_probe()), **of_ranks}
+    found = _described(find_probe())
+    for kind in KINDS:  # a program whose library is not here any more does not even start
+        try:
+            return {**found, **_described(find_comm(kind))}
+        except MeshmarkError:
+            continue
+    return found
 
 
 @cache
@@ -112,7 +114,10 @@ def description(instrument: str) -> Description:
     if instrument not in known:
         known = descriptions()
     if instrument not in known:
-        lacking = "" if any(d.ranks for d in known.values()) else "those among ranks need an MPI library and make setup"
+        lacking = "" if any(d.ranks for d in known.values()) else (
+            "those among ranks need an MPI library: install its development package, then make setup, or build the "
+            "wheel anew"
+        )  # fmt: skip
         raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}", lacking)
     return known[instrument]
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from meshmark.measure.probe import descriptions
+from meshmark.measure.plan import Step
+from meshmark.measure.probe import description, descriptions
 from meshmark.store.record import Record, median, median_interval
+from meshmark.store.run import Absence
 
 
 def point_key(record: Record) -> str:
@@ -25,15 +27,41 @@ def point_key(record: Record) -> str:
 def pool(runs: Sequence[Sequence[Record]], width_percent: float) -> list[Record]:
     """One record a point, in the order of the first run, with the samples of all runs.
 
-    Conditions gain `runs` and `run_spread`, (max - min) / min of the runs' medians, dimensionless. Flags are those of
-    any run, except that `truncated` is judged anew: is the interval of all samples within `width_percent` of the
-    value on either side? Runs whose intervals do not meet make the point `noisy`.
+    Conditions gain `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
+    `run_high`, between which the intervals of all runs lie, in the metric's unit. Flags are those of any run, except
+    that `truncated` is judged anew: is the interval of all samples within `width_percent` of the value on either side?
+    Runs whose intervals do not meet make the point `noisy`.
     """
     points: dict[str, list[Record]] = {}
     for run in runs:
         for record in run:
             points.setdefault(point_key(record), []).append(record)
     return [_pooled(same, width_percent) for same in points.values()]
+
+
+def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
+    """Records of steps in their order, those of repetitions pooled."""
+    repeated: dict[str, list[Sequence[Record]]] = {}
+    widths: dict[str, float] = {}
+    for step, records in runs:
+        repeated.setdefault(step.repeats, []).append(records)
+        widths[step.repeats] = _width_percent(step)
+    return [r for name, same in repeated.items() for r in (pool(same, widths[name]) if len(same) > 1 else same[0])]
+
+
+def _width_percent(step: Step) -> float:
+    words = list(step.argv)
+    asked = words[words.index("--interval") + 1] if "--interval" in words else ""
+    return float(asked or description(step.instrument).parameter("interval").default)
+
+
+def once(absences: Iterable[Absence]) -> list[Absence]:
+    """What every repetition lacks is said once; what went wrong is said of each."""
+    found: dict[str, Absence] = {}
+    for a in absences:
+        step = a.step if a.kind == "error" else ""
+        found.setdefault(json.dumps([a.instrument, a.metric, a.conditions, a.reason, step], default=str), a)
+    return list(found.values())
 
 
 def _pooled(same: Sequence[Record], width_percent: float) -> Record:
@@ -48,11 +76,19 @@ def _pooled(same: Sequence[Record], width_percent: float) -> Record:
     flags = frozenset().union(*(r.flags for r in same), {"noisy"} if apart else ())
     if interval and interval[1] - interval[0] <= 2 * abs(value) * width_percent / 100:
         flags -= {"truncated"}
+    known = len(bounds) == len(same)
+    conditions = {
+        **same[0].conditions,
+        "runs": len(same),
+        "run_spread": None if math.isnan(spread) else spread,
+        "run_low": min(low for low, _ in bounds) if known else None,
+        "run_high": max(high for _, high in bounds) if known else None,
+    }
     return replace(
         same[0],
         samples=samples,
         value=value,
         interval=interval,
-        conditions={**same[0].conditions, "runs": len(same), "run_spread": None if math.isnan(spread) else spread},
+        conditions=conditions,
         flags=flags,
     )

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.native import die_with_parent, end_with_parent
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
@@ -92,6 +92,9 @@ class Runner:
                 status, complaint = self._pump(step, argv, sink)
         except OSError as why:
             status, complaint = -1, f"the journal cannot be written: {why.strerror or why}"
+        except AbsentError as why:
+            gone = Absence(instrument=step.instrument, reason=str(why), enable=why.hint, step=step.id)
+            return self._result(step, "absent", 0.0, "", Reading(absences=[gone]))
         except MeshmarkError as why:
             status, complaint = -1, str(why)
         elapsed = time.monotonic() - began
@@ -160,6 +163,8 @@ class Runner:
             if complaint or child.poll() is None:
                 _kill(child, after_s=0 if complaint else 2, asked=step.ranks > 0)
         status = child.wait()
+        if status < 0 and not complaint and step.ranks:
+            complaint = f"the launcher died of {launch.signal_name(-status)}"
         if status not in (0, 77) and not complaint:
             said = talk.decode("utf-8", "replace").strip()
             lines = said.splitlines()
@@ -201,6 +206,7 @@ def _kill(child: subprocess.Popen[bytes], after_s: float, asked: bool = False) -
         except subprocess.TimeoutExpired:
             try:
                 os.killpg(child.pid, how)
+                os.killpg(child.pid, signal.SIGCONT)  # one that was stopped hears nothing else
             except ProcessLookupError:
                 child.kill()
 
@@ -210,11 +216,7 @@ def _verdict(status: int, complaint: str, reading: Reading) -> str:
     if complaint and reading.error is None:
         return complaint
     if status < 0 and not complaint:
-        try:
-            name = signal.Signals(-status).name
-        except ValueError:
-            name = str(-status)
-        return f"the probe died of {name}"
+        return f"the probe died of {launch.signal_name(-status)}"
     if reading.error is not None:
         return reading.error
     if reading.wrong:

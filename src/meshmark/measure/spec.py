@@ -69,7 +69,7 @@ def parse_spec(text: str, origin: str) -> Spec:
         try:
             check(step.instrument, words(description(step.instrument), step.options))
         except UsageError as why:
-            raise UsageError(f"{origin}: step.{number}: {why}") from why
+            raise UsageError(f"{origin}: step.{number}: {why}", why.hint) from why
     return spec
 
 

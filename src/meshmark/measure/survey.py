@@ -13,9 +13,8 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal
-from meshmark.measure.plan import Plan, Step, make_plan
-from meshmark.measure.probe import description
-from meshmark.measure.repetitions import pool
+from meshmark.measure.plan import Plan, make_plan
+from meshmark.measure.repetitions import once, pool_steps
 from meshmark.measure.runner import Report, run_plan, save_state
 from meshmark.measure.spec import load_spec
 from meshmark.store.lines import whole_lines
@@ -92,12 +91,6 @@ def _load_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def _width_percent(step: Step) -> float:
-    words = list(step.argv)
-    asked = words[words.index("--interval") + 1] if "--interval" in words else ""
-    return float(asked or description(step.instrument).parameter("interval").default)
-
-
 def last_run(runs: Path) -> Path:
     """The newest run of a folder of runs.
 
@@ -132,16 +125,14 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         MeshmarkError: the folder's plan or state cannot be read.
     """
     plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
-    repeated: dict[str, list[list[Record]]] = {}  # by step, whatever its repetition
-    widths: dict[str, float] = {}
+    runs = []
     absences: list[Absence] = []
     headers: list[dict[str, Any]] = []
     machine = socket.gethostname()
     messages = {s["id"]: s.get("message", "") for s in state.get("steps", [])}
     for step in plan.steps:
         reading = read_journal(whole_lines(folder / "journal" / f"{step.id}.jsonl"), step.id)
-        widths[step.repeats] = _width_percent(step)
-        repeated.setdefault(step.repeats, []).append(reading.records)
+        runs.append((step, reading.records))
         absences += reading.absences
         if reading.header:
             headers.append(reading.header)
@@ -157,5 +148,4 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         command=str(state.get("command", "")), version=str(state.get("version", "")),
         headers=headers, host=state.get("host", {}), steps=state.get("steps", []),
     )  # fmt: skip
-    records = [r for name, runs in repeated.items() for r in (pool(runs, widths[name]) if len(runs) > 1 else runs[0])]
-    return records, absences, info
+    return pool_steps(runs), once(absences), info

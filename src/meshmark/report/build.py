@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from meshmark.report import charts, comm
+from meshmark.report import charts, comm, ranking, swaps
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
-from meshmark.store.record import Record
+from meshmark.store.record import OBSERVED, Record
 from meshmark.store.run import Absence, RunInfo
 from meshmark.store.store import write_aside
 
@@ -35,24 +35,32 @@ class Section:
 
     Attributes:
         more: instruments whose results stand in its table beside those of `instrument`.
-        beside: what follows the chart, as a part of the page.
-        always: it is there, with the reason, also where nothing of it was measured.
+        beside: what follows the chart, as a part of the page; without a chart it stands there alone.
+        mapped: `draw` and `beside` get the machine's topology too.
+        shown: always, with the reason where nothing of it was measured; or where it was asked for; or where it can be
+            drawn.
     """
 
     name: str
     title: str
     instrument: str
     caption: str
-    draw: Callable[[Sequence[Record]], charts.Drawn | None]
+    draw: Callable[..., charts.Drawn | None]
     more: tuple[str, ...] = ()
-    beside: Callable[[Sequence[Record]], str] | None = None
-    always: bool = True
+    beside: Callable[..., str] | None = None
+    mapped: bool = False
+    shown: Literal["always", "asked", "drawn"] = "always"
 
-    def told(self, records: Sequence[Record], absences: Sequence[Absence]) -> bool:
+    def told(self, records: Sequence[Record], absences: Sequence[Absence], drawn: bool) -> bool:
         """Whether the page has it."""
         asked = {self.instrument, *self.more}
-        return self.always or not asked.isdisjoint(
-            {*(r.instrument for r in records), *(a.instrument for a in absences)}
+        return (
+            drawn
+            or self.shown == "always"
+            or (
+                self.shown == "asked"
+                and not asked.isdisjoint({*(r.instrument for r in records), *(a.instrument for a in absences)})
+            )
         )
 
 
@@ -96,19 +104,35 @@ SECTIONS = (
     Section("halo", "Communication: halo exchange", "halo",
             "Time in which each rank of a grid gets a row from every neighbour, by protocol; dashes tell the paradigm, "
             "bands are 95 % intervals. Click a name to see it alone.", comm.halo, beside=comm.beside),
+    Section("halo_libraries", "Communication: halo exchange under two libraries", "halo",
+            "Time under the second library over that under the first, by protocol; below 1 the second one is faster. "
+            "Thick and grey: the best protocol of the one over the best of the other. Click a name to see it alone, "
+            "with the intervals of both at their worst as a band.", comm.halo_libraries,
+            beside=lambda r: comm.comparison_table(r, ranking.HALO), shown="drawn"),
     Section("pingpong", "Communication: one message", "pingpong",
             "Half of a round trip (send), or the time until a put or a get is there while the other rank does nothing.",
-            comm.pingpong, always=False),
+            comm.pingpong, shown="asked"),
     Section("pingpong_bandwidth", "Communication: bandwidth of one message", "pingpong",
-            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth, always=False),
+            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth, shown="asked"),
+    Section("pingpong_libraries", "Communication: one message under two libraries", "pingpong",
+            "Time under the second library over that under the first. Below 1 the second one is faster.",
+            comm.pingpong_libraries, beside=lambda r: comm.comparison_table(r, ranking.MESSAGE), shown="drawn"),
     Section("swap", "Communication: contention by distance", "swap",
-            "Ranks i and i + j swap a message: time of all pairs at once over that of a pair alone. Where it is above "
-            "1 they share what lies between them.", comm.swap, always=False),
+            "Ranks i and i + j swap a message: time of all pairs at once, which is the slowest pair's, over that of "
+            "the slowest of them alone. Where it is above 1 they share what lies between them. Bold: above 1.1 with "
+            "its whole interval; a dashed frame is a flag.", swaps.contention, beside=swaps.contention_told,
+            mapped=True, shown="asked"),
     Section("swap_pairs", "Communication: every pair", "swap",
-            "Time in which two ranks swap a message while all others wait.", comm.swap_pairs, always=False),
+            "Two ranks swap a message while all others wait: time of a short one, bandwidth of a long one, both "
+            "directions together. The ring is the machine: its ranks in the order of its packages, nodes, caches and "
+            "cores. Dashed is flagged.", swaps.pairs, beside=swaps.pairs_told, mapped=True, shown="drawn"),
     Section("collectives", "Communication: collectives", "allreduce",
             "What all ranks do together, the library's way and by other algorithms.", comm.collectives,
-            more=("barrier", "bcast", "reduce", "alltoall"), always=False),
+            more=("barrier", "bcast", "reduce", "alltoall"), shown="asked"),
+    Section("collectives_libraries", "Communication: collectives under two libraries", "allreduce",
+            "Time under the second library over that under the first. Below 1 the second one is faster.",
+            comm.collectives_libraries, more=("barrier", "bcast", "reduce", "alltoall"),
+            beside=lambda r: comm.comparison_table(r, ranking.COLLECTIVES), shown="drawn"),
 )  # fmt: skip
 
 
@@ -121,8 +145,9 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     import vl_convert
 
     drawn: dict[str, charts.Drawn] = {}
+    topology = _facts(run, "topology")
     for section in SECTIONS:
-        chart = section.draw(records)
+        chart = section.draw(records, *([topology] if section.mapped else []))
         if chart is not None:
             drawn[section.name] = chart
     paths = []
@@ -151,7 +176,9 @@ def _page(
         "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
         "machine": _machine_table(records, run),
         "sections": "".join(
-            _section(s, s.name in drawn, records, absences, run.run_id) for s in SECTIONS if s.told(records, absences)
+            _section(s, s.name in drawn, records, absences, run)
+            for s in SECTIONS
+            if s.told(records, absences, s.name in drawn)
         ),
         "clock": _clock(records),
         "absent": absent_table(absences),
@@ -396,26 +423,26 @@ def _commands(records: Sequence[Record], *instruments: str) -> str:
     return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
 
 
-def _section(section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence], run_id: str) -> str:
+def _section(
+    section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
+) -> str:
     head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
+    topology = [_facts(run, "topology")] if section.mapped else []
+    beside = section.beside(records, *topology) if section.beside else ""
+    rest = _table(section, records, run.run_id) + _commands(records, section.instrument, *section.more)
     if not drawn:
         reason = escape(why_absent(records, absences, section.instrument))
         # What was measured and is not enough for a chart still has its table.
-        return (
-            f'{head}<p class="absent">absent: {reason}</p>{_table(section, records, run_id)}'
-            f"{_commands(records, section.instrument, *section.more)}</section>"
-        )
+        absent = f'<p class="absent">absent: {reason}</p>'
+        return f"{head}{beside or absent}{rest}</section>"
     return (
         f'{head}<p class="caption">{escape(section.caption)}</p>'
         f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
-        f"{section.beside(records) if section.beside else ''}"
-        f"{_table(section, records, run_id)}{_commands(records, section.instrument, *section.more)}</section>"
+        f"{beside}{rest}</section>"
     )
 
 
-_HIDDEN = {"observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio", "disturbed_share",
-           "load_1min", "shield", "huge_share", "page_bytes", "cpus", "fill", "clock_offset_uncertainty",
-           "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names"}  # fmt: skip
+_HIDDEN = OBSERVED | {"page_bytes", "cpus", "fill"}
 
 
 def _table(section: Section, records: Sequence[Record], run_id: str) -> str:

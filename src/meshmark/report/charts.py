@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ParamSpec
 
 import altair as alt
 
@@ -26,6 +26,7 @@ WIDTH, HEIGHT = 720, 340
 MANY = 2500  # marks of one chart beyond which tooltips are short and the page draws on a canvas
 NO_INTERVAL = "none from fewer than 6 samples"
 Row = dict[str, Any]
+What = ParamSpec("What")  # a chart is drawn from: records, and of some the machine's topology
 
 
 def row(record: Record, **more: Any) -> Row:
@@ -88,16 +89,14 @@ class Drawn:
 _rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
 
 
-def drawing(
-    draw: Callable[[Sequence[Record]], alt.TopLevelMixin | None],
-) -> Callable[[Sequence[Record]], Drawn | None]:
+def drawing(draw: Callable[What, alt.TopLevelMixin | None]) -> Callable[What, Drawn | None]:
     """Collects the rows that `draw` charts."""
 
     @functools.wraps(draw)
-    def drawn(records: Sequence[Record]) -> Drawn | None:
+    def drawn(*args: What.args, **words: What.kwargs) -> Drawn | None:
         token = _rows.set({})
         try:
-            chart = draw(records)
+            chart = draw(*args, **words)
             return None if chart is None else Drawn(chart, _rows.get())
         finally:
             _rows.reset(token)
@@ -139,7 +138,7 @@ def _natural(text: str) -> list[tuple[int, str]]:
     return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", text) if t]
 
 
-def _ticks(low: float, high: float) -> list[float]:
+def ticks(low: float, high: float) -> list[float]:
     """Of a logarithmic axis: 1, 2, 5 of every decade, or its powers of ten where there are many."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 1.5, 2, 3, 5, 7) if high < 12 * low else (1, 2, 5) if high < 2000 * low else (1,)
@@ -153,7 +152,7 @@ def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt
     high = 1.25 * max(r["high"] for r in found)
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
-        alt.Axis(labelExpr=label, values=_ticks(low, high)),
+        alt.Axis(labelExpr=label, values=ticks(low, high)),
     )
     return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
 
@@ -516,7 +515,7 @@ def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         axis=alt.Axis(values=[2.0**k for k in range(-5, 7)], labelExpr=_RATIO),
     )
     least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
-    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=_ticks(least, most))
+    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=ticks(least, most))
     y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
     line = chart_of(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
     base = chart_of(marks).encode(x=x, y=y, color=color)

@@ -1,9 +1,10 @@
-"""Charts of what ranks do among each other: halo exchange, ping-pong, swap and collectives, as those of `charts`; and
-the ranking of protocols as a table of the page.
+"""Charts of what ranks do among each other: halo exchange, ping-pong and collectives, as those of `charts`, the ratio
+of two libraries, and the ranking of protocols as a table of the page. Swaps are in `swaps`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Final
@@ -11,19 +12,30 @@ from typing import Final
 import altair as alt
 
 from meshmark.report import ranking
-from meshmark.report.charts import FULL, PALETTE, Row, chart_of, clearest, drawing, layered, log_axis, row, tooltip
-from meshmark.report.units import number, scale_for, size
+from meshmark.report.charts import (
+    FULL,
+    PALETTE,
+    Row,
+    chart_of,
+    clearest,
+    drawing,
+    layered,
+    log_axis,
+    row,
+    ticks,
+    tooltip,
+)
+from meshmark.report.units import number, show, size
 from meshmark.store.record import Record
 
-COLLECTIVES: Final = ("allreduce", "barrier", "bcast", "reduce", "alltoall")
+_BEST: Final = "best protocol of each"
 # Sixteen that can be told apart: those of all charts, and darker ones.
 _MANY: Final = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
-_MOST_MAPS: Final = 4  # of pairs, by size of the message
-_TIME: Final = (
+TIME: Final = (
     "datum.value >= 1 ? format(datum.value, '~r') + ' s' : datum.value >= 1e-3 ? format(datum.value * 1e3, '~r') "
     "+ ' ms' : datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
 )
-_RATE: Final = (
+RATE: Final = (
     "datum.value >= 1e9 ? format(datum.value / 1e9, '~r') + ' GB/s' : datum.value >= 1e6 ? "
     "format(datum.value / 1e6, '~r') + ' MB/s' : format(datum.value / 1e3, '~r') + ' kB/s'"
 )
@@ -33,12 +45,12 @@ _COUNT: Final = (
 )
 
 
-def _number(record: Record, key: str, fallback: float = 0.0) -> float:
+def value_of(record: Record, key: str, fallback: float = 0.0) -> float:
     value = record.conditions.get(key)
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else fallback
 
 
-def _doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
+def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
     """Powers of four from the least to the greatest."""
     values = [r["x"] for r in rows]
     ticks = [2**k for k in range(0, 34, 2) if min(values) <= 2**k <= max(values) * 1.01]
@@ -49,11 +61,11 @@ def _doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
     )  # fmt: skip
 
 
-def _libraries(records: Sequence[Record]) -> list[str]:
-    return list(dict.fromkeys(_library(r) for r in records))
+def libraries_of(records: Sequence[Record]) -> list[str]:
+    return list(dict.fromkeys(library_of(r) for r in records))
 
 
-def _library(record: Record) -> str:
+def library_of(record: Record) -> str:
     c = record.conditions
     return f"{c.get('library', c.get('mpi'))}, {c.get('ranks')} ranks"
 
@@ -61,8 +73,8 @@ def _library(record: Record) -> str:
 def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
     """Rows over the message's size of series that are named by these conditions, with their library beside."""
     rows = [
-        row(r, series=", ".join(str(r.conditions[k]) for k in keys), library=_library(r),
-            x=_number(r, "message_bytes"), message=size(_number(r, "message_bytes")))
+        row(r, series=", ".join(str(r.conditions[k]) for k in keys), library=library_of(r),
+            x=value_of(r, "message_bytes"), message=size(value_of(r, "message_bytes")))
         for r in records
     ]  # fmt: skip
     return sorted(clearest(rows, "library", "series", "x"), key=lambda r: r["x"])
@@ -72,7 +84,7 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
     """Curves over the message's size: of all libraries in one chart, or a panel each where they are too many."""
     if not rows:
         return None
-    x, y = _doubling(rows, "message", "B"), log_axis(rows, title, label)
+    x, y = doubling(rows, "message", "B"), log_axis(rows, title, label)
     libraries = list(dict.fromkeys(r["library"] for r in rows))
     if len({(r["library"], r["series"]) for r in rows}) <= len(PALETTE) or len(libraries) == 1:
         if len(libraries) > 1:
@@ -87,6 +99,15 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
     return both
 
 
+def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
+    """Of all protocols that were measured, so that each has its own in every chart."""
+    names = list(dict.fromkeys(p for one in ranking.rankings(records, subject) for p in one.protocols))
+    range_ = (_MANY * (1 + len(names) // len(_MANY)))[: len(names)]
+    return (
+        alt.Scale(domain=[_BEST, *names], range=["#B4BCC4", *range_]) if best else alt.Scale(domain=names, range=range_)
+    )
+
+
 @drawing
 def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Exchange time over words, a line a protocol, dashed by paradigm; a panel a library where there are several."""
@@ -94,13 +115,12 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not found:
         return None
     rows = [
-        row(r, x=_number(r, "words"), words=f"{_number(r, 'words'):.0f}", protocol=str(r.conditions["protocol"]),
-            paradigm=str(r.conditions["paradigm"]), library=_library(r))
+        row(r, x=value_of(r, "words"), words=f"{value_of(r, 'words'):.0f}", protocol=str(r.conditions["protocol"]),
+            paradigm=str(r.conditions["paradigm"]), library=library_of(r))
         for r in found
     ]  # fmt: skip
     rows = sorted(clearest(rows, "library", "protocol", "x"), key=lambda r: r["x"])
-    names = list(dict.fromkeys(p for one in ranking.rankings(found) for p in one.protocols))
-    colours = alt.Scale(domain=names, range=(_MANY * (1 + len(names) // len(_MANY)))[: len(names)])
+    colours = _colours(records, ranking.HALO)
     paradigms = [p for p in ("mpi", "shmem", "caf") if any(r["paradigm"] == p for r in rows)]
     dashes = alt.Scale(domain=paradigms, range=[[1, 0], [7, 3], [2, 2]][: len(paradigms)])
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5)
@@ -108,12 +128,12 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     libraries = list(dict.fromkeys(r["library"] for r in rows))
     for panel, library in enumerate(libraries):
         mine = [r for r in rows if r["library"] == library]
-        y = log_axis(rows, "time of an exchange", _TIME)
+        y = log_axis(rows, "time of an exchange", TIME)
         # A click on a name leaves that line alone; there are too many to follow each.
         chosen = alt.selection_point(fields=["protocol"], bind="legend", name=f"chosen{panel}")
         shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
         base = chart_of(mine).encode(
-            x=_doubling(rows, "words of 8 bytes to each neighbour"),
+            x=doubling(rows, "words of 8 bytes to each neighbour"),
             color=alt.Color("protocol:N", title=None, scale=colours, legend=legend),
             strokeDash=alt.StrokeDash("paradigm:N", title=None, scale=dashes, legend=alt.Legend(symbolType="stroke")),
         )
@@ -126,7 +146,7 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             chart_of(mine)
             .mark_point(size=30, filled=True, strokeWidth=1.4)
             .encode(
-                x=_doubling(rows, "words of 8 bytes to each neighbour"),
+                x=doubling(rows, "words of 8 bytes to each neighbour"),
                 y=y("value"),
                 color=alt.Color("protocol:N", scale=colours, legend=legend, title=None),
                 stroke=alt.Stroke("protocol:N", scale=colours, legend=None),
@@ -174,22 +194,6 @@ def ranking_table(records: Sequence[Record]) -> str:
             f"<details><summary>Ranking of {len(one.protocols)} protocols: median ± half of its interval, the best of "
             f"a size in bold</summary>{table}</details>"
         )
-    for a, b, ratios in ranking.comparisons(found):
-        sizes = sorted({s for _, s in ratios})
-        body = []
-        for protocol in a.protocols:
-            cells = []
-            for s in sizes:
-                ratio = ratios.get((protocol, s))
-                text = f"{ratio.value:.2f} ({ratio.low:.2f} – {ratio.high:.2f})" if ratio else "–"
-                cells.append(f"<td class=n>{f'<b>{text}</b>' if ratio and ratio.clear else text}</td>")
-            if any((protocol, s) in ratios for s in sizes):
-                body.append(f"<tr><td>{escape(protocol)}</td>{''.join(cells)}</tr>")
-        table = grid(["protocol", *(f"{s} words" for s in sizes)], body, numbers=range(1, len(sizes) + 1))
-        parts.append(
-            f"<details><summary>{escape(b.library)} over {escape(a.library)}, {escape(a.where)}: ratio of times with "
-            f"its interval, in bold where it is clear</summary>{table}</details>"
-        )
     return "".join(parts)
 
 
@@ -197,8 +201,8 @@ def defects(records: Sequence[Record]) -> str:
     """What `defects` counted, library by library, as a part of the page; '' where it was not asked."""
     found = [r for r in records if r.instrument == "defects"]
     items = []
-    for library in _libraries(found):
-        mine = [r for r in found if _library(r) == library]
+    for library in libraries_of(found):
+        mine = [r for r in found if library_of(r) == library]
         wrong = [r for r in mine if r.value > 0]
         if not wrong:
             items.append(f"<li>{escape(library)}: all words of {len(mine)} trials arrived</li>")
@@ -218,7 +222,7 @@ def beside(records: Sequence[Record]) -> str:
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
     found = [
         r for r in records
-        if r.instrument == "pingpong" and r.metric == metric and _number(r, "message_bytes") > 0 and r.value > 0
+        if r.instrument == "pingpong" and r.metric == metric and value_of(r, "message_bytes") > 0 and r.value > 0
     ]  # fmt: skip
     several = len({r.conditions.get("to_rank") for r in found}) > 1
     return _curves(found, "protocol", *(["to_rank"] if several else []))
@@ -227,105 +231,143 @@ def _messages(records: Sequence[Record], metric: str) -> list[Row]:
 @drawing
 def pingpong(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency of one message over its size."""
-    return _overlay(_messages(records, "message_latency"), "time until it is there", _TIME)
+    return _overlay(_messages(records, "message_latency"), "time until it is there", TIME)
 
 
 @drawing
 def pingpong_bandwidth(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bandwidth of one message after the other over its size."""
-    return _overlay(_messages(records, "bandwidth_net"), "bandwidth", _RATE)
-
-
-@drawing
-def swap(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Time of all pairs at once over that of one alone, over the distance of the pairs."""
-    found = [r for r in records if r.instrument == "swap" and r.metric == "contention"]
-    several = len(_libraries(found)) > 1
-    rows = [
-        row(r, x=_number(r, "distance"), distance=f"{_number(r, 'distance'):.0f}",
-            series=size(_number(r, "message_bytes")) + (f", {_library(r)}" if several else ""),
-            bytes=_number(r, "message_bytes"), pairs=f"{_number(r, 'pairs_at_once'):.0f}")
-        for r in found
-    ]  # fmt: skip
-    if not rows:
-        return None
-    rows = sorted(clearest(rows, "series", "x"), key=lambda r: (r["bytes"], r["x"]))
-    distances = sorted({r["x"] for r in rows})
-    x = alt.X("x:Q", title="distance of the two ranks of a pair", scale=alt.Scale(zero=False, padding=24),
-              axis=alt.Axis(values=distances, format="d", labelOverlap=True))  # fmt: skip
-
-    def y(field: str) -> alt.Y:
-        return alt.Y(f"{field}:Q", title="contention (1: as if alone)", scale=alt.Scale(zero=True))
-
-    chart = layered(rows, x, y, "series", ["distance", "pairs"], band=False)
-    rule = chart_of([{"y": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(y="y:Q")
-    return alt.layer(chart, rule)
-
-
-@drawing
-def swap_pairs(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Exchange time of every pair alone: a map a size of message."""
-    found = [
-        r for r in records
-        if r.instrument == "swap" and r.metric == "exchange_time" and r.conditions.get("mode") == "alone"
-    ]  # fmt: skip
-    ranks = range(1 + max((int(_number(r, "to_rank")) for r in found), default=0))
-    side = max(80, min(420, 34 * len(ranks)))
-    maps = []
-    for library in _libraries(found):
-        mine = [r for r in found if _library(r) == library]
-        sizes = sorted({_number(r, "message_bytes") for r in mine})
-        for bytes_ in sizes[:: max(1, -(-len(sizes) // _MOST_MAPS))]:
-            pairs = [
-                (int(_number(r, "from_rank")), int(_number(r, "to_rank")), r)
-                for r in mine if _number(r, "message_bytes") == bytes_
-            ]  # fmt: skip
-            if len({(a, b) for a, b, _ in pairs}) > 1:  # one pair is no map
-                both = [row(r, a=i, b=j, pair=f"{a} and {b}") for a, b, r in pairs for i, j in ((a, b), (b, a))]
-                rows = clearest(both, "a", "b")
-                title = size(bytes_) + (f", {library}" if len(_libraries(found)) > 1 else "")
-                maps.append(_map(rows, list(ranks), side).properties(title=title, width=side, height=side))
-    if not maps:
-        return None
-    drawn: alt.TopLevelMixin = alt.concat(
-        *maps, columns=max(1, 1000 // (side + 160)), spacing=30
-    ).resolve_scale(color="independent")  # fmt: skip
-    return drawn
-
-
-def _map(rows: list[Row], ranks: list[int], side: int) -> alt.LayerChart | alt.FacetChart:
-    """Times by pair of ranks, as figures too where they can be read."""
-    low, high = min(r["value"] for r in rows), max(r["value"] for r in rows)
-    scale = scale_for("s", low)
-    for r in rows:
-        r["figure"] = number(r["value"] / scale.factor)
-    # A difference of a few per cent must not look like black and white.
-    top = max(high, 1.5 * low)
-    figures = len(ranks) <= 16
-    legend = None if figures else alt.Legend(orient="right", labelExpr=_TIME, gradientLength=min(side, 160))
-    axis = alt.Axis(labelOverlap=True)
-    base = chart_of(rows).encode(
-        x=alt.X("b:O", title=f"rank; figures in {scale.symbol}" if figures else "rank", sort=ranks, axis=axis),
-        y=alt.Y("a:O", title="rank", sort=ranks, axis=axis),
-    )
-    colours = alt.Scale(scheme="cividis", reverse=True, domain=[low, top])
-    cells = base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
-        color=alt.Color("value:Q", title=None, scale=colours, legend=legend),
-        stroke=alt.condition("datum.flagged", alt.value("#D55E00"), alt.value(None)),
-        tooltip=tooltip("pair"),
-    )
-    if not figures:
-        return alt.layer(cells)
-    dark = alt.condition(f"datum.value > {low + 0.5 * (top - low)}", alt.value("white"), alt.value("black"))
-    return alt.layer(cells, base.mark_text(fontSize=11).encode(text="figure:N", color=dark))
+    return _overlay(_messages(records, "bandwidth_net"), "bandwidth", RATE)
 
 
 @drawing
 def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Time of a collective over the message's size, by operation and algorithm."""
+    subject = ranking.COLLECTIVES
     found = [
         r for r in records
-        if r.instrument in COLLECTIVES and r.metric == "collective_time" and _number(r, "message_bytes") > 0
+        if r.instrument in subject.instruments and r.metric == subject.metric and value_of(r, "message_bytes") > 0
         and r.value > 0
     ]  # fmt: skip
-    return _overlay(_curves(found, "operation", "algorithm"), "time of one operation", _TIME)
+    return _overlay(_curves(found, "operation", "algorithm"), "time of one operation", TIME)
+
+
+def _compared(pair: ranking.Comparison) -> dict[str, dict[int, ranking.Ratio]]:
+    """Ratios over the size by name; of the halo exchange those of the best protocols first."""
+    best = {_BEST: pair.best} if pair.a.subject is ranking.HALO else {}
+    return {**best, **{name: of for name in pair.a.protocols if (of := pair.of(name))}}
+
+
+def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevelMixin | None:
+    """Times of the second library over those of the first: a panel a pair of libraries, a line a name."""
+    panels: list[tuple[str, alt.LayerChart | alt.FacetChart]] = []
+    for pair in ranking.comparisons(ranking.rankings(records, subject)):
+        a, b, _ = pair
+        rows: list[Row] = []
+        for name, of in _compared(pair).items():
+            for x, ratio in of.items():
+                if x == 0 or ratio.high == math.inf:
+                    continue
+                one, other = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
+                flags = sorted(one.flags | other.flags)
+                rows.append({
+                    "series": name, "x": x, "at": subject.said(x), "value": ratio.value, "low": ratio.low,
+                    "high": ratio.high, "ratio": f"{ratio.value:.2f}",
+                    "interval": f"{ratio.low:.2f} – {ratio.high:.2f}", "first": show(one.value, "s"),
+                    "second": show(other.value, "s"), "flags": ", ".join(flags) or "none", "flagged": bool(flags),
+                })  # fmt: skip
+        if len({r["x"] for r in rows}) > 1:
+            colours = _colours(records, subject, best=subject is ranking.HALO)
+            chart = _ratio_chart(pair, rows, colours, len(panels))
+            panels.append((f"{b.library} over {a.library}, {a.where}", chart))
+    if len(panels) < 2:
+        return panels[0][1] if panels else None
+    titled = [chart.properties(title=name, width=385, height=340) for name, chart in panels]
+    both: alt.TopLevelMixin = alt.concat(*titled, columns=2, spacing=24).resolve_scale(color="independent")
+    return both
+
+
+def _ratio_chart(
+    pair: ranking.Comparison, rows: list[Row], colours: alt.Scale, panel: int
+) -> alt.LayerChart | alt.FacetChart:
+    a, b, _ = pair
+    names = list(dict.fromkeys(r["series"] for r in rows))
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5, values=names)
+    chosen = alt.selection_point(fields=["series"], bind="legend", name=f"compared{panel}")
+    shown = alt.condition(chosen, alt.value(1.0), alt.value(0.07))
+    # As far as the ratios reach, where the bands are cut: one of few samples would press all lines together.
+    least, most = 0.8 * min([0.9, *(r["value"] for r in rows)]), 1.25 * max([1.1, *(r["value"] for r in rows)])
+    scale = alt.Scale(type="log", domain=[least, most], clamp=True)
+    axis = alt.Axis(values=ticks(least, most), format="~r")
+
+    def y(field: str) -> alt.Y:
+        return alt.Y(f"{field}:Q", title="ratio of times", scale=scale, axis=axis)
+
+    words = pair.a.subject is ranking.HALO
+    x = doubling(rows, *(("words of 8 bytes to each neighbour", "") if words else ("message", "B")))
+    base = chart_of(rows).encode(x=x, color=alt.Color("series:N", title=None, scale=colours, legend=legend))
+    band = base.mark_area(strokeWidth=0).encode(y=y("low"), y2="high:Q", detail="series:N")
+    if len(names) > 6:  # so many bands hide each other: a name that is clicked has its own
+        band = band.encode(opacity=alt.condition(chosen, alt.value(0.2), alt.value(0.0), empty=False))
+    else:
+        band = band.encode(opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)))
+    thick = alt.condition(f"datum.series === '{_BEST}'", alt.value(9.0), alt.value(1.8))
+    line = base.mark_line().encode(y=y("value"), opacity=shown, strokeWidth=thick, detail="series:N")
+    titles = {"first": a.library, "second": b.library}
+    tips = ("series", "at", "ratio", "interval", "first", "second", "flags")
+    points = base.mark_point(size=30, filled=True, strokeWidth=1.4).encode(
+        y=y("value"), stroke=alt.Stroke("series:N", scale=colours, legend=None), fillOpacity=FULL, opacity=shown,
+        tooltip=[alt.Tooltip(f"{t}:N", title=titles.get(t, t)) for t in tips],
+    )  # fmt: skip
+    rule = chart_of([{"y": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(y=y("y"))
+    notes = [
+        chart_of([{"y": at, "text": f"{arrow} {library} is faster"}])
+        .mark_text(align="right", baseline="middle", dx=-6, dy=dy, fontSize=12)
+        .encode(x=alt.value("width"), y=y("y"), text="text:N")
+        for at, arrow, library, dy in ((most, "↑", a.library, 10), (least, "↓", b.library, -10))
+    ]
+    return alt.layer(band, line, points.add_params(chosen), rule, *notes)
+
+
+@drawing
+def halo_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _ratios(records, ranking.HALO)
+
+
+@drawing
+def pingpong_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _ratios(records, ranking.MESSAGE)
+
+
+@drawing
+def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _ratios(records, ranking.COLLECTIVES)
+
+
+def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
+    """Which library is faster where, and the ratios as a table, as a part of the page; '' without two libraries."""
+    from meshmark.report.build import grid
+
+    parts = []
+    for pair in ranking.comparisons(ranking.rankings(records, subject)):
+        a, b, ratios = pair
+        sizes = sorted({s for _, s in ratios})
+        lines = _compared(pair)
+        body = []
+        for name, of in lines.items():
+            cells = [f"<td>{escape(name)}</td><td>{escape('; '.join(pair.faster(of)))}</td>"]
+            for s in sizes:
+                ratio = of.get(s)
+                text = ranking.ratio_text(ratio) if ratio else "–"
+                cells.append(f"<td class=n>{f'<b>{text}</b>' if ratio and ratio.clear else text}</td>")
+            body.append(f"<tr>{''.join(cells)}</tr>")
+        head = ["", "faster", *(subject.said(s) for s in sizes)]
+        verdict = "".join(f"<li>{escape(line)}</li>" for line in pair.faster(pair.best)) if _BEST in lines else ""
+        verdict = f"<p>Faster, by the {_BEST}:</p><ul>{verdict}</ul>" if verdict else ""
+        parts.append(
+            f"<h3>{escape(b.library)} over {escape(a.library)}, {escape(a.where)}</h3>{verdict}"
+            f"<p class=small>{escape(ranking.turns_said(pair).capitalize())}.</p>"
+            f"<details><summary>Ratio of times with its interval, in bold where it is clear</summary>"
+            f"{grid(head, body, numbers=range(2, len(head)))}</details>"
+        )
+    return "".join(parts)

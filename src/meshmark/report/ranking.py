@@ -1,5 +1,5 @@
-"""Which protocol of the halo exchange is best at which size: a table, stretches of sizes with their winner, and the
-ratio of two libraries.
+"""Which protocol of the halo exchange is best at which size: a table, and stretches of sizes with their winner; and of
+halos, messages and collectives the ratio of two libraries, and where one overtakes the other.
 
 What is within the intervals of one another is not told apart: a winner is named together with those that tie with it,
 and it stays the winner for as long as it ties with the best.
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
-from typing import TYPE_CHECKING, Final
+from itertools import combinations, groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meshmark.report.units import Scale, number, scale_for
+from meshmark.report.units import size as bytes_said
 from meshmark.store.record import Record
 
 if TYPE_CHECKING:
@@ -26,6 +27,28 @@ _LETTERS: Final = {
     "migrated": "m", "stolen": "s", "throttled": "h", "noisy": "n", "truncated": "t", "oversubscribed": "o",
     "misplaced": "p", "page_size": "g", "faulted": "f", "unverified": "u",
 }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is ranked or compared: times of these instruments, told apart by `names`, over `over`."""
+
+    title: str
+    instruments: tuple[str, ...]
+    metric: str
+    names: tuple[str, ...]  # conditions
+    over: str  # a condition
+
+    def said(self, at: int) -> str:
+        return f"{at} word{'s' if at != 1 else ''}" if self.over == "words" else bytes_said(at)
+
+
+HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
+MESSAGE: Final = Subject("one message", ("pingpong",), "message_latency", ("protocol",), "message_bytes")
+COLLECTIVES: Final = Subject(
+    "collectives", ("allreduce", "barrier", "bcast", "reduce", "alltoall"), "collective_time",
+    ("operation", "algorithm"), "message_bytes",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +68,7 @@ class Ranking:
     protocols: tuple[str, ...]
     sizes: tuple[int, ...]
     cells: Mapping[tuple[str, int], Record]
+    subject: Subject = HALO
 
     def best(self, size: int) -> Record:
         return min((r for (_, s), r in self.cells.items() if s == size), key=lambda r: r.value)
@@ -84,34 +108,98 @@ class Ratio:
         """It is not 1."""
         return self.low > 1 or self.high < 1
 
+    @property
+    def slower(self) -> int:
+        """Which of the two takes longer: 1 the second, -1 the first, 0 where they are not told apart."""
+        return (self.low > 1) - (self.high < 1)
+
+
+class Comparison(NamedTuple):
+    """What two libraries took for the same, by name and size: times of `b` over those of `a`."""
+
+    a: Ranking
+    b: Ranking
+    ratios: Mapping[tuple[str, int], Ratio]
+
+    @property
+    def in_turns(self) -> int:
+        """How many ratios are of several runs of both, in turns; in others what changed meanwhile looks like a
+        difference."""
+        both = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
+        return sum(all(int(str(r.conditions.get("runs", 1))) > 1 for r in pair) for pair in both)
+
+    @property
+    def best(self) -> dict[int, Ratio]:
+        """By size, of the best protocol of the one over the best of the other."""
+        sizes = sorted(set(self.a.sizes) & set(self.b.sizes))
+        return {s: ratio_of(self.b.best(s), self.a.best(s)) for s in sizes}
+
+    def of(self, name: str) -> dict[int, Ratio]:
+        return {s: r for (n, s), r in sorted(self.ratios.items()) if n == name}
+
+    def faster(self, ratios: Mapping[int, Ratio]) -> list[str]:
+        """A line a stretch of sizes in which one is faster: `up to 64 words Open MPI 4.1.4`."""
+        parts = [(slower, [s for s, _ in group]) for slower, group in groupby(ratios.items(), lambda x: x[1].slower)]
+        lines = [
+            f"{_where(i, len(parts), sizes[0], sizes[-1], self.a.subject.said)} "
+            f"{self.a.library if slower > 0 else self.b.library}"
+            for i, (slower, sizes) in enumerate(parts)
+            if slower
+        ]
+        undecided = len(lines) < len(parts)
+        return [*lines, "elsewhere not told apart" if lines else "nowhere told apart"] if undecided else lines
+
 
 def bounds(record: Record) -> tuple[float, float]:
-    """The interval of the median, in s; of too few samples for one it is not known, and told apart from nothing."""
-    return record.interval or (0.0, math.inf)
+    """The interval of the median, in s; of several runs what holds the intervals of all: ranks that are started anew
+    may differ by more than any of them. Of too few samples it is not known, and told apart from nothing."""
+    if "run_low" not in record.conditions:
+        return record.interval or (0.0, math.inf)
+    low, high = record.conditions["run_low"], record.conditions["run_high"]
+    return (0.0, math.inf) if low is None or high is None else (float(low), float(high))
 
 
-def rankings(records: Iterable[Record]) -> list[Ranking]:
-    """One for each library, number of ranks and grid among the records of `halo`, in their order."""
-    groups: dict[tuple[str, ...], dict[tuple[str, int], Record]] = {}
+def ratio_of(one: Record, other: Record) -> Ratio:
+    """Of the first over the second."""
+    (low, high), (low_other, high_other) = bounds(one), bounds(other)
+    return Ratio(one.value / other.value, low / high_other, high / low_other if low_other else math.inf)
+
+
+def ratio_text(ratio: Ratio) -> str:
+    """`1.62 (1.58 – 1.66)`."""
+    known = ratio.high < math.inf
+    return f"{ratio.value:.2f} ({f'{ratio.low:.2f} – {ratio.high:.2f}' if known else 'too few samples'})"
+
+
+def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
+    """One for each library, number of ranks and grid or partner among the records of a subject, in their order."""
+    groups: dict[tuple[str, ...], dict[tuple[str, int], list[Record]]] = {}
     for r in records:
-        if r.instrument != "halo" or r.metric != "exchange_time" or not r.value > 0:
+        if r.instrument not in subject.instruments or r.metric != subject.metric or not r.value > 0:
             continue
         c = r.conditions
-        hosts = f"{c['hosts']} hosts, " if c.get("hosts", 1) != 1 else ""
-        name = (r.machine, str(c.get("library", c["mpi"])), f"{c['ranks']} ranks, {hosts}grid {c['grid']}")
-        cells = groups.setdefault(name, {})
-        key = (str(c["protocol"]), int(str(c["words"])))
-        if key not in cells or _doubt(r) < _doubt(cells[key]):
-            cells[key] = r
+        hosts = [f"{c['hosts']} hosts"] if c.get("hosts", 1) != 1 else []
+        what = [f"grid {c['grid']}"] if "grid" in c else []
+        what += [f"rank {c['from_rank']} and {c['to_rank']}"] if "to_rank" in c else []
+        where = ", ".join([f"{c['ranks']} ranks", *hosts, *what])
+        several = groups.setdefault((r.machine, str(c.get("library", c["mpi"])), where), {})
+        key = (", ".join(str(c[k]) for k in subject.names), int(str(c[subject.over])))
+        several.setdefault(key, []).append(r)
     made = []
-    for (machine, library, where), cells in groups.items():
+    for (machine, library, where), points in groups.items():
+        cells = {key: clearest(same) for key, same in points.items()}
         sizes = tuple(sorted({size for _, size in cells}))
         transport = str(next(iter(cells.values())).conditions.get("transport", "transport not told"))
         protocols = tuple(dict.fromkeys(p for p, _ in cells))
-        unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells)
+        unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells, subject)
         order = tuple(sorted(unsorted.protocols, key=unsorted.over_best))
         made.append(replace(unsorted, protocols=order))
     return made
+
+
+def clearest(same: Iterable[Record]) -> Record:
+    """Of several measurements of one point: one without flags, with the narrowest interval."""
+    return min(same, key=_doubt)
 
 
 def _doubt(r: Record) -> tuple[bool, bool, float]:
@@ -152,16 +240,7 @@ def told(found: Sequence[Stretch], known: Collection[str] = ()) -> list[str]:
     winner's flags, but for those that are known of all."""
     lines = []
     for i, s in enumerate(found):
-        if len(found) == 1:
-            where = "at every size"
-        elif s.first == s.last:
-            where = f"at {s.first} word{'s' if s.first != 1 else ''}"
-        elif i == 0:
-            where = f"up to {s.last} words"
-        elif i == len(found) - 1:
-            where = f"from {s.first} words"
-        else:
-            where = f"from {s.first} to {s.last} words"
+        where = _where(i, len(found), s.first, s.last, HALO.said)
         tied = f"; tied: {', '.join(s.tied)}" if s.tied else ""
         own = [f for f in s.flags if f not in known]
         flags = f"  [{' '.join(own)}]" if own else ""
@@ -169,29 +248,34 @@ def told(found: Sequence[Stretch], known: Collection[str] = ()) -> list[str]:
     return lines
 
 
-def comparisons(found: Sequence[Ranking]) -> list[tuple[Ranking, Ranking, dict[tuple[str, int], Ratio]]]:
+def _where(i: int, stretches: int, first: int, last: int, said: Callable[[int], str]) -> str:
+    """Which sizes the i-th of so many stretches has."""
+    if stretches == 1:
+        return "at every size"
+    if first == last:
+        return f"at {said(first)}"
+    if i == 0:
+        return f"up to {said(last)}"
+    return f"from {said(first)}" if i == stretches - 1 else f"from {said(first)} to {said(last)}"
+
+
+def comparisons(found: Sequence[Ranking]) -> list[Comparison]:
     """Pairs of libraries that were asked the same (of as many ranks on the same grid), with what both have."""
     pairs = []
     for a, b in combinations(found, 2):
-        if a.library == b.library or (a.machine, a.where) != (b.machine, b.where):
+        if a.library == b.library or (a.machine, a.where, a.subject) != (b.machine, b.where, b.subject):
             continue
-        ratios = {}
-        for key, one in a.cells.items():
-            other = b.cells.get(key)
-            if other is None:
-                continue
-            (low_a, high_a), (low_b, high_b) = bounds(one), bounds(other)
-            ratios[key] = Ratio(other.value / one.value, low_b / high_a, high_b / low_a)
+        ratios = {key: ratio_of(b.cells[key], one) for key, one in a.cells.items() if key in b.cells}
         if ratios:
-            pairs.append((a, b, ratios))
+            pairs.append(Comparison(a, b, ratios))
     return pairs
 
 
 def half_percent(record: Record) -> str:
     """Half of the interval over the median: `±1.2%`; `±?` of too few samples for an interval."""
-    if record.interval is None:
+    low, high = bounds(record)
+    if high == math.inf:
         return "±?"
-    low, high = record.interval
     half = 50 * (high - low) / record.value
     return "±>999%" if half > 999 else f"±{half:.1f}%" if half < 9.95 else f"±{half:.0f}%"
 
@@ -225,8 +309,18 @@ def print_rankings(records: Sequence[Record]) -> None:
         if i:
             console.print()
         _print_ranking(console, ranking)
-    for a, b, ratios in comparisons(found):
-        _print_ratios(console, a, b, ratios)
+    for pair in comparisons(found):
+        _print_ratios(console, pair)
+
+
+def print_comparisons(records: Sequence[Record]) -> None:
+    """The ratio of libraries, of messages and collectives; nothing where there is one library."""
+    from rich.console import Console
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    for subject in (MESSAGE, COLLECTIVES):
+        for pair in comparisons(rankings(records, subject)):
+            _print_ratios(console, pair)
 
 
 def _print_ranking(console: Console, ranking: Ranking) -> None:
@@ -254,7 +348,7 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
         columns.append(column)
     first = [Text("words"), Text(""), *(Text(p) for p in ranking.protocols)]
     over = [Text("over"), Text("best"), *(Text(f"{ranking.over_best(p):.2f}") for p in ranking.protocols)]
-    _print_columns(console, [first, over], columns)
+    print_columns(console, [first, over], columns)
     key = legend(r for r in cells if r.flags - everywhere)
     console.print("median ± half of its 95 % interval; * best of its size" + (f"; {key}" if key else ""), style="dim")
     console.print("winner:")
@@ -262,29 +356,49 @@ def _print_ranking(console: Console, ranking: Ranking) -> None:
         console.print(f"  {line}", soft_wrap=True)
 
 
-def _print_ratios(console: Console, a: Ranking, b: Ranking, ratios: Mapping[tuple[str, int], Ratio]) -> None:
+def _print_ratios(console: Console, pair: Comparison) -> None:
     from rich.text import Text
 
-    console.print(f"\n{b.library} over {a.library}: ratio of times ± half of its interval; bold where it is clear")
+    a, b, ratios = pair
+    console.print(f"\n{b.library} over {a.library}, {a.where}", style="dim", soft_wrap=True)
+    console.print("ratio of times ± half of its interval; bold where it is clear")
     sizes = sorted({s for _, s in ratios})
     protocols = [p for p in a.protocols if any(q == p for q, _ in ratios)]
     columns = []
-    for size in sizes:
-        column = [Text(str(size))]
+    for at in sizes:
+        column = [Text(str(at) if a.subject.over == "words" else bytes_said(at))]
         for p in protocols:
-            ratio = ratios.get((p, size))
+            ratio = ratios.get((p, at))
             half = (ratio.high - ratio.low) / 2 if ratio else 0
-            text = f"{number(ratio.value)} ±{'>99' if half > 99 else f'{half:.2f}'}" if ratio else "–"
+            text = f"{ratio.value:.2f} ±{'>99' if half > 99 else f'{half:.2f}'}" if ratio else "–"
             column.append(Text(text, style="bold" if ratio and ratio.clear else "dim"))
         columns.append(column)
-    _print_columns(console, [[Text("words"), *(Text(p) for p in protocols)]], columns)
-    slower = sum(r.low > 1 for r in ratios.values())
-    faster = sum(r.high < 1 for r in ratios.values())
+    print_columns(console, [[Text(a.subject.over.partition("_")[0]), *(Text(p) for p in protocols)]], columns)
+    slower = sum(r.slower > 0 for r in ratios.values())
+    faster = sum(r.slower < 0 for r in ratios.values())
     rest = len(ratios) - slower - faster
     console.print(f"{b.library} takes longer in {slower} of {len(ratios)}, less in {faster}; {rest} are not told apart")
+    if a.subject is HALO:
+        console.print("faster, by the best protocol of each:")
+        for line in pair.faster(pair.best):
+            console.print(f"  {line}", soft_wrap=True)
+    else:
+        console.print("faster:")
+        for p in protocols:
+            console.print(f"  {p}: {'; '.join(pair.faster(pair.of(p)))}", soft_wrap=True)
+    console.print(turns_said(pair), style="dim")
 
 
-def _print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Sequence[Sequence[Text]]) -> None:
+def turns_said(pair: Comparison) -> str:
+    """How much the difference of two libraries can be trusted."""
+    if not pair.in_turns:
+        return "measured one after the other: what changed on the machine meanwhile looks like a difference"
+    lacking = len(pair.ratios) - pair.in_turns
+    rest = f"; of {lacking} of {len(pair.ratios)} there is only one run of a library" if lacking else ""
+    return f"measured in turns, each library by several runs; what its runs differ by is in the intervals{rest}"
+
+
+def print_columns(console: Console, fixed: Sequence[Sequence[Text]], columns: Sequence[Sequence[Text]]) -> None:
     """As many columns side by side as fit, then the next ones below; the fixed ones stand before each lot."""
     from rich.table import Table
 

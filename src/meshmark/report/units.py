@@ -21,7 +21,7 @@ FLAG_TEXT: Final = {
     "migrated": "a thread left the CPU it was placed on",
     "stolen": "the hypervisor took CPU time away",
     "throttled": "the clock rate fell during the measurement",
-    "noisy": "the interval is wider than asked, the canary slowed down, or others were at work",
+    "noisy": "the interval is wider than asked, its runs differ, the canary slowed down, or others were at work",
     "truncated": "the time budget ended before the interval was narrow enough",
     "oversubscribed": "more threads than CPUs",
     "misplaced": "the memory was not on the node asked for",

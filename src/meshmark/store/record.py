@@ -21,6 +21,16 @@ Flag = Literal[
 FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 SCHEMA: Final = 1
+# Conditions that were found and not set: two runs of the same differ in them, so nothing is told apart by them.
+OBSERVED: Final = frozenset({
+    "huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
+    "disturbed_share", "load_1min", "shield", "run_spread", "run_low", "run_high",
+    # Of ranks: where and how they ran, and what their programs found.
+    "clock_offset_uncertainty", "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names",
+    "slurm_job_id",
+    "zeta", "residual_norm", "first_norm", "sum_x", "sum_y", "deviates", "checksum_real", "checksum_imaginary",
+    "solution_error", "mass_drift", "energy_drift", "enstrophy_drift",
+})  # fmt: skip
 
 
 class RecordError(ValueError):

@@ -1,0 +1,177 @@
+"""How much pairs of ranks that swap at once slow each other down, by distance and size; and where it starts.
+
+The factor is the time of all pairs at once, which is the slowest pair's, over that of the slowest of them alone. Its
+bounds are those of both intervals at their worst.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from meshmark.report.ranking import Ratio, clearest, legend, letters, print_columns, ratio_of, ratio_text
+from meshmark.report.units import size
+from meshmark.store.record import Record
+
+STARTS: Final = 1.1  # contention is what is above this, with its interval
+_WIDE: Final = 160  # columns where nobody says how many there are
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """Contention of one distance and size, with the times that it comes from."""
+
+    ratio: Ratio
+    alone: Record  # the slowest of the pairs that are together too
+    together: Record
+
+    @property
+    def starts(self) -> bool:
+        return self.ratio.low > STARTS
+
+    @property
+    def flags(self) -> frozenset[str]:
+        return self.alone.flags | self.together.flags
+
+
+@dataclass(frozen=True, slots=True)
+class Contention:
+    """Factors of one library among so many ranks.
+
+    Attributes:
+        distances: all that were measured; those with one pair have no cells.
+        sizes: bytes of a message, ascending.
+        cells: by distance and size.
+    """
+
+    machine: str
+    library: str
+    where: str  # "8 ranks"
+    transport: str
+    distances: tuple[int, ...]
+    sizes: tuple[int, ...]
+    cells: Mapping[tuple[int, int], Factor]
+
+    def of(self, distance: int) -> list[tuple[int, Factor]]:
+        """Its sizes and factors, ascending."""
+        return [(s, f) for s in self.sizes if (f := self.cells.get((distance, s)))]
+
+    def start(self, distance: int) -> int | None:
+        """The smallest message whose factor is above STARTS with its whole interval."""
+        return next((s for s, f in self.of(distance) if f.starts), None)
+
+
+def contentions(records: Iterable[Record]) -> list[Contention]:
+    """One for each library and number of ranks among the records of `swap`, in their order."""
+    groups: dict[tuple[str, str, str], list[Record]] = {}
+    for r in records:
+        if r.instrument != "swap" or r.metric != "exchange_time" or not r.value > 0:
+            continue
+        c = r.conditions
+        hosts = f" on {c['hosts']} hosts" if c.get("hosts", 1) != 1 else ""
+        groups.setdefault((r.machine, str(c.get("library", c["mpi"])), f"{c['ranks']} ranks{hosts}"), []).append(r)
+    made = []
+    for (machine, library, where), mine in groups.items():
+        cells = {}
+        points = sorted({(_of(r, "distance"), _of(r, "message_bytes")) for r in mine})
+        for distance, bytes_ in points:
+            here = [r for r in mine if (_of(r, "distance"), _of(r, "message_bytes")) == (distance, bytes_)]
+            together = [r for r in here if r.conditions["mode"] == "together"]
+            pairs: dict[int, list[Record]] = {}
+            for r in here:
+                # As the instrument pairs them: ranks of every other stretch of `distance` with those of the next.
+                if r.conditions["mode"] == "alone" and _of(r, "from_rank") // distance % 2 == 0:
+                    pairs.setdefault(_of(r, "from_rank"), []).append(r)
+            if together and pairs:
+                slowest = max((clearest(same) for same in pairs.values()), key=lambda r: r.value)
+                at_once = clearest(together)
+                cells[distance, bytes_] = Factor(ratio_of(at_once, slowest), slowest, at_once)
+        transport = str(mine[0].conditions.get("transport", "transport not told"))
+        distances, sizes = (tuple(sorted({p[i] for p in points})) for i in (0, 1))
+        made.append(Contention(machine, library, where, transport, distances, sizes, cells))
+    return made
+
+
+def _of(record: Record, key: str) -> int:
+    return int(str(record.conditions[key]))
+
+
+def told(found: Contention, known: Collection[str] = ()) -> list[str]:
+    """A line a distance: `distance 1: from 64 KiB, 1.62 (1.58 – 1.66)`; neighbours that say the same share one. With
+    the flags of what it rests on, but for those that are known of all."""
+
+    def figure(factor: Factor) -> str:
+        own = sorted(factor.flags - set(known))
+        return ratio_text(factor.ratio) + (f" [{' '.join(own)}]" if own else "")
+
+    def sentence(distance: int) -> tuple[str, str]:
+        """What distances may share, and the figure of this one."""
+        cells = found.of(distance)
+        if not cells:
+            return "one pair only", ""
+        start = found.start(distance)
+        if start is None:
+            largest = size(cells[-1][0])
+            if all(f.ratio.high <= STARTS for _, f in cells):
+                return f"none up to {largest}", ""
+            at, most = max(cells, key=lambda cell: cell[1].ratio.value)
+            return f"none that is clear up to {largest}", f"; at most {figure(most)} at {size(at)}"
+        but = [size(s) for s, f in cells if s > start and not f.starts]
+        return f"from {size(start)}", (
+            f", {figure(found.cells[distance, start])}" + (f"; not clear at {', '.join(but)}" if but else "")
+        )
+
+    lines = []
+    for said, group in groupby(((d, *sentence(d)) for d in found.distances), key=lambda x: x[1]):
+        same = list(group)
+        if len(same) == 1:
+            lines.append(f"distance {same[0][0]}: {said}{same[0][2]}")
+            continue
+        start = found.start(same[0][0])
+        values = [found.cells[d, start].ratio.value for d, *_ in same] if start is not None else []
+        figures = f", {min(values):.2f} to {max(values):.2f}" if values else ""
+        lines.append(f"distances {same[0][0]} to {same[-1][0]}: {said}{figures}")
+    return lines
+
+
+def print_contention(records: Sequence[Record]) -> None:
+    """Tables that fit the terminal: distances as rows, sizes as columns; below each where contention starts."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    for found in contentions(records):
+        where = f"{found.machine}: contention of swap, {found.library}, {found.where}, {found.transport}"
+        if not found.cells:
+            console.print(f"{where}: one pair at each distance, nothing to contend with", style="dim")
+            continue
+        everywhere = frozenset.intersection(*(f.flags for f in found.cells.values()))
+        console.print(where + (f"; all {', '.join(sorted(everywhere))}" if everywhere else ""), style="dim")
+        rows = [d for d in found.distances if found.of(d)]
+        columns = []
+        for s in found.sizes:
+            column = [Text(size(s))]
+            for d in rows:
+                factor = found.cells.get((d, s))
+                if factor is None:
+                    column.append(Text("–", style="dim"))
+                    continue
+                half = (factor.ratio.high - factor.ratio.low) / 2
+                mark = letters(factor.flags - everywhere)
+                text = f"{factor.ratio.value:.2f} ±{f'{half:.2f}' if half < 99 else '?'}{' ' + mark if mark else ''}"
+                star = "*" if found.start(d) == s else ""
+                column.append(Text(star + text, style="bold" if factor.starts else "dim"))
+            columns.append(column)
+        print_columns(console, [[Text("distance"), *(Text(str(d)) for d in rows)]], columns)
+        key = legend(r for f in found.cells.values() if f.flags - everywhere for r in (f.alone, f.together))
+        console.print(
+            f"time of all pairs at once over the slowest alone ± half of its interval; * first clearly above {STARTS}"
+            + (f"; {key}" if key else ""),
+            style="dim",
+        )
+        console.print("contention starts:")
+        for line in told(found, everywhere):
+            console.print(f"  {line}", soft_wrap=True)

@@ -1,0 +1,389 @@
+"""Charts of `swap`: contention by distance and size, and every pair of ranks as a matrix and on the machine's map."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any, Final
+
+import altair as alt
+
+from meshmark.report.charts import Row, chart_of, clearest, drawing, row, tooltip
+from meshmark.report.comm import RATE, TIME, libraries_of, library_of, value_of
+from meshmark.report.contention import STARTS, Contention, contentions, told
+from meshmark.report.ranking import ratio_text
+from meshmark.report.units import number, scale_for, show, size
+from meshmark.store.record import Record, median
+
+# Neither end is lost on a light or a dark page, since lines are drawn in them too; white figures can be read on all.
+_GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
+_FIGURES: Final = 16  # ranks or sizes up to which a cell has room for its figure
+_ON_MAP: Final = 32  # ranks up to which lines can be told apart
+_LATENCY: Final = 4096  # B; up to here the time of a swap counts, beyond it the bandwidth
+_FAR: Final = "node distance "
+_RING: Final = 1.5  # half of the map's side, where ranks stand at 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a rank's CPU is. `cache` is a CPU that stands for all that share the last level; -1: it says no more than
+    the node does."""
+
+    cpu: int
+    package: int
+    node: int
+    cache: int
+    core: int
+
+
+def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int, _Place]:
+    """By rank; {} where they were not on CPUs of their own all the time, or not on this machine alone."""
+    said = {str(r.conditions.get("rank_cpus")) for r in records}
+    words = said.pop().split(",") if len(said) == 1 else []
+    if not all(w.isdecimal() for w in words) or any(r.conditions.get("hosts", 1) != 1 for r in records):
+        return {}
+    cpus = [int(w) for w in words]
+    parts = {c["os_index"]: c for c in topology.get("cpus") or []}
+    if len({*cpus} & parts.keys()) < len(cpus) or any(value_of(r, "ranks") != len(cpus) for r in records):
+        return {}
+    caches = [c for c in topology.get("caches") or [] if c.get("kind") != "instruction"]
+    level = max((int(c["level"]) for c in caches), default=0)
+    last = [c["cpus"] for c in caches if c["level"] == level]
+    nodes = [n["cpus"] for n in topology.get("nodes") or [] if n["cpus"]]
+    shared = {cpu: min(group) for group in last for cpu in group} if level > 1 and len(last) > len(nodes) else {}
+
+    def place(cpu: int) -> _Place:
+        part = parts[cpu]
+        node = part["node"] if isinstance(part["node"], int) else -1
+        return _Place(cpu, part["package"], node, shared.get(cpu, -1), part["core"])
+
+    return {rank: place(cpu) for rank, cpu in enumerate(cpus)}
+
+
+def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, str]:
+    """What lies between two CPUs: a number to sort by, and the words."""
+    if a.core == b.core:
+        return 0, "one core"
+    if a.cache == b.cache != -1:
+        return 1, "one cache"
+    if a.node == b.node:
+        return 2, "one node"
+    distances, nodes = topology.get("distances"), [n["os_index"] for n in topology.get("nodes") or []]
+    if isinstance(distances, list) and {a.node, b.node} <= {*nodes}:
+        far = int(distances[nodes.index(a.node)][nodes.index(b.node)])
+        return 10 + far, f"{_FAR}{far}"
+    return (3, "one package") if a.package == b.package else (4, "other package")
+
+
+# ------------------------------------------------------------------ contention
+
+
+def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, Any]) -> str:
+    """A distance, with what lies between the ranks of its pairs."""
+    crossed = sorted({
+        _between(places[i], places[i + distance], topology)
+        for i in places if i // distance % 2 == 0 and i + distance in places
+    })  # fmt: skip
+    if not crossed:
+        return str(distance)
+    (_, least), (_, most) = crossed[0], crossed[-1]
+    if least.startswith(_FAR) and least != most:
+        most = most.removeprefix(_FAR)
+    return f"{distance}: {least}" + (f" to {most}" if least != most else "")
+
+
+@drawing
+def contention(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
+    """A map of distance and size for each library."""
+    found = [one for one in contentions(records) if one.cells]
+    maps = [_contention_map(one, topology, wide=len(found) == 1) for one in found]
+    if not maps:
+        return None
+    drawn: alt.TopLevelMixin = alt.concat(*maps, columns=2, spacing=30).resolve_scale(color="independent")
+    return drawn
+
+
+def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) -> alt.LayerChart | alt.FacetChart:
+    places = _places([r for f in found.cells.values() for r in (f.alone, f.together)], topology)
+    names = {d: _label(d, places, topology) for d in found.distances if found.of(d)}
+    rows: list[Row] = []
+    for (distance, bytes_), f in found.cells.items():
+        known = f.ratio.high < math.inf
+        rows.append({
+            "distance": names[distance], "message": size(bytes_), "value": f.ratio.value,
+            "contention": f"{f.ratio.value:.2f}",
+            "interval": f"{f.ratio.low:.2f} – {f.ratio.high:.2f}" if known else "too few samples",
+            "all_at_once": show(f.together.value, "s"), "alone": show(f.alone.value, "s"), "starts": f.starts,
+            "pairs": f"{value_of(f.together, 'pairs_at_once'):.0f}",
+            "flags": ", ".join(sorted(f.flags)) or "none", "flagged": bool(f.flags),
+        })  # fmt: skip
+    top = max([2.0, *(r["value"] for r in rows)])
+    columns, lines = [size(s) for s in found.sizes], list(names.values())
+    # Beside such long labels there is no room for a title.
+    above = alt.Axis(
+        labelOverlap=True, labelLimit=240, titleAngle=0, titleAlign="right", titleAnchor="end", titleX=-10, titleY=-8
+    )
+    base = chart_of(rows).encode(
+        x=alt.X("message:O", title="message", sort=columns, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("distance:O", title="distance of ranks", sort=lines, axis=above),
+    )
+    tips = ("distance", "message", "pairs", "contention", "interval", "all_at_once", "alone", "flags")
+    figures = len(lines) <= 2 * _FIGURES and len(columns) <= _FIGURES
+    legend = None if figures else alt.Legend(orient="right", format=".1f", gradientLength=120)
+    cells = _cells(base, _scale(1, top), legend).encode(
+        tooltip=[alt.Tooltip(f"{t}:N", title=t.replace("_", " ")) for t in tips]
+    )
+    texts = [
+        base.transform_filter(f"datum.starts === {'true' if clear else 'false'}")
+        .mark_text(fontSize=12, fontWeight="bold" if clear else "normal", opacity=1 if clear else 0.7)
+        .encode(text="contention:N", color=alt.value("white"))
+        for clear in (True, False)
+    ]
+    return alt.layer(cells, *(texts if figures else [])).properties(
+        title=f"{found.library}, {found.where}",
+        width=max(150, min(760 if wide else 300, 70 * len(columns))),
+        height=max(50, min(560, 26 * len(lines))),
+    )
+
+
+def _scale(good: float, bad: float) -> alt.Scale:
+    return alt.Scale(domain=[good, (good + bad) / 2, bad], range=[*_GOOD_TO_BAD], interpolate="rgb", clamp=True)
+
+
+def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.Chart:
+    cells: alt.Chart = base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
+        color=alt.Color("value:Q", title=None, scale=scale, legend=legend),
+        stroke=alt.condition("datum.flagged", alt.value("black"), alt.value(None)),
+    )
+    return cells
+
+
+def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
+    """The size at which contention starts, by distance, and the factors as a table: a part of the page."""
+    from meshmark.report.build import badges, grid
+
+    parts = []
+    for found in contentions(records):
+        head = f"<h3>{escape(found.library)}, {escape(found.where)}, {escape(found.transport)}</h3>"
+        if not found.cells:
+            parts.append(f"{head}<p>One pair at each distance: nothing to contend with.</p>")
+            continue
+        lines = "".join(f"<li>{escape(line)}</li>" for line in told(found))
+        body = []
+        for d in found.distances:
+            cells = []
+            for s in found.sizes:
+                f = found.cells.get((d, s))
+                text = ratio_text(f.ratio) if f else "–"
+                text = f"<b>{text}</b>{badges(f.flags)}" if f and f.starts else text + (badges(f.flags) if f else "")
+                cells.append(f"<td class=n>{text}</td>")
+            body.append(f"<tr><td>{d}</td>{''.join(cells)}</tr>")
+        table = grid(["distance", *(size(s) for s in found.sizes)], body, numbers=range(1, len(found.sizes) + 1))
+        parts.append(
+            f"{head}<p>Size from which contention is above {STARTS} with its whole interval:</p><ul>{lines}</ul>"
+            f"<details><summary>Contention with its interval, in bold where it is above {STARTS}</summary>{table}"
+            f"</details>"
+        )
+    return "".join(parts)
+
+
+# ------------------------------------------------------------------ pairs
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Every pair alone, of one library and size: times of short messages, bandwidths of long ones."""
+
+    library: str
+    bytes: float
+    rows: list[Row]  # a row a pair, from the lower rank
+    ranks: list[int]
+    places: Mapping[int, _Place]
+
+    @property
+    def unit(self) -> str:
+        return "s" if self.bytes <= _LATENCY else "B/s"
+
+    @property
+    def scale(self) -> alt.Scale:
+        low, high = min(r["value"] for r in self.rows), max(r["value"] for r in self.rows)
+        # A difference of a few per cent must not look like blue and orange.
+        return _scale(low, max(high, 1.5 * low)) if self.unit == "s" else _scale(high, min(low, high / 1.5))
+
+    @property
+    def side(self) -> int:
+        return max(190, min(420, 30 * len(self.ranks)))
+
+    @property
+    def tips(self) -> list[alt.Tooltip]:
+        return tooltip("pair", "CPUs", *(["between"] if self.places else []))
+
+
+def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pairs]:
+    """Of the shortest and of the longest message."""
+    alone = [r for r in records if r.instrument == "swap" and r.conditions.get("mode") == "alone" and r.value > 0]
+    found = []
+    for library in libraries_of(alone):
+        mine = [r for r in alone if library_of(r) == library]
+        places = _places(mine, topology)
+        ranks = list(range(int(value_of(mine[0], "ranks"))))
+        for bytes_ in sorted({value_of(r, "message_bytes") for r in mine}):
+            metric = "exchange_time" if bytes_ <= _LATENCY else "bandwidth_net"
+            rows = []
+            for r in mine:
+                if r.metric != metric or value_of(r, "message_bytes") != bytes_:
+                    continue
+                a, b = int(value_of(r, "from_rank")), int(value_of(r, "to_rank"))
+                level, words = _between(places[a], places[b], topology) if places else (0, "")
+                cpus = f"{places[a].cpu} and {places[b].cpu}" if places else "not bound to one each"
+                rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=words, level=level))
+            if rows:
+                found.append(_Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places))
+    ends = {(p.library, f(q.bytes for q in found if q.library == p.library)) for p in found for f in (min, max)}
+    return [p for p in found if (p.library, p.bytes) in ends]
+
+
+@drawing
+def pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> alt.TopLevelMixin | None:
+    """Every pair alone: a matrix, and lines on the machine's map."""
+    found = _pairs(records, topology)
+    several = len({p.library for p in found}) > 1
+    drawn = []
+    for p in found:
+        flags = frozenset.intersection(*(frozenset(r["flags"].split(", ")) for r in p.rows)) - {"none"}
+        title = size(p.bytes) + (f", {p.library}" if several else "")
+        title += f"; all {', '.join(sorted(flags))}" if flags else ""
+        if len(p.rows) > 1:  # one pair is no matrix
+            drawn.append(_matrix(p).properties(title=title, width=p.side, height=p.side))
+        if len(p.ranks) <= _ON_MAP:
+            drawn.append(_ring(p).properties(title=title, width=p.side, height=p.side if len(p.ranks) > 2 else 80))
+    if not drawn:
+        return None
+    columns = max(1, 1000 // (found[0].side + 75))
+    columns -= columns % 2 if columns > 1 else 0  # a matrix and its map stay beside each other
+    both: alt.TopLevelMixin = alt.concat(*drawn, columns=columns, spacing=26).resolve_scale(
+        color="independent", x="independent", y="independent"
+    )
+    return both
+
+
+def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
+    rows = [{**r, "a": i, "b": j} for r in p.rows for i, j in ((r["a"], r["b"]), (r["b"], r["a"]))]
+    scale = scale_for(p.unit, max(r["value"] for r in rows))  # so that no figure is longer than its cell
+    for r in rows:
+        r["figure"] = number(r["value"] / scale.factor, 2 if len(p.ranks) > 8 else 3)
+    figures = len(p.ranks) <= _FIGURES
+    legend = None if figures else _legend(p)
+    axis = alt.Axis(labelOverlap=True)
+    base = chart_of(rows).encode(
+        x=alt.X("b:O", title=f"rank; figures in {scale.symbol}" if figures else "rank", sort=p.ranks, axis=axis),
+        y=alt.Y("a:O", title="rank", sort=p.ranks, axis=axis),
+    )
+    cells = _cells(base, p.scale, legend).encode(tooltip=p.tips)
+    text = base.mark_text(fontSize=11).encode(text="figure:N", color=alt.value("white"))
+    return alt.layer(cells, *([text] if figures else []))
+
+
+def _legend(p: _Pairs) -> alt.Legend:
+    return alt.Legend(
+        orient="bottom", direction="horizontal", tickCount=3, gradientLength=min(p.side, 190), labelSeparation=12,
+        labelExpr=(TIME if p.unit == "s" else RATE).replace("'~r'", "'.3~r'"),
+    )  # fmt: skip
+
+
+def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
+    """The machine's CPUs in a ring, those of a node beside each other, and a line a pair."""
+
+    def key(rank: int) -> tuple[int, ...]:
+        at = p.places.get(rank)
+        return (at.package, at.node, at.cache, at.core, at.cpu) if at else (rank,)
+
+    order = sorted(p.ranks, key=key)
+    groups: dict[tuple[int, int], list[int]] = {}
+    for rank in order:
+        at = p.places.get(rank)
+        groups.setdefault((at.package, at.node) if at else (0, 0), []).append(rank)
+    slots = len(order) + (len(groups) if len(groups) > 1 else 0)
+    turn: dict[int, float] = {}
+    slot = 0
+    for ranks in groups.values():
+        for rank in ranks:
+            turn[rank] = math.pi * (1 - 2 * slot / slots)  # from the left, over the top
+            slot += 1
+        slot += len(groups) > 1
+
+    def point(angle: float, radius: float) -> Row:
+        return {"x": radius * math.cos(angle), "y": radius * math.sin(angle)}
+
+    def axis(field: str, half: float) -> dict[str, Any]:
+        return {"shorthand": f"{field}:Q", "axis": None, "scale": alt.Scale(domain=[-half, half], nice=False)}
+
+    x, y = alt.X(**axis("x", _RING)), alt.Y(**axis("y", _RING if len(order) > 2 else 0.6))
+    # Bad ones first, so that the short and good ones of neighbours lie on top.
+    lines = sorted(p.rows, key=lambda r: r["value"], reverse=p.unit == "s")
+    lines = [{**r, **point(turn[r["a"]], 1), "x2": math.cos(turn[r["b"]]), "y2": math.sin(turn[r["b"]])} for r in lines]
+    few = len(lines) <= 3
+    width = 4 if few else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7
+    told_apart = {r["flagged"] for r in lines} == {True, False}  # where all are flagged the title says it
+    links = (
+        chart_of(lines)
+        .mark_rule(strokeWidth=width, opacity=0.9)
+        .encode(
+            x=x, y=y, x2="x2:Q", y2="y2:Q",
+            color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few else _legend(p)),
+            strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if told_apart else [1, 0]), alt.value([1, 0])),
+            tooltip=p.tips,
+        )
+    )  # fmt: skip
+    dot = min(20.0, 0.62 * p.side / _RING * math.pi / slots)
+    marks = chart_of([{**point(turn[r], 1), "rank": str(r)} for r in order]).encode(x=x, y=y)
+    dots = marks.mark_point(shape="circle", filled=True, size=dot * dot, opacity=1, color="#5D6670")
+    layers: list[Any] = [links, dots]
+    if dot >= 11:
+        layers.append(marks.mark_text(fontSize=min(11.0, 0.6 * dot)).encode(text="rank:N", color=alt.value("white")))
+    if p.places:
+        step = math.pi / slots
+        arcs, names = [], []
+        for n, ((package, node), ranks) in enumerate(groups.items()):
+            first, last = turn[ranks[0]] + 0.8 * step, turn[ranks[-1]] - 0.8 * step
+            arcs += [
+                {**point(first + (last - first) * k / 24, 1.16), "group": n, "at": k} for k in range(25)
+            ]  # fmt: skip
+            name = f"node {node}" if node >= 0 else f"package {package}"
+            names.append({**point((first + last) / 2, 1.33), "name": name})
+        if len(groups) > 1:
+            layers.append(
+                chart_of(arcs).mark_line(strokeWidth=3, opacity=0.55, color="#5D6670")
+                .encode(x=x, y=y, detail="group:N", order="at:Q")
+            )  # fmt: skip
+            layers.append(chart_of(names).mark_text(fontSize=11).encode(x=x, y=y, text="name:N"))
+    if few:
+        middles = [{"x": (r["x"] + r["x2"]) / 2, "y": (r["y"] + r["y2"]) / 2, "text": r["median"]} for r in lines]
+        layers.append(chart_of(middles).mark_text(fontSize=13, dy=-12).encode(x=x, y=y, text="text:N"))
+        if len(order) == 2 and p.places:
+            cpus = [{**point(turn[r], 1), "text": f"CPU {p.places[r].cpu}"} for r in order]
+            layers.append(chart_of(cpus).mark_text(fontSize=11, dy=20).encode(x=x, y=y, text="text:N"))
+    return alt.layer(*layers)
+
+
+def pairs_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
+    """Times or bandwidths by what lies between two ranks, as a part of the page."""
+    from meshmark.report.build import grid
+
+    body = []
+    for p in _pairs(records, topology):
+        for level, words in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
+            values = [r["value"] for r in p.rows if r["level"] == level]
+            scale = scale_for(p.unit, median(values))
+            low, high = (show(f(values), p.unit, scale) for f in (min, max))
+            body.append(
+                f"<tr><td>{escape(p.library)}</td><td>{size(p.bytes)}</td><td>{escape(words)}</td>"
+                f"<td class=n>{len(values)}</td><td class=n>{show(median(values), p.unit, scale)}</td>"
+                f"<td class=n>{low} – {high}</td></tr>"
+            )
+    if not body:
+        unbound = any(r.instrument == "swap" for r in records)
+        return "<p>Ranks had no CPU of their own, so that the map has no nodes.</p>" if unbound else ""
+    return grid(["library", "message", "between the ranks", "pairs", "median", "least – most"], body, numbers=(3, 4, 5))

@@ -1,0 +1,100 @@
+"""Ranks inside an allocation of Slurm: by the launchers that `meshmark measure` uses, by srun, and by an srun that
+leaves its tasks alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mini_slurm import CannotStart, mini_slurm
+
+from meshmark.measure import launch
+
+SHORT = ("--bytes", "8", "--protocol", "send", "--budget", "300ms")
+MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # which of srun's joins the tasks of a library
+kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
+
+
+@pytest.fixture(scope="module")
+def slurm() -> Iterator[dict[str, str]]:
+    """The variables with which a cluster is found whose two nodes are this machine."""
+    if not launch.launchers():
+        pytest.skip("no MPI library: neither launcher nor build is here")
+    try:
+        with mini_slurm(nodes=2) as (_, found):
+            yield found
+    except CannotStart as why:
+        pytest.skip(str(why))
+
+
+def program(kind: str) -> str:
+    if kind not in launch.launchers():
+        pytest.skip(f"{kind} is not here")
+    return str(launch.launcher(kind).program)
+
+
+def start(words: list[str], slurm: dict[str, str], kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    env = {**launch.environment(kind), **slurm, "XDG_DATA_HOME": str(folder)}
+    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False,
+                          stdin=subprocess.DEVNULL)  # fmt: skip
+
+
+def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
+    known = subprocess.run(["srun", "--mpi=list"], env={**os.environ, **slurm}, capture_output=True, text=True,
+                           timeout=60, check=False)  # fmt: skip
+    if manager not in (known.stdout + known.stderr).split():
+        pytest.skip(f"this Slurm has no {manager}")
+    return ["srun", f"--mpi={manager}", "-n", "2"]
+
+
+def latency(lines: str) -> dict[str, Any]:
+    (found,) = [x for x in map(json.loads, lines.splitlines()) if x.get("metric") == "message_latency"]
+    return found["conditions"]  # type: ignore[no-any-return]
+
+
+@kinds
+@pytest.mark.parametrize(("nodes", "tasks"), [(1, 2), (2, 4)])
+def test_measure_starts_its_ranks_inside_an_allocation(
+    kind: str, nodes: int, tasks: int, slurm: dict[str, str], tmp_path: Path
+) -> None:
+    program(kind)
+    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()"]
+    job = ["salloc", "-Q", "-N", str(nodes), "-n", str(tasks), "sh", "-c", 'echo "$SLURM_JOB_ID" >&2; exec "$@"', "sh"]
+    done = start([*job, *meshmark, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json",
+                  "--no-store"], slurm, kind, tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = latency(done.stdout)
+    assert (found["ranks"], found["mpi"]) == (2, kind)
+    assert found["slurm_job_id"] == done.stderr.split()[0]
+
+
+@kinds
+def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_path: Path) -> None:
+    program(kind)
+    # The one that the manager's variables name.
+    words = [*joined_by(MANAGER[kind], slurm), str(launch.find_comm()), "pingpong", *SHORT]
+    done = start(words, slurm, kind, tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = latency(done.stdout)
+    assert (found["ranks"], found["mpi"]) == (2, kind) and found["slurm_job_id"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "manager"), [("openmpi", "none"), ("mpich", "none"), ("mpich", "pmix")],
+)  # fmt: skip
+def test_tasks_that_nobody_joins_are_no_ranks(
+    kind: str, manager: str, slurm: dict[str, str], tmp_path: Path
+) -> None:  # fmt: skip
+    """Each would measure alone, or die with a page of text; two of them would be taken for two ranks."""
+    done = start([*joined_by(manager, slurm), program(kind), "pingpong", *SHORT], slurm, kind, tmp_path)
+    assert done.returncode == 2, done.stderr
+    said = [line for line in done.stderr.splitlines() if line.startswith("meshmark-comm: ")]
+    assert len(said) == 1, done.stderr
+    assert "found 2 tasks of srun that do not know of one another" in said[0] and "--mpi=pmix" in said[0]
+    assert '"type":"result"' not in done.stdout
