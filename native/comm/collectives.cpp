@@ -1,5 +1,5 @@
-/// barrier, bcast, reduce, allreduce, alltoall: what all ranks do together, the library's way and, for allreduce, three
-/// others.
+/// barrier, exchange, bcast, reduce, allreduce, alltoall: what all ranks do together, the library's way and, for
+/// allreduce, three others.
 #include <algorithm>
 #include <atomic>
 
@@ -33,6 +33,9 @@ Description described(const std::string& name, const std::string& summary, const
   if (!sizes.empty()) d.parameters.push_back(message_parameter(sizes));
   if (algorithms.size() > 1)
     d.parameters.push_back({"algorithm", "how it is done", "", Kind::choices, "all", {}, {}, algorithms});
+  if (name == "exchange")
+    d.metrics.push_back(
+        {"bandwidth_net", "bytes that a rank sends and receives, four messages, a second", "B/s", Better::higher});
   if (name == "alltoall") {
     d.metrics.push_back({"bandwidth_net", "bytes that arrive at all ranks, a second", "B/s", Better::higher});
     d.metrics.push_back({"bisection_share",
@@ -240,7 +243,7 @@ Case adding(const std::string& operation, const std::string& algorithm, std::siz
 
 std::size_t words_of(const Run& run, std::size_t bytes) {
   if (bytes == 0 || bytes % 8 != 0)
-    throw UsageError("message", "found '" + run.text("message") + "'", "multiples of 8 B: words are added up");
+    throw UsageError("bytes", "found '" + run.text("message") + "'", "multiples of 8 B: words are added up");
   return bytes / 8;
 }
 
@@ -257,6 +260,44 @@ void barriers(const Run&, Batch& batch, std::size_t) {
     for (std::uint64_t i = 0; i < iterations; ++i) MPI_Barrier(World::get().all());
   };
   batch.add(c, 0, [&] { return c; });
+}
+
+/// Each rank sends to the one before and the one after it in a ring, and receives from both.
+Case in_a_ring(std::size_t bytes) {
+  const int rank = World::get().rank(), ranks = World::get().size();
+  const int before = (rank + ranks - 1) % ranks, after = (rank + 1) % ranks;
+  const std::size_t room = (bytes / 4096 + 1) * 4096;
+  const auto store = std::make_shared<Store>(4 * room);
+  const auto message = [=](std::size_t i) { return Message(store->memory.get() + i * room, bytes); };
+  const Message down = message(0), up = message(1), from_before = message(2), from_after = message(3);
+  Case c = named("exchange", "library", bytes);
+  c.bytes = 4.0 * static_cast<double>(bytes);
+  c.run = [=, keep = store](std::uint64_t iterations) {
+    const MPI_Comm all = World::get().all();
+    MPI_Request sent[2];
+    for (std::uint64_t i = 0; i < iterations; ++i) {
+      MPI_Isend(up.data(), up.bytes(), MPI_BYTE, after, 6, all, sent);
+      MPI_Isend(down.data(), down.bytes(), MPI_BYTE, before, 7, all, sent + 1);
+      MPI_Recv(from_before.data(), from_before.bytes(), MPI_BYTE, before, 6, all, MPI_STATUS_IGNORE);
+      MPI_Recv(from_after.data(), from_after.bytes(), MPI_BYTE, after, 7, all, MPI_STATUS_IGNORE);
+      MPI_Waitall(2, sent, MPI_STATUSES_IGNORE);
+    }
+  };
+  // With two ranks both messages are of one owner: those that go down are marked by another tag.
+  constexpr std::uint32_t kDown = 1u << 15;
+  c.mark = [=](std::uint32_t tag, bool whole) {
+    up.mark(tag, rank, whole);
+    down.mark(tag ^ kDown, rank, whole);
+  };
+  c.defects = [=](std::uint32_t tag, bool whole) {
+    auto found = from_before.defects(tag, before, whole, "from before");
+    return found.empty() ? from_after.defects(tag ^ kDown, after, whole, "from after") : found;
+  };
+  return c;
+}
+
+void rings(const Run&, Batch& batch, std::size_t bytes) {
+  batch.add(named("exchange", "library", bytes), 4.0 * static_cast<double>(bytes), [&] { return in_a_ring(bytes); });
 }
 
 Case broadcast(std::size_t bytes) {
@@ -346,7 +387,7 @@ Case bisection(const std::shared_ptr<Store>& store, std::size_t crossing) {
   return c;
 }
 
-void exchanges(const Run&, Batch& batch, std::size_t bytes) {
+void transposes(const Run&, Batch& batch, std::size_t bytes) {
   const auto ranks = static_cast<std::size_t>(World::get().size());
   const std::size_t all = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
   std::shared_ptr<Store> store;
@@ -374,7 +415,12 @@ const std::vector<Operation>& operations() {
            "MPI_Alltoall of so many bytes from each rank to each. bisection: ranks of the lower and the upper half "
            "swap in pairs what an alltoall brings across.",
            "8..256KiB", {}),
-       exchanges},
+       transposes},
+      {described("exchange", "each rank's messages to both its neighbours in a ring, and theirs to it",
+                 "MPI_Isend to the next rank and to the one before, MPI_Recv from both, MPI_Waitall. Of a message of X "
+                 "bytes 4 X are counted, as Intel's (Pallas's) Exchange does.",
+                 "0,8..4MiB", {}),
+       rings},
   };
   return all;
 }
@@ -405,6 +451,7 @@ const Instrument bcast{operations()[1].description, measure_collective<1>};
 const Instrument reduce{operations()[2].description, measure_collective<2>};
 const Instrument allreduce{operations()[3].description, measure_collective<3>};
 const Instrument alltoall{operations()[4].description, measure_collective<4>};
+const Instrument exchange{operations()[5].description, measure_collective<5>};
 
 }  // namespace
 }  // namespace mm::comm

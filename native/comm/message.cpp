@@ -17,8 +17,8 @@ std::vector<std::size_t> message_sizes(const Run& run) {
     if (part == "0") {
       all.push_back(0);
     } else {
-      for (const std::size_t bytes : parse_sizes("message", part)) {
-        if (bytes > 1u << 30) throw UsageError("message", "found '" + part + "'", "0 to 1GiB");
+      for (const std::size_t bytes : parse_sizes("bytes", part)) {
+        if (bytes > 1u << 30) throw UsageError("bytes", "found '" + part + "'", "0 to 1GiB");
         all.push_back(bytes);
       }
     }

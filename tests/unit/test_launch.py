@@ -159,6 +159,13 @@ def test_numbers_of_ranks() -> None:
             launch.counts(wrong, 2)
 
 
+def test_ranks_may_have_the_cpus_of_all_nodes_of_a_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = len(os.sched_getaffinity(0))
+    for job, found in (("", own), ("64", own), ("16(x3),8", 56), ("4,4", 8)):
+        monkeypatch.setenv("SLURM_JOB_CPUS_PER_NODE", job)
+        assert launch.cpus() == found, job
+
+
 @pytest.mark.parametrize(
     ("kind", "cpus", "there", "not_there"),
     [

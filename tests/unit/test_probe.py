@@ -49,6 +49,7 @@ SMALL_OF_RANKS: dict[str, list[str]] = {
     "reduce": ["--bytes", "8,64"],
     "allreduce": ["--bytes", "8"],
     "alltoall": ["--bytes", "8,64"],
+    "exchange": ["--bytes", "0,64"],
     "defects": ["--words", "1,16"],
     "npb": [],
     "pop": ["--grid", "2x1", "--reductions", "2", "--protocol", "irecv_isend"],

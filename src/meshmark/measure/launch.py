@@ -101,6 +101,13 @@ def chosen(asked: str) -> list[str]:
     return kinds
 
 
+def cpus() -> int:
+    """How many ranks may have one of their own: of this process, or of all nodes of the Slurm job that it is in."""
+    nodes = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))  # 16(x3),8
+    numbers = [int(each) for each, times in nodes for _ in range(int(times or 1))]
+    return sum(numbers) if len(numbers) > 1 else len(os.sched_getaffinity(0))
+
+
 def counts(asked: str, cpus: int) -> list[int]:
     """Numbers of ranks of a word of `--ranks`: all is one a CPU, at least two.
 

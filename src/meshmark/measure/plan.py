@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -98,7 +97,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     if not d.ranks:
         budget = dict(itertools.pairwise(argv)).get("--budget", default)
         return [Launch((d.name, *argv), seconds(budget))]
-    from meshmark.measure.launch import chosen, counts
+    from meshmark.measure.launch import chosen, counts, cpus
 
     asked = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
     rest: list[str] = []
@@ -111,7 +110,7 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     kinds, seed, whole_s = chosen(asked["--mpi"]), asked["--seed"], seconds(asked["--budget"])
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
-    for ranks, (turn, order) in itertools.product(counts(asked["--ranks"], len(os.sched_getaffinity(0))), turns):
+    for ranks, (turn, order) in itertools.product(counts(asked["--ranks"], cpus()), turns):
         # What cannot be halved or counted on is refused by the instrument itself.
         budget = f"{whole_s / 2:g}s" if turn and whole_s else asked["--budget"]
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed

@@ -53,7 +53,7 @@ def _program(step: Step) -> list[str]:
     """
     if not step.ranks:
         return [str(find_probe())]
-    return launch.words(launch.launcher(step.mpi), step.ranks, len(os.sched_getaffinity(0)))
+    return launch.words(launch.launcher(step.mpi), step.ranks, launch.cpus())
 
 
 class Runner:

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from meshmark.report import charts, comm, ranking, swaps
+from meshmark.report import charts, comm, programs, ranking, swaps
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
@@ -37,8 +37,7 @@ class Section:
         more: instruments whose results stand in its table beside those of `instrument`.
         beside: what follows the chart, as a part of the page; without a chart it stands there alone.
         mapped: `draw` and `beside` get the machine's topology too.
-        shown: always, with the reason where nothing of it was measured; or where it was asked for; or where it can be
-            drawn.
+        shown: where it was asked for, with the reason where nothing of it was measured; or where it can be drawn.
     """
 
     name: str
@@ -49,19 +48,11 @@ class Section:
     more: tuple[str, ...] = ()
     beside: Callable[..., str] | None = None
     mapped: bool = False
-    shown: Literal["always", "asked", "drawn"] = "always"
+    shown: Literal["asked", "drawn"] = "asked"
 
-    def told(self, records: Sequence[Record], absences: Sequence[Absence], drawn: bool) -> bool:
-        """Whether the page has it."""
-        asked = {self.instrument, *self.more}
-        return (
-            drawn
-            or self.shown == "always"
-            or (
-                self.shown == "asked"
-                and not asked.isdisjoint({*(r.instrument for r in records), *(a.instrument for a in absences)})
-            )
-        )
+    def told(self, asked: Collection[str], drawn: bool) -> bool:
+        """Whether the page has it, of a run that was asked for these instruments."""
+        return drawn or (self.shown == "asked" and not {self.instrument, *self.more}.isdisjoint(asked))
 
 
 SECTIONS = (
@@ -111,9 +102,9 @@ SECTIONS = (
             beside=lambda r: comm.comparison_table(r, ranking.HALO), shown="drawn"),
     Section("pingpong", "Communication: one message", "pingpong",
             "Half of a round trip (send), or the time until a put or a get is there while the other rank does nothing.",
-            comm.pingpong, shown="asked"),
+            comm.pingpong),
     Section("pingpong_bandwidth", "Communication: bandwidth of one message", "pingpong",
-            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth, shown="asked"),
+            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth),
     Section("pingpong_libraries", "Communication: one message under two libraries", "pingpong",
             "Time under the second library over that under the first. Below 1 the second one is faster.",
             comm.pingpong_libraries, beside=lambda r: comm.comparison_table(r, ranking.MESSAGE), shown="drawn"),
@@ -121,18 +112,40 @@ SECTIONS = (
             "Ranks i and i + j swap a message: time of all pairs at once, which is the slowest pair's, over that of "
             "the slowest of them alone. Where it is above 1 they share what lies between them. Bold: above 1.1 with "
             "its whole interval; a dashed frame is a flag.", swaps.contention, beside=swaps.contention_told,
-            mapped=True, shown="asked"),
+            mapped=True),
     Section("swap_pairs", "Communication: every pair", "swap",
             "Two ranks swap a message while all others wait: time of a short one, bandwidth of a long one, both "
             "directions together. The ring is the machine: its ranks in the order of its packages, nodes, caches and "
             "cores. Dashed is flagged.", swaps.pairs, beside=swaps.pairs_told, mapped=True, shown="drawn"),
     Section("collectives", "Communication: collectives", "allreduce",
             "What all ranks do together, the library's way and by other algorithms.", comm.collectives,
-            more=("barrier", "bcast", "reduce", "alltoall"), shown="asked"),
+            more=("barrier", "bcast", "reduce", "alltoall", "exchange")),
     Section("collectives_libraries", "Communication: collectives under two libraries", "allreduce",
             "Time under the second library over that under the first. Below 1 the second one is faster.",
-            comm.collectives_libraries, more=("barrier", "bcast", "reduce", "alltoall"),
+            comm.collectives_libraries, more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
             beside=lambda r: comm.comparison_table(r, ranking.COLLECTIVES), shown="drawn"),
+    Section("anatomy", "Communication: a step taken apart", "anatomy",
+            "Latency and bandwidth are what curves of the program's own operations say of its messages; imbalance is "
+            "waiting for the rank that computes longest, other is the rest of its time in messages. The bar across "
+            "is the step as measured. Right: the step with another latency, over the step as it is. Pale and hollow "
+            "are flagged.", programs.anatomy, beside=programs.anatomy_told),
+    Section("pop", "Communication: pop, an ocean's solver", "pop",
+            "Where an iteration's time goes, by protocol and sums over all ranks, on the best grid. Parts are means "
+            "over ranks; the bar across, with its 95 % interval, is the slowest rank's. Pale is flagged.",
+            programs.pop, beside=lambda r: programs.tables(r, programs.POP)),
+    Section("pop_grids", "Communication: pop by grid of ranks", "pop",
+            "Each protocol with the better number of sums. Wide grids have few neighbours, square ones short sides.",
+            programs.pop_grids, shown="drawn"),
+    Section("gyro", "Communication: gyro, a field transposed", "gyro",
+            "What of a step is spent in transposes between two layouts. Parts are means over ranks; the bar across is "
+            "the slowest rank's. Pale is flagged.", programs.gyro,
+            beside=lambda r: programs.tables(r, programs.GYRO)),
+    Section("swim", "Communication: swim, shallow water", "swim",
+            "Where a step's time goes, by protocol of the halo. Parts are means over ranks; the bar across is the "
+            "slowest rank's. Pale is flagged.", programs.swim, beside=lambda r: programs.tables(r, programs.SWIM)),
+    Section("npb", "Communication: NAS kernels", "npb",
+            "Time of a solution, and the longest share of it that a rank spends in the library.", programs.npb,
+            beside=programs.kernels_told),
 )  # fmt: skip
 
 
@@ -167,21 +180,20 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
 def _page(
     records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, charts.Drawn]
 ) -> str:
+    # Whatever was asked of a run yields a result or says why not.
+    asked = {*(r.instrument for r in records), *(a.instrument for a in absences)}
+    shown = [s for s in SECTIONS if s.told(asked, s.name in drawn)]
     parts = {
         "title": escape(run.machine),
         "subtitle": _subtitle(run),
         "verdict": _verdict(records, absences),
-        "nav": "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in SECTIONS if s.name in drawn),
-        "figures": _figures(records, absences),
+        "nav": "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in shown),
+        "figures": _figures(records, absences, asked),
         "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
         "machine": _machine_table(records, run),
-        "sections": "".join(
-            _section(s, s.name in drawn, records, absences, run)
-            for s in SECTIONS
-            if s.told(records, absences, s.name in drawn)
-        ),
+        "sections": "".join(_section(s, s.name in drawn, records, absences, run) for s in shown),
         "clock": _clock(records),
-        "absent": absent_table(absences),
+        "absent": absent_table(absences) + _not_asked(asked),
         "flags": flag_legend(records),
         "provenance": _provenance(records, run),
     }
@@ -249,12 +261,13 @@ def badges(flags: Sequence[str] | frozenset[str]) -> str:
     )
 
 
-def _figures(records: Sequence[Record], absences: Sequence[Absence]) -> str:
+def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str]) -> str:
     found = figures(records)
     tiles = []
     for key, (title, record) in found.items():
-        if key == "core_frequency":
-            continue  # the table says it for all cores
+        # Of the clock the table says it for all cores.
+        if key == "core_frequency" or INSTRUMENT_OF[key] not in asked:
+            continue
         if record is None:
             reason = escape(why_absent(records, absences, INSTRUMENT_OF[key]))
             tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
@@ -504,14 +517,18 @@ def _cell(key: str, value: Any) -> str:
 def _clock(records: Sequence[Record]) -> str:
     mine = [r for r in records if r.instrument == "clock"]
     if not mine:
-        return '<p class="absent">absent: clock was not measured in this run</p>'
+        return ""
     rows = [
         f"<tr><td>{escape(r.metric.replace('_', ' '))}</td><td>{escape(str(r.conditions.get('clock', '–')))}</td>"
         f"<td>{escape(str(r.conditions.get('cpu', 'all')))}</td>"
         f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_interval(r)}</td><td>{badges(r.flags)}</td></tr>'
         for r in sorted(mine, key=lambda r: r.metric)
     ]
-    return grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows) + _commands(records, "clock")
+    table = grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows)
+    return (
+        '<section id="clocks"><h2>Clocks</h2><p class="caption">What they cost, how fine they are, and how fast each '
+        f'core really ran.</p>{table}{_commands(records, "clock")}</section>'
+    )
 
 
 def absent_table(absences: Sequence[Absence]) -> str:
@@ -525,6 +542,13 @@ def absent_table(absences: Sequence[Absence]) -> str:
         for a in absences
     ]
     return grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
+
+
+def _not_asked(asked: Collection[str]) -> str:
+    """The instruments of sections that this page has not, in a line."""
+    known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
+    rest = ", ".join(i for i in [*known, "clock"] if i not in asked)
+    return f"<p>Not asked of this run: {escape(rest)}.</p>" if rest else ""
 
 
 def flag_legend(records: Sequence[Record]) -> str:

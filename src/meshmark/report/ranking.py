@@ -46,7 +46,7 @@ class Subject:
 HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
 MESSAGE: Final = Subject("one message", ("pingpong",), "message_latency", ("protocol",), "message_bytes")
 COLLECTIVES: Final = Subject(
-    "collectives", ("allreduce", "barrier", "bcast", "reduce", "alltoall"), "collective_time",
+    "collectives", ("allreduce", "barrier", "bcast", "reduce", "alltoall", "exchange"), "collective_time",
     ("operation", "algorithm"), "message_bytes",
 )  # fmt: skip
 
