@@ -5,7 +5,7 @@
     sentinel    blocks that a busy process on a rank's CPU disturbs at known times, and quiet ones: how many are
                 marked   (1 min)
     bare        ping-pong, put and allreduce against a loop of the same calls with nothing around it, by turns of
-                0.1 s   (4 min)
+                0.1 s   (5 min)
     all         the whole halo, every protocol, 1 to 1,000,000 words: time, and points that are narrow enough   (2 min)
     peers       medians against OSU's or Intel's benchmarks, where a folder with their binaries is given   (2 min)
 
@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import bisect
-import itertools
 import json
 import math
 import os
@@ -25,6 +24,7 @@ import random
 import re
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -75,9 +75,7 @@ def _hog(cpu: int, bursts: Sequence[tuple[float, float]], stop: Any, said: Any) 
     os.sched_setaffinity(0, {cpu})
     ran: list[tuple[float, float]] = []
     for begin, end in bursts:
-        while not stop.is_set() and (now := time.monotonic()) < begin:
-            time.sleep(min(0.05, begin - now))
-        if stop.is_set():
+        if stop.wait(max(0.0, begin - time.monotonic())):  # it sleeps until then: what polls disturbs
             break
         start = last = time.monotonic()
         while last < end:
@@ -160,8 +158,9 @@ def _compiler(kind: str) -> str | None:
 
 
 def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
-    """Both at once on the same CPUs, each stopped while the other runs: what the machine does meanwhile (a hypervisor
-    moves a guest's CPUs, and a message takes three times as long) meets both."""
+    """Both at once on the same CPUs, and the bare loop twice, each stopped while another runs: what the machine does
+    meanwhile (a hypervisor moves a guest's CPUs, and a message takes three times as long) meets all. Started anew seven
+    times, since where a process's memory comes to lie decides on some per cent."""
     compiler = _compiler(with_.kind)
     if compiler is None:
         print("  absent: no mpicxx")
@@ -170,7 +169,7 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         "send": ("pingpong", "--protocol", "send"), "put": ("pingpong", "--protocol", "put"),
         "allreduce": ("allreduce", "--algorithm", "library"),
     }  # fmt: skip
-    turns = 4 if brief else 50
+    starts, turns = (2, 3) if brief else (7, 4)
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "comm_bare"
         source = Path(__file__).with_name("comm_bare.cpp")
@@ -178,27 +177,33 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         print(f"  {'call':10} {'bytes':>8}   {'ours over bare, %':26} {'bare over bare, %':26} ours less bare, ns")
         for kind, call in kinds.items():
             metric = "collective_time" if kind == "allreduce" else "message_latency"
+            share = 0.5 if kind == "send" else 1.0
             for size in (8, 1024, 65536, 1 << 20):
                 first = results(ranks(with_, 2, [*call, "--bytes", str(size)], 60), metric)[0]
                 iterations = first["conditions"]["block_iterations"]
                 start = launch.words(with_, 2, len(CPUS))
                 again = ",".join([str(size)] * 400)  # points enough for all turns
-                mine = Job(with_, [*start, *call, "--bytes", again, "--budget", "300s", "--interval", "0.5"])
-                theirs = Job(with_, [*start[:-1], str(program), "1000000", f"{kind}:{size}:{iterations}"])
-                try:
-                    windows = [job.turn(0.1) for _ in range(turns) for job in (theirs, mine)] + [theirs.turn(0.1)]
-                finally:
-                    blocks = mine.end(), theirs.end()
-                share = 0.5 if kind == "send" else 1.0
-                ours = [s * share for s in _medians(_ours(blocks[0]), windows[1::2])]
-                bare_ = [s * share for s in _medians(_theirs(blocks[1]), windows[0::2])]
-                around = [(a + b) / 2 for a, b in itertools.pairwise(bare_)]
-                pairs = [(a, b) for a, b in zip(ours, around, strict=True) if math.isfinite(a + b)]
-                ratio, more = [100 * (a / b - 1) for a, b in pairs], [1e9 * (a - b) for a, b in pairs]
-                apart = [(a + b) / 2 for a, b in zip(bare_, bare_[2:], strict=False)]
-                noise = [100 * (a / b - 1) for a, b in zip(bare_[1:], apart, strict=False) if math.isfinite(a + b)]
-                if len(ratio) < turns / 2:
-                    print(f"  {kind:10} {size:8}   absent: {len(ratio)} of {turns} turns have blocks of both")
+                lines = (
+                    [*start[:-1], str(program), "1000000", f"{kind}:{size}:{iterations}"],
+                    [*start, *call, "--bytes", again, "--budget", "300s", "--interval", "0.5"],
+                )
+                ratio, noise, more = [], [], []
+                for _start in range(starts):
+                    jobs = [Job(with_, lines[which]) for which in (0, 1, 0)]
+                    try:
+                        windows = [[job.turn(0.1) for job in jobs] for _turn in range(turns)]
+                    finally:
+                        said = [job.end() for job in jobs]
+                    blocks = (_theirs(said[0]), _ours(said[1]), _theirs(said[2]))
+                    times = [_medians(b, [w[k] for w in windows]) for k, b in enumerate(blocks)]
+                    whole = [(a, m, b) for a, m, b in zip(*times, strict=True) if math.isfinite(a + m + b)]
+                    if len(whole) < turns / 2:
+                        continue
+                    ratio.append(median([100 * (2 * m / (a + b) - 1) for a, m, b in whole]))
+                    noise.append(median([100 * (a / b - 1) for a, _m, b in whole]))
+                    more.append(median([1e9 * share * (m - (a + b) / 2) for a, m, b in whole]))
+                if not ratio:
+                    print(f"  {kind:10} {size:8}   absent: too few blocks that nobody disturbed")
                     continue
                 print(f"  {kind:10} {size:8}   {_spread(ratio):26} {_spread(noise):26} {_spread(more)}", flush=True)
 
@@ -344,13 +349,20 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
     if not tests:
         print(f"  absent: neither osu_latency nor IMB-MPI1 is in {folder}")
         return
-    turns = 2 if brief else 20
+    turns = 2 if brief else 12
     for name, more, read, protocol in tests:
 
-        def ours(protocol: str = protocol) -> dict[int, float]:
+        def ours(protocol: str = protocol) -> tuple[dict[int, float], dict[int, float]]:
+            """Medians of undisturbed blocks, and, as the peers do, means of all that was run."""
             words = ["pingpong", "--protocol", protocol, "--bytes", "8..4MiB", "--budget", "10s"]
-            found = results(ranks(with_, 2, words, 120), "message_latency")
-            return {r["conditions"]["message_bytes"]: r["value"] for r in found}
+            lines = ranks(with_, 2, words, 120)
+            sizes = {r["point"]: r["conditions"]["message_bytes"] for r in results(lines, "message_latency")}
+            blocks: dict[int, list[float]] = defaultdict(list)
+            for line in lines:
+                if line["type"] == "sample":
+                    blocks[sizes[line["point"]]].append(line["values"][0] * (0.5 if protocol == "send" else 1.0))
+            medians = {r["conditions"]["message_bytes"]: r["value"] for r in results(lines, "message_latency")}
+            return medians, {size: statistics.fmean(values) for size, values in blocks.items()}
 
         def theirs(
             name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
@@ -363,21 +375,24 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
             return read(done.stdout)
 
         ratios: dict[int, list[float]] = defaultdict(list)
+        means: dict[int, list[float]] = defaultdict(list)
         noise: dict[int, list[float]] = defaultdict(list)
         for _turn in range(turns):
-            a, b, c, d = ours(), theirs(), theirs(), ours()
+            (a, a_mean), b, c, (d, d_mean) = ours(), theirs(), theirs(), ours()
             for size in a.keys() & b.keys():
                 if b[size] > 0 and c[size] > 0:
                     noise[size].append(100 * (b[size] / c[size] - 1))
                     # As where a hypervisor moves a guest's CPUs: such a turn tells nothing of either.
                     if abs(noise[size][-1]) <= 5:
                         ratios[size].append(100 * ((a[size] + d[size]) / (b[size] + c[size]) - 1))
-        near = [size for size, values in ratios.items() if abs(median(values)) <= 3]
-        print(f"  {name}: {len(near)} of {len(ratios)} sizes within 3 % (medians of the turns - ours, theirs,"
-              f" theirs, ours; {turns} in all - in which theirs differ by at most 5 %)")  # fmt: skip
-        print(f"    {'bytes':>8}  {'ours over theirs, %':26} {'theirs over theirs, %':26} turns")
+                        means[size].append(100 * ((a_mean[size] + d_mean[size]) / (b[size] + c[size]) - 1))
+        near = [sum(abs(median(v)) <= 3 for v in kind.values()) for kind in (ratios, means)]
+        print(f"  {name}: {near[0]} of {len(ratios)} sizes within 3 %, {near[1]} by means; {turns} turns of ours,"
+              " theirs, theirs, ours, less those in which theirs differ by more than 5 %")  # fmt: skip
+        print(f"    {'bytes':>8}  {'ours over theirs, %':26} {'by means, %':26} {'theirs over theirs, %':26} turns")
         for size in sorted(ratios):
-            print(f"    {size:8}  {_spread(ratios[size]):26} {_spread(noise[size]):26} {len(ratios[size])}")
+            columns = (_spread(of[size]) for of in (ratios, means, noise))
+            print(f"    {size:8}  " + " ".join(f"{text:26}" for text in columns), len(ratios[size]))
 
 
 PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {

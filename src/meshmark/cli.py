@@ -266,13 +266,16 @@ def measure(
 
 
 def _print_tables(records: list[Record]) -> None:
-    """A table an instrument; protocols of the halo exchange are ranked, libraries compared, contention summed up."""
+    """A table an instrument; protocols of the halo exchange are ranked, libraries compared, contention summed up, steps
+    of programs split."""
     from meshmark.report.contention import print_contention
+    from meshmark.report.programs import PROGRAMS, print_programs
     from meshmark.report.ranking import print_comparisons, print_rankings
 
     for instrument in dict.fromkeys(r.instrument for r in records):
         mine = [r for r in records if r.instrument == instrument]
-        (print_rankings if instrument == "halo" else print_records)(mine)
+        tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
+        tables.get(instrument, print_records)(mine)
         print_comparisons(mine)
         print_contention(mine)
 

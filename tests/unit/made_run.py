@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 from collections.abc import Iterable
 from typing import Any
@@ -15,7 +16,9 @@ UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_
         "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s",
         "unit_time": "s", "exchange_time": "s", "message_latency": "s", "contention": "1", "collective_time": "s",
         "wrong_words": "1", "elapsed": "s", "operation_rate": "op/s", "iteration_time": "s", "residual": "1",
-        "step_time": "s", "transpose_share": "1", "prediction_error": "1"}  # fmt: skip
+        "step_time": "s", "transpose_share": "1", "prediction_error": "1", "halo_time": "s", "reduce_time": "s",
+        "compute_time": "s", "transpose_time": "s", "communication_share": "1", "best_time": "s", "latency_time": "s",
+        "bandwidth_time": "s", "imbalance_time": "s", "other_time": "s", "predicted_time": "s"}  # fmt: skip
 
 
 def record(
@@ -218,7 +221,6 @@ def defects() -> list[Record]:
 def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
     """Programs among ranks, with what they found; another run (`seed`) finds a little less or more."""
     off = seed * 1e-12
-    halo = {"paradigm": "mpi", "protocol": "irecv_isend", "grid": "2x1", "halo_words": 160}
     drift = {"mass_drift": off, "energy_drift": 2 * off, "enstrophy_drift": 3 * off}
     npb = {"cg": {"zeta": 8.6 + off, "residual_norm": off}, "mg": {"residual_norm": off, "first_norm": 0.5 + off},
            "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
@@ -228,18 +230,78 @@ def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
     made = []
     for kernel, found in npb.items():
         c = {"kernel": kernel, "class": "S", "size": "made up", **found, **where}
-        made += [record("npb", "elapsed", 0.1, **c), record("npb", "operation_rate", 1e9, **c)]
-    pop = {**halo, "reductions": 2, "iterations": 120, "solution_error": off, **where}
-    gyro = {"modes": 16, "radii": 32, "flops_per_point": 64, "grid": "1x2", **where}
-    swim = {**halo, "cells": 256, "steps": 50, **drift, **where}
-    return [
-        *made, record("pop", "iteration_time", 4e-4, **pop), record("pop", "residual", 1e-13, **pop),
-        record("gyro", "step_time", 2e-3, **gyro), record("gyro", "transpose_share", 0.4, **gyro),
-        record("swim", "step_time", 3e-4, **swim),
-        *(record("anatomy", "step_time", 3e-4 * k, program="swim", latency_factor=k, **swim) for k in (1, 2)),
-        record("anatomy", "prediction_error", 0.02, count=1, program="swim", latency_factor=2,
-               derived_from="operation_time, step_time", **swim),
-    ]  # fmt: skip
+        made += [record("npb", "elapsed", 0.1, **c), record("npb", "operation_rate", 1e9, **c),
+                 record("npb", "communication_share", 0.25, **c)]  # fmt: skip
+    found = where | {"solution_error": off}
+    return [*made, *pop([mpi], **found), *gyro([mpi], **where), *swim([mpi], **where, **drift),
+            *anatomy([mpi], **where)]  # fmt: skip
+
+
+def _stepped(instrument: str, metric: str, parts: dict[str, float], **conditions: Any) -> list[Record]:
+    """A step whose slowest rank takes 1 % longer than the parts, which are means."""
+    found = [record(instrument, name, value, **conditions) for name, value in parts.items()]
+    return [record(instrument, metric, 1.01 * sum(parts.values()), **conditions), *found]
+
+
+def pop(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
+    """The squarest grid is the best, and `neighbour`; a second sum costs as much as the first."""
+    made = []
+    rows = [n for n in range(1, count + 1) if count % n == 0]
+    protocols = {"irecv_isend": 3e-6, "neighbour": 2e-6, "sendrecv": 5e-6}
+    for mpi, high, (protocol, start_s), sums in itertools.product(mpis, rows, protocols.items(), (1, 2)):
+        wide = count // high
+        c = {"paradigm": "mpi", "protocol": protocol, "grid": f"{high}x{wide}", "reductions": sums, "iterations": 242,
+             "halo_words": 320 // wide + 384 // high, **(ranks(mpi, count) | more)}  # fmt: skip
+        factor = LIBRARIES[mpi][1]
+        parts = {"compute_time": 4e-4 / count, "halo_time": factor * (start_s + 1e-6 * abs(high - wide)),
+                 "reduce_time": factor * 4e-6 * sums * math.log2(count)}  # fmt: skip
+        made += [*_stepped("pop", "iteration_time", parts, **c), record("pop", "residual", 1e-13, **c)]
+    return made
+
+
+def gyro(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
+    made = []
+    for mpi, modes in itertools.product(mpis, (16, 64)):
+        c = {"modes": modes, "radii": 32, "flops_per_point": 128, "grid": f"1x{count}", **(ranks(mpi, count) | more)}
+        parts = {"compute_time": 4e-4 * modes / count, "transpose_time": 1e-4 * LIBRARIES[mpi][1] * modes / count}
+        made += [*_stepped("gyro", "step_time", parts, **c), record("gyro", "transpose_share", 0.2, **c)]
+    return made
+
+
+def swim(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
+    made = []
+    for mpi, (protocol, start_s) in itertools.product(mpis, {"irecv_isend": 9e-6, "shared": 4e-6}.items()):
+        c = {"paradigm": "mpi", "protocol": protocol, "cells": 256, "steps": 50, "grid": f"{count}", "halo_words": 768,
+             **(ranks(mpi, count) | more)}  # fmt: skip
+        parts = {"compute_time": 4e-4 / count, "halo_time": LIBRARIES[mpi][1] * start_s}
+        made += _stepped("swim", "step_time", parts, **c)
+    return made
+
+
+# Of a program taken apart: computing, latency, bandwidth, imbalance and other of a step, s.
+TAKEN_APART = {"pop": (25e-6, 14e-6, 2e-6, 3e-6, 4e-6), "gyro": (1.6e-3, 3e-5, 5e-4, 1e-4, -2e-4),
+               "swim": (25e-6, 3e-6, 4e-6, 2e-6, 1e-6)}  # fmt: skip
+
+
+def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[str] = (), **more: Any) -> list[Record]:
+    """What is predicted for twice the latency is 2 % too little; of gyro the curves explain more than there is."""
+    made = []
+    for mpi, (program, (computing, *rest)) in itertools.product(mpis, TAKEN_APART.items()):
+        c: dict[str, Any] = {"program": program, **(ranks(mpi, count) | more)}
+        c |= {"protocol": "irecv_isend"} if program != "gyro" else {}
+        c |= {"reductions": 2} if program == "pop" else {}
+        factor = LIBRARIES[mpi][1]
+        total, latency = computing + factor * sum(rest), factor * rest[0]
+        for k, step in ((1, total), (2, 1.02 * (total + latency))):
+            made += [record("anatomy", "step_time", step, flags, latency_factor=k, **c),
+                     record("anatomy", "compute_time", computing, flags, latency_factor=k, **c)]  # fmt: skip
+        c["derived_from"] = "operation_time, step_time"
+        for name, value in zip(("latency", "bandwidth", "imbalance", "other"), rest, strict=True):
+            made.append(record("anatomy", f"{name}_time", factor * value, flags, 1, latency_factor=1, **c))
+        for k in (0.5, 2):
+            made.append(record("anatomy", "predicted_time", total + (k - 1) * latency, flags, 1, latency_factor=k, **c))
+        made.append(record("anatomy", "prediction_error", 1 / 1.02 - 1, flags, 1, latency_factor=2, **c))
+    return made
 
 
 def communication() -> list[Record]:

@@ -110,6 +110,7 @@ def test_every_protocol_brings_the_right_data(
         assert ("oversubscribed" in r["flags"]) == (ranks > CPUS)
         assert len(c["rank_cpus"].split(",")) == ranks
         assert c["transport"] == ("none" if ranks == 1 else "shared memory")
+        assert c["thread_level"] == "single"  # above it Open MPI takes its locks
         assert c["fastest_rank"] <= c["slowest_rank"]
     bandwidth = {
         (r["conditions"]["protocol"], r["conditions"]["words"]): r for r in of(lines, "result", "bandwidth_net")

@@ -11,7 +11,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
-from meshmark.report import charts, comm, programs, ranking, swaps
+from meshmark.report import charts, comm, program_charts, programs, ranking, swaps
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
@@ -94,7 +94,8 @@ SECTIONS = (
             "on purpose are on the left; above 1 are those to which more cache falls.", charts.kernel_efficiency),
     Section("halo", "Communication: halo exchange", "halo",
             "Time in which each rank of a grid gets a row from every neighbour, by protocol; dashes tell the paradigm, "
-            "bands are 95 % intervals. Click a name to see it alone.", comm.halo, beside=comm.beside),
+            "bands are 95 % intervals. Click a name to see it alone.", comm.halo,
+            more=("defects",), beside=comm.beside),
     Section("halo_libraries", "Communication: halo exchange under two libraries", "halo",
             "Time under the second library over that under the first, by protocol; below 1 the second one is faster. "
             "Thick and grey: the best protocol of the one over the best of the other. Click a name to see it alone, "
@@ -128,24 +129,25 @@ SECTIONS = (
             "Latency and bandwidth are what curves of the program's own operations say of its messages; imbalance is "
             "waiting for the rank that computes longest, other is the rest of its time in messages. The bar across "
             "is the step as measured. Right: the step with another latency, over the step as it is. Pale and hollow "
-            "are flagged.", programs.anatomy, beside=programs.anatomy_told),
+            "are flagged.", program_charts.anatomy, beside=program_charts.anatomy_told),
     Section("pop", "Communication: pop, an ocean's solver", "pop",
             "Where an iteration's time goes, by protocol and sums over all ranks, on the best grid. Parts are means "
             "over ranks; the bar across, with its 95 % interval, is the slowest rank's. Pale is flagged.",
-            programs.pop, beside=lambda r: programs.tables(r, programs.POP)),
+            program_charts.pop, beside=lambda r: program_charts.tables(r, programs.POP)),
     Section("pop_grids", "Communication: pop by grid of ranks", "pop",
             "Each protocol with the better number of sums. Wide grids have few neighbours, square ones short sides.",
-            programs.pop_grids, shown="drawn"),
+            program_charts.pop_grids, shown="drawn"),
     Section("gyro", "Communication: gyro, a field transposed", "gyro",
             "What of a step is spent in transposes between two layouts. Parts are means over ranks; the bar across is "
-            "the slowest rank's. Pale is flagged.", programs.gyro,
-            beside=lambda r: programs.tables(r, programs.GYRO)),
+            "the slowest rank's. Pale is flagged.", program_charts.gyro,
+            beside=lambda r: program_charts.tables(r, programs.GYRO)),
     Section("swim", "Communication: swim, shallow water", "swim",
             "Where a step's time goes, by protocol of the halo. Parts are means over ranks; the bar across is the "
-            "slowest rank's. Pale is flagged.", programs.swim, beside=lambda r: programs.tables(r, programs.SWIM)),
+            "slowest rank's. Pale is flagged.", program_charts.swim,
+            beside=lambda r: program_charts.tables(r, programs.SWIM)),
     Section("npb", "Communication: NAS kernels", "npb",
-            "Time of a solution, and the longest share of it that a rank spends in the library.", programs.npb,
-            beside=programs.kernels_told),
+            "Time of a solution, and the longest share of it that a rank spends in the library.", program_charts.npb,
+            beside=program_charts.kernels_told),
 )  # fmt: skip
 
 
@@ -527,7 +529,7 @@ def _clock(records: Sequence[Record]) -> str:
     table = grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows)
     return (
         '<section id="clocks"><h2>Clocks</h2><p class="caption">What they cost, how fine they are, and how fast each '
-        f'core really ran.</p>{table}{_commands(records, "clock")}</section>'
+        f"core really ran.</p>{table}{_commands(records, 'clock')}</section>"
     )
 
 

@@ -319,7 +319,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows.sort(key=lambda r: (r["threads"], r["store"]))
     rows = clearest(rows, "kernel", "series")
     order = [k for k in ("copy", "scale", "add", "triad", "read", "write", "update") if k in kernels]
-    return _bars(rows, "kernel", order, "net bandwidth", _GB, ["kernel", "series"])
+    return bars(rows, "kernel", order, "net bandwidth", _GB, ["kernel", "series"])
 
 
 def _largest(record: Record, among: Sequence[Record]) -> bool:
@@ -332,7 +332,7 @@ def _largest(record: Record, among: Sequence[Record]) -> bool:
     return round(float(str(record.conditions["footprint_bytes"])) / 2**20) == most
 
 
-def _bars(
+def bars(
     rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
 ) -> alt.LayerChart | alt.FacetChart:
     series = sorted({r["series"] for r in rows}, key=_natural)
@@ -459,7 +459,7 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
         for r in found
     ]  # fmt: skip
-    return _bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
+    return bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
 
 
 @drawing
@@ -478,7 +478,7 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     rows = clearest(rows, "what", "series")
     rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
-    return _bars(
+    return bars(
         rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
     )
 
@@ -534,7 +534,7 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             series=f"depth {r.conditions['queue_depth']}, {said('jobs', r.conditions['jobs'])}")
         for r in found
     ]  # fmt: skip
-    return _bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
+    return bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
 
 
 @drawing

@@ -1,5 +1,5 @@
 """Programs among ranks: what a step of pop, gyro and swim is made of, the kernels of npb, and a step taken apart into
-computing, latency, bandwidth and imbalance; as tables and as bars of their parts one after the other.
+computing, latency, bandwidth and imbalance. As tables in the terminal; charts are in `program_charts`.
 
 The parts are means over ranks, the whole is the slowest rank's: what is missing between them is what that rank takes
 longer than the others.
@@ -9,22 +9,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
-from html import escape
 from typing import TYPE_CHECKING, Final
 
-import altair as alt
-
-from meshmark.report.charts import FULL, PALETTE, Row, chart_of, drawing, layered, log_axis, row, tooltip
-from meshmark.report.comm import TIME
-from meshmark.report.ranking import bounds, clearest, half_percent, legend, letters, print_columns
-from meshmark.report.units import percent, show
+from meshmark.report.ranking import clearest, half_percent, letters, print_columns
+from meshmark.report.units import NBSP, percent, show
 from meshmark.store.record import Record
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+PROGRAMS: Final = ("pop", "gyro", "swim", "anatomy", "npb")  # instruments whose records are told here
 _WIDE: Final = 160  # columns where nobody says how many there are
 
 
@@ -67,10 +63,6 @@ ANATOMY: Final = Program(
      "other": "other_time"},
     ("program", "protocol", "reductions"), (), ranked=False,
 )  # fmt: skip
-_COLOURS: Final = {
-    "computing": PALETTE[0], "halo exchange": PALETTE[1], "sums": PALETTE[3], "transposes": PALETTE[2],
-    "latency": PALETTE[1], "bandwidth": PALETTE[2], "imbalance": PALETTE[4], "other": "#A7AFB8",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +101,7 @@ def _said(key: str, value: object) -> str:
     return words[key].format(value)
 
 
-def _where(record: Record, *keys: str) -> str:
+def where_of(record: Record, *keys: str) -> str:
     c = record.conditions
     hosts = [f"{c['hosts']} hosts"] if c.get("hosts", 1) != 1 else []
     return ", ".join([f"{c['ranks']} ranks", *hosts, *(_said(k, c[k]) for k in keys if k in c)])
@@ -129,6 +121,15 @@ def _beside(total: Record, same: Sequence[Record]) -> Record:
 def _key(record: Record, *more: str) -> tuple[object, ...]:
     c = record.conditions
     return (record.machine, str(c.get("library", c["mpi"])), c["ranks"], c.get("hosts", 1), *(c.get(k) for k in more))
+
+
+def order_of(record: Record) -> tuple[int, ...]:
+    """As the instruments have them: programs, kernels and classes in their order, modes upward."""
+    c = record.conditions
+    places = (("pop", "gyro", "swim"), ("ep", "cg", "is", "ft", "mg"), ("S", "W", "A"))
+    known = [names.index(str(c[k])) if str(c.get(k)) in names else 0
+             for k, names in zip(("program", "kernel", "class"), places, strict=True)]  # fmt: skip
+    return known[0], known[2], known[1], int(str(c.get("modes", 0)))
 
 
 def steps(records: Sequence[Record], program: Program) -> list[Steps]:
@@ -152,38 +153,40 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
     for key, splits in groups.items():
         if program.ranked:
             splits.sort(key=lambda s: s.total.value)
+        else:
+            splits.sort(key=lambda s: order_of(s.total))
         first = splits[0].total
         transport = str(first.conditions.get("transport", "transport not told"))
-        where = _where(first, *program.within)
+        where = where_of(first, *program.within)
         made.append(Steps(first.machine, str(key[1]), where, transport, key[4:], tuple(splits)))
     return made
 
 
-def best_grids(records: Sequence[Record]) -> tuple[list[Steps], dict[str, list[Steps]]]:
-    """Of pop: for each library and number of ranks the steps on its best grid, and on all of them by where they ran,
-    in the order of rows."""
+def grids(records: Sequence[Record]) -> list[list[Steps]]:
+    """Of pop: for each library and number of ranks the steps on every grid that was measured, the tallest last."""
     found: dict[tuple[object, ...], list[Steps]] = {}
     for one in steps(records, POP):
         found.setdefault(_key(one.splits[0].total), []).append(one)
-    best = [min(same, key=lambda s: s.splits[0].total.value) for same in found.values()]
-    order = [sorted(same, key=lambda s: int(str(s.within[0]).partition("x")[0])) for same in found.values()]
-    names = [f"{one.library}, {_where(one.splits[0].total)}" for one in best]
-    return best, dict(zip(names, order, strict=True))
+    return [sorted(same, key=lambda s: int(str(s.within[0]).partition("x")[0])) for same in found.values()]
 
 
-def _shown(records: Sequence[Record], program: Program) -> list[Steps]:
-    return best_grids(records)[0] if program is POP else steps(records, program)
+def best_of(same: Sequence[Steps]) -> Steps:
+    """The one with the fastest step."""
+    return min(same, key=lambda s: s.splits[0].total.value)
 
 
-def _of_grids(one: Steps, records: Sequence[Record]) -> str:
-    """What is said of pop's grid beside its name."""
-    _, grids = best_grids(records)
-    count = len(grids[f"{one.library}, {_where(one.splits[0].total)}"])
-    if count > 1:
-        return f", the best of {count} grids"
-    key = _key(one.splits[0].total)
-    tried = {r.conditions.get("grids_tried") for r in records if r.metric == "best_time" and _key(r) == key}
-    return ", the best of a first look" if tried == {"best"} else ""
+def shown(records: Sequence[Record], program: Program) -> list[Steps]:
+    """Steps that are told row by row; of pop those on the best grid, of which it is said how it was found."""
+    if program is not POP:
+        return steps(records, program)
+    looked = {_key(r) for r in records if r.metric == "best_time" and r.conditions.get("grids_tried") == "best"}
+    made = []
+    for same in grids(records):
+        best = best_of(same)
+        first = _key(best.splits[0].total) in looked
+        how = f", the best of {len(same)} grids" if len(same) > 1 else ", the best at a first look" if first else ""
+        made.append(replace(best, where=best.where + how))
+    return made
 
 
 # ------------------------------------------------------------------ anatomy
@@ -226,11 +229,12 @@ def _factor(record: Record) -> float:
 
 
 def _percent(ratio: float) -> str:
-    """`+3.2 %`, `-0.41 %` of a ratio less 1."""
-    return f"{'+' if ratio >= 0 else '-'}{percent(abs(ratio))}"
+    """`+3.2 %` of a ratio less 1; what rounds to nothing has no sign."""
+    text = f"{100 * ratio:+.1f}"
+    return f"{text[1:] if float(text) == 0 else text}{NBSP}%"
 
 
-def _times(factor: float) -> str:
+def times(factor: float) -> str:
     return "twice the latency" if factor == 2 else f"{factor:g} times the latency"
 
 
@@ -240,11 +244,11 @@ def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset(
     total = split.total.value
     if predicted.half:
         value = predicted.half.value
-        lines.append(f"half the latency: {show(value, 's')} predicted, {_percent(value / total - 1)}")
+        lines.append(f"half the latency, {show(value, 's')} predicted, {_percent(value / total - 1)}")
     if predicted.more and predicted.measured and predicted.error:
         own = sorted(predicted.flags - known)
         lines.append(
-            f"{_times(predicted.factor)}: {show(predicted.more.value, 's')} predicted, "
+            f"{times(predicted.factor)}, {show(predicted.more.value, 's')} predicted, "
             f"{show(predicted.measured.value, 's')} {half_percent(predicted.measured)} measured; the prediction is off "
             f"by {_percent(predicted.error.value)}" + (f" [{' '.join(own)}]" if own else "")
         )
@@ -257,11 +261,11 @@ def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset(
 # ------------------------------------------------------------------ tables
 
 
-def _head(program: Program) -> list[str]:
+def head_of(program: Program) -> list[str]:
     return [program.names[0], program.step, *(["over best"] if program.ranked else []), *program.parts]
 
 
-def _row(one: Steps, split: Split, program: Program) -> list[str]:
+def row_of(one: Steps, split: Split, program: Program) -> list[str]:
     """Texts of a row, without its flags."""
     over = [f"{split.total.value / one.splits[0].total.value:.2f}"] if program.ranked else []
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *over]
@@ -271,17 +275,17 @@ def _row(one: Steps, split: Split, program: Program) -> list[str]:
     return cells
 
 
-_KERNEL_HEAD: Final = ["kernel", "class", "time", "operations", "in the library", "check"]
+KERNEL_HEAD: Final = ["kernel", "class", "time", "operations", "in the library", "check"]
 
 
-def _kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]]:
+def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]]:
     """Rows of npb with their flags, by library and ranks, in the order of kernels and classes."""
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
         if r.instrument == "npb":
             points.setdefault(_key(r, "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
     found: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
-    for key, metrics in points.items():
+    for key, metrics in sorted(points.items(), key=lambda point: order_of(next(iter(point[1].values()))[0])):
         if "elapsed" not in metrics:
             continue
         total = clearest(metrics["elapsed"])
@@ -297,54 +301,10 @@ def _kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[l
             show(rate.value, rate.unit) if rate else "–", percent(share.value) if share else "–", check,
         ]  # fmt: skip
         flags = total.flags.union(*(r.flags for r in (rate, share) if r))
-        found.setdefault((*key[:4], str(c.get("transport", "transport not told")), _where(total)), []).append(
+        found.setdefault((*key[:4], str(c.get("transport", "transport not told")), where_of(total)), []).append(
             (cells, flags)
         )
     return found
-
-
-def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> str:
-    """As a part of the page; the first row in bold where it is the best."""
-    from meshmark.report.build import badges, grid
-
-    body = []
-    for i, (cells, flags) in enumerate(rows):
-        texts = [f"<b>{escape(t)}</b>" if best and i == 0 else escape(t) for t in cells]
-        cells_html = f"<td>{texts[0]}</td>" + "".join(f"<td class=n>{t}</td>" for t in texts[1:])
-        body.append(f"<tr>{cells_html}<td>{badges(flags)}</td></tr>")
-    return grid([*head, ""], body, numbers=range(1, len(head)))
-
-
-def tables(records: Sequence[Record], program: Program) -> str:
-    """What follows the chart of a program."""
-    parts = []
-    for one in _shown(records, program):
-        more = _of_grids(one, records) if program is POP else ""
-        name = f"{escape(one.library)}, {escape(one.where + more)}, {escape(one.transport)}"
-        rows = [(_row(one, s, program), s.flags) for s in one.splits]
-        parts.append(f"<h3>{name}</h3>{_table(_head(program), rows, program.ranked)}")
-    return "".join(parts)
-
-
-def anatomy_told(records: Sequence[Record]) -> str:
-    """What follows the chart of anatomy: the parts as a table, and what another latency would do."""
-    parts = []
-    for one in steps(records, ANATOMY):
-        rows = [(_row(one, s, ANATOMY), s.flags) for s in one.splits]
-        lines = "".join(
-            f"<li>{escape(s.name)}, {escape(line)}</li>" for s in one.splits for line in told(s, prediction(records, s))
-        )
-        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
-        parts.append(f"<h3>{name}</h3>{_table(_head(ANATOMY), rows, False)}<ul>{lines}</ul>")
-    return "".join(parts)
-
-
-def kernels_told(records: Sequence[Record]) -> str:
-    """The kernels of npb as a part of the page."""
-    return "".join(
-        f"<h3>{escape(', '.join(map(str, (key[1], key[5], key[4]))))}</h3>{_table(_KERNEL_HEAD, rows, False)}"
-        for key, rows in _kernels(records).items()
-    )
 
 
 # ------------------------------------------------------------------ in the terminal
@@ -356,244 +316,39 @@ def print_programs(records: Sequence[Record]) -> None:
 
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
     for program in (POP, GYRO, SWIM, ANATOMY):
-        for one in _shown(records, program):
-            everywhere = frozenset.intersection(*(s.flags for s in one.splits))
-            more = _of_grids(one, records) if program is POP else ""
-            title = f"{program.instrument}, {one.library}, {one.where}{more}, {one.transport}"
-            rows = [(_row(one, s, program), s.flags) for s in one.splits]
-            _print_table(console, f"{one.machine}: {title}", _head(program), rows, program.ranked)
-            note = "median ± half of its 95 % interval, the slowest rank's; parts are means over ranks"
-            key = legend(s.total for s in one.splits if s.flags - everywhere)
-            console.print(note + (f"; {key}" if key else ""), style="dim", soft_wrap=True)
+        first = "; the fastest first" if program.ranked else ""
+        note = f"median ± half of its 95 % interval, the slowest rank's; parts are means over ranks{first}"
+        for one in shown(records, program):
+            title = f"{one.machine}: {program.instrument}, {one.library}, {one.where}, {one.transport}"
+            rows = [(row_of(one, s, program), s.flags) for s in one.splits]
+            everywhere = _print_table(console, title, head_of(program), rows, note)
             for s in one.splits if program is ANATOMY else ():
                 for line in told(s, prediction(records, s), everywhere):
-                    console.print(f"  {s.name}, {line}", soft_wrap=True)
-    for name, grids in best_grids(records)[1].items():
-        if len(grids) > 1:
-            console.print(f"grids of {name}:")
-            best = min(grids, key=lambda g: g.splits[0].total.value)
-            for g in grids:
-                s = g.splits[0]
-                star = "*" if g is best else " "
-                console.print(f"  {star}{g.within[0]}  {show(s.total.value, 's')} {half_percent(s.total)}  {s.name}")
-    for where, kernels in _kernels(records).items():
-        title = f"{where[0]}: npb, {where[1]}, {where[5]}, {where[4]}"
-        _print_table(console, title, _KERNEL_HEAD, kernels, False)
+                    console.print(f"  {s.name}: {line}", soft_wrap=True)
+    for same in grids(records):
+        for one in same if len(same) > 1 else ():
+            s = one.splits[0]
+            star = "*" if one is best_of(same) else " "
+            console.print(f" {star}grid {one.within[0]}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}")
+    note = "median ± half of its 95 % interval, the slowest rank's; the longest share of it in the library"
+    for key, rows in kernels(records).items():
+        _print_table(console, f"{key[0]}: npb, {key[1]}, {key[5]}, {key[4]}", KERNEL_HEAD, rows, note)
 
 
 def _print_table(
-    console: Console, title: str, head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool
-) -> None:
+    console: Console, title: str, head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], note: str
+) -> frozenset[str]:
+    """Returns the flags that all rows have, which are said once."""
     from rich.text import Text
 
     everywhere = frozenset.intersection(*(flags for _, flags in rows))
     said = f"; all {', '.join(sorted(everywhere))}" if everywhere else ""
     console.print(title + said, style="dim", soft_wrap=True)
-    columns = [
-        [Text(h, style="bold"), *(Text(cells[i], style="bold" if best and n == 0 else "")
-                                  for n, (cells, _) in enumerate(rows))]
-        for i, h in enumerate(head)
-    ]  # fmt: skip
+    columns = [[Text(h, style="bold"), *(Text(cells[i]) for cells, _ in rows)] for i, h in enumerate(head)]
     marks = [letters(flags - everywhere) for _, flags in rows]
     if any(marks):
         columns.append([Text(""), *map(Text, marks)])
     print_columns(console, columns[:1], columns[1:])
-
-
-# ------------------------------------------------------------------ charts
-
-
-def _bars(
-    labelled: Sequence[tuple[str, Split]], program: Program, most: float, wide: int
-) -> alt.LayerChart | alt.FacetChart:
-    """A bar a step, its parts one after the other; a mark where the step ends as it was measured."""
-    rows: list[Row] = []
-    ends: list[Row] = []
-    for label, split in labelled:
-        at = 0.0
-        flagged = bool(split.flags)
-        for part in program.parts:
-            r = split.parts.get(part)
-            if r is None or r.value <= 0:
-                continue
-            texts = row(r, label=label, part=part, share=f"{100 * split.share(part):.1f} %")
-            rows.append({**texts, "from": at, "to": at + r.value, "flagged": flagged})
-            at += r.value
-        low, high = split.total.interval or (split.total.value,) * 2
-        # Of few samples an interval reaches far beyond its bar: it must not press all others together.
-        high = min(high, most)
-        other = split.parts.get("other")
-        note = f"{show(split.total.value, 's')}"
-        if other is not None and other.value < 0:
-            note += f"; other {show(other.value, 's')}"
-        ends.append({**row(split.total, label=label, part=program.step, share="–"), "low": low, "high": high,
-                     "note": note, "end": max(at, high)})  # fmt: skip
-    order = [label for label, _ in labelled]
-    names = [p for p in program.parts if any(r["part"] == p for r in rows)] or list(program.parts)
-    scale = alt.Scale(domain=list(program.parts), range=[_COLOURS[p] for p in program.parts])
-    y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
-    axis = alt.Axis(labelExpr=TIME, tickCount=5, labelOverlap=True)
-    reach = alt.Scale(domain=[0, most * 1.02], clamp=True, nice=False)
-    tips = tooltip("label", "part", "share")
-    bars = (
-        chart_of(rows)
-        .mark_bar(strokeWidth=1.5, height={"band": 0.62})
-        .encode(
-            y=y,
-            x=alt.X("from:Q", title=None, scale=reach, axis=axis),
-            x2="to:Q",
-            color=alt.Color("part:N", title=None, scale=scale, legend=alt.Legend(values=names, columns=5)),
-            stroke=alt.Stroke("part:N", scale=scale, legend=None),
-            fillOpacity=alt.condition("datum.flagged", alt.value(0.3), alt.value(1.0)),
-            tooltip=tips,
-        )
-    )
-    base = chart_of(ends).encode(y=y)
-    x = alt.X("low:Q", scale=reach)
-    whisker = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", tooltip=tips)
-    mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=reach))
-    text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=reach), text="note:N")
-    return alt.layer(bars, whisker, mark, text).properties(width=wide, height=alt.Step(26))
-
-
-def _reach(splits: Sequence[Split]) -> float:
-    """How far an axis goes: the longest bar, or its interval where that is not too far away."""
-    longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
-    return min(1.5 * longest, max(longest, *(bounds(s.total)[1] for s in splits)))
-
-
-def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:
-    """A panel a library and problem; panels of one problem share their axis."""
-    found = _shown(records, program)
-    if not found:
-        return None
-    panels = []
-    for one in found:
-        # Of pop the best grids of libraries may differ, and are compared all the same.
-        alike = [s for other in found if program is POP or other.within == one.within for s in other.splits]
-        more = _of_grids(one, records) if program is POP else ""
-        chart = _bars([(s.name, s) for s in one.splits], program, _reach(alike), 560)
-        panels.append(chart.properties(title=f"{one.library}, {one.where}{more}"))
-    chart_: alt.TopLevelMixin = alt.concat(*panels, columns=1, spacing=16)
-    return chart_
-
-
-@drawing
-def pop(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    return _program_chart(records, POP)
-
-
-@drawing
-def gyro(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    return _program_chart(records, GYRO)
-
-
-@drawing
-def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    return _program_chart(records, SWIM)
-
-
-@drawing
-def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Iteration time by grid, a line a protocol, each with the better number of sums; the best grid is marked."""
-    panels = []
-    for name, grids in best_grids(records)[1].items():
-        if len(grids) < 2:
-            continue
-        rows: list[Row] = []
-        for g in grids:
-            for s in g.splits:  # the fastest first
-                protocol = str(s.total.conditions["protocol"])
-                if not any(r["grid"] == g.within[0] and r["series"] == protocol for r in rows):
-                    rows.append(row(s.total, grid=g.within[0], series=protocol, sums=s.total.conditions["reductions"]))
-        order = [str(g.within[0]) for g in grids]
-        x = alt.X("grid:N", title="ranks south to north x west to east", sort=order, axis=alt.Axis(labelAngle=0))
-        y = log_axis(rows, "time of an iteration", TIME)
-        chart = layered(rows, x, y, "series", ["grid", "series", "sums"], band=False)
-        best = min(rows, key=lambda r: r["value"])
-        mark = (
-            chart_of([best]).mark_text(text="▲ best", dy=16, fontSize=13, fontWeight="bold").encode(x=x, y=y("value"))
-        )
-        panels.append(alt.layer(chart, mark).properties(title=name, width=385, height=300))
-    if not panels:
-        return None
-    chart_: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
-    return chart_
-
-
-@drawing
-def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Two panels a program: its parts, a bar a library; and its time with another latency over that of now."""
-    found = steps(records, ANATOMY)
-    ranks = len({one.where for one in found}) > 1
-    by_program: dict[str, list[tuple[str, Split]]] = {}  # and its protocol
-    for one in found:
-        for s in one.splits:
-            label = f"{one.library}, {one.where}" if ranks else one.library
-            by_program.setdefault(s.name, []).append((label, s))
-    panels = []
-    for name, labelled in by_program.items():
-        bars = _bars(labelled, ANATOMY, _reach([s for _, s in labelled]) * 1.25, 400)
-        per = "an iteration" if name.startswith("pop") else "a step"
-        panels.append(bars.properties(title=f"{name}: {per}"))
-        panels.append(_latencies(records, labelled).properties(title="with another latency, over the time of now"))
-    if not panels:
-        return None
-    chart: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing={"row": 14, "column": 34}).resolve_scale(
-        color="shared", fill="shared", shape="shared"
-    )
-    return chart
-
-
-def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]]) -> alt.LayerChart | alt.FacetChart:
-    rows: list[Row] = []
-    for label, split in labelled:
-        total = split.total.value
-        predicted = prediction(records, split)
-        factor = _times(predicted.factor)
-        for r, what in ((predicted.half, "half the latency, predicted"), (predicted.more, f"{factor}, predicted"),
-                        (predicted.measured, f"{factor}, measured")):  # fmt: skip
-            if r is None:
-                continue
-            texts = row(r, label=label, what=what)
-            rows.append({**texts, "value": r.value / total, "low": texts["low"] / total, "high": texts["high"] / total,
-                         "over": f"{r.value / total:.3f}"})  # fmt: skip
-    names = list(dict.fromkeys(r["what"] for r in rows))
-    colours = [PALETTE[2], PALETTE[1], PALETTE[0]]
-    shapes = ["diamond", "diamond", "circle"]
-    least = min([0.9, *(r["value"] for r in rows)])
-    most = max([1.1, *(r["value"] for r in rows)])
-    room = 0.06 * (most - least)
-    reach = alt.Scale(domain=[least - room, most + room], clamp=True, nice=False)
-    y = alt.Y("label:N", title=None, sort=[label for label, _ in labelled], axis=None)
-    x = alt.X("value:Q", title=None, scale=reach, axis=alt.Axis(tickCount=4, format="~r"))
-    colour = alt.Scale(domain=names, range=colours[: len(names)])
-    base = chart_of(rows).encode(y=y)
-    whisker = base.mark_rule(strokeWidth=1.5).encode(
-        x=alt.X("low:Q", scale=reach), x2="high:Q", stroke=alt.Stroke("what:N", scale=colour, legend=None)
-    )
-    points = base.mark_point(size=70, filled=True, strokeWidth=1.6).encode(
-        x=x, fill=alt.Fill("what:N", title=None, scale=colour),
-        stroke=alt.Stroke("what:N", scale=colour, legend=None),
-        shape=alt.Shape("what:N", title=None, scale=alt.Scale(domain=names, range=shapes[: len(names)])),
-        fillOpacity=FULL, tooltip=tooltip("label", "what", "over"),
-    )  # fmt: skip
-    rule = chart_of([{"x": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("x:Q", scale=reach))
-    return alt.layer(rule, whisker, points).properties(width=250, height=alt.Step(26))
-
-
-@drawing
-def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Share of the library by kernel, a bar a library."""
-    found = [r for r in records if r.instrument == "npb" and r.metric == "communication_share"]
-    if not found:
-        return None
-    several = len({_where(r) for r in found}) > 1
-    rows = [
-        row(r, kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
-            series=str(r.conditions.get("library", r.conditions["mpi"])) + (f", {_where(r)}" if several else ""))
-        for r in found
-    ]  # fmt: skip
-    rows = clearest_rows(rows, "kernel", "series")
-    order = list(dict.fromkeys(r["kernel"] for r in rows))
-    return horizontal_bars(rows, "kernel", order)
+    own = sorted(frozenset[str]().union(*(flags for _, flags in rows)) - everywhere)
+    console.print(note + "".join(f"; {letters([f])} {f}" for f in own), style="dim", soft_wrap=True)
+    return everywhere

@@ -1,0 +1,289 @@
+"""Charts and tables of programs among ranks as parts of the page: their steps as bars of parts one after the other, a
+step taken apart beside what another latency would do, pop by grids, the kernels of npb.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from typing import Final
+
+import altair as alt
+
+from meshmark.report import charts
+from meshmark.report.charts import FULL, PALETTE, Row, chart_of, drawing, layered, log_axis, row, tooltip
+from meshmark.report.comm import TIME
+from meshmark.report.programs import (
+    ANATOMY,
+    GYRO,
+    KERNEL_HEAD,
+    POP,
+    SWIM,
+    Program,
+    Split,
+    best_of,
+    grids,
+    head_of,
+    kernels,
+    order_of,
+    prediction,
+    row_of,
+    shown,
+    steps,
+    times,
+    told,
+    where_of,
+)  # fmt: skip
+from meshmark.report.units import show
+from meshmark.store.record import Record
+
+_HALF, _MORE, _TRIED = "half, predicted", "more, predicted", "more, measured"
+_COLOURS: Final = {
+    "computing": PALETTE[0], "halo exchange": PALETTE[1], "sums": PALETTE[3], "transposes": PALETTE[2],
+    "latency": PALETTE[1], "bandwidth": PALETTE[2], "imbalance": PALETTE[4], "other": "#A7AFB8",
+    _HALF: PALETTE[2], _MORE: PALETTE[1], _TRIED: PALETTE[0],
+}  # fmt: skip
+# Of bars and points alike: panels beside each other share it.
+_STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
+
+
+def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> str:
+    """As a part of the page; the first row in bold where it is the best."""
+    from meshmark.report.build import badges, grid
+
+    body = []
+    for i, (cells, flags) in enumerate(rows):
+        texts = [f"<b>{escape(t)}</b>" if best and i == 0 else escape(t) for t in cells]
+        cells_html = f"<td>{texts[0]}</td>" + "".join(f"<td class=n>{t}</td>" for t in texts[1:])
+        body.append(f"<tr>{cells_html}<td>{badges(flags)}</td></tr>")
+    return grid([*head, ""], body, numbers=range(1, len(head)))
+
+
+def tables(records: Sequence[Record], program: Program) -> str:
+    """What follows the chart of a program."""
+    parts = []
+    for one in shown(records, program):
+        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
+        rows = [(row_of(one, s, program), s.flags) for s in one.splits]
+        parts.append(f"<h3>{name}</h3>{_table(head_of(program), rows, program.ranked)}")
+    return "".join(parts)
+
+
+def anatomy_told(records: Sequence[Record]) -> str:
+    """What follows the chart of anatomy: the parts as a table, and what another latency would do."""
+    parts = []
+    for one in steps(records, ANATOMY):
+        rows = [(row_of(one, s, ANATOMY), s.flags) for s in one.splits]
+        lines = "".join(
+            f"<li>{escape(s.name)}: {escape(line)}</li>" for s in one.splits for line in told(s, prediction(records, s))
+        )
+        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
+        parts.append(f"<h3>{name}</h3>{_table(head_of(ANATOMY), rows, False)}<ul>{lines}</ul>")
+    return "".join(parts)
+
+
+def kernels_told(records: Sequence[Record]) -> str:
+    """The kernels of npb as a part of the page."""
+    return "".join(
+        f"<h3>{escape(', '.join(map(str, (key[1], key[5], key[4]))))}</h3>{_table(KERNEL_HEAD, rows, False)}"
+        for key, rows in kernels(records).items()
+    )
+
+
+# ------------------------------------------------------------------ charts
+
+
+def _bars(
+    labelled: Sequence[tuple[str, Split]], program: Program, most: float, wide: int
+) -> alt.LayerChart | alt.FacetChart:
+    """A bar a step, its parts one after the other; a mark where the step ends as it was measured."""
+    rows: list[Row] = []
+    ends: list[Row] = []
+    for label, split in labelled:
+        at = 0.0
+        flagged = bool(split.flags)
+        for part in program.parts:
+            r = split.parts.get(part)
+            if r is None or r.value <= 0:
+                continue
+            texts = row(r, label=label, part=part, share=f"{100 * split.share(part):.1f} %")
+            rows.append({**texts, "from": at, "to": at + r.value, "flagged": flagged})
+            at += r.value
+        low, high = split.total.interval or (split.total.value,) * 2
+        # Of few samples an interval reaches far beyond its bar: it must not press all others together.
+        high = min(high, most)
+        other = split.parts.get("other")
+        note = f"{show(split.total.value, 's')}"
+        if other is not None and other.value < 0:
+            note += f"; other {show(other.value, 's')}"
+        ends.append({**row(split.total, label=label, part=program.step, share="–"), "low": low, "high": high,
+                     "note": note, "end": max(at, high)})  # fmt: skip
+    order = [label for label, _ in labelled]
+    names = [p for p in program.parts if any(r["part"] == p for r in rows)] or list(program.parts)
+    scale = alt.Scale(domain=list(program.parts), range=[_COLOURS[p] for p in program.parts])
+    y = alt.Y("label:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, ticks=False, domain=False))
+    axis = alt.Axis(labelExpr=f"datum.value === 0 ? '0' : {TIME}", tickCount=5, labelOverlap=True)
+    reach = alt.Scale(domain=[0, most * 1.02], clamp=True, nice=False)
+    tips = tooltip("label", "part", "share")
+    bars = (
+        chart_of(rows)
+        .mark_bar(strokeWidth=1.5, height={"band": 0.62})
+        .encode(
+            y=y,
+            x=alt.X("from:Q", title=None, scale=reach, axis=axis),
+            x2="to:Q",
+            color=alt.Color("part:N", title=None, scale=scale, legend=alt.Legend(values=names, columns=8)),
+            stroke=alt.Stroke("part:N", scale=_STROKES, legend=None),
+            fillOpacity=alt.condition("datum.flagged", alt.value(0.3), alt.value(1.0)),
+            tooltip=tips,
+        )
+    )
+    base = chart_of(ends).encode(y=y)
+    x = alt.X("low:Q", scale=reach)
+    whisker = base.mark_rule(strokeWidth=1.5).encode(x=x, x2="high:Q", tooltip=tips)
+    # A sign, since texts have the page's colour and ticks have not.
+    mark = base.mark_text(text="┃", fontSize=17, baseline="middle").encode(x=alt.X("value:Q", scale=reach))
+    text = base.mark_text(align="left", dx=8, fontSize=12).encode(x=alt.X("end:Q", scale=reach), text="note:N")
+    return alt.layer(bars, whisker, mark, text).properties(width=wide, height=alt.Step(26 if len(order) <= 12 else 20))
+
+
+def _reach(splits: Sequence[Split]) -> float:
+    """How far an axis goes: the longest bar, or its interval where that is not too far away."""
+    longest = max(max(s.total.value, sum(max(0.0, r.value) for r in s.parts.values())) for s in splits)
+    return min(1.5 * longest, max([longest, *(s.total.interval[1] for s in splits if s.total.interval)]))
+
+
+def _program_chart(records: Sequence[Record], program: Program) -> alt.TopLevelMixin | None:
+    """A panel a library and problem; panels of one problem share their axis."""
+    found = shown(records, program)
+    if not found:
+        return None
+    panels = []
+    for one in found:
+        # Of pop the best grids of libraries may differ, and are compared all the same.
+        alike = [s for other in found if program is POP or other.within == one.within for s in other.splits]
+        chart = _bars([(s.name, s) for s in one.splits], program, _reach(alike), 560)
+        panels.append(chart.properties(title=f"{one.library}, {one.where}"))
+    chart_: alt.TopLevelMixin = alt.concat(*panels, columns=1, spacing=16)
+    return chart_
+
+
+@drawing
+def pop(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _program_chart(records, POP)
+
+
+@drawing
+def gyro(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _program_chart(records, GYRO)
+
+
+@drawing
+def swim(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    return _program_chart(records, SWIM)
+
+
+@drawing
+def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Iteration time by grid, a line a protocol, each with the better number of sums; the best grid is marked."""
+    panels = []
+    for same in grids(records):
+        if len(same) < 2:
+            continue
+        rows: list[Row] = []
+        for g in same:
+            for s in g.splits:  # the fastest first
+                protocol = str(s.total.conditions["protocol"])
+                if not any(r["grid"] == g.within[0] and r["series"] == protocol for r in rows):
+                    rows.append(row(s.total, grid=g.within[0], series=protocol, sums=s.total.conditions["reductions"]))
+        order = [str(g.within[0]) for g in same]
+        x = alt.X("grid:N", title="ranks south to north x west to east", sort=order, axis=alt.Axis(labelAngle=0))
+        y = log_axis(rows, "time of an iteration", TIME)
+        chart = layered(rows, x, y, "series", ["grid", "series", "sums"], band=False)
+        best = min(rows, key=lambda r: r["value"])
+        mark = (
+            chart_of([best]).mark_text(text="▲ best", dy=16, fontSize=13, fontWeight="bold").encode(x=x, y=y("value"))
+        )
+        title = f"{best_of(same).library}, {where_of(best_of(same).splits[0].total)}"
+        panels.append(alt.layer(chart, mark).properties(title=title, width=385, height=300))
+    if not panels:
+        return None
+    chart_: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
+    return chart_
+
+
+@drawing
+def anatomy(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Two panels a program: its parts, a bar a library; and its time with another latency over that of now."""
+    found = steps(records, ANATOMY)
+    ranks = len({one.where for one in found}) > 1
+    by_program: dict[str, list[tuple[str, Split]]] = {}  # and its protocol
+    for one in found:
+        for s in one.splits:
+            label = f"{one.library}, {one.where}" if ranks else one.library
+            by_program.setdefault(s.name, []).append((label, s))
+    panels: list[alt.LayerChart | alt.FacetChart] = []
+    for name, labelled in by_program.items():
+        bars = _bars(labelled, ANATOMY, _reach([s for _, s in labelled]) * 1.3, 400)
+        per = "an iteration" if name.startswith("pop") else "a step"
+        panels.append(bars.properties(title=f"{name}: {per}"))
+        title = f"half and {times(prediction(records, labelled[0][1]).factor)}, over the step as it is"
+        panels.append(_latencies(records, labelled).properties(title=title))
+    if not panels:
+        return None
+    chart: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing={"row": 14, "column": 40})
+    return chart
+
+
+def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]]) -> alt.LayerChart | alt.FacetChart:
+    """Steps with another latency, over the step as it is."""
+    rows: list[Row] = []
+    for label, split in labelled:
+        total = split.total.value
+        found = prediction(records, split)
+        for r, what in ((found.half, _HALF), (found.more, _MORE), (found.measured, _TRIED)):
+            if r is not None:
+                texts = row(r, label=label, what=what, over=f"{r.value / total:.3f}")
+                rows.append({**texts, **{k: texts[k] / total for k in ("value", "low", "high")}})
+    least = min([0.9, *(r["value"] for r in rows)])
+    most = max([1.1, *(r["value"] for r in rows)])
+    room = 0.06 * (most - least)
+    reach = alt.Scale(domain=[least - room, most + room], clamp=True, nice=False)
+    y = alt.Y("label:N", title=None, sort=[label for label, _ in labelled], axis=None)
+    x = alt.X("value:Q", title=None, scale=reach, axis=alt.Axis(tickCount=4, format="~r"))
+    names = [_HALF, _MORE, _TRIED]
+    colour = alt.Scale(domain=names, range=[_COLOURS[n] for n in names])
+    shape = alt.Scale(domain=names, range=["diamond", "diamond", "circle"])
+    key = alt.Legend(columns=8, symbolOpacity=1)
+    base = chart_of(rows).encode(y=y)
+    whisker = base.mark_rule(strokeWidth=1.5).encode(
+        x=alt.X("low:Q", scale=reach), x2="high:Q", stroke=alt.Stroke("what:N", scale=_STROKES, legend=None)
+    )
+    points = base.mark_point(size=70, filled=True, opacity=1, strokeWidth=1.6).encode(
+        x=x, fill=alt.Fill("what:N", title=None, scale=colour, legend=key),
+        stroke=alt.Stroke("what:N", scale=_STROKES, legend=None),
+        shape=alt.Shape("what:N", title=None, legend=key, scale=shape),
+        fillOpacity=FULL, tooltip=tooltip("label", "what", "over"),
+    )  # fmt: skip
+    rule = chart_of([{"x": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("x:Q", scale=reach))
+    return alt.layer(rule, whisker, points).properties(width=250, height=alt.Step(26))
+
+
+@drawing
+def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Share of the library by kernel, a bar a library."""
+    found = [r for r in records if r.instrument == "npb" and r.metric == "communication_share"]
+    if not found:
+        return None
+    several = len({where_of(r) for r in found}) > 1
+    rows = [
+        row(r, kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
+            series=str(r.conditions.get("library", r.conditions["mpi"])) + (f", {where_of(r)}" if several else ""))
+        for r in sorted(found, key=order_of)
+    ]  # fmt: skip
+    order = list(dict.fromkeys(r["kernel"] for r in rows))
+    share = "share of a solution in the library"
+    kernels_ = charts.clearest(rows, "kernel", "series")
+    chart = charts.bars(kernels_, "kernel", order, share, "format(datum.value, '.0%')", ["kernel", "series"])
+    chart_: alt.TopLevelMixin = alt.concat(chart.properties(width=560, height=200))
+    return chart_
