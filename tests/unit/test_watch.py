@@ -233,6 +233,12 @@ def test_a_cpu_that_goes_is_unknown_and_comes_back(tmp_path: Path) -> None:
 
 def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
     """Counters that wrap, domains that fall silent, and parts that may not be read."""
+
+    def put(file: Path, text: str) -> None:
+        """In place and at once: who reads meanwhile never finds it empty, as write_text leaves it for a moment."""
+        with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT), "w") as out:
+            out.write(text)
+
     cap, mon = tmp_path / "sys/class/powercap", tmp_path / "sys/fs/resctrl/mon_data"
     for zone, name in (("intel-rapl:0", "package-0"), ("intel-rapl:0:0", "dram"), ("intel-rapl:1", "package-1")):
         (cap / zone).mkdir(parents=True)
@@ -243,9 +249,9 @@ def test_energy_and_cache_traffic_of_a_tree(tmp_path: Path) -> None:
 
     def tick(n: int) -> None:
         for k, zone in enumerate(("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:1")):
-            (cap / zone / "energy_uj").write_text(f"{(9_000_000 + n * 500_000 * (k + 1)) % 10_000_000}\n")
-        (mon / "mon_L3_00/mbm_total_bytes").write_text(f"{n * 10**8}\n")
-        (mon / "mon_L3_00/mbm_local_bytes").write_text(f"{n * 10**7}\n")
+            put(cap / zone / "energy_uj", f"{(9_000_000 + n * 500_000 * (k + 1)) % 10_000_000:08}\n")
+        put(mon / "mon_L3_00/mbm_total_bytes", f"{n * 10**8:012}\n")
+        put(mon / "mon_L3_00/mbm_local_bytes", f"{n * 10**7:012}\n")
         (mon / "mon_L3_01/mbm_total_bytes").write_text("Unavailable\n")
         (mon / "mon_L3_01/mbm_local_bytes").write_text("Unavailable\n")
 

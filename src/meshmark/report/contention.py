@@ -76,9 +76,10 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
     made = []
     for (machine, library, where), mine in groups.items():
         cells = {}
-        points = sorted({(_of(r, "distance"), _of(r, "message_bytes")) for r in mine})
-        for distance, bytes_ in points:
-            here = [r for r in mine if (_of(r, "distance"), _of(r, "message_bytes")) == (distance, bytes_)]
+        points: dict[tuple[int, int], list[Record]] = {}
+        for r in mine:
+            points.setdefault((_of(r, "distance"), _of(r, "message_bytes")), []).append(r)
+        for (distance, bytes_), here in points.items():
             together = [r for r in here if r.conditions["mode"] == "together"]
             pairs: dict[int, list[Record]] = {}
             for r in here:
