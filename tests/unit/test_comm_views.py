@@ -506,3 +506,13 @@ def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.Monkey
     assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
     # What the instrument refuses reaches it as it was.
     assert "soon" in launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))[0].argv
+
+
+def test_nine_lines_have_nine_colours() -> None:
+    record = made_run.record("allreduce", "collective_time", 1e-6, algorithm="library", message_bytes=8)
+    rows = [charts.row(record, series=f"way {n}", x=8.0, message="8 B") for n in range(9)]
+    axis = charts.log_axis(rows, "time", comm.TIME)
+    drawn = charts.drawing(lambda: charts.layered(rows, comm.alt.X("x:Q"), axis, "series", ["message"]))()
+    assert drawn is not None
+    colours = drawn.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]["range"]
+    assert len(set(colours)) == 9

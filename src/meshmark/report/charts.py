@@ -22,6 +22,8 @@ from meshmark.store.record import Record
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
+# Sixteen that can be told apart: those, and darker ones.
+COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 WIDTH, HEIGHT = 720, 340
 MANY = 2500  # marks of one chart beyond which tooltips are short and the page draws on a canvas
 NO_INTERVAL = "none from fewer than 6 samples"
@@ -115,7 +117,7 @@ def layered(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
 ) -> alt.LayerChart | alt.FacetChart:
     names = sorted({r[series] for r in rows}, key=_natural)
-    scale = alt.Scale(domain=names, range=(PALETTE * (1 + len(names) // len(PALETTE)))[: len(names)])
+    scale = alt.Scale(domain=names, range=(COLOURS * (1 + len(names) // len(COLOURS)))[: len(names)])
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
     area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")

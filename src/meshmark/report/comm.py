@@ -13,6 +13,7 @@ import altair as alt
 
 from meshmark.report import ranking
 from meshmark.report.charts import (
+    COLOURS,
     FULL,
     PALETTE,
     Row,
@@ -29,8 +30,6 @@ from meshmark.report.units import number, show, size
 from meshmark.store.record import Record
 
 _BEST: Final = "best protocol of each"
-# Sixteen that can be told apart: those of all charts, and darker ones.
-_MANY: Final = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
 TIME: Final = (
     "datum.value >= 1 ? format(datum.value, '~r') + ' s' : datum.value >= 1e-3 ? format(datum.value * 1e3, '~r') "
     "+ ' ms' : datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
@@ -102,7 +101,7 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
 def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
     """Of all protocols that were measured, so that each has its own in every chart."""
     names = list(dict.fromkeys(p for one in ranking.rankings(records, subject) for p in one.protocols))
-    range_ = (_MANY * (1 + len(names) // len(_MANY)))[: len(names)]
+    range_ = (COLOURS * (1 + len(names) // len(COLOURS)))[: len(names)]
     return (
         alt.Scale(domain=[_BEST, *names], range=["#B4BCC4", *range_]) if best else alt.Scale(domain=names, range=range_)
     )
