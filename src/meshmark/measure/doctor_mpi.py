@@ -88,16 +88,9 @@ class Tried:
         died = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.talk, re.I)
         number = int(died[1]) if died and died[1] else 11 if died else self.status - 128 if self.status > 128 else 0
         if 0 < number < signal.NSIG:
-            return f"died of {_signal(number)}"
+            return f"died of {launch.signal_name(number)}"
         said = [x.strip() for x in self.talk.splitlines() if re.search(r"[a-z]{3}", x)]
         return (said[0][:120] if said else "") or f"exit status {self.status}"
-
-
-def _signal(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 class Try(Protocol):
