@@ -189,13 +189,7 @@ class OneSided : public Adder {
     }
     const auto due = static_cast<Word>(ranks - 1) * ((count_ + 1) / 2);
     const std::size_t mine = counter();
-    wait_until([&] {
-      MPI_Win_sync(window_);
-      if (std::atomic_ref<Word>(memory_[mine]).load(std::memory_order_acquire) >= due) return true;
-      int ignored = 0;  // some libraries move data only inside of a call
-      MPI_Iprobe(MPI_ANY_SOURCE, 999, world.all(), &ignored, MPI_STATUS_IGNORE);
-      return false;
-    });
+    wait_in(window_, [&] { return std::atomic_ref<Word>(memory_[mine]).load(std::memory_order_acquire) >= due; });
     std::copy(out.begin(), out.end(), in.begin());
     for (int r = 0; r < ranks; ++r)
       if (r != rank)

@@ -269,15 +269,11 @@ class LockAll : public Window {
                      MPI_SUM, window_);
       MPI_Win_flush(peer(to), window_);
     }
-    wait_until([&] {
-      MPI_Win_sync(window_);
+    wait_in(window_, [&] {
       const auto come = [&](int side) {
         return std::atomic_ref<std::uint64_t>(memory_[counter(side)]).load(std::memory_order_acquire) >= count_;
       };
-      if (come(low) && come(low + 1)) return true;
-      int ignored = 0;  // some libraries move data only inside of a call
-      MPI_Iprobe(MPI_ANY_SOURCE, 999, World::get().all(), &ignored, MPI_STATUS_IGNORE);
-      return false;
+      return come(low) && come(low + 1);
     });
   }
   Row in(int side) override { return {memory_ + place(side, count_ & 1)}; }

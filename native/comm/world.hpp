@@ -132,6 +132,18 @@ inline void wait_until(const Condition& come) {
     }
 }
 
+/// The same for what others put into a window of this rank's.
+template <class Condition>
+inline void wait_in(MPI_Win window, const Condition& come) {
+  wait_until([&] {
+    MPI_Win_sync(window);
+    if (come()) return true;
+    int ignored = 0;  // some libraries move data only inside of a call
+    MPI_Iprobe(MPI_ANY_SOURCE, 999, World::get().all(), &ignored, MPI_STATUS_IGNORE);
+    return false;
+  });
+}
+
 /// A rank whose part went wrong says so in one line and ends the job, since the others wait for it.
 [[noreturn]] void give_up(const std::string& why);
 
