@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
@@ -23,10 +24,21 @@ from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.terminal import counted, data_home, print_records, print_rows, progress, progress_of_plan, say
+from meshmark.terminal import (
+    counted,
+    data_home,
+    interruptible,
+    print_records,
+    print_rows,
+    progress,
+    progress_of_plan,
+    say,
+)
 
 if TYPE_CHECKING:
+    from meshmark.measure.plan import Plan
     from meshmark.measure.probe import Description
+    from meshmark.measure.unfinished import Unfinished
     from meshmark.store.record import Record
 
 app = typer.Typer(
@@ -61,12 +73,14 @@ def main() -> None:
     """Entry point: every error is one line and an exit status, never a traceback."""
     try:
         code = app(standalone_mode=False)
+        if code == 130:  # the parser took the interrupt
+            say("meshmark: interrupted")
         sys.stdout.flush()
         raise SystemExit(code if isinstance(code, int) else 0)
     except MeshmarkError as why:
         fail(why)
     except KeyboardInterrupt:
-        say("meshmark: interrupted; what was measured is kept, --resume goes on")
+        say("meshmark: interrupted")
         raise SystemExit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -157,13 +171,16 @@ def _instrument_help(d: Description) -> str:
              d.summary[1:] + ".", ""]  # fmt: skip
     width = max(len(p.option) for p in d.parameters)
     for p in d.parameters:
+        if p.option == "--resume":  # of the program's output; ours takes no value
+            continue
         unit = f" ({p.unit})" if p.unit else ""
         choices = f": {', '.join(p.choices)}" if p.choices else ""
         default = f" [{p.default}]" if p.default else ""
         lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
     lines += ["", "  --on MACHINE   host, or a described machine (meshmark model list) [host]",
               "  --set KEY=VAL  changes a number of a described machine", "  --json         one record a line",
-              "  --store DIR    where the records go; --no-store keeps none"]  # fmt: skip
+              "  --store DIR    where the records go; --no-store keeps none",
+              "  --resume       goes on with what was cut off last, as it was asked then"]  # fmt: skip
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
     example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
     lines += ["", example.replace("meshmark-probe", "meshmark measure")]
@@ -181,22 +198,23 @@ def measure(
     stores: Annotated[
         list[str] | None, typer.Option("--store", help="store folder; of some instruments also their stores")
     ] = None,
-    no_store: Annotated[bool, typer.Option("--no-store", help="keep no records")] = False,
+    no_store: Annotated[bool, typer.Option("--no-store", help="keep no records, and nothing to go on with")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="go on with what was cut off last (of INSTRUMENT, if one is named)")
+    ] = False,
     settings: SetOption = None,
 ) -> None:
     """Measure with one instrument; its own options: meshmark measure INSTRUMENT --help.
 
     example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
     """
-    import tempfile
-    import time
-
-    from meshmark.measure.plan import Plan, Step, launched
     from meshmark.measure.probe import description, descriptions
-    from meshmark.measure.repetitions import once, pool_steps
-    from meshmark.measure.runner import run_plan
-    from meshmark.store.store import Store
 
+    if resume and instrument in {"", *descriptions()}:
+        if context.args or stores or no_store or settings or on != "host":
+            raise UsageError("--resume: found with other options, allowed is --json: the rest is as it was asked first")
+        _measure_on(instrument, as_json)
+        return
     if instrument in {"", "-h", "--help"}:
         known = ", ".join(descriptions())
         print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]\n")
@@ -225,16 +243,25 @@ def measure(
         return
     if settings:
         raise UsageError("--set: found with --on host, a described machine is needed", "meshmark model list")
-    argv = _checked_words(d, extra)
-    run_id = f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    _measure_host(d, _checked_words(d, extra), None if no_store else store or data_home() / "store", as_json)
+
+
+def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
+    """Measures here; with a store, what is cut off can be gone on with."""
+    import tempfile
+    import time
+
+    from meshmark.measure import unfinished
+    from meshmark.measure.plan import Plan, Step, launched
+
     if "--machine" not in argv:
         from meshmark.machine.identity import host_id
 
         argv += ["--machine", host_id()]
     steps = tuple(
         Step(
-            instrument + (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f".r{run.turn}" if run.turn else ""),
-            instrument,
+            d.name + (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f".r{run.turn}" if run.turn else ""),
+            d.name,
             run.argv,
             run.budget_s,
             run.ranks,
@@ -242,10 +269,53 @@ def measure(
         )
         for run in launched(d, argv)
     )
-    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
-        kept = Path(folder) / "store" if no_store else (store or data_home() / "store")
-        with progress(sum(step.budget_s for step in steps)) as report:
-            results = run_plan(Plan("measure", steps), Path(folder), Store(kept), run_id, report, lambda _: None)
+    plan, run_id = Plan("measure", steps), f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    if store is None:
+        with interruptible("nothing is kept (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+            _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
+        return
+    _tell_once(unfinished.begin(data_home() / "measuring", run_id, plan, store), as_json)
+
+
+def _measure_on(instrument: str, as_json: bool) -> None:
+    """Goes on with what was cut off."""
+    from meshmark.measure.unfinished import newest
+
+    found = newest(data_home() / "measuring", instrument)
+    say(f"meshmark: going on with {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
+    _tell_once(found, as_json)
+
+
+def _tell_once(what: Unfinished, as_json: bool) -> None:
+    """What fails after some points were measured stays, as does what is killed; everything else is done with."""
+    try:
+        with interruptible("what was measured is kept, meshmark measure --resume goes on"):
+            _run_and_tell(what.plan, what.folder, what.store, what.run_id, as_json)
+    except _PartlyError as why:
+        raise MeshmarkError(str(why), "meshmark measure --resume goes on with the rest") from why
+    except MeshmarkError:
+        what.remove()
+        raise
+    what.remove()
+
+
+class _PartlyError(MeshmarkError):
+    """A step failed, and points were measured."""
+
+
+def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
+    """Runs the steps, prints their records, and says what is absent.
+
+    Raises:
+        UsageError: a step refused its words. AbsentError: nothing could be measured. MeshmarkError: a step failed.
+    """
+    from meshmark.measure.probe import description
+    from meshmark.measure.repetitions import once, pool_steps
+    from meshmark.measure.runner import run_plan
+    from meshmark.store.store import Store
+
+    with progress(plan.budget_s) as report:
+        results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None)
     records = pool_steps((result.step, result.reading.records) for result in results)
     absences = once(absence for result in results for absence in result.reading.absences)
     for record in records if as_json else ():
@@ -256,13 +326,15 @@ def measure(
         if absence.kind == "absent":
             say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
                 + (f" (would help: {absence.enable})" if absence.enable else ""))  # fmt: skip
+    d = description(plan.steps[0].instrument)
     for result in results:
         if result.status == "failed":
             wrong = result.message.partition(":")[0] in {p.name for p in d.parameters} | {"options", "fill"}
-            raise (UsageError if wrong else MeshmarkError)(f"{result.step.id}: {result.message}")
+            kind = UsageError if wrong else _PartlyError if records else MeshmarkError
+            raise kind(f"{result.step.id}: {result.message}")
     if not records:
         reasons = [a.reason for a in absences]
-        raise AbsentError(f"{instrument}: {reasons[0] if reasons else 'nothing was measured'}")
+        raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
 
 
 def _print_tables(records: list[Record]) -> None:
@@ -351,7 +423,8 @@ def survey(
     if quick and spec:
         raise UsageError("--quick: found with --spec, allowed is one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
-    with progress_of_plan("survey") as made:
+    goes_on = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
+    with interruptible(f"what was measured is kept, {goes_on} goes on"), progress_of_plan("survey") as made:
         folder = run_survey(
             spec=spec or ("quick" if quick else "full"),
             folder=folder,

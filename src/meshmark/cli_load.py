@@ -16,7 +16,7 @@ from meshmark.cli_load_watch import WatchOption, watched
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
 from meshmark.cli_study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.terminal import data_home, print_rows, progress_of_plan, say, scaled
+from meshmark.terminal import data_home, interruptible, print_rows, progress_of_plan, say, scaled
 
 if TYPE_CHECKING:
     from meshmark.load.make import Trial
@@ -159,7 +159,8 @@ def base(
     folder = out or (last_base(runs, host_id()) if resume else None)
     if resume and folder is None:
         raise UsageError("--resume: found no base data of this machine", "meshmark load base takes them")
-    with progress_of_plan("base data") as made:
+    kept = "what was measured is kept, meshmark load base --resume goes on"
+    with interruptible(kept), progress_of_plan("base data") as made:
         folder = run_survey(
             spec=steps, folder=folder, runs=runs,
             store_folder=store or data_home() / "store", resume=resume,

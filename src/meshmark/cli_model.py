@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.errors import UsageError
-from meshmark.terminal import counted, data_home, print_records, print_rows, say
+from meshmark.terminal import counted, data_home, interruptible, print_records, print_rows, say
 
 if TYPE_CHECKING:
     from meshmark.model.machine import MachineFile
@@ -262,7 +262,8 @@ def sweep(
 
     machine = find_machine(name, settings)
     given = dict(o.partition("=")[::2] for o in options or [])
-    with counted(f"sweep of {machine.name}") as progress:
+    kept = "nothing is kept (--no-store)" if no_store else "what was simulated is kept, --resume goes on"
+    with interruptible(kept), counted(f"sweep of {machine.name}") as progress:
         records = run_sweep(machine, vary, instrument, given, None if no_store else store or data_home() / "store",
                             resume, progress, say)  # fmt: skip
     for record in records if as_json else ():

@@ -24,7 +24,7 @@ import typer
 from meshmark.cli_model import NoStoreOption, StoreOption
 from meshmark.cli_watch import RootOption
 from meshmark.errors import AbsentError, UsageError
-from meshmark.terminal import data_home, print_rows, say, scaled
+from meshmark.terminal import data_home, interruptible, print_rows, say, scaled
 
 if TYPE_CHECKING:
     from meshmark.place.advise import Advice, Here
@@ -360,7 +360,8 @@ def advise(
     elif budget:
         plan.budget_s = seconds(budget)
         plan.save(folder / "plan.json")
-    advice = adviser.advise(plan, folder, runner, say)
+    with interruptible(f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"):
+        advice = adviser.advise(plan, folder, runner, say)
     found = adviser.records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = adviser.to_json(advice, adviser.lines(advice))
     write_aside(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,16 @@ def data_home() -> Path:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def interruptible(after: str) -> Iterator[None]:
+    """Ctrl-C ends with one line that says what became of what was measured."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        say(f"meshmark: interrupted; {after}")
+        raise SystemExit(130) from None
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:

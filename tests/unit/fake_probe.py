@@ -14,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-COMMON = {"budget": "2s", "seed": "1", "resume": "", "points": "4", "samples": "7", "pause": "0.002", "fault": ""}
+COMMON = {"budget": "2s", "interval": "5", "seed": "1", "resume": "", "machine": "", "points": "4", "samples": "7",
+          "pause": "0.002", "fault": ""}  # fmt: skip
 
 
 def emit(**line: object) -> None:
@@ -80,7 +81,7 @@ def main() -> int:
             with open(os.environ["FAKE_LOG"], "a") as log:
                 log.write(f"{index}:{len(samples)}\n")
             emit(type="sample", point=index, values=[samples[-1]], marks=0)
-        if fault == "crash" and index == 1:
+        if index == 1 and (fault == "crash" or (fault == "crash_once" and not options["resume"])):
             os.kill(os.getpid(), signal.SIGSEGV)
         ordered = sorted(samples)
         value = ordered[len(ordered) // 2]

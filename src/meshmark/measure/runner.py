@@ -125,7 +125,7 @@ class Runner:
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"
         assert child.stdout is not None and child.stderr is not None
-        complaint, talk = "", b""
+        complaint, talk, ended = "", b"", False
         self._processes = []
         pending = bytearray()
         hard_end = time.monotonic() + OVERRUN * step.budget_s + 60
@@ -157,11 +157,12 @@ class Runner:
                         complaint = f"over its budget of {step.budget_s:g} s by far: killed"
                     if complaint:
                         break
+            ended = True
         except OSError as why:
             complaint = f"the journal cannot be written: {why.strerror or why}"
-        finally:
+        finally:  # also of an interrupt: what is measured now would be lost
             if complaint or child.poll() is None:
-                _kill(child, after_s=0 if complaint else 2, asked=step.ranks > 0)
+                _kill(child, after_s=2 if ended and not complaint else 0, asked=step.ranks > 0)
         status = child.wait()
         if status < 0 and not complaint and step.ranks:
             complaint = f"the launcher died of {launch.signal_name(-status)}"
