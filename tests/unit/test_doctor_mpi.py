@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import subprocess
 import sys
@@ -67,11 +68,13 @@ def well(words: list[str], _: Mapping[str, str]) -> Tried:
 def looked(
     monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: str = "openmpi", *, root: bool = True,
     cpus: tuple[int, ...] = (0, 1), environment: Mapping[str, str] | None = None, asked: str = "",
+    shared: Path | None = None,
 ) -> dict[str, Finding]:  # fmt: skip
     """Findings by name, without the library's."""
     made = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
     monkeypatch.setattr(launch, "launchers", lambda: made)
-    host = Host(cpus, root, environment or {}, {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get)
+    here = {"apt-get": "/usr/bin/apt-get", "true": "/bin/true"}.get
+    host = Host(cpus, root, environment or {}, here, shared or Path("/nonexistent"))
 
     def attempt(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Tried:
         return answer(list(words), environment)
@@ -91,9 +94,9 @@ def but(condition: Callable[[list[str], Mapping[str, str]], bool], otherwise: Tr
 def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     found = looked(monkeypatch, well, kind)
     judged = {name: f.judged for name, f in found.items()}
-    unknown = {"hosts that are one kernel"} if kind == "mpi" else set()
+    unknown = {"hosts that are one kernel", "shared memory of dead jobs"} if kind == "mpi" else set()
     assert {n for n, j in judged.items() if j != "ok"} == unknown
-    assert len(found) == (8 if kind == "openmpi" else 6)
+    assert len(found) == (9 if kind == "openmpi" else 7)
     assert not any(f.command for f in found.values())
     assert "10 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["scalar co-arrays"].found
 
@@ -170,6 +173,30 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
     forbidden = Tried(1, "", "unshare: unshare failed: Operation not permitted\n")
     found = looked(monkeypatch, but(lambda w, _: "pingpong" in w, forbidden), root=False)["hosts that are one kernel"]
     assert found.judged == "unknown" and "Operation not permitted" in found.found and "sudo" in found.command
+
+
+def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def seen(kind: str) -> Finding:
+        return looked(monkeypatch, well, kind, shared=tmp_path)["shared memory of dead jobs"]
+
+    names = ["vader_segment.n1.0.1a.0", "vader_segment.n1.0.1a.1", "vader_segment.n1.0.2b.1", "mpich_shar_tmpAb9",
+             "vader_segment.n1.0.2b.0", "vader_segment.n1.0.3c.0", "vader_segment.n1;reboot", "mine"]  # fmt: skip
+    for name in names:
+        (tmp_path / name).write_bytes(bytes(1 << 20))
+        os.utime(tmp_path / name, (1e9, 1e9))
+    (tmp_path / "vader_segment.n1.0.4d.0").write_bytes(bytes(1 << 20))  # just made
+    (tmp_path / "vader_segment.n1.0.5e.0").symlink_to(tmp_path / "mine")
+    with (tmp_path / names[4]).open("rb"), (tmp_path / names[5]).open("r+b") as file:
+        mapped = mmap.mmap(file.fileno(), 1 << 20)
+        file.close()
+        found = seen("openmpi")
+        assert found.judged == "spoils-measurements" and found.found.startswith("3 files in") and "3 MiB" in found.found
+        assert found.command == f"rm {tmp_path}/vader_segment.n1.0.1a.* {tmp_path}/vader_segment.n1.0.2b.1"
+        mapped.close()
+    assert seen("openmpi").found.startswith("5 files in")
+    assert seen("mpich").command == f"rm {tmp_path}/mpich_shar_tmpAb9"
+    (tmp_path / "mpich_shar_tmpAb9").unlink()
+    assert seen("mpich").judged == "ok"
 
 
 def test_a_crash_at_the_end_is_seen_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,7 +321,7 @@ def test_the_traps_of_the_launchers_here_are_tried(kind: str) -> None:
     done = run("mpi", "--mpi", kind, "--json")
     assert done.returncode == 0, done.stderr
     found = {f["name"].partition(": ")[2]: f for f in map(json.loads, done.stdout.splitlines())}
-    assert len(found) == (8 if kind == "openmpi" else 6)
+    assert len(found) == (9 if kind == "openmpi" else 7)
     assert all(set(f) == {"name", "found", "judged", "why", "command"} for f in found.values())
     # What Meshmark itself relies on can be tried wherever it runs.
     for name in ("more ranks than CPUs", "windows of odd sizes"):

@@ -10,12 +10,15 @@ of windows and scalar co-arrays were found by the verification of `pingpong` and
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -141,6 +144,7 @@ class Host:
     root: bool
     environment: Mapping[str, str]
     which: Callable[[str], str | None] = shutil.which
+    shared: Path = Path("/dev/shm")  # where libraries put what their ranks share
 
     @staticmethod
     def here() -> Host:
@@ -196,7 +200,7 @@ class _Ward:
         self.environment = launch.environment(self.kind)
 
     def trials(self) -> list[Callable[[], Iterator[Finding]]]:
-        always = [self._as_root, self._crowded, self._bound, self._namespaces]
+        always = [self._as_root, self._crowded, self._bound, self._namespaces, self._left_behind]
         own = [self._finalize, self._one_sided] if self.kind == "openmpi" else []
         return [*always, *own, self._odd_windows, self._scalars]
 
@@ -360,6 +364,26 @@ class _Ward:
     def _more_rights(self) -> str:
         return "" if self.host.root else "sudo meshmark doctor mpi"
 
+    def _left_behind(self) -> Iterator[Finding]:
+        name = f"{self.name}: shared memory of dead jobs"
+        why = "a launcher that is killed removes nothing: what its ranks shared takes memory until the next boot"
+        if self.kind not in _SHARED_FILES:
+            yield Finding(name, "what it would leave is not known", "unknown", why)
+            return
+        left = _unused(self.host.shared, _SHARED_FILES[self.kind])
+        if not left:
+            yield Finding(name, f"none in {self.host.shared}", "ok", why)
+            return
+        mib = sum(taken for _, taken in left) / (1 << 20)
+        found = (
+            f"{len(left)} file{'s' if len(left) > 1 else ''} in {self.host.shared} that no process uses, {mib:.3g} MiB"
+        )
+        unused = {path for path, _ in left}
+        jobs = {path: path.with_name(re.sub(r"\.\d+$", ".*", path.name)) for path in unused}
+        # A word for all files of a job, unless others have such names too.
+        words = {str(job if {*self.host.shared.glob(job.name)} <= unused else path) for path, job in jobs.items()}
+        yield Finding(name, found, "spoils-measurements", why, f"rm {' '.join(sorted(words))}")
+
     # ---------------------------------------------------------------- libraries
 
     def _finalize(self) -> Iterator[Finding]:
@@ -454,6 +478,43 @@ class _Ward:
             yield Finding(name, found, "spoils-measurements", why, command)
         else:
             yield Finding(name, f"{sent} scalar puts arrived", "ok", why)
+
+
+# By the names that the libraries give them; only such as a shell takes as they are.
+_SHARED_FILES: Final = {
+    "openmpi": re.compile(r"(?:vader_segment|sm_segment|osc_rdma|osc_sm)\.[\w.-]+"),
+    "mpich": re.compile(r"mpich_shar_tmp\w+"),
+}
+
+
+def _unused(folder: Path, names: re.Pattern[str]) -> list[tuple[Path, int]]:
+    """Files with such names that nobody maps or holds open, and the memory that they take in bytes.
+
+    Only those whose users this process may see, and none that is younger than a minute: a job may be about to start.
+    """
+    me, old = os.geteuid(), time.time() - 60
+    found: dict[str, tuple[Path, int]] = {}
+    for path in sorted(folder.glob("*")):
+        with contextlib.suppress(FileNotFoundError):
+            about = path.lstat()
+            ours = stat.S_ISREG(about.st_mode) and me in {0, about.st_uid}
+            if names.fullmatch(path.name) and ours and about.st_mtime < old:
+                found[path.name] = path, 512 * about.st_blocks
+    for process in Path("/proc").glob("[0-9]*") if found else ():
+        used = _used(process)
+        found = {name: each for name, each in found.items() if name not in used}
+    return list(found.values())
+
+
+def _used(process: Path) -> str:
+    """The names of what a process maps or holds open; '' of one that ended, or is another user's."""
+    names = ""
+    with contextlib.suppress(OSError):
+        names = (process / "maps").read_text(errors="replace")
+        for each in process.glob("fd/*"):
+            with contextlib.suppress(FileNotFoundError):
+                names += f"{each.readlink()}\n"
+    return names
 
 
 def _time(value_s: float) -> str:
