@@ -65,6 +65,7 @@ layers:
 sanitize:
 	tools/build.sh asan
 	ctest --test-dir build/asan --output-on-failure --no-tests=error
+	$(BIN)/python -m pytest -q tests/sanitized $(PYTEST_ARGS)
 
 check-all: check tidy tsan ## also clang-tidy, the thread sanitizer, slow tests
 	$(BIN)/python -m pytest -q -m slow

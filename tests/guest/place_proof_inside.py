@@ -210,7 +210,7 @@ def mask_for_a_moment(tell: int) -> None:
     say(tell)
     wait()
     os.sched_setaffinity(0, {3})
-    spin(0.25)
+    spin(0.8)  # an emulated machine on a busy one may not look for half a second
     os.sched_setaffinity(0, {0, 1})
     spin(60)
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +55,15 @@ def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
     return ["srun", f"--mpi={manager}", "-n", "2"]
 
 
+def until(true: Callable[[], bool], within_s: float = 60) -> bool:
+    end = time.monotonic() + within_s
+    while not true():
+        if time.monotonic() > end:
+            return False
+        time.sleep(0.1)
+    return True
+
+
 def latency(lines: str) -> dict[str, Any]:
     (found,) = [x for x in map(json.loads, lines.splitlines()) if x.get("metric") == "message_latency"]
     return found["conditions"]  # type: ignore[no-any-return]
@@ -72,6 +83,43 @@ def test_measure_starts_its_ranks_inside_an_allocation(
     found = latency(done.stdout)
     assert (found["ranks"], found["mpi"]) == (2, kind)
     assert found["slurm_job_id"] == done.stderr.split()[0]
+
+
+@kinds
+def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
+    kind: str, slurm: dict[str, str], tmp_path: Path
+) -> None:
+    program(kind)
+    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()", "measure"]
+    script, talk, out = tmp_path / "job.sh", tmp_path / "talk", tmp_path / "out"
+
+    def submit(*words: str, wait: tuple[str, ...] = ()) -> str:
+        script.write_text(f"#!/bin/sh\nexec {shlex.join([*meshmark, *words])}\n")
+        job = ["sbatch", "--parsable", *wait, "-N", "1", "-n", "2", "-o", str(out), "-e", str(talk), str(script)]
+        done = start(job, slurm, kind, tmp_path)
+        assert done.returncode == 0, done.stderr + talk.read_text()
+        return done.stdout.strip()
+
+    def journalled() -> str:
+        return "".join(x.read_text() for x in (tmp_path / "meshmark" / "measuring").glob("*/journal/*"))
+
+    job = submit("halo", "--protocol", "mpi", "--words", "1..10000", "--mpi", kind, "--ranks", "2", "--budget", "8s")
+    assert until(lambda: '"type":"point"' in journalled()), talk.read_text()
+    assert start(["scancel", job], slurm, kind, tmp_path).returncode == 0
+    assert until(lambda: not start(["squeue", "-h"], slurm, kind, tmp_path).stdout)
+    before = [x for x in map(json.loads, journalled().splitlines()[:-1]) if x["type"] == "result" and "point" in x]
+    assert before and not out.read_text()
+
+    submit("--resume", "--json", wait=("--wait",))
+    assert "going on with" in talk.read_text()
+    after = {key(x): x["samples"] for x in map(json.loads, out.read_text().splitlines())}
+    assert len(after) > len(before)
+    assert all(after[key(x)] == x["samples"] for x in before), "a point that was finished was measured again"
+
+
+def key(record: dict[str, Any]) -> tuple[Any, ...]:
+    conditions = record["conditions"]
+    return record["metric"], conditions.get("protocol"), conditions.get("words")
 
 
 @kinds

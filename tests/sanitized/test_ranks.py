@@ -1,0 +1,66 @@
+"""The programs of ranks, built with sanitizers, under each launcher: every instrument once, and nothing to complain of.
+
+`make sanitize` runs it. OpenSHMEM is left out: its heap lies where the address sanitizer keeps its own memory. What the
+libraries themselves never give back is not ours, so leaks are not looked for.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from meshmark.measure import launch
+
+PROGRAMS = Path(__file__).resolve().parents[2] / "build" / "asan" / "bin"
+SHORT = ("--interval", "100", "--budget", "4s")
+RUNS = {
+    "halo": ("--protocol", "mpi,caf", "--words", "1,1000"),
+    "pingpong": ("--bytes", "0,8,64KiB"),
+    "swap": ("--pairs", "all", "--bytes", "8,64KiB"),
+    "exchange": ("--bytes", "8,64KiB"),
+    "barrier": (),
+    "bcast": ("--bytes", "8,64KiB"),
+    "reduce": ("--bytes", "8,64KiB"),
+    "allreduce": ("--bytes", "8,64KiB"),
+    "alltoall": ("--bytes", "8,64KiB"),
+    "npb": ("--class", "S"),
+    "pop": ("--protocol", "mpi,caf"),
+    "gyro": (),
+    "swim": ("--protocol", "mpi,caf"),
+    "anatomy": (),
+    "defects": (),
+}
+
+
+@pytest.fixture(params=["openmpi", "mpich"])
+def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> launch.Launcher:
+    assert (PROGRAMS / "meshmark-comm").exists(), "not built: tools/build.sh asan"
+    monkeypatch.setenv("MESHMARK_COMM", str(PROGRAMS))
+    launch.launchers.cache_clear()
+    found = launch.launchers().get(request.param)
+    if found is None:
+        pytest.skip(f"{request.param} is not here")
+    return found
+
+
+def test_every_instrument_has_a_run() -> None:
+    done = subprocess.run([PROGRAMS / "meshmark-comm", "--describe"], capture_output=True, check=True, timeout=60)
+    assert {d["name"] for d in json.loads(done.stdout)} == set(RUNS)
+
+
+@pytest.mark.parametrize("instrument", RUNS)
+def test_nothing_is_complained_of(launcher: launch.Launcher, instrument: str) -> None:
+    words = launch.words(launcher, 2, len(os.sched_getaffinity(0)))
+    env = {**launch.environment(launcher.kind), "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
+    done = subprocess.run(
+        [*words, instrument, *RUNS[instrument], *SHORT], capture_output=True, text=True, env=env, check=False,
+        timeout=300, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr[-5000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    assert lines[-1]["type"] == "end" and any(line["type"] == "result" for line in lines)
