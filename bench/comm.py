@@ -7,6 +7,8 @@
     bare        ping-pong, put and allreduce against a loop of the same calls with nothing around it, by turns of
                 0.1 s   (5 min)
     all         the whole halo, every protocol, 1 to 1,000,000 words: time, and points that are narrow enough   (2 min)
+    predict     steps of programs with more latency, as anatomy predicts them from those without, against what they
+                then take   (5 min)
     peers       medians against OSU's or Intel's benchmarks, where a folder with their binaries is given   (2 min)
 
 Without a part, all of them, under each MPI library that is here. `--brief` shows in seconds that all parts work; its
@@ -319,6 +321,27 @@ def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         print(f"  absent: {reason}")
 
 
+# ------------------------------------------------------------------ predict
+
+
+def predict(with_: launch.Launcher, brief: bool, _: str | None) -> None:
+    """Three starts each, since ranks that are started anew lie elsewhere."""
+    for program, factors in {"pop": (2, 10), "swim": (2, 10), "gyro": (2, 1000)}.items():
+        for factor in factors:
+            off, effects = [], []
+            for start in range(1 if brief else 3):
+                words = ["anatomy", "--program", program, "--factor", str(factor), "--budget", "1s" if brief else "8s"]
+                lines = ranks(with_, 2, [*words, "--seed", str(start + 1)], 120)
+                steps = {r["conditions"]["latency_factor"]: r["value"] for r in results(lines, "step_time")}
+                effects.append(100 * (steps[factor] / steps[1] - 1))
+                for r in results(lines, "prediction_error"):
+                    low, high = r["interval"] or (float("nan"),) * 2
+                    off.append(f"{100 * r['value']:+.2f} [{100 * low:+.2f}, {100 * high:+.2f}]")
+            print(
+                f"  {program}, latency x {factor}: takes {median(effects):+.1f} %; prediction off by {', '.join(off)} %"
+            )
+
+
 # ------------------------------------------------------------------ peers
 
 
@@ -396,7 +419,7 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
 
 
 PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {
-    "sentinel": sentinel, "bare": bare, "all": everything, "peers": peers,
+    "sentinel": sentinel, "bare": bare, "all": everything, "predict": predict, "peers": peers,
 }  # fmt: skip
 
 

@@ -171,14 +171,17 @@ void take_apart(Run& run, const std::string& name, double share) {
   }
 
   const auto kept = std::make_shared<std::vector<Values>>();
+  const std::shared_ptr<std::vector<double>> rounds[2] = {std::make_shared<std::vector<double>>(),
+                                                          std::make_shared<std::vector<double>>()};
   std::vector<Case> cases = {program_case(program, {}, kept), program_case(program, delays)};
   for (std::size_t i = 0; i < cases.size(); ++i) {
     cases[i].metric = "step_time";
     cases[i].conditions["program"] = name;
     cases[i].conditions["latency_factor"] = i == 0 ? 1 : factor;
     cases[i].flags = seen;
+    cases[i].rounds = rounds[i];
   }
-  const auto medians = measure(run, std::move(cases), share);
+  const auto medians = measure(run, std::move(cases), share, true);
   if (!std::isfinite(medians[0]) || !std::isfinite(medians[1]) || kept->empty()) {
     run.absent("latency_time", conditions,
                kept->empty() && std::isfinite(medians[0]) ? "what its steps are made of is in an earlier output"
@@ -194,19 +197,30 @@ void take_apart(Run& run, const std::string& name, double share) {
   double messages_s = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) messages_s += typical(i);
   const double waiting_s = typical(parts.size()) * (typical(parts.size() + 1) - 1);
-  const auto say = [&](const std::string& metric, double value, double with) {
+  const auto say = [&](const std::string& metric, const std::vector<double>& samples, double with) {
     json what = conditions;
     what["latency_factor"] = with;
-    run.derive(metric, {value}, what, flags(), "operation_time, step_time");
+    run.derive(metric, samples, what, flags(), "operation_time, step_time");
   };
-  say("latency_time", latency_s, 1);
-  say("bandwidth_time", bandwidth_s, 1);
-  say("imbalance_time", waiting_s, 1);
-  say("other_time", messages_s - latency_s - bandwidth_s - waiting_s, 1);
-  say("predicted_time", medians[0] - latency_s / 2, 0.5);
-  const double predicted_s = medians[0] + (factor - 1) * latency_s;
-  say("predicted_time", predicted_s, factor);
-  say("prediction_error", predicted_s / medians[1] - 1, factor);
+  say("latency_time", {latency_s}, 1);
+  say("bandwidth_time", {bandwidth_s}, 1);
+  say("imbalance_time", {waiting_s}, 1);
+  say("other_time", {messages_s - latency_s - bandwidth_s - waiting_s}, 1);
+  // Round by round, so that a machine that changes its pace changes it for both.
+  std::vector<double> half, more, errors;
+  for (std::size_t i = 0; i < rounds[0]->size(); ++i) {
+    const double as_it_is_s = (*rounds[0])[i];
+    if (std::isnan(as_it_is_s)) continue;
+    half.push_back(as_it_is_s - latency_s / 2);
+    more.push_back(as_it_is_s + (factor - 1) * latency_s);
+    if (i < rounds[1]->size() && !std::isnan((*rounds[1])[i])) errors.push_back(more.back() / (*rounds[1])[i] - 1);
+  }
+  say("predicted_time", half, 0.5);
+  say("predicted_time", more, factor);
+  if (!errors.empty())
+    say("prediction_error", errors, factor);
+  else
+    run.absent("prediction_error", conditions, "no round of both was left undisturbed", "a quieter machine");
 }
 
 void measure_anatomy(Run& run) {

@@ -241,7 +241,7 @@ std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
 
 }  // namespace
 
-std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
+std::vector<double> measure(Run& run, std::vector<Case> cases, double share, bool tied) {
   World& world = World::get();
   const double percent = run.real("interval_percent");
   const double end_s = world.tell(wall_s() + run.left_s() * share);  // by rank 0's clock, as `told_s` is
@@ -281,6 +281,10 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
     p.value = median(samples);
     const std::vector<std::string> flags = p.flags(percent);
     if (p.what.flags) p.what.flags->insert(flags.begin(), flags.end());
+    if (p.what.rounds)
+      for (const Block& b : p.blocks)
+        p.what.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN()
+                                                       : b.seconds * p.what.share);
     double fastest = 0, slowest = 0;
     for (std::size_t r = 0; r < p.blocks.front().ranks.size(); ++r) {
       std::vector<double> of;
@@ -360,8 +364,8 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
   std::mt19937_64 random(run.seed());
   std::vector<std::size_t> order(all.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  for (bool more = true; more;) {
-    more = false;
+  const auto to_do = [](const Progress& p) { return !p.done; };
+  while (std::any_of(all.begin(), all.end(), to_do)) {
     std::shuffle(order.begin(), order.end(), random);
     for (const std::size_t at : order) {
       Progress& p = all[at];
@@ -378,10 +382,12 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share) {
       if (p.what.values) found.block.also = p.what.values();
       p.spent_s += found.block.seconds * static_cast<double>(p.iterations);
       p.blocks.push_back(found.block);
-      if (p.enough(percent) || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
-      more = more || !p.done;
+      if ((!tied && p.enough(percent)) || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
       run.beat(p.what.metric);
     }
+    if (tied && std::all_of(all.begin(), all.end(), [&](const Progress& p) { return p.done || p.enough(percent); }))
+      for (Progress& p : all)
+        if (!p.done) finish(p);
   }
   std::vector<double> medians;
   for (Progress& p : all) {

@@ -50,6 +50,8 @@ struct Case {
   std::function<json()> observe{};
   /// If given, the flags of its results are added here, for what is derived from them. The same on all ranks.
   std::shared_ptr<std::set<std::string>> flags{};
+  /// If given, the metric in every round, NaN in those that do not count. The same on all ranks.
+  std::shared_ptr<std::vector<double>> rounds{};
 };
 
 /// A word of payload: which iteration's, whose and which one.
@@ -69,7 +71,9 @@ void each_word(std::size_t words, bool whole, const Visit& visit) {
 
 /// Measures the cases, which share `share` of the time that is left of the budget. Collective. What fails to bring the
 /// right data is reported absent, with rank, word, expected and got. Returns the medians by case, NaN where absent.
-std::vector<double> measure(Run& run, std::vector<Case> cases, double share);
+/// `tied`: all go on until the last is done. Else each ends by itself, and on a machine that changes its pace one may
+/// have seen more of a slow stretch than the other.
+std::vector<double> measure(Run& run, std::vector<Case> cases, double share, bool tied = false);
 
 /// Cases that are measured together, as far as memory holds them at once, in the order in which they are added.
 class Batch {

@@ -247,10 +247,12 @@ def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset(
         lines.append(f"half the latency, {show(value, 's')} predicted, {_percent(value / total - 1)}")
     if predicted.more and predicted.measured and predicted.error:
         own = sorted(predicted.flags - known)
+        error, bounds = predicted.error, predicted.error.interval
+        between = f" ({_percent(bounds[0])} to {_percent(bounds[1])})" if bounds else ""
         lines.append(
             f"{times(predicted.factor)}, {show(predicted.more.value, 's')} predicted, "
             f"{show(predicted.measured.value, 's')} {half_percent(predicted.measured)} measured; the prediction is off "
-            f"by {_percent(predicted.error.value)}" + (f" [{' '.join(own)}]" if own else "")
+            f"by {_percent(error.value)}{between}" + (f" [{' '.join(own)}]" if own else "")
         )
     other = split.parts.get("other")
     if other and other.value < 0:
