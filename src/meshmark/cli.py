@@ -248,16 +248,17 @@ def measure(
 
 def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
     """Measures here; with a store, what is cut off can be gone on with."""
+    import secrets
     import tempfile
     import time
 
+    from meshmark.machine.identity import host_id
     from meshmark.measure import unfinished
     from meshmark.measure.plan import Plan, Step, launched
 
+    machine = host_id()
     if "--machine" not in argv:
-        from meshmark.machine.identity import host_id
-
-        argv += ["--machine", host_id()]
+        argv += ["--machine", machine]
     steps = tuple(
         Step(
             d.name + (f"-{run.mpi}-{run.ranks}" if run.ranks else "") + (f".r{run.turn}" if run.turn else ""),
@@ -269,19 +270,21 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
         )
         for run in launched(d, argv)
     )
-    plan, run_id = Plan("measure", steps), f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    # Jobs of one array may start in one second, with the same number in containers of their own.
+    plan, run_id = Plan("measure", steps), f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
     if store is None:
         with interruptible("nothing is kept (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
         return
-    _tell_once(unfinished.begin(data_home() / "measuring", run_id, plan, store), as_json)
+    _tell_once(unfinished.begin(data_home() / "measuring", run_id, plan, store, machine), as_json)
 
 
 def _measure_on(instrument: str, as_json: bool) -> None:
     """Goes on with what was cut off."""
+    from meshmark.machine.identity import host_id
     from meshmark.measure.unfinished import newest
 
-    found = newest(data_home() / "measuring", instrument)
+    found = newest(data_home() / "measuring", host_id(), instrument)
     say(f"meshmark: going on with {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
     _tell_once(found, as_json)
 

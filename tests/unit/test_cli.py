@@ -179,6 +179,17 @@ def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: d
     assert not list(tmp_path.rglob("*.part")) and meshmark("store", "verify", env=home).returncode == 0
 
 
+def test_a_run_of_another_machine_is_not_gone_on_with(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text('name = "s"\n[[step]]\ninstrument = "clock"\noptions = { budget = "1s" }\n')
+    out = tmp_path / "run"
+    assert meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out), env=home).returncode == 0
+    state = json.loads((out / "run.json").read_text())
+    state["host"]["machine"]["id"] = "elsewhere-0123"
+    (out / "run.json").write_text(json.dumps(state))
+    done = meshmark("survey", "--resume", "--out", str(out), env=home)
+    assert done.returncode == 2 and "found a run of elsewhere-0123" in done.stderr and "this is " in done.stderr
+
+
 def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str]) -> None:
     for words in (["survey"], ["measure"], ["report"], ["list"], ["store", "export"], ["store", "import"],
                   ["machine", "show"], *(["measure", name] for name in descriptions())):  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -10,11 +11,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from meshmark.errors import UsageError
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.unfinished import KEPT, begin, newest
 from meshmark.store.store import Store
@@ -138,8 +140,8 @@ def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_pat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--resume",), "found no measurement that was cut off"),
-        (("fake", "--resume"), "found no measurement of fake that was cut off"),
+        (("--resume",), "found no measurement on "),
+        (("fake", "--resume"), "found no measurement of fake on "),
         (("fake", "--resume", "--points", "2"), "--resume: found with other options"),
         (("fake", "--resume", "earlier.jsonl"), "--resume: found with other options"),
         (("fake", "--resume", "--no-store"), "--resume: found with other options"),
@@ -164,7 +166,7 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
     with home.start("fake", "--pause", "0.1") as child:
         home.taken(3)
         status, _, talk = home.measure("--resume")
-        assert status == 2 and "found no measurement that was cut off" in talk
+        assert status == 2 and "found no measurement on " in talk
         assert child.wait(60) == 0
     assert not home.left()
 
@@ -173,13 +175,43 @@ def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) ->
     parent = tmp_path / "measuring"
     for i in range(2 * KEPT):
         plan = Plan("measure", (Step(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
-        one = begin(parent, f"r{i:02d}", plan, tmp_path / "store")
+        one = begin(parent, f"r{i:02d}", plan, tmp_path / "store", "n1")
         os.utime(one.folder / "run.json", (i, i))
+        assert one.lock is not None
         os.close(one.lock)  # as a kill would
     assert sorted(p.name for p in parent.iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
-    first, second = newest(parent, "even"), newest(parent)
+    first, second = newest(parent, "n1", "even"), newest(parent, "n1")
     assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
-    assert newest(parent).run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
+    assert newest(parent, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
+    with pytest.raises(UsageError, match=r"on n2 that was cut off .*; of other machines there are n1$"):
+        newest(parent, "n2")
     with pytest.raises(UsageError, match="of neither"):
-        newest(parent, "neither")
+        newest(parent, "n1", "neither")
     assert json.loads((first.folder / "run.json").read_text())["store"] == str(tmp_path / "store")
+
+
+def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_handle: int, _how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", none)
+    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+    for i in range(KEPT + 2):
+        begin(tmp_path, f"r{i}", plan, tmp_path / "store", "n1")
+    assert len(list(tmp_path.iterdir())) == KEPT + 2, "nothing that may be in use is removed"
+    with pytest.raises(MeshmarkError, match="has no locks"):
+        newest(tmp_path, "n1")
+
+
+def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
+    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+
+    def one(i: int) -> None:
+        for j in range(20):
+            mine = begin(tmp_path, f"r{i}-{j}", plan, tmp_path / "store", "n1")
+            assert mine.lock is not None
+            mine.remove()
+
+    with ThreadPoolExecutor(8) as all_:
+        list(all_.map(one, range(8)))
+    assert not list(tmp_path.iterdir())

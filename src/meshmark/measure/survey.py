@@ -51,6 +51,9 @@ def run_survey(
             raise UsageError(f"--resume: found no run in {folder}")
         plan = Plan.load(folder / "plan.json")
         state = _load_state(folder)
+        its = host_id(state.get("host", {}))
+        if its != (here := host_id()):
+            raise UsageError(f"--resume: found a run of {its} in {folder}, this is {here}")
     else:
         host = host_facts()
         plan = make_plan(load_spec(spec), machine=host_id(host))

@@ -7,6 +7,7 @@ measures holds the lock of `run.json`, so that nobody else goes on with it.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -22,6 +23,10 @@ from meshmark.measure.runner import save_state
 KEPT: Final = 8  # unfinished ones; with the next the oldest goes
 
 
+class _NoLocksError(MeshmarkError):
+    """A file system without locks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Unfinished:
     """A measurement, locked by this process until it ends or `remove` is called."""
@@ -29,50 +34,50 @@ class Unfinished:
     folder: Path
     plan: Plan
     store: Path
-    lock: int
+    lock: int | None
 
     @property
     def run_id(self) -> str:
         return self.folder.name
 
-    @property
-    def instrument(self) -> str:
-        return self.plan.steps[0].instrument
-
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
-        os.close(self.lock)
+        if self.lock is not None:
+            os.close(self.lock)
 
 
-def begin(parent: Path, run_id: str, plan: Plan, store: Path) -> Unfinished:
+def begin(parent: Path, run_id: str, plan: Plan, store: Path, machine: str) -> Unfinished:
     """A new one; of those that nobody goes on with, the oldest are removed.
 
     Raises:
         MeshmarkError: the folder cannot be written.
     """
-    left = []
-    for one in _newest_first(parent):
-        lock = _locked(one)
-        if lock is not None:
-            left.append(one)
-            os.close(lock)
-    for one in left[KEPT - 1 :]:
-        shutil.rmtree(one, ignore_errors=True)
+    with contextlib.suppress(_NoLocksError):
+        left = 0
+        for one in _newest_first(parent):
+            lock = _locked(one)
+            if lock is not None:
+                left += 1
+                if left >= KEPT:
+                    shutil.rmtree(one, ignore_errors=True)
+                os.close(lock)
     folder = parent / run_id
-    save_state(folder, {"run_id": run_id, "store": str(store.absolute())})
-    lock = _locked(folder)
-    if lock is None:
-        raise MeshmarkError(f"{folder}: found another process at it")
+    save_state(folder, {"run_id": run_id, "store": str(store.absolute()), "machine": machine})
+    try:
+        lock = _locked(folder, wait=True)
+    except _NoLocksError:  # to measure it needs none
+        lock = None
     plan.save(folder / "plan.json")  # last: it makes the folder one to go on with
     return Unfinished(folder, plan, store, lock)
 
 
-def newest(parent: Path, instrument: str = "") -> Unfinished:
-    """The newest that no process is at, of an instrument or of any.
+def newest(parent: Path, machine: str, instrument: str = "") -> Unfinished:
+    """The newest of a machine that no process is at, of an instrument or of any.
 
     Raises:
         UsageError: there is none. MeshmarkError: it cannot be read.
     """
+    others = set()
     for folder in _newest_first(parent):
         lock = _locked(folder)
         if lock is None:
@@ -80,29 +85,49 @@ def newest(parent: Path, instrument: str = "") -> Unfinished:
         plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
-                store = Path(json.loads((folder / "run.json").read_text())["store"])
+                state = json.loads((folder / "run.json").read_text())
+                store, its = Path(state["store"]), str(state["machine"])
             except (OSError, ValueError, KeyError, TypeError) as why:
                 raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
-            return Unfinished(folder, plan, store, lock)
+            if its == machine:
+                return Unfinished(folder, plan, store, lock)
+            others.add(its)
         os.close(lock)
     of = f" of {instrument}" if instrument else ""
-    raise UsageError(f"--resume: found no measurement{of} that was cut off in {parent}")
+    there = f"; of other machines there are {', '.join(sorted(others))}" if others else ""
+    raise UsageError(f"--resume: found no measurement{of} on {machine} that was cut off in {parent}{there}")
 
 
 def _newest_first(parent: Path) -> list[Path]:
-    found = [(p.stat().st_mtime, p.parent) for p in parent.glob("*/run.json")]
+    found = []
+    for state in parent.glob("*/run.json"):
+        with contextlib.suppress(FileNotFoundError):  # its result was told meanwhile
+            found.append((state.stat().st_mtime, state.parent))
     return [folder for _, folder in sorted(found, reverse=True)]
 
 
-def _locked(folder: Path) -> int | None:
-    """The lock, which the kernel takes back from a process that dies; None: somebody has it."""
+def _locked(folder: Path, wait: bool = False) -> int | None:
+    """The lock, which the kernel takes back from a process that dies; None: somebody has it, or it is gone.
+
+    Args:
+        wait: for one that only looks, and gives it back at once.
+
+    Raises:
+        _NoLocksError: this file system has none.
+    """
     try:
         handle = os.open(folder / "run.json", os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:  # its result was told meanwhile
         return None
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
     except BlockingIOError:
         os.close(handle)
         return None
+    except OSError as why:  # as Lustre's without its option flock
+        os.close(handle)
+        raise _NoLocksError(
+            f"--resume: {folder.parent} has no locks ({why.strerror}): whether somebody measures there is not known",
+            "XDG_DATA_HOME=FOLDER on another file system",
+        ) from why
     return handle
