@@ -161,9 +161,9 @@ class OneSided : public Adder {
   explicit OneSided(std::size_t words) : Adder(words) {
     World& world = World::get();
     const std::size_t all = 2 * static_cast<std::size_t>(world.size()) * words + 8;
-    World::get().check_all(
-        MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &memory_, &window_),
-        "MPI_Win_allocate");
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(),
+                                            static_cast<void*>(&memory_), &window_),
+                           "MPI_Win_allocate");
     std::fill(memory_, memory_ + all, Word{0});
     MPI_Barrier(world.all());
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window_);

@@ -78,7 +78,8 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
   const std::size_t message = 8 * words, bytes = (message + 15) / 16 * 16 + beyond;
   std::uint64_t* memory = nullptr;
   MPI_Win window = MPI_WIN_NULL;
-  check(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, world.all(), &memory, &window),
+  check(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, world.all(), static_cast<void*>(&memory),
+                         &window),
         "MPI_Win_allocate");
   std::memset(memory, 0, bytes);
   const Store store(message);

@@ -177,9 +177,9 @@ class Window : public Halo {
       : Halo(grid, words), n_(words_of(words)), sides_(static_cast<std::size_t>(sides)) {
     out_.resize(sides_ * words);
     const std::size_t all = copies * sides_ * words + sides_ * kStride;
-    World::get().check_all(
-        MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(), &memory_, &window_),
-        "MPI_Win_allocate");
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, World::get().all(),
+                                            static_cast<void*>(&memory_), &window_),
+                           "MPI_Win_allocate");
     std::memset(memory_, 0, all * 8);
     MPI_Barrier(World::get().all());
   }
@@ -293,16 +293,17 @@ class Shared : public Halo {
     out_.resize(static_cast<std::size_t>(grid.sides()) * words);
     const std::size_t all = place(0, 2) + static_cast<std::size_t>(grid.sides()) * kStride;
     std::uint64_t* mine = nullptr;
-    World::get().check_all(
-        MPI_Win_allocate_shared(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(), &mine, &window_),
-        "MPI_Win_allocate_shared");
+    World::get().check_all(MPI_Win_allocate_shared(static_cast<MPI_Aint>(all * 8), 8, MPI_INFO_NULL, world.all(),
+                                                   static_cast<void*>(&mine), &window_),
+                           "MPI_Win_allocate_shared");
     std::memset(mine, 0, all * 8);
     for (int side = 0; side <= grid.sides(); ++side) {
       const int whose = side == grid.sides() ? world.rank() : grid.neighbour[static_cast<std::size_t>(side)];
       MPI_Aint bytes = 0;
       int unit = 0;
       memory_.push_back(nullptr);
-      check(MPI_Win_shared_query(window_, whose, &bytes, &unit, &memory_.back()), "MPI_Win_shared_query");
+      check(MPI_Win_shared_query(window_, whose, &bytes, &unit, static_cast<void*>(&memory_.back())),
+            "MPI_Win_shared_query");
     }
     MPI_Barrier(world.all());
   }

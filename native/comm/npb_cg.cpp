@@ -145,7 +145,7 @@ class Gradients final : public Kernel {
     return side;
   }
   std::size_t start(int segment) const {
-    return part(static_cast<std::size_t>(is_.rows), static_cast<std::size_t>(side_ * factor_),
+    return part(static_cast<std::size_t>(is_.rows), static_cast<std::size_t>(side_) * static_cast<std::size_t>(factor_),
                 static_cast<std::size_t>(segment));
   }
   std::size_t length(int segment) const { return start(segment + 1) - start(segment); }

@@ -85,7 +85,7 @@ std::vector<Problem> ep_problems() {
                    .size = "2^" + std::to_string(c.log_pairs) + " pairs",
                    .operations = 2 * pairs,
                    .bytes = 0,
-                   .most_ranks = 1 << (c.log_pairs - 16),
+                   .most_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
                    .make = [&c](bool) { return std::make_shared<Pairs>(c); }});
   }
   return all;

@@ -32,9 +32,9 @@ struct Window {
   /// Whole pages: MPICH 4.0.2 puts messages 8 bytes beside their place in a window of no multiple of 16 bytes.
   explicit Window(std::size_t least_bytes) {
     const std::size_t bytes = (least_bytes + 4095) / 4096 * 4096;
-    World::get().check_all(
-        MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(), &memory, &window),
-        "MPI_Win_allocate");
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(),
+                                            static_cast<void*>(&memory), &window),
+                           "MPI_Win_allocate");
     std::memset(memory, 0, bytes);
     MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
   }

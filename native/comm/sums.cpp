@@ -25,14 +25,16 @@ class SharedSum : public Sum {
       if (m.node != world.members().front().node) throw Absent("not all ranks share a memory", "ranks of one host");
     std::uint64_t* mine = nullptr;
     const std::size_t bytes = 2 * stride_ * 8;
-    check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 8, MPI_INFO_NULL, world.all(), &mine, &window_),
+    check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 8, MPI_INFO_NULL, world.all(),
+                                  static_cast<void*>(&mine), &window_),
           "MPI_Win_allocate_shared");
     std::memset(mine, 0, bytes);
     for (int r = 0; r < world.size(); ++r) {
       MPI_Aint size = 0;
       int unit = 0;
       memory_.push_back(nullptr);
-      check(MPI_Win_shared_query(window_, r, &size, &unit, &memory_.back()), "MPI_Win_shared_query");
+      check(MPI_Win_shared_query(window_, r, &size, &unit, static_cast<void*>(&memory_.back())),
+            "MPI_Win_shared_query");
     }
     check(MPI_Barrier(world.all()), "MPI_Barrier");
   }
