@@ -210,22 +210,26 @@ def measure(
     """
     from meshmark.measure.probe import description, descriptions
 
-    if resume and instrument in {"", *descriptions()}:
-        if context.args or stores or no_store or settings or on != "host":
-            raise UsageError("--resume: found with other options, allowed is --json: the rest is as it was asked first")
-        _measure_on(instrument, as_json)
-        return
-    if instrument in {"", "-h", "--help"}:
+    extra = list(context.args)
+    asked = {"-h", "--help"} & {instrument, *extra}
+    if instrument in {"-h", "--help"} or not (instrument or (resume and not asked)):
         known = ", ".join(descriptions())
-        print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]\n")
+        print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]")
+        print("       meshmark measure [INSTRUMENT] --resume [--store DIR] [--json]\n")
         print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
         print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
-        raise SystemExit(0 if instrument else UsageError.status)
-    d = description(instrument)
-    extra = list(context.args)
-    if "--help" in extra or "-h" in extra:
+        raise SystemExit(0 if asked else UsageError.status)
+    d = description(instrument) if instrument else None
+    if d and asked:
         print(_instrument_help(d))
         return
+    if resume:
+        if extra or len(stores or []) > 1 or no_store or settings or on != "host":
+            raise UsageError("--resume: found with other options, allowed are --store and --json; "
+                             "the rest is as it was asked first")  # fmt: skip
+        _measure_on(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
+        return
+    assert d is not None
     # `--store streaming` means the stores of an instrument that has them; a folder of that name needs its full path.
     own = next((p.choices for p in d.parameters if p.option == "--store"), ())
     store: Path | None = None
@@ -255,6 +259,7 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
     from meshmark.machine.identity import host_id
     from meshmark.measure import unfinished
     from meshmark.measure.plan import Plan, Step, launched
+    from meshmark.store.store import Store
 
     machine = host_id()
     if "--machine" not in argv:
@@ -276,26 +281,29 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
         with interruptible("nothing is kept (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
         return
-    _tell_once(unfinished.begin(data_home() / "measuring", run_id, plan, store, machine), as_json)
+    Store(store)  # refused now, if it is none
+    _tell_once(unfinished.begin(store, run_id, plan, machine), as_json)
 
 
-def _measure_on(instrument: str, as_json: bool) -> None:
+def _measure_on(store: Path, instrument: str, as_json: bool) -> None:
     """Goes on with what was cut off."""
     from meshmark.machine.identity import host_id
     from meshmark.measure.unfinished import newest
 
-    found = newest(data_home() / "measuring", host_id(), instrument)
+    found = newest(store, host_id(), instrument)
     say(f"meshmark: going on with {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
     _tell_once(found, as_json)
 
 
 def _tell_once(what: Unfinished, as_json: bool) -> None:
     """What fails after some points were measured stays, as does what is killed; everything else is done with."""
+    default = what.store == data_home() / "store"
+    again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
     try:
-        with interruptible("what was measured is kept, meshmark measure --resume goes on"):
+        with interruptible(f"what was measured is kept, {again} goes on"):
             _run_and_tell(what.plan, what.folder, what.store, what.run_id, as_json)
     except _PartlyError as why:
-        raise MeshmarkError(str(why), "meshmark measure --resume goes on with the rest") from why
+        raise MeshmarkError(str(why), f"{again} goes on with the rest") from why
     except MeshmarkError:
         what.remove()
         raise

@@ -101,7 +101,7 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
         return done.stdout.strip()
 
     def journalled() -> str:
-        return "".join(x.read_text() for x in (tmp_path / "meshmark" / "measuring").glob("*/journal/*"))
+        return "".join(x.read_text() for x in (tmp_path / "meshmark/store/.measuring").glob("*/journal/*"))
 
     job = submit("halo", "--protocol", "mpi", "--words", "1..10000", "--mpi", kind, "--ranks", "2", "--budget", "8s")
     assert until(lambda: '"type":"point"' in journalled()), talk.read_text()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import random
 import signal
@@ -19,7 +18,7 @@ import pytest
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.unfinished import KEPT, begin, newest
-from meshmark.store.store import Store
+from meshmark.store.store import MEASURING, Store
 
 FAKE = Path(__file__).with_name("fake_probe.py")
 
@@ -61,7 +60,7 @@ class Home:
             time.sleep(0.02)
 
     def left(self) -> list[Path]:
-        return sorted((self.data / "measuring").glob("*"))
+        return sorted((self.data / "store" / ".measuring").glob("*"))
 
 
 @pytest.fixture
@@ -132,7 +131,14 @@ def test_what_failed_after_some_points_goes_on_and_what_failed_at_once_does_not(
 
 def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_path: Path) -> None:
     home.cut_off("--store", str(tmp_path / "mine"), "--points", "2")
-    status, told, _ = home.measure("--resume", "--json")
+    assert not list(Store(tmp_path / "mine").verify()), "what is cut off is no data yet, and nothing that is wrong"
+    assert home.measure("--resume")[0] == 2, "in another store"
+    with home.start("--resume", "--store", str(tmp_path / "mine")) as child:
+        home.taken(6)
+        child.send_signal(signal.SIGINT)
+        _, talk = child.communicate(timeout=60)
+    assert f"meshmark measure --resume --store {tmp_path / 'mine'} goes on" in talk
+    status, told, _ = home.measure("--resume", "--json", "--store", str(tmp_path / "mine"))
     assert status == 0 and len(told) == 2
     assert len(Store(tmp_path / "mine").query()) == 2 and not (home.data / "store").exists()
 
@@ -172,22 +178,20 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
 
 
 def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) -> None:
-    parent = tmp_path / "measuring"
     for i in range(2 * KEPT):
         plan = Plan("measure", (Step(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
-        one = begin(parent, f"r{i:02d}", plan, tmp_path / "store", "n1")
+        one = begin(tmp_path, f"r{i:02d}", plan, "n1")
         os.utime(one.folder / "run.json", (i, i))
         assert one.lock is not None
         os.close(one.lock)  # as a kill would
-    assert sorted(p.name for p in parent.iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
-    first, second = newest(parent, "n1", "even"), newest(parent, "n1")
+    assert sorted(p.name for p in (tmp_path / MEASURING).iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
+    first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
     assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
-    assert newest(parent, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
+    assert newest(tmp_path, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
     with pytest.raises(UsageError, match=r"on n2 that was cut off .*; of other machines there are n1$"):
-        newest(parent, "n2")
+        newest(tmp_path, "n2")
     with pytest.raises(UsageError, match="of neither"):
-        newest(parent, "n1", "neither")
-    assert json.loads((first.folder / "run.json").read_text())["store"] == str(tmp_path / "store")
+        newest(tmp_path, "n1", "neither")
 
 
 def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,8 +201,8 @@ def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatc
     monkeypatch.setattr("fcntl.flock", none)
     plan = Plan("measure", (Step("s", "fake", (), 1.0),))
     for i in range(KEPT + 2):
-        begin(tmp_path, f"r{i}", plan, tmp_path / "store", "n1")
-    assert len(list(tmp_path.iterdir())) == KEPT + 2, "nothing that may be in use is removed"
+        begin(tmp_path, f"r{i}", plan, "n1")
+    assert len(list((tmp_path / MEASURING).iterdir())) == KEPT + 2, "nothing that may be in use is removed"
     with pytest.raises(MeshmarkError, match="has no locks"):
         newest(tmp_path, "n1")
 
@@ -208,10 +212,10 @@ def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
 
     def one(i: int) -> None:
         for j in range(20):
-            mine = begin(tmp_path, f"r{i}-{j}", plan, tmp_path / "store", "n1")
+            mine = begin(tmp_path, f"r{i}-{j}", plan, "n1")
             assert mine.lock is not None
             mine.remove()
 
     with ThreadPoolExecutor(8) as all_:
         list(all_.map(one, range(8)))
-    assert not list(tmp_path.iterdir())
+    assert not list((tmp_path / MEASURING).iterdir())

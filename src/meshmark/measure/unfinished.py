@@ -1,8 +1,8 @@
 """What `meshmark measure` was cut off in, so that `--resume` can go on with it.
 
-While it measures, `measuring/RUN` in the data folder holds `plan.json`, `run.json` (store, instrument) and the journals
-of the steps. The folder goes when its result was told; one that stays was interrupted or had a step that failed. Who
-measures holds the lock of `run.json`, so that nobody else goes on with it.
+While it measures, `.measuring/RUN` in the store holds `plan.json`, `run.json` (the machine) and the journals of the
+steps. The folder goes when its result was told; one that stays was interrupted or had a step that failed. Who measures
+holds the lock of `run.json`, so that nobody else goes on with it.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan
 from meshmark.measure.runner import save_state
+from meshmark.store.store import MEASURING
 
 KEPT: Final = 8  # unfinished ones; with the next the oldest goes
 
@@ -46,23 +47,23 @@ class Unfinished:
             os.close(self.lock)
 
 
-def begin(parent: Path, run_id: str, plan: Plan, store: Path, machine: str) -> Unfinished:
-    """A new one; of those that nobody goes on with, the oldest are removed.
+def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
+    """A new one in a store; of those that nobody goes on with, the oldest are removed.
 
     Raises:
         MeshmarkError: the folder cannot be written.
     """
     with contextlib.suppress(_NoLocksError):
         left = 0
-        for one in _newest_first(parent):
+        for one in _newest_first(store):
             lock = _locked(one)
             if lock is not None:
                 left += 1
                 if left >= KEPT:
                     shutil.rmtree(one, ignore_errors=True)
                 os.close(lock)
-    folder = parent / run_id
-    save_state(folder, {"run_id": run_id, "store": str(store.absolute()), "machine": machine})
+    folder = store / MEASURING / run_id
+    save_state(folder, {"run_id": run_id, "machine": machine})
     try:
         lock = _locked(folder, wait=True)
     except _NoLocksError:  # to measure it needs none
@@ -71,22 +72,21 @@ def begin(parent: Path, run_id: str, plan: Plan, store: Path, machine: str) -> U
     return Unfinished(folder, plan, store, lock)
 
 
-def newest(parent: Path, machine: str, instrument: str = "") -> Unfinished:
-    """The newest of a machine that no process is at, of an instrument or of any.
+def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
+    """The newest in a store, of a machine that no process is at, of an instrument or of any.
 
     Raises:
         UsageError: there is none. MeshmarkError: it cannot be read.
     """
     others = set()
-    for folder in _newest_first(parent):
+    for folder in _newest_first(store):
         lock = _locked(folder)
         if lock is None:
             continue
         plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
-                state = json.loads((folder / "run.json").read_text())
-                store, its = Path(state["store"]), str(state["machine"])
+                its = str(json.loads((folder / "run.json").read_text())["machine"])
             except (OSError, ValueError, KeyError, TypeError) as why:
                 raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
             if its == machine:
@@ -95,12 +95,12 @@ def newest(parent: Path, machine: str, instrument: str = "") -> Unfinished:
         os.close(lock)
     of = f" of {instrument}" if instrument else ""
     there = f"; of other machines there are {', '.join(sorted(others))}" if others else ""
-    raise UsageError(f"--resume: found no measurement{of} on {machine} that was cut off in {parent}{there}")
+    raise UsageError(f"--resume: found no measurement{of} on {machine} that was cut off in {store}{there}")
 
 
-def _newest_first(parent: Path) -> list[Path]:
+def _newest_first(store: Path) -> list[Path]:
     found = []
-    for state in parent.glob("*/run.json"):
+    for state in (store / MEASURING).glob("*/run.json"):
         with contextlib.suppress(FileNotFoundError):  # its result was told meanwhile
             found.append((state.stat().st_mtime, state.parent))
     return [folder for _, folder in sorted(found, reverse=True)]
@@ -128,6 +128,6 @@ def _locked(folder: Path, wait: bool = False) -> int | None:
         os.close(handle)
         raise _NoLocksError(
             f"--resume: {folder.parent} has no locks ({why.strerror}): whether somebody measures there is not known",
-            "XDG_DATA_HOME=FOLDER on another file system",
+            "--store DIR, or XDG_DATA_HOME=DIR, on another file system",
         ) from why
     return handle

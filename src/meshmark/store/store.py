@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 VERSION = 1
 MARKER = "meshmark-store.json"
+MEASURING = ".measuring"  # a folder of what is not measured to its end, which is no data yet
 COLUMNS = ("run", "step", "source", "machine", "instrument", "metric", "unit", "value", "low", "high",
            "samples", "flags", "conditions", "provenance")  # fmt: skip
 
@@ -226,7 +227,7 @@ class Store:
         import pyarrow.parquet as pq
 
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if path.name == MARKER or re.fullmatch(r"\..+\.parquet\.\w+", path.name):
+            if path.name in {MARKER, MEASURING} or re.fullmatch(r"\..+\.parquet\.\w+", path.name):
                 continue  # the latter is what a killed writer left aside; no reader takes it for data
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
