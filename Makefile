@@ -77,8 +77,9 @@ tsan:
 	tools/build.sh tsan
 	ctest --test-dir build/tsan --output-on-failure --no-tests=error
 
-bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, see bench/README.md
+bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)
+	$(BIN)/python bench/comm.py bare $(if $(OSU),peers --osu $(OSU))
 
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py
