@@ -107,13 +107,16 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     assert until(lambda: '"type":"point"' in journalled()), talk.read_text()
     assert start(["scancel", job], slurm, kind, tmp_path).returncode == 0
     assert until(lambda: not start(["squeue", "-h"], slurm, kind, tmp_path).stdout)
-    before = [x for x in map(json.loads, journalled().splitlines()[:-1]) if x["type"] == "result" and "point" in x]
+    lines = [json.loads(x) for x in journalled().splitlines(keepends=True) if x.endswith("\n")]
+    finished = {x["index"] for x in lines if x["type"] == "point"}
+    before = [x for x in lines if x["type"] == "result" and x.get("point") in finished]
     assert before and not out.read_text()
 
     submit("--resume", "--json", wait=("--wait",))
     assert "going on with" in talk.read_text()
-    after = {key(x): x["samples"] for x in map(json.loads, out.read_text().splitlines())}
-    assert len(after) > len(before)
+    told = [json.loads(x) for x in out.read_text().splitlines()]
+    after = {key(x): x["samples"] for x in told}
+    assert len(told) == len(after) > len(before)
     assert all(after[key(x)] == x["samples"] for x in before), "a point that was finished was measured again"
 
 
