@@ -85,7 +85,7 @@ def test_measure_starts_its_ranks_inside_an_allocation(
     assert found["slurm_job_id"] == done.stderr.split()[0]
 
 
-@kinds
+@pytest.mark.parametrize("kind", ["openmpi", pytest.param("mpich", marks=pytest.mark.slow)])
 def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     kind: str, slurm: dict[str, str], tmp_path: Path
 ) -> None:
