@@ -89,7 +89,7 @@ def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None
     assert re.fullmatch(r"half the latency, 41\.\d µs predicted, -1\d\.\d %", half)
     assert re.fullmatch(
         r"twice the latency, 6\d\.\d µs predicted, 6\d\.\d µs ±\S+ measured; "
-        r"the prediction is off by -\d\.\d % \[noisy\]",
+        r"round by round the prediction is off by -\d\.\d % \[noisy\]",
         more,
     )
     assert "noisy" not in told(pop, found, frozenset({"noisy"}))[1]

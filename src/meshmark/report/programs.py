@@ -251,8 +251,9 @@ def told(split: Split, predicted: Prediction, known: frozenset[str] = frozenset(
         between = f" ({_percent(bounds[0])} to {_percent(bounds[1])})" if bounds else ""
         lines.append(
             f"{times(predicted.factor)}, {show(predicted.more.value, 's')} predicted, "
-            f"{show(predicted.measured.value, 's')} {half_percent(predicted.measured)} measured; the prediction is off "
-            f"by {_percent(error.value)}{between}" + (f" [{' '.join(own)}]" if own else "")
+            f"{show(predicted.measured.value, 's')} {half_percent(predicted.measured)} measured; "
+            f"round by round the prediction is off by {_percent(error.value)}{between}"
+            + (f" [{' '.join(own)}]" if own else "")
         )
     other = split.parts.get("other")
     if other and other.value < 0:
