@@ -73,8 +73,8 @@ def main() -> None:
     """Entry point: every error is one line and an exit status, never a traceback."""
     try:
         code = app(standalone_mode=False)
-        if code == 130:  # the parser took the interrupt
-            say("meshmark: interrupted")
+        if code == 130:
+            raise KeyboardInterrupt  # the parser took it
         sys.stdout.flush()
         raise SystemExit(code if isinstance(code, int) else 0)
     except MeshmarkError as why:

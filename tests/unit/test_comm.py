@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
@@ -71,15 +72,6 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
-
-
-def until(true: Any, within_s: float = 60) -> bool:
-    end = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.02)
-    return True
 
 
 # ------------------------------------------------------------------ every paradigm

@@ -216,9 +216,9 @@ def test_anatomy_explains_its_step() -> None:
     """Sums only: on a shared machine the times themselves may be anything."""
     status, lines, _ = ask(KINDS[0], 2, "anatomy", "--program", "pop,gyro,swim", *SHORT)
     assert status == 0
+    samples = [line for line in lines if line["type"] == "sample"]
     for program, kinds in (("pop", ("halo", "sum")), ("gyro", ("alltoall",)), ("swim", ("halo",))):
         own = [line for line in lines if line.get("conditions", {}).get("program") == program]
-        own_samples = [line for line in lines if line["type"] == "sample"]
 
         def one(metric: str, factor: float, among: list[dict[str, Any]] = own) -> dict[str, Any]:
             [line] = [r for r in results(among, metric) if r["conditions"]["latency_factor"] == factor]
@@ -237,7 +237,7 @@ def test_anatomy_explains_its_step() -> None:
         assert one("predicted_time", 0.5)["value"] == pytest.approx(step["value"] - latency["value"] / 2)
         # Round by round: both have as many, and the error is that of the one over the other.
         error = one("prediction_error", 2)
-        rounds = [[x for x in own_samples if x["point"] == r["point"]] for r in (step, slow)]
+        rounds = [[x for x in samples if x["point"] == r["point"]] for r in (step, slow)]
         assert len(rounds[0]) == len(rounds[1]) >= len(error["samples"]) > 0
         if len(step["samples"]) == len(slow["samples"]) == len(rounds[0]):  # none was left out
             assert error["samples"] == pytest.approx(

@@ -8,13 +8,13 @@ import os
 import shlex
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from mini_slurm import CannotStart, mini_slurm
+from waiting import until
 
 from meshmark.measure import launch
 
@@ -53,15 +53,6 @@ def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
     if manager not in (known.stdout + known.stderr).split():
         pytest.skip(f"this Slurm has no {manager}")
     return ["srun", f"--mpi={manager}", "-n", "2"]
-
-
-def until(true: Callable[[], bool], within_s: float = 60) -> bool:
-    end = time.monotonic() + within_s
-    while not true():
-        if time.monotonic() > end:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 def latency(lines: str) -> dict[str, Any]:

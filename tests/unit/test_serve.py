@@ -28,6 +28,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
+from waiting import until
 
 from meshmark.cli_serve import NEED_MORE, Runs
 from meshmark.errors import MeshmarkError, UsageError
@@ -147,15 +148,6 @@ class Site:
         sock = socket.create_connection(("127.0.0.1", self.port or 0), 10)
         sock.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         return sock
-
-
-def until(condition: Any, limit_s: float = 10.0) -> bool:
-    end = time.monotonic() + limit_s
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def record(path: Path, frames: int = 20) -> None:
@@ -306,7 +298,7 @@ def test_a_model_is_simulated_once_however_many_ask(folder: Path) -> None:
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for t in threads:
         t.start()
-    assert until(lambda: site.simulated)
+    assert until(lambda: site.simulated, 10)
     time.sleep(0.2)
     began = time.monotonic()
     assert site.get("")[0] == 200 and site.get("live/api/header")[0] == 200  # others do not wait for it
@@ -327,7 +319,7 @@ def test_too_many_simulations_are_turned_away_and_not_queued(folder: Path) -> No
     ]
     for t in threads:
         t.start()
-    assert until(lambda: len(statuses) == 24)  # sixteen wait
+    assert until(lambda: len(statuses) == 24, 10)  # sixteen wait
     assert statuses == [503] * 24 and len(site.simulated) == 2  # of whom two are at work
     site.simulates.set()
     for t in threads:
@@ -423,7 +415,7 @@ def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
     site = Site(folder)
     assert b"asleep" in site.get("")[1] and site.sampler.started == 0
     first, second = site.listen(), site.listen()
-    assert until(lambda: site.sampler.running == 1)
+    assert until(lambda: site.sampler.running == 1, 10)
     time.sleep(0.8)  # longer than it may be idle
     assert site.sampler.running == 1
     assert b"2 readers" in site.get("")[1]
@@ -431,11 +423,11 @@ def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
     time.sleep(0.8)
     assert site.sampler.running == 1 and b"1 reader" in site.get("")[1]
     second.close()
-    assert until(lambda: site.sampler.running == 0)
+    assert until(lambda: site.sampler.running == 0, 10)
     assert site.sampler.started == 1 and b"asleep" in site.get("")[1]
     assert json.loads(site.get("live/api/header")[1])["live"] is True  # and it comes back
     assert site.sampler.started == 2
-    assert until(lambda: site.sampler.running == 0)
+    assert until(lambda: site.sampler.running == 0, 10)
 
 
 def test_a_scrape_wakes_the_sampler_and_has_numbers_at_once(folder: Path) -> None:
@@ -469,7 +461,7 @@ def test_the_real_sampler_is_gone_after_its_reader(folder: Path) -> None:
     assert b"200 OK" in reader.recv(200)
     assert len(pids) == 1 and Path(f"/proc/{pids[0]}").exists()
     reader.close()
-    assert until(lambda: not Path(f"/proc/{pids[0]}").exists())
+    assert until(lambda: not Path(f"/proc/{pids[0]}").exists(), 10)
 
 
 def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
@@ -487,7 +479,7 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
     assert max(late) < 1.0
     for s in (*sleepers, stalled):
         s.close()
-    assert until(lambda: site.sampler.running == 0)
+    assert until(lambda: site.sampler.running == 0, 10)
 
 
 # ------------------------------------------------------------------ the command

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step
@@ -54,10 +55,7 @@ class Home:
             os.killpg(child.pid, signal.SIGKILL)
 
     def taken(self, count: int) -> None:
-        until = time.monotonic() + 60
-        while not self.log.exists() or len(self.log.read_text().split()) < count:
-            assert time.monotonic() < until, "nothing is measured"
-            time.sleep(0.02)
+        assert until(lambda: self.log.exists() and len(self.log.read_text().split()) >= count), "nothing is measured"
 
     def left(self) -> list[Path]:
         return sorted((self.data / "store" / ".measuring").glob("*"))

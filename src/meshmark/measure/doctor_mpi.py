@@ -494,11 +494,10 @@ def _unused(folder: Path, names: re.Pattern[str]) -> list[tuple[Path, int]]:
     """
     me, old = os.geteuid(), time.time() - 60
     found: dict[str, tuple[Path, int]] = {}
-    for path in sorted(folder.glob("*")):
+    for path in sorted(p for p in folder.glob("*") if names.fullmatch(p.name)):
         with contextlib.suppress(FileNotFoundError):
             about = path.lstat()
-            ours = stat.S_ISREG(about.st_mode) and me in {0, about.st_uid}
-            if names.fullmatch(path.name) and ours and about.st_mtime < old:
+            if stat.S_ISREG(about.st_mode) and me in {0, about.st_uid} and about.st_mtime < old:
                 found[path.name] = path, 512 * about.st_blocks
     for process in Path("/proc").glob("[0-9]*") if found else ():
         used = _used(process)

@@ -63,7 +63,7 @@ def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
                     shutil.rmtree(one, ignore_errors=True)
                 os.close(lock)
     folder = store / MEASURING / run_id
-    save_state(folder, {"run_id": run_id, "machine": machine})
+    save_state(folder, {"machine": machine})
     try:
         lock = _locked(folder, wait=True)
     except _NoLocksError:  # to measure it needs none

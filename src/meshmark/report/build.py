@@ -129,7 +129,8 @@ SECTIONS = (
             "Latency and bandwidth are what curves of the program's own operations say of its messages; imbalance is "
             "waiting for the rank that computes longest, other is the rest of its time in messages. The bar across "
             "is the step as measured. Right: the step with another latency, over the step as it is. Pale and hollow "
-            "are flagged.", program_charts.anatomy, beside=program_charts.anatomy_told),
+            "are flagged.", program_charts.anatomy,
+            beside=lambda r: program_charts.tables(r, programs.ANATOMY)),
     Section("pop", "Communication: pop, an ocean's solver", "pop",
             "Where an iteration's time goes, by protocol and sums over all ranks, on the best grid. Parts are means "
             "over ranks; the bar across, with its 95 % interval, is the slowest rank's. Pale is flagged.",

@@ -113,11 +113,16 @@ def chart_of(rows: Sequence[Row]) -> alt.Chart:
     return alt.Chart(alt.NamedData(name=name))
 
 
+def colours(count: int) -> list[str]:
+    """As many; beyond sixteen they begin anew."""
+    return (COLOURS * (1 + count // len(COLOURS)))[:count]
+
+
 def layered(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
 ) -> alt.LayerChart | alt.FacetChart:
     names = sorted({r[series] for r in rows}, key=_natural)
-    scale = alt.Scale(domain=names, range=(COLOURS * (1 + len(names) // len(COLOURS)))[: len(names)])
+    scale = alt.Scale(domain=names, range=colours(len(names)))
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
     area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")

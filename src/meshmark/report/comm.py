@@ -13,12 +13,12 @@ import altair as alt
 
 from meshmark.report import ranking
 from meshmark.report.charts import (
-    COLOURS,
     FULL,
     PALETTE,
     Row,
     chart_of,
     clearest,
+    colours,
     drawing,
     layered,
     log_axis,
@@ -101,7 +101,7 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
 def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = False) -> alt.Scale:
     """Of all protocols that were measured, so that each has its own in every chart."""
     names = list(dict.fromkeys(p for one in ranking.rankings(records, subject) for p in one.protocols))
-    range_ = (COLOURS * (1 + len(names) // len(COLOURS)))[: len(names)]
+    range_ = colours(len(names))
     return (
         alt.Scale(domain=[_BEST, *names], range=["#B4BCC4", *range_]) if best else alt.Scale(domain=names, range=range_)
     )

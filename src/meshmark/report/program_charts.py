@@ -60,25 +60,15 @@ def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[st
 
 
 def tables(records: Sequence[Record], program: Program) -> str:
-    """What follows the chart of a program."""
+    """What follows the chart of a program: its parts, and of anatomy what another latency would do."""
     parts = []
     for one in shown(records, program):
         name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
         rows = [(row_of(one, s, program), s.flags) for s in one.splits]
         parts.append(f"<h3>{name}</h3>{_table(head_of(program), rows, program.ranked)}")
-    return "".join(parts)
-
-
-def anatomy_told(records: Sequence[Record]) -> str:
-    """What follows the chart of anatomy: the parts as a table, and what another latency would do."""
-    parts = []
-    for one in steps(records, ANATOMY):
-        rows = [(row_of(one, s, ANATOMY), s.flags) for s in one.splits]
-        lines = "".join(
-            f"<li>{escape(s.name)}: {escape(line)}</li>" for s in one.splits for line in told(s, prediction(records, s))
-        )
-        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
-        parts.append(f"<h3>{name}</h3>{_table(head_of(ANATOMY), rows, False)}<ul>{lines}</ul>")
+        if program is ANATOMY:
+            lines = [f"{s.name}: {line}" for s in one.splits for line in told(s, prediction(records, s))]
+            parts.append(f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>")
     return "".join(parts)
 
 
