@@ -644,12 +644,16 @@ class Runner {
     for (std::size_t i = 1; i < fds.size(); ++i) {
       if (fds[i].revents == 0) continue;
       Job& job = jobs_[whose[i].first];
-      whose[i].second ? hear(job) : hear_status(job);
+      if (whose[i].second)
+        hear(job);
+      else
+        hear_status(job);
     }
     if (fds[0].revents != 0) take_signals();
   }
 
-  void hear_status(Job& job) {
+  /// Whether there may be more to hear at once.
+  bool hear_status(Job& job) {
     std::array<char, 4096> data;
     const ssize_t n = ::read(job.status, data.data(), data.size());
     if (n > 0) job.status_text.append(data.data(), static_cast<std::size_t>(n));
@@ -658,10 +662,12 @@ class Runner {
       job.status_text.clear();
       event("ready", &job, {{"pid", job.pid}});
     }
-    if (n > 0 || (n < 0 && (errno == EAGAIN || errno == EINTR))) return;
+    if (n < 0 && errno == EAGAIN) return false;
+    if (n > 0 || (n < 0 && errno == EINTR)) return true;
     // It became the program, or said why it could not.
     close_it(job.status);
     if (!job.status_text.empty()) fail(job, job.status_text);
+    return false;
   }
 
   void hear(Job& job) {
@@ -770,7 +776,10 @@ class Runner {
       job.use = use;
       job.ended_s = ended_s;
       if (job.out >= 0) drain(job);
-      if (job.status >= 0) hear_status(job);
+      // To the end: its death may be told before its last words were read, and another that is being set up may
+      // still hold the same pipe open.
+      while (job.status >= 0 && hear_status(job)) {}
+      if (!job.status_text.empty()) fail(job, job.status_text);
       close_it(job.gate), close_it(job.out), close_it(job.status);
       if (job.phase == Phase::setting_up || job.phase == Phase::ready) {
         fail(job, how(status) + " before it was released");

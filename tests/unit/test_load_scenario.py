@@ -486,6 +486,24 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
     assert "died" in text
 
 
+def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(tmp_path: Path) -> None:
+    got = run(tmp_path, QUIET + """
+        [[program]]
+        name = "lost"
+        command = ["true"]
+        cwd = "/is/not/there"
+        copies = 60
+        [[program]]
+        name = "late"
+        command = ["./is-not-there"]
+        copies = 60
+        """)  # fmt: skip
+    assert [p.how for p in got.programs] == ["failed"] * 120
+    assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /is/not/there: No such file or directory"}
+    (late,) = {p.reason for p in got.programs if p.program == "late"}
+    assert late.startswith("'./is-not-there' cannot be executed")
+
+
 def test_a_program_whose_file_is_spoiled_says_so_and_the_others_finish(tmp_path: Path, program: Path) -> None:
     raw = json.loads(program.read_text())
     raw["variants"][0]["kernel"] = "trioda"
