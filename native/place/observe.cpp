@@ -34,11 +34,12 @@ namespace mm::place {
 namespace {
 
 constexpr double kDuty = 0.02, kLookDuty = 0.05;  ///< shares of the time that maps of pages and looks may take
-constexpr double kWindowS = 0.1;    ///< CPU time is compared over so long: the kernel adds it up in ticks of 1 to 10 ms
-constexpr double kPassingS = 0.05;  ///< a mask that is gone after so long, and the right one back, is nobody's change
-constexpr double kDoubledS = 0.2;   ///< so long, and two windows, must two be on one part before it is called doubled
-constexpr double kBusy = 0.25;      ///< share of a window that a thread ran or waited for a CPU
-constexpr double kIdle = 0.05;      ///< a part is empty whose units ran less
+constexpr double kWindowS = 0.1;  ///< CPU time is compared over so long: the kernel adds it up in ticks of 1 to 10 ms
+/// A mask that is gone after so long, not counting waits for a CPU, and the right one back, is nobody's change.
+constexpr double kPassingS = 0.05;
+constexpr double kDoubledS = 0.2;  ///< so long, and two windows, must two be on one part before it is called doubled
+constexpr double kBusy = 0.25;     ///< share of a window that a thread ran or waited for a CPU
+constexpr double kIdle = 0.05;     ///< a part is empty whose units ran less
 constexpr double kFirstPagesS = 0.03;      ///< age of a process when its pages are read first: then it is past its exec
 constexpr std::uint64_t kSmall = 1 << 20;  ///< B on another node that nobody calls misplaced, unless memory was bound
 constexpr std::size_t kMaskBytes = 1024;   ///< 8192 CPUs
@@ -126,9 +127,10 @@ struct Thread {
   long long moves = 0, migrations = -1, balanced_pages = 0;
   std::string mask;
   std::vector<int> allowed;
-  std::vector<int> wrong;   ///< the last mask that was not the expected one
-  double wrong_at_s = 0;    ///< when it was seen first
-  double same_since_s = 0;  ///< since when that mask was seen
+  std::vector<int> wrong;                       ///< the last mask that was not the expected one
+  double wrong_at_s = 0;                        ///< when it was seen first
+  double wrong_since_s = 0, wrong_until_s = 0;  ///< the first and the last look that saw that mask
+  std::uint64_t wrong_waited_ns = 0;            ///< at the first of them
   double doubled_s = 0;
   int outside_looks = 0, wrong_looks = 0, doubled_windows = 0;
   bool looked_at = false, ended = false, in_window = false, was_right = false;
@@ -303,10 +305,11 @@ struct Observer::State {
     });
   }
 
-  void look_at_mask(Process& process, Thread& thread) {
+  /// Whether it is still there.
+  static bool read_mask(Thread& thread) {
     static std::string mask(kMaskBytes, '\0');
     const long got = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
-    if (got <= 0) return;
+    if (got <= 0) return false;
     if (thread.mask.compare(0, std::string::npos, mask.data(), static_cast<std::size_t>(got)) != 0 ||
         thread.mask.empty()) {
       thread.mask.assign(mask.data(), static_cast<std::size_t>(got));
@@ -315,13 +318,23 @@ struct Observer::State {
         if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
           thread.allowed.push_back(cpu);
     }
-    const bool same = std::exchange(thread.wrong_now, !right(thread.allowed)) && thread.allowed == thread.wrong;
-    if (!thread.wrong_now) {
+    return true;
+  }
+
+  void judge_mask(Process& process, Thread& thread, std::uint64_t waited_ns) {
+    const bool wrong = !right(thread.allowed), same = wrong && thread.wrong_now && thread.allowed == thread.wrong;
+    if (thread.wrong_now && !same) {
+      // Where CPUs are short, a moment's mask lasts as long as its owner waits to go on.
+      const double waited_s = 1e-9 * (static_cast<double>(waited_ns) - static_cast<double>(thread.wrong_waited_ns));
+      thread.passing = thread.passing && thread.wrong_until_s - thread.wrong_since_s - waited_s < kPassingS;
+    }
+    thread.wrong_now = wrong;
+    if (!wrong) {
       thread.was_right = true;
       return;
     }
-    if (!same) thread.same_since_s = elapsed();
-    thread.passing = thread.passing && elapsed() - thread.same_since_s < kPassingS;
+    thread.wrong_until_s = elapsed();
+    if (!same) thread.wrong_since_s = thread.wrong_until_s, thread.wrong_waited_ns = waited_ns;
     if (thread.wrong_looks++ == 0) thread.wrong_at_s = elapsed();
     thread.wrong = thread.allowed;
     const bool exec = thread.id == process.id && process.variables_of != thread.last.command;
@@ -340,7 +353,7 @@ struct Observer::State {
 
   void look_at(Process& process, Thread& thread) {
     const bool first = !thread.looked_at;
-    look_at_mask(process, thread);
+    const bool there = read_mask(thread);
     std::uint64_t ran = 0, waited = 0;
     const std::string_view sched = thread.schedstat.text();
     if (!sched.empty()) {
@@ -349,6 +362,7 @@ struct Observer::State {
     } else if (::access("/proc/self/schedstat", F_OK) != 0) {
       absent.insert("time that threads wait for a CPU: this kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
     }
+    if (there) judge_mask(process, thread, waited);
     // Who neither runs nor ran has nothing new to tell.
     if (!first && !sched.empty() && ran == thread.ran_ns && thread.last.state != 'R') return;
     const auto stat = parse_stat(thread.stat.text());

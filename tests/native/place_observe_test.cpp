@@ -227,6 +227,29 @@ TEST_F(PlaceProof, AMaskThatComesBackIsFound) {
   EXPECT_EQ(report.threads.at(0).allowed, cpus) << "the last mask seen";
 }
 
+TEST_F(PlaceProof, AMaskOfAMomentIsNoChangeThoughItsOwnerWaitsForACpu) {
+  std::vector<std::unique_ptr<Program>> crowd;
+  for (int i = 0; i < 30; ++i)
+    crowd.push_back(std::make_unique<Program>([&] {
+      pin_to({cpus[0]});
+      spin(60);
+    }));
+  const Program program([&] {
+    const auto work = [](double cpu_s) {
+      const auto now_s = [] { return 1e-9 * static_cast<double>(mm::kernel_ns(CLOCK_THREAD_CPUTIME_ID)); };
+      for (const double end = now_s() + cpu_s; now_s() < end;) mm::dependent_adds(1000);
+    };
+    pin_to(cpus);
+    spin(0.1);
+    pin_to({cpus[0]});
+    work(0.01);
+    pin_to(cpus);
+    spin(60);
+  });
+  const Report report = watch(program, one(cpus), 3);
+  EXPECT_EQ(violations(report), std::set<Violation>{}) << to_text(report);
+}
+
 TEST_F(PlaceProof, ALauncherThatBindsAllRanksAlikeIsNamedWithItsRemedy) {
   const Program program([&] {
     pin_to(cpus);
