@@ -1,5 +1,6 @@
 /// defects: words sent in ways that libraries are known to get wrong, counted where they should have arrived.
 #include <algorithm>
+#include <string_view>
 
 #include "base/error.hpp"
 #include "message.hpp"
@@ -8,15 +9,19 @@
 #include "caf.hpp"
 
 extern "C" {
-int mm_caf_scalar_open();
-void mm_caf_scalar_close();
-void mm_caf_scalar_put(std::int64_t word, int image, int as_element);
-std::int64_t mm_caf_scalar_got(int as_element);
+int mm_caf_trial_open(int elements);
+void mm_caf_trial_close();
+void mm_caf_trial_put(std::int64_t word, int image, int as_element);
+std::int64_t mm_caf_trial_got(int as_element);
+void mm_caf_trial_post(int image);
+int mm_caf_trial_uncounted(int posts);
 }
 #endif
 
 namespace mm::comm {
 namespace {
+
+using namespace std::string_view_literals;
 
 constexpr int kRounds = 16;   // of single words: a library may lose some and not others
 constexpr int kFarthest = 8;  // words beside their place at which they are looked for
@@ -27,14 +32,17 @@ const Description& description() {
       .summary = "what a library gets wrong: words that do not arrive where they were sent",
       .detail =
           "window: MPI_Put and MPI_Get between ranks 0 and 1 in windows whose size is a multiple of 16 bytes or not. "
-          "caf_scalar, caf_element: a word to the next image as a scalar co-array, and as an element of one. Nothing "
-          "is timed. shifted_bytes is how far beside their place most of the words were found.\n"
+          "caf_scalar, caf_element, caf_event: a word to the next image as a scalar co-array or as the last element of "
+          "one, and posts to each of its events. Nothing is timed. shifted_bytes is how far beside their place most of "
+          "the words were found.\n"
           "example: mpirun -n 2 meshmark-comm defects",
       .source = "found by the verification of pingpong and halo; OpenCoarrays 2.10.1 on MPICH 4.0.2",
       .spoils = {},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {{"words", "words of 8 bytes of a message", "", Kind::integers, "1..65536", 1, 1 << 24},
                      {"beyond", "bytes of a window beyond a multiple of 16", "B", Kind::integers, "0,8", 0, 15},
+                     {"elements", "elements, or events, of a co-array on an image", "", Kind::integers, "1,2,3,4,6", 1,
+                      4096},
                      {"trial",
                       "what is tried",
                       "",
@@ -42,8 +50,9 @@ const Description& description() {
                       "all",
                       {},
                       {},
-                      {"all", "window", "caf_scalar", "caf_element"}}},
-      .metrics = {{"wrong_words", "words that were not where they should be", "1", Better::lower}},
+                      {"all", "window", "caf_scalar", "caf_element", "caf_event"}}},
+      .metrics = {{"wrong_words", "words, or counts of events, that were not where they should be", "1",
+                   Better::lower}},
       .identity = {"trial", "protocol", "words", "window_bytes", "ranks", "mpi"},
       .ranks = true,
   };
@@ -112,23 +121,34 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
   return found;
 }
 
-/// Every image sends single words to the next one.
-json scalar_trial([[maybe_unused]] bool as_element) {
+constexpr int kEventBytes = 4;  // as OpenCoarrays keeps one
+
+/// Every image sends to the next one, round by round.
+json coarray_trial([[maybe_unused]] const std::string& trial, [[maybe_unused]] int elements) {
 #ifdef MM_CAF
   World& world = World::get();
   start_coarrays();
-  if (mm_caf_scalar_open() != 0) throw Absent("co-arrays: no memory");
+  if (mm_caf_trial_open(elements) != 0) throw Absent("co-arrays: no memory");
+  const bool events = trial == "caf_event";
   const int next = (world.rank() + 1) % world.size(), before = (world.rank() + world.size() - 1) % world.size();
+  const int as_element = trial == "caf_element" ? 1 : 0;
   int wrong = 0;
-  for (int round = 0; round < kRounds; ++round) {
-    const auto tag = static_cast<std::uint32_t>(round + 1);
-    mm_caf_scalar_put(static_cast<std::int64_t>(payload(tag, world.rank(), 0, 0)), next + 1, as_element ? 1 : 0);
-    wrong += mm_caf_scalar_got(as_element ? 1 : 0) != static_cast<std::int64_t>(payload(tag, before, 0, 0));
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto tag = static_cast<std::uint32_t>(round);
+    if (events) {
+      mm_caf_trial_post(next + 1);
+      wrong += mm_caf_trial_uncounted(round);
+    } else {
+      mm_caf_trial_put(static_cast<std::int64_t>(payload(tag, world.rank(), 0, 0)), next + 1, as_element);
+      wrong += mm_caf_trial_got(as_element) != static_cast<std::int64_t>(payload(tag, before, 0, 0));
+    }
   }
-  mm_caf_scalar_close();
+  mm_caf_trial_close();
   int total = 0;
   check(MPI_Allreduce(&wrong, &total, 1, MPI_INT, MPI_SUM, world.all()), "MPI_Allreduce");
-  return {{"wrong", total}, {"sent_words", kRounds * world.size()}};
+  return {{"wrong", total},
+          {"sent_words", kRounds * world.size() * (events ? elements : 1)},
+          {"window_bytes", elements * (events ? kEventBytes : 8)}};
 #else
   throw Absent("this build has no co-arrays");
 #endif
@@ -165,9 +185,13 @@ void measure_defects(Run& run) {
           tell({{"trial", "window"}, {"protocol", put ? "put" : "get"}, {"words", words}}, [&] {
             return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
           });
-  for (const bool as_element : {false, true})
-    if (const char* const name = as_element ? "caf_element" : "caf_scalar"; run.asks("trial", {name}))
-      tell({{"trial", name}, {"protocol", "put"}, {"words", 1}}, [&] { return scalar_trial(as_element); });
+  for (const char* const trial : {"caf_scalar", "caf_element", "caf_event"})
+    if (run.asks("trial", {trial})) {
+      const bool event = trial == "caf_event"sv, scalar = trial == "caf_scalar"sv;
+      for (const int elements : scalar ? std::vector{1} : run.integers("elements", 6))
+        tell({{"trial", trial}, {"protocol", event ? "post" : "put"}, {"words", 1}, {"elements", elements}},
+             [&] { return coarray_trial(trial, elements); });
+    }
 }
 
 const Instrument defects{description(), measure_defects};

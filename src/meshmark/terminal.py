@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -124,9 +125,10 @@ def print_records(records: list[Record]) -> None:
     for r in sorted(order, key=lambda r: r.metric):
         interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
         best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
+        spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(
             r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
-            scaled(best, r.unit), f"{100 * r.spread:.1f} %", str(len(r.samples)), " ".join(sorted(r.flags)),
+            scaled(best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
         )  # fmt: skip
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")

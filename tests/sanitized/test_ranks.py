@@ -28,10 +28,9 @@ RUNS = {
     "allreduce": ("--bytes", "8,64KiB"),
     "alltoall": ("--bytes", "8,64KiB"),
     "npb": ("--class", "S"),
-    "pop": ("--protocol", "mpi,caf_sync"),
+    "pop": ("--protocol", "mpi,caf"),
     "gyro": (),
-    # By events under MPICH a rank may wait for ever: docs/how-to/communicate.md.
-    "swim": ("--protocol", "mpi,caf_sync"),
+    "swim": ("--protocol", "mpi,caf"),
     "anatomy": (),
     "defects": (),
 }

@@ -495,6 +495,37 @@ def test_a_rank_that_fails_alone_says_so_in_one_line_and_ends_all(
     assert re.fullmatch(rf"rank {rank}: MPI_Dims_create: .*", result.message), result.message
 
 
+# ------------------------------------------------------------------ what libraries get wrong
+
+
+@kinds
+def test_co_arrays_and_windows_whose_parts_are_multiples_of_16_bytes_are_brought_whole(kind: str) -> None:
+    """On that all our own rely; what becomes of others is the library's, and what the instrument counts."""
+    lines = measured(kind, 2, "defects", "--words", "1..64")
+    found = of(lines, "result", "wrong_words")
+    if any("no co-arrays" in line["reason"] for line in of(lines, "absent")):
+        assert {r["conditions"]["trial"] for r in found} == {"window"}
+    else:
+        assert {r["conditions"]["trial"] for r in found} == {"window", "caf_scalar", "caf_element", "caf_event"}
+    even = [r for r in found if r["conditions"]["window_bytes"] % 16 == 0]
+    assert len(even) >= 14 and not any(r["value"] for r in even)
+    odd = [r for r in found if r["conditions"]["window_bytes"] % 16 and r["conditions"]["trial"] != "window"]
+    assert all(r["value"] <= r["conditions"]["sent_words"] for r in odd)
+
+
+@kinds
+def test_events_of_any_number_of_sides_are_not_anothers(kind: str) -> None:
+    """In windows of no multiple of 16 bytes ranks took each other's events: some wait for ever."""
+    events = ("--protocol", "caf_events", "--budget", "2s", "--interval")
+    for words in (["halo", *events, "1", "--dimensions", "3", "--words", "1"],
+                  ["swim", *events, "100", "--cells", "16", "--steps", "2000"]):  # fmt: skip
+        lines = comm(kind, 2, *words)[1]
+        reasons = [line["reason"] for line in of(lines, "absent")]
+        if any("no co-arrays" in reason for reason in reasons):
+            pytest.skip(reasons[0])
+        assert not reasons and of(lines, "result") and lines[-1]["status"] == "ok"
+
+
 # ------------------------------------------------------------------ killed
 
 # One size after the other, each as many blocks as it may have: about two seconds.

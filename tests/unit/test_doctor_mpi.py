@@ -47,6 +47,15 @@ def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
     )  # fmt: skip
 
 
+def coarrays(wrong: int, bad: Sequence[int] = (8,)) -> str:
+    """What `defects` says of co-arrays, with so many words wrong in those of bad sizes on an image."""
+    return "".join(
+        result("wrong_words", wrong if size in bad else 0, trial=t, sent_words=32, window_bytes=size)
+        for t, sizes in (("caf_scalar", [8]), ("caf_element", [8, 16]), ("caf_event", [8, 16]))
+        for size in sizes
+    )
+
+
 def well(words: list[str], _: Mapping[str, str]) -> Tried:
     """A launcher without any trap."""
     line = " ".join(words)
@@ -58,8 +67,7 @@ def well(words: list[str], _: Mapping[str, str]) -> Tried:
     if "defects" in words:
         if "window" in words:
             return Tried(0, windows(0), "")
-        scalars = ("caf_scalar", "caf_element")
-        return Tried(0, "".join(result("wrong_words", 0, trial=t, sent_words=32) for t in scalars), "")
+        return Tried(0, coarrays(0), "")
     if "halo" in words:
         return Tried(0, result("exchange_time", 1e-5 if words[words.index("-n") + 1] == "4" else 1e-6), "")
     return Tried(0, "", "")
@@ -98,7 +106,7 @@ def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest
     assert {n for n, j in judged.items() if j != "ok"} == unknown
     assert len(found) == (9 if kind == "openmpi" else 7)
     assert not any(f.command for f in found.values())
-    assert "10 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["scalar co-arrays"].found
+    assert "10 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["co-arrays"].found
 
 
 def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -227,7 +235,7 @@ def test_windows_that_cannot_be_made_over_tcp_are_seen_with_their_cure(monkeypat
 def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = Tried(0, windows(7), "")
     found = looked(monkeypatch, but(lambda w, _: "window" in w, asked), "mpich")["windows of odd sizes"]
-    assert found.judged == "spoils-measurements" and "multiple of 16" in found.command
+    assert found.judged == "spoils-measurements" and found.command.startswith("in the program: round sizes")
     assert "get and put go wrong from 16 words in a window of 136 bytes on, -8 bytes beside" in found.found
     assert "(4 of 8 messages, 0 in windows of a multiple of 16 bytes)" in found.found
     # Where even windows fail as well, rounding helps nobody.
@@ -238,17 +246,26 @@ def test_words_beside_their_place_are_told_by_size_and_shift(monkeypatch: pytest
     assert dead.judged == "unknown" and "SIGSEGV" in dead.found
 
 
-def test_lost_scalars_are_counted_and_what_is_not_installed_is_absent(monkeypatch: pytest.MonkeyPatch) -> None:
-    def scalars(words: list[str], _: Mapping[str, str]) -> bool:
-        return "caf_scalar,caf_element" in words
+def test_what_co_arrays_lose_is_counted_with_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
+    def tried(words: list[str], environment: Mapping[str, str]) -> bool:
+        return "caf_scalar,caf_element,caf_event" in words and "MPIR_CVAR_NOLOCAL" not in environment
 
-    lines = result("wrong_words", 16, trial="caf_scalar", sent_words=32)
-    lines += result("wrong_words", 0, trial="caf_element", sent_words=32)
-    found = looked(monkeypatch, but(scalars, Tried(0, lines, "")), "mpich")["scalar co-arrays"]
-    assert found.judged == "spoils-measurements" and "16 of 32 scalar puts did not arrive" in found.found
-    assert "0 of 32" in found.found and "x(1)[j] = v" in found.command
+    found = looked(monkeypatch, but(tried, Tried(0, coarrays(16), "")), "mpich")["co-arrays"]
+    assert found.judged == "spoils-measurements"
+    assert "16 of 32 scalar puts, 16 of 64 puts of elements, 16 of 64 posts of events" in found.found
+    assert "none where an image's part is a multiple of 16 bytes" in found.found
+    assert found.command.startswith("export MPIR_CVAR_NOLOCAL=1") and "2 words or 4 events" in found.command
+    # What was not seen to help is not told.
+    both = "caf_scalar,caf_element,caf_event"
+    stays = looked(monkeypatch, but(lambda w, _: both in w, Tried(0, coarrays(16), "")), "mpich")["co-arrays"]
+    assert stays.command.startswith("in the program:") and "NOLOCAL" not in stays.command
+    any_size = Tried(0, coarrays(16, bad=(8, 16)), "")
+    stays = looked(monkeypatch, but(lambda w, _: both in w, any_size), "openmpi")["co-arrays"]
+    assert stays.judged == "spoils-measurements" and "multiple" not in stays.found and not stays.command
+    dead = looked(monkeypatch, but(tried, Tried(139, coarrays(0), "")), "mpich")["co-arrays"]
+    assert dead.judged == "unknown" and "SIGSEGV" in dead.found
     none = Tried(77, absent("this build has no co-arrays"), "")
-    found = looked(monkeypatch, but(scalars, none), "mpich")["scalar co-arrays"]
+    found = looked(monkeypatch, but(tried, none), "mpich")["co-arrays"]
     assert found.judged == "hidden" and "libcoarrays-mpich-dev" in found.command
 
 

@@ -5,7 +5,7 @@ is what was seen. Wrong numbers and wrong data are judged `spoils-measurements`,
 not be tried `unknown`, and a trap that does not spring here `ok`, with what was seen.
 
 Sources: open-mpi/ompi issue 11604 (memory hooks of UCX), mpirun(1) of Open MPI 4.1, MPICH's README.envvar; the defects
-of windows and scalar co-arrays were found by the verification of `pingpong` and `halo`.
+of windows and co-arrays were found by the verification of `pingpong` and `halo`, and by events that never came.
 """
 
 from __future__ import annotations
@@ -202,7 +202,7 @@ class _Ward:
     def trials(self) -> list[Callable[[], Iterator[Finding]]]:
         always = [self._as_root, self._crowded, self._bound, self._namespaces, self._left_behind]
         own = [self._finalize, self._one_sided] if self.kind == "openmpi" else []
-        return [*always, *own, self._odd_windows, self._scalars]
+        return [*always, *own, self._odd_windows, self._coarrays]
 
     # ---------------------------------------------------------------- words
 
@@ -453,31 +453,54 @@ class _Ward:
             f"{ways} go wrong from {words} in a window of {first['window_bytes']} bytes on{shift} "
             f"({len(wrong)} of {len(results)} messages, {len(wrong) - len(odd)} in windows of a multiple of 16 bytes)"
         )
-        command = "" if len(odd) < len(wrong) else "in the program: round sizes of windows up to a multiple of 16 bytes"
-        yield Finding(name, found, "spoils-measurements", why, command)
+        in_program = (
+            "" if len(odd) < len(wrong) else "in the program: round sizes of windows up to a multiple of 16 bytes"
+        )
+        yield Finding(name, found, "spoils-measurements", why, self._cure(["--trial", "window"], in_program))
 
-    def _scalars(self) -> Iterator[Finding]:
-        name = f"{self.name}: scalar co-arrays"
-        why = "x[j] = v is Fortran's plainest way to send, and no error tells that it did not arrive"
-        tried = self._cared_for(2, ["defects", "--trial", "caf_scalar,caf_element"])
-        results = {str(r.conditions["trial"]): r for r in tried.results("wrong_words")}
-        if "caf_scalar" not in results:
+    def _cure(self, trial: Sequence[str], in_program: str) -> str:
+        """What helps against words that go astray: a variable, where it was seen to help, and what programs can do."""
+        away = {"MPIR_CVAR_NOLOCAL": "1"}  # MPICH's: as if no rank were on the same host
+        line = launch.words(self.launcher, 2, len(self.host.cpus))
+        tried = self.attempt([*line, "defects", *trial], {**self.environment, **away}) if self.kind == "mpich" else None
+        results = tried.results("wrong_words") if tried and tried.status == 0 else []
+        if not results or any(r.value for r in results):
+            return in_program
+        set_it = " ".join(f"{name}={value}" for name, value in away.items())
+        return f"export {set_it}   # slower: through no shared memory" + (f"; or {in_program}" if in_program else "")
+
+    def _coarrays(self) -> Iterator[Finding]:
+        name = f"{self.name}: co-arrays"
+        why = "no error tells that x[j] = v or an event did not arrive; who waits for a lost event waits for ever"
+        trial = ["--trial", "caf_scalar,caf_element,caf_event"]
+        tried = self._cared_for(2, ["defects", *trial])
+        results = tried.results("wrong_words")
+        if not results or tried.why:
             if tried.absent:
                 yield Finding(name, f"absent: {tried.absent}", "hidden", "figures of co-arrays cannot be had",
                               self.host.install(f"caf-{self.kind}"))  # fmt: skip
             else:
                 yield Finding(name, tried.why or "no result", "unknown", why)
             return
-        lost = {trial: (int(r.value), int(str(r.conditions["sent_words"]))) for trial, r in results.items()}
-        wrong, sent = lost["caf_scalar"]
-        elements = lost.get("caf_element", (0, 0))
-        beside = f", of elements of an array {elements[0]} of {elements[1]}" if elements[1] else ""
-        if wrong or elements[0]:
-            found = f"{wrong} of {sent} scalar puts did not arrive{beside}"
-            command = "" if elements[0] else "in the program: x(1)[j] = v with an array x, or another library"
-            yield Finding(name, found, "spoils-measurements", why, command)
-        else:
-            yield Finding(name, f"{sent} scalar puts arrived", "ok", why)
+        kinds = {"caf_scalar": "scalar puts", "caf_element": "puts of elements", "caf_event": "posts of events"}
+        counts: dict[str, list[int]] = {}  # lost, sent
+        for r in results:
+            count = counts.setdefault(kinds[str(r.conditions["trial"])], [0, 0])
+            count[0] += int(r.value)
+            count[1] += int(str(r.conditions["sent_words"]))
+        wrong = [r for r in results if r.value]
+        if not wrong:
+            sent = ", ".join(f"{count[1]} {told}" for told, count in counts.items())
+            sizes = len({r.conditions["window_bytes"] for r in results})
+            yield Finding(name, f"{sent} arrived, on co-arrays of {sizes} sizes", "ok", why)
+            return
+        lost = ", ".join(f"{count[0]} of {count[1]} {told}" for told, count in counts.items())
+        where = in_program = ""
+        if all(int(str(r.conditions["window_bytes"])) % 16 for r in wrong):
+            where = "; none where an image's part is a multiple of 16 bytes"
+            in_program = "in the program: of every co-array a multiple of 16 bytes on an image, as 2 words or 4 events"
+        yield Finding(name, f"lost or beside their place: {lost}{where}", "spoils-measurements", why,
+                      self._cure(trial, in_program))  # fmt: skip
 
 
 # By the names that the libraries give them; only such as a shell takes as they are.

@@ -482,7 +482,7 @@ def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
             show(r.value, r.unit),
             _interval(r),
             show(best, r.unit),
-            f"{100 * r.spread:.1f} %",
+            percent(r.spread),
             str(len(r.samples)),
         ]
         body.append(

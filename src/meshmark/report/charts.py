@@ -17,7 +17,7 @@ from typing import Any, ParamSpec
 
 import altair as alt
 
-from meshmark.report.units import show, size
+from meshmark.report.units import percent, show, size
 from meshmark.store.record import Record
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
@@ -39,7 +39,7 @@ def row(record: Record, **more: Any) -> Row:
         "median": show(record.value, record.unit),
         "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
         "best": show(record.best, record.unit), "worst": show(record.worst, record.unit),
-        "spread": f"{100 * record.spread:.1f} %", "samples": len(record.samples),
+        "spread": percent(record.spread), "samples": len(record.samples),
         "distribution": histogram(record.samples),
         "flags": ", ".join(sorted(record.flags)) or "none", "flagged": bool(record.flags), **more,
     }  # fmt: skip

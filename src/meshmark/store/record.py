@@ -99,9 +99,11 @@ class Record:
 
     @property
     def spread(self) -> float:
-        """(max - min) / min of the samples, dimensionless; NaN where min is 0."""
-        low = min(self.samples)
-        return (max(self.samples) - low) / low if low else math.nan
+        """(max - min) / min of the samples, dimensionless; 0 of equal ones, else NaN where min is 0."""
+        low, high = min(self.samples), max(self.samples)
+        if low == high:
+            return 0.0
+        return (high - low) / low if low else math.nan
 
     def to_json(self) -> dict[str, Any]:
         """The `result` object of the line protocol (without `type` and `schema`)."""
