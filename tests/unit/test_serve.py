@@ -302,7 +302,7 @@ def test_a_model_is_simulated_once_however_many_ask(folder: Path) -> None:
     time.sleep(0.2)
     began = time.monotonic()
     assert site.get("")[0] == 200 and site.get("live/api/header")[0] == 200  # others do not wait for it
-    assert time.monotonic() - began < 2
+    assert time.monotonic() - began < 20  # until `simulates` is set it would wait
     site.simulates.set()
     for t in threads:
         t.join(20)
