@@ -8,7 +8,7 @@ export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py
 
-.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all format fix lint types layers \
+.PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all fuzz format fix lint types layers \
         sanitize tidy tsan bench-peers docs clean distclean
 .DEFAULT_GOAL := help
 
@@ -67,8 +67,11 @@ sanitize:
 	ctest --test-dir build/asan --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q tests/sanitized $(PYTEST_ARGS)
 
-check-all: check tidy tsan ## also clang-tidy, the thread sanitizer, slow tests
+check-all: check tidy tsan fuzz ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
 	$(BIN)/python -m pytest -q -m slow
+
+fuzz: setup-tests ## random inputs that were not tried before
+	MESHMARK_FUZZ=1 $(BIN)/python -m pytest -q -m hypothesis tests $(PYTEST_ARGS)
 
 tidy:
 	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/release

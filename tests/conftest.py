@@ -6,6 +6,11 @@ import os
 import signal
 
 import pytest
+from hypothesis import settings
+
+# `make test` tries the same examples every time; `make fuzz` new ones, and what it finds becomes an @example.
+settings.register_profile("the same", derandomize=True)
+settings.load_profile("default" if os.environ.get("MESHMARK_FUZZ") else "the same")
 
 
 @pytest.fixture(scope="session", autouse=True)

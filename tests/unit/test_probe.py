@@ -107,9 +107,9 @@ def test_a_description_is_complete(name: str) -> None:
 
 
 @cache
-def small_stream(name: str, seed: int) -> subprocess.CompletedProcess[str]:
+def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.CompletedProcess[str]:
     """Of the least that an instrument can be asked, by two ranks of the first MPI library where it is one of ranks."""
-    line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", "2s"]
+    line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", budget]
     call, around = [str(PROBE), *line], dict(os.environ)
     if name in OF_RANKS:
         kind = next(iter(launch.launchers()), "")
@@ -174,10 +174,15 @@ def test_a_stream_of_ranks_tells_who_they_are_and_what_each_took(name: str) -> N
 
 @pytest.mark.parametrize("name", OF_RANKS)
 def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) -> None:
+    def cut_off(lines: list[dict[str, Any]]) -> bool:
+        return any("budget ended" in line["reason"] for line in lines if line["type"] == "absent")
+
     runs, in_time = [], True
     for seed in (1, 2):
         lines = lines_of(small_stream(name, seed).stdout)
-        in_time = in_time and not any("budget ended" in line["reason"] for line in lines if line["type"] == "absent")
+        if cut_off(lines):  # where others work, too
+            lines = lines_of(small_stream(name, seed, "30s").stdout)
+        in_time = in_time and not cut_off(lines)
         records = [Record.from_json(line) for line in lines if line["type"] == "result"]
         runs.append({point_key(r): r for r in records})
         assert len(runs[-1]) == len(records), "each is a point of its own"
