@@ -1,6 +1,5 @@
 /// defects: words sent in ways that libraries are known to get wrong, counted where they should have arrived.
 #include <algorithm>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "message.hpp"
@@ -20,8 +19,6 @@ int mm_caf_trial_uncounted(int posts);
 
 namespace mm::comm {
 namespace {
-
-using namespace std::string_view_literals;
 
 constexpr int kRounds = 16;   // of single words: a library may lose some and not others
 constexpr int kFarthest = 8;  // words beside their place at which they are looked for
@@ -185,13 +182,13 @@ void measure_defects(Run& run) {
           tell({{"trial", "window"}, {"protocol", put ? "put" : "get"}, {"words", words}}, [&] {
             return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
           });
-  for (const char* const trial : {"caf_scalar", "caf_element", "caf_event"})
-    if (run.asks("trial", {trial})) {
-      const bool event = trial == "caf_event"sv, scalar = trial == "caf_scalar"sv;
-      for (const int elements : scalar ? std::vector{1} : run.integers("elements", 6))
-        tell({{"trial", trial}, {"protocol", event ? "post" : "put"}, {"words", 1}, {"elements", elements}},
-             [&] { return coarray_trial(trial, elements); });
-    }
+  for (const std::string trial : {"caf_scalar", "caf_element", "caf_event"}) {
+    if (!run.asks("trial", {trial})) continue;
+    const char* const protocol = trial == "caf_event" ? "post" : "put";
+    for (const int elements : trial == "caf_scalar" ? std::vector{1} : run.integers("elements", 6))
+      tell({{"trial", trial}, {"protocol", protocol}, {"words", 1}, {"elements", elements}},
+           [&] { return coarray_trial(trial, elements); });
+  }
 }
 
 const Instrument defects{description(), measure_defects};

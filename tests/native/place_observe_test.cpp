@@ -44,8 +44,9 @@ void pin_to(const std::vector<int>& cpus) {
   if (sched_setaffinity(0, sizeof set, &set) != 0) _exit(99);
 }
 
-void spin(double seconds) {
-  for (const double end = mm::wall_s() + seconds; mm::wall_s() < end;) mm::dependent_adds(1000);
+void spin(double seconds, clockid_t by = CLOCK_MONOTONIC) {
+  const auto now_s = [by] { return 1e-9 * static_cast<double>(mm::kernel_ns(by)); };
+  for (const double end = now_s() + seconds; now_s() < end;) mm::dependent_adds(1000);
 }
 
 /// A program in a group of its own, with everything that it starts killed at the end.
@@ -235,14 +236,10 @@ TEST_F(PlaceProof, AMaskOfAMomentIsNoChangeThoughItsOwnerWaitsForACpu) {
       spin(60);
     }));
   const Program program([&] {
-    const auto work = [](double cpu_s) {
-      const auto now_s = [] { return 1e-9 * static_cast<double>(mm::kernel_ns(CLOCK_THREAD_CPUTIME_ID)); };
-      for (const double end = now_s() + cpu_s; now_s() < end;) mm::dependent_adds(1000);
-    };
     pin_to(cpus);
     spin(0.1);
     pin_to({cpus[0]});
-    work(0.01);
+    spin(0.01, CLOCK_THREAD_CPUTIME_ID);
     pin_to(cpus);
     spin(60);
   });

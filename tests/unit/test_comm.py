@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
+from waiting import alive, until
 
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
@@ -65,13 +65,6 @@ def protocols() -> list[str]:
     done = subprocess.run([str(launch.find_comm()), "halo", "--describe"], capture_output=True, timeout=30, check=True)
     found = next(p for p in json.loads(done.stdout)["parameters"] if p["name"] == "protocol")["choices"]
     return [name for name in found if name not in {"all", "mpi", "shmem", "caf"}]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 # ------------------------------------------------------------------ every paradigm

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import alive, until
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.doctor import ORDER, Finding
@@ -291,11 +292,7 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
     # It does not listen to SIGTERM either.
     tried = try_for_real(["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ))
     assert tried.over and "no end within" in tried.why and time.monotonic() - began < 20
-    end = time.monotonic() + 5
-    while Path(f"/proc/{note.read_text().strip()}").exists() and time.monotonic() < end:
-        time.sleep(0.05)
-    stat = Path(f"/proc/{note.read_text().strip()}/stat")
-    assert not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert until(lambda: not alive(int(note.read_text())), 5)
 
 
 def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import until
+from waiting import alive, until
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import launch
@@ -216,13 +216,6 @@ def test_rulers_are_no_reason() -> None:
 
 def step(budget_s: float = 0.5) -> Step:
     return Step("halo-openmpi-2", "halo", ("halo",), budget_s, 2, "openmpi")
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
 
 
 def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(

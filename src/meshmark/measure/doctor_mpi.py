@@ -211,10 +211,10 @@ class _Ward:
         line = [str(self.launcher.path), "-n", str(ranks), *own, str(self.launcher.program), *words]
         return self.attempt(line, self.environment)
 
-    def _cared_for(self, ranks: int, words: Sequence[str], more: Sequence[str] = ()) -> Tried:
-        """The same as `meshmark measure` starts them."""
-        line = launch.words(self.launcher, ranks, len(self.host.cpus), more)
-        return self.attempt([*line, *words], self.environment)
+    def _cared_for(self, ranks: int, words: Sequence[str], **variables: str) -> Tried:
+        """The same as `meshmark measure` starts them, with these variables in its environment."""
+        line = launch.words(self.launcher, ranks, len(self.host.cpus))
+        return self.attempt([*line, *words], {**self.environment, **variables})
 
     def _room(self) -> list[str]:
         """For two ranks also on one CPU."""
@@ -460,14 +460,13 @@ class _Ward:
 
     def _cure(self, trial: Sequence[str], in_program: str) -> str:
         """What helps against words that go astray: a variable, where it was seen to help, and what programs can do."""
-        away = {"MPIR_CVAR_NOLOCAL": "1"}  # MPICH's: as if no rank were on the same host
-        line = launch.words(self.launcher, 2, len(self.host.cpus))
-        tried = self.attempt([*line, "defects", *trial], {**self.environment, **away}) if self.kind == "mpich" else None
-        results = tried.results("wrong_words") if tried and tried.status == 0 else []
-        if not results or any(r.value for r in results):
+        if self.kind != "mpich":
             return in_program
-        set_it = " ".join(f"{name}={value}" for name, value in away.items())
-        return f"export {set_it}   # slower: through no shared memory" + (f"; or {in_program}" if in_program else "")
+        tried = self._cared_for(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
+        results = tried.results("wrong_words")
+        if tried.status or not results or any(r.value for r in results):
+            return in_program
+        return "export MPIR_CVAR_NOLOCAL=1   # slower: through no shared memory" + (in_program and f"; or {in_program}")
 
     def _coarrays(self) -> Iterator[Finding]:
         name = f"{self.name}: co-arrays"
