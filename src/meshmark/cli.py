@@ -24,6 +24,8 @@ from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.process import end_by_signals, ended, flushed, memory_limit, open_streams
+from meshmark.store.files import quoted
 from meshmark.terminal import (
     counted,
     data_home,
@@ -71,23 +73,48 @@ def fail(error: MeshmarkError) -> NoReturn:
 
 def main() -> None:
     """Entry point: every error is one line and an exit status, never a traceback."""
+    if not open_streams():
+        fail(MeshmarkError("standard output is closed"))
+    end_by_signals()
+    status = _status()
+    # A full disk or a reader that has gone may show only now.
+    if (why := flushed()) is not None:
+        if status == 0 and not isinstance(why, BrokenPipeError):
+            say(f"meshmark: error: standard output: {why.strerror or why}")
+        status = status or 1
+    raise SystemExit(status)
+
+
+def _status() -> int:
+    """Runs the command; what it raises is told."""
+    try:
+        code = _answered()
+        return code if isinstance(code, int) else 0
+    except SystemExit as ended:
+        if isinstance(ended.code, str):
+            say(ended.code)
+        return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
+
+
+def _answered() -> Any:
     try:
         code = app(standalone_mode=False)
         if code == 130:
             raise KeyboardInterrupt  # the parser took it
-        sys.stdout.flush()
-        raise SystemExit(code if isinstance(code, int) else 0)
+        return code
     except MeshmarkError as why:
         fail(why)
     except KeyboardInterrupt:
-        say("meshmark: interrupted")
-        raise SystemExit(130) from None
+        text, status = ended()
+        say(f"meshmark: {text}")
+        raise SystemExit(status) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise SystemExit(1) from None
     except OSError as why:
-        where = f"{why.filename}: " if why.filename else ""
+        where = f"{quoted(why.filename)}: " if why.filename else "standard output: " if flushed() else ""
         fail(MeshmarkError(f"{where}{why.strerror or why}"))
+    except MemoryError:
+        fail(MeshmarkError("memory cannot be had", hint=memory_limit()))
     except Exception as why:  # the parser's own refusals, by shape: it may come with typer or beside it
         if type(why).__name__ == "NoArgsIsHelpError":
             say(str(why))
@@ -98,7 +125,7 @@ def main() -> None:
         # A bug is one line too; the trace is there for those who ask.
         if os.environ.get("MESHMARK_TRACE"):
             raise
-        fail(MeshmarkError(f"unexpected {type(why).__name__}: {why}", hint="MESHMARK_TRACE=1 shows where"))
+        fail(MeshmarkError(f"unexpected {type(why).__name__}: {quoted(why, 300)}", hint="MESHMARK_TRACE=1 shows where"))
 
 
 @app.command()
@@ -507,7 +534,8 @@ def store_export(
 
     example: meshmark store export --format csv --instrument latency
     """
-    from meshmark.store.store import Store, to_csv, write_aside
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store, to_csv
 
     if form not in {"jsonl", "csv", "table"}:
         raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
@@ -523,7 +551,7 @@ def store_export(
     if out is None:
         sys.stdout.write(text)
     else:
-        write_aside(out, text.encode())
+        write_file(out, text.encode())
 
 
 @store_app.command("import")

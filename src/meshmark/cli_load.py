@@ -45,7 +45,7 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
 
     def look() -> tuple[int, int]:
         busy = total = 0
-        for line in Path("/proc/stat").read_text().splitlines():
+        for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
             name, _, rest = line.partition(" ")
             if name.startswith("cpu") and name[3:].isdigit() and int(name[3:]) in cpus:
                 ticks = [int(x) for x in rest.split()[:8]]
@@ -224,7 +224,7 @@ def _make(
     from meshmark.load.make import calibrate
     from meshmark.load.program import dump_program
     from meshmark.load.synthesis import synthesize
-    from meshmark.store.store import write_aside
+    from meshmark.store.files import write_file
 
     wanted = [p for p in scenario.programs if p.prescription is not None]
     if not wanted:
@@ -245,7 +245,7 @@ def _make(
         }
         program, trials = calibrate(program, trial_s, rounds, on, env, talk=say)
         file = out / f"{p.name}.json"
-        write_aside(file, dump_program(program).encode())
+        write_file(file, dump_program(program).encode())
         found.append((file, program, trials))
     return found
 
@@ -506,14 +506,14 @@ def compare(
     """
     from meshmark.load.compare import compare as compared
     from meshmark.load.compare import compare_html, compare_text, read_side
-    from meshmark.store.store import write_aside
+    from meshmark.store.files import write_file
 
     folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
     alike = folders[0].resolve().name == folders[1].resolve().name
     sides = [read_side(f, str(f) if alike else f.resolve().name) for f in folders]
     found = compared(*sides)
     if html is not None:
-        write_aside(html, compare_html(found).encode())
+        write_file(html, compare_html(found).encode())
     if as_json:
         print(json.dumps(found.to_json()))
         return

@@ -45,7 +45,7 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
     out = folder / RECORDING
     words = [sys.executable, "-c", "from meshmark.cli import main; main()", "record", "--rate", f"{RATE_HZ:g}",
              "--out", str(out)]  # fmt: skip
-    with tempfile.TemporaryFile("w+") as talk:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as talk:
 
         def last_words() -> str:
             talk.seek(0)

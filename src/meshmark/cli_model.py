@@ -96,9 +96,9 @@ def show(
     machine = find_machine(name, settings)
     found = figures(machine, simulate=False)
     if svg is not None:
-        from meshmark.store.store import write_aside
+        from meshmark.store.files import write_file
 
-        write_aside(svg, mesh_svg(machine).encode())
+        write_file(svg, mesh_svg(machine).encode())
     origins = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
     origins += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
     if as_json:
@@ -225,9 +225,9 @@ def measure(
     with counted(f"{workload} on {machine.name}") as progress:
         records, lines = run_pattern(machine, request, "model measure " + " ".join(sys.argv[3:]), progress)
     if frames is not None:
-        from meshmark.store.store import write_aside
+        from meshmark.store.files import write_file
 
-        write_aside(frames, "".join(json.dumps(line) + "\n" for line in lines).encode())
+        write_file(frames, "".join(json.dumps(line) + "\n" for line in lines).encode())
         say(f"{len(lines)} frames: {frames}")
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
@@ -354,7 +354,7 @@ def fit_(
     from meshmark.measure.survey import find_run, load_run
     from meshmark.model.fit import fit
     from meshmark.report.units import percent, show
-    from meshmark.store.store import write_aside
+    from meshmark.store.files import write_file
 
     records, _, info = load_run(find_run(run, data_home() / "runs"))
     name = (out.stem if out else info.machine) or "host"
@@ -365,7 +365,7 @@ def fit_(
     with tempfile.TemporaryDirectory(prefix="meshmark-") as folder, counted("fit") as progress:
         found = fit(records, name, cpus_of or [max(1, len(os.sched_getaffinity(0)))], line, Path(folder), progress)
     target = out or Path(f"{name}.toml")
-    write_aside(target, found.text.encode())
+    write_file(target, found.text.encode())
     rows = [
         {"point": p.what, "host": show(p.host, p.unit), "model": show(p.model, p.unit),
          "error": f"{100 * p.error:+.1f} %", "": "fitted" if p.fitted else "predicted",

@@ -153,14 +153,14 @@ def place() -> None:
         matrix = ""
     from meshmark.place.native import find_place
 
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as file:
         file.write(matrix)
         file.flush()
         sys.stdout.flush()
         argv = [str(find_place()), "plan", *words, *(["--matrix", file.name] if matrix else [])]
         if drawing is None:
             raise SystemExit(subprocess.run(argv, check=False).returncode)
-        with tempfile.NamedTemporaryFile("r", suffix=".json") as plan:
+        with tempfile.NamedTemporaryFile("r", encoding="utf-8", suffix=".json") as plan:
             status = subprocess.run([*argv, "--save", plan.name], check=False).returncode
             if said := plan.read():  # nothing where it was refused
                 _draw(json.loads(said), Path(drawing), named, _value(words, "--topology") or "host")
@@ -170,7 +170,7 @@ def place() -> None:
 def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
     """The jobs of a plan on the mesh of a described machine, or on the parts of any other."""
     from meshmark.report.topology_svg import JOB_FILLS, topology_svg
-    from meshmark.store.store import write_aside
+    from meshmark.store.files import read_bytes, write_file
 
     if path.suffix != ".svg":
         raise UsageError(f"--svg: found '{path}', a file that ends in .svg is needed")
@@ -201,11 +201,11 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
         if topology == "host":
             machine_parts = from_sysfs()
         elif Path(topology).is_file():
-            machine_parts = from_hwloc_xml(Path(topology).read_bytes())
+            machine_parts = from_hwloc_xml(read_bytes(Path(topology)))
         else:
             machine_parts = from_synthetic(topology)
         text = topology_svg(machine_parts.to_dict(), held) + "\n"
-    write_aside(path, text.encode())
+    write_file(path, text.encode())
     say(f"meshmark: {path}")
 
 
@@ -315,7 +315,8 @@ def advise(
     from meshmark.machine.identity import host_id
     from meshmark.measure.plan import seconds
     from meshmark.place import advise as adviser
-    from meshmark.store.store import Store, write_aside
+    from meshmark.store.files import held, write_file
+    from meshmark.store.store import Store
 
     if budget and seconds(budget) <= 0:
         raise UsageError(f"--budget: found '{budget}', a time such as 10m or 90s is needed")
@@ -360,11 +361,12 @@ def advise(
     elif budget:
         plan.budget_s = seconds(budget)
         plan.save(folder / "plan.json")
-    with interruptible(f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"):
+    kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
+    with held(folder, resumed=resume is not None), interruptible(kept):
         advice = adviser.advise(plan, folder, runner, say)
     found = adviser.records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = adviser.to_json(advice, adviser.lines(advice))
-    write_aside(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
     if not no_store and found:
         Store(store or data_home() / "store").add(folder.name, "advise", found, (), found[0].machine)
     if as_json:

@@ -70,7 +70,8 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     import vl_convert
 
     from meshmark.report import charts, studies
-    from meshmark.store.store import Store, write_aside
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store
 
     if store is not None and result.records:
         Store(store).add(f"study-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", result.study, list(result.records),
@@ -79,8 +80,8 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     for name, chart in studies.draw(result.records).items():
         spec = charts.for_file(chart)
         drawn.append(result.folder / f"{name}.png")
-        write_aside(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
-        write_aside(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec).encode())
+        write_file(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
+        write_file(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec).encode())
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))

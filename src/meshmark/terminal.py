@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshmark.process import ended
+
 if TYPE_CHECKING:
     from meshmark.store.record import Record
 
@@ -26,12 +28,13 @@ def say(text: str) -> None:
 
 @contextlib.contextmanager
 def interruptible(after: str) -> Iterator[None]:
-    """Ctrl-C ends with one line that says what became of what was measured."""
+    """Ctrl-C, or a batch system's SIGTERM, ends with one line that says what became of what was measured."""
     try:
         yield
     except KeyboardInterrupt:
-        say(f"meshmark: interrupted; {after}")
-        raise SystemExit(130) from None
+        text, status = ended()
+        say(f"meshmark: {text}; {after}")
+        raise SystemExit(status) from None
 
 
 def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from meshmark.errors import MeshmarkError
+from meshmark.store.files import write_file
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
-from meshmark.store.store import Store, StoreError, to_csv, write_aside
+from meshmark.store.store import Store, StoreError, to_csv
 
 
 def record(metric: str = "load_latency", n: int = 0) -> Record:
@@ -104,9 +105,9 @@ from pathlib import Path
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 from meshmark.errors import MeshmarkError
-from meshmark.store.store import write_aside
+from meshmark.store.files import write_file
 try:
-    write_aside(Path({str(tmp_path)!r}) / "big", b"x" * 5000)
+    write_file(Path({str(tmp_path)!r}) / "big", b"x" * 5000)
 except MeshmarkError as why:
     print(why)
 """
@@ -118,4 +119,4 @@ except MeshmarkError as why:
 def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(MeshmarkError, match="cannot write"):
-        write_aside(tmp_path / "file" / "below", json.dumps({}).encode())
+        write_file(tmp_path / "file" / "below", json.dumps({}).encode())

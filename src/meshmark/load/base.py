@@ -105,7 +105,7 @@ def look(folder: Path) -> BaseRun | None:
     if not plan.steps or any(step.instrument != INSTRUMENT for step in plan.steps):
         return None
     try:
-        state = json.loads((folder / "run.json").read_text())
+        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         started, finished = str(state["started"]), bool(state["steps"])
         machine = next((m for step in plan.steps if (m := _machine(folder / "journal" / f"{step.id}.jsonl"))), "")
     except (OSError, ValueError, KeyError, TypeError) as why:

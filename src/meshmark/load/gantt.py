@@ -17,7 +17,7 @@ from typing import Final
 from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals, utilisation
 from meshmark.machine.tree import format_list
-from meshmark.store.store import write_aside
+from meshmark.store.files import write_file
 
 MOST_LANES: Final = 64
 _STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
@@ -559,9 +559,9 @@ def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> t
 
     svg = gantt_svg(run, machine)
     page, drawing, picture = out / "gantt.html", out / "gantt.svg", out / "gantt.png"
-    write_aside(page, gantt_html(run, machine).encode())
-    write_aside(drawing, svg.encode())
-    write_aside(picture, vl_convert.svg_to_png(svg, scale=2))
+    write_file(page, gantt_html(run, machine).encode())
+    write_file(drawing, svg.encode())
+    write_file(picture, vl_convert.svg_to_png(svg, scale=2))
     return page, drawing, picture
 
 

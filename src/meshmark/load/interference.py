@@ -210,7 +210,7 @@ def interference_curve(
     for rate in sorted(set(held_out_gb_per_s)):
         make(rate, held=True)
     for key, file in (held_out or {}).items():
-        rate = neighbours * parse_program(file.read_text(), str(file)).planned()["memory_gb_per_s"]
+        rate = neighbours * parse_program(file.read_text(encoding="utf-8"), str(file)).planned()["memory_gb_per_s"]
         beside[key] = rate, file.resolve()
     first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
     alone = Cell(name="alone", measured=("measured",),

@@ -53,7 +53,7 @@ def kernels() -> list[dict[str, Any]]:
     """What programs are made of: name, kind, summary, source and what variants there are, a row a kernel."""
     try:
         done = subprocess.run(
-            [find_load(), "kernels", "--json"], capture_output=True, text=True, check=True, timeout=60
+            [find_load(), "kernels", "--json"], capture_output=True, encoding="utf-8", check=True, timeout=60
         )
         return [json.loads(line) for line in done.stdout.splitlines()]
     except (OSError, ValueError, subprocess.SubprocessError) as why:
@@ -75,10 +75,10 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
     """
     with tempfile.TemporaryDirectory(prefix="meshmark-load-") as folder:
         file = Path(folder) / "program.json"
-        file.write_text(dump_program(program))
+        file.write_text(dump_program(program), encoding="utf-8")
         try:
             done = subprocess.run(
-                [find_load(), "program", file], capture_output=True, text=True, errors="replace", check=False,
+                [find_load(), "program", file], capture_output=True, encoding="utf-8", errors="replace", check=False,
                 stdin=subprocess.DEVNULL, env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
                 preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
             )  # fmt: skip

@@ -38,10 +38,10 @@ from meshmark.load.scenario import (
 )
 from meshmark.machine.native import die_with_parent, find_native
 from meshmark.machine.tree import format_list, parse_list
+from meshmark.store.files import write_file
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record, Scalar, median_interval
 from meshmark.store.run import Absence
-from meshmark.store.store import write_aside
 
 JOURNAL: Final = "run.jsonl"
 FOREIGN: Final = 0.05  # share of the CPUs that others may take before a run counts as noisy
@@ -401,8 +401,8 @@ def run_scenario(
     except OSError as why:
         raise MeshmarkError(f"cannot make {output}: {why.strerror or why}") from why
     about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-    write_aside(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
-    write_aside(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
+    write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
+    write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
     complaint, status = _run(load, out, report, tick)
     run = read_run(out)
     if run.cut:
@@ -457,7 +457,7 @@ def _run(
                     os.fsync(sink.fileno())
     except OSError as why:
         raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
-    said = talk.read_text(errors="replace").strip().splitlines()
+    said = talk.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return (said[-1].removeprefix("meshmark: ")[:300] if said else ""), child.returncode
 
 
@@ -608,7 +608,7 @@ def _lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any
 
 def _object(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}

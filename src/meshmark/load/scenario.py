@@ -550,7 +550,7 @@ def threads_of(path: Path) -> tuple[int, int]:
         UsageError: it cannot be read, or is no program.
     """
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
         threads = raw["prescription"].get("threads", 1)
         memory = sum(int(v["volume_bytes"]) for v in raw["variants"])
         if raw["format"] != "meshmark load program" or not isinstance(threads, int):
@@ -570,7 +570,7 @@ def made_for_another(path: Path, wish: Prescription) -> str:
         UsageError: it cannot be read, or is no program.
     """
     threads_of(path)
-    was = json.loads(path.read_text())["prescription"]
+    was = json.loads(path.read_text(encoding="utf-8"))["prescription"]
     asked = wish.to_json()
     for key in {**asked, **was}:
         if was.get(key) != asked.get(key):

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import hashlib
 import json
 import os
@@ -35,10 +34,10 @@ from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.variants import Variant, found
 from meshmark.machine.tree import format_list
 from meshmark.measure.journal import read_journal
+from meshmark.store.files import held, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import SCHEMA, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
-from meshmark.store.store import write_aside
 
 JOURNAL: Final = "journal.jsonl"
 PLAN: Final = "study.json"
@@ -223,11 +222,7 @@ def order(groups: Sequence[Sequence[Cell]], repetition: int, seed: int) -> list[
 def _journal(path: Path) -> Iterator[Any]:
     """The journal, open for one writer, without a torn last line."""
     try:
-        with path.open("ab") as sink:
-            try:
-                fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as why:
-                raise MeshmarkError(f"{path.parent}: another process runs this study") from why
+        with held(path.parent, resumed=True), path.open("ab") as sink:
             cut_torn_end(path)
             yield sink
     except OSError as why:
@@ -259,7 +254,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
     path = folder / PLAN
     if path.exists():
         try:
-            known = json.loads(path.read_text())
+            known = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as why:
             raise UsageError(f"{path}: is no study of Meshmark's", "name another folder with --out") from why
         for key in {**asked, **(known if isinstance(known, dict) else {})}:
@@ -273,7 +268,7 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
         return
     if folder.exists() and any(f.name != "programs" for f in folder.iterdir()):  # those may be made before
         raise UsageError(f"{folder}: is not empty and holds no study", "name another folder with --out")
-    write_aside(path, json.dumps(asked, indent=1).encode() + b"\n")
+    write_file(path, json.dumps(asked, indent=1).encode() + b"\n")
 
 
 def _needless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) -> bool:
@@ -379,14 +374,17 @@ class Maker:
         if rounds := self.rounds if rounds is None else rounds:
             cpus = tuple(self.cpus) if wish.threads > 1 else tuple(self.cpus[:1])
             program, _ = calibrate(program, self.trial_s, rounds, cpus, talk=self.talk)
-        write_aside(path, dump_program(program).encode())
+        write_file(path, dump_program(program).encode())
         return path
 
     def longer(self, path: Path, factor: float) -> Path:
         """The same program with so many times the calls: a neighbour that outlasts what is measured."""
         out = path.with_name(f"{path.stem}.long.json")
         if not out.exists():
-            write_aside(out, dump_program(lengthened(parse_program(path.read_text(), str(path)), factor)).encode())
+            write_file(
+                out,
+                dump_program(lengthened(parse_program(path.read_text(encoding="utf-8"), str(path)), factor)).encode(),
+            )
         return out
 
     def _path(self, name: str) -> Path:
@@ -504,7 +502,7 @@ class Results:
              "reason": a.reason, "enable": a.enable}
             for a in self.absences
         ]  # fmt: skip
-        write_aside(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
+        write_file(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
 
 
 def read_records(folder: Path) -> list[Record]:

@@ -425,7 +425,9 @@ def _virtual(tree: Tree) -> dict[str, object]:
             hypervisor = hypervisor or name
     if tree.live and (program := shutil.which("systemd-detect-virt")):
         try:
-            done = subprocess.run([program, "--vm"], capture_output=True, text=True, timeout=5, check=False)
+            done = subprocess.run(
+                [program, "--vm"], capture_output=True, encoding="utf-8", errors="replace", timeout=5, check=False
+            )
             word = done.stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             word = ""

@@ -117,7 +117,7 @@ def try_for_real(
     try:
         child = subprocess.Popen(
             list(words), env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True, preexec_fn=prepare,
+            stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True, preexec_fn=prepare,
         )  # fmt: skip
     except OSError as why:
         return Tried(127, "", f"{words[0]}: {why.strerror or why}")
@@ -351,7 +351,7 @@ class _Ward:
             unshare += ["--user", "--map-root-user"]
         with tempfile.TemporaryDirectory(prefix="meshmark-hosts-") as folder:
             script, agent = Path(folder) / "hosts.sh", Path(folder) / "agent.sh"
-            script.write_text(_HOSTS)
+            script.write_text(_HOSTS, encoding="utf-8")
             agent.touch(0o755)
             line = [
                 *unshare, "sh", str(script), str(agent), str(self.launcher.path),
@@ -531,7 +531,7 @@ def _used(process: Path) -> str:
     """The names of what a process maps or holds open; '' of one that ended, or is another user's."""
     names = ""
     with contextlib.suppress(OSError):
-        names = (process / "maps").read_text(errors="replace")
+        names = (process / "maps").read_text(encoding="utf-8", errors="replace")
         for each in process.glob("fd/*"):
             with contextlib.suppress(FileNotFoundError):
                 names += f"{each.readlink()}\n"

@@ -74,7 +74,7 @@ def launchers() -> dict[str, Launcher]:
 def _version(path: str) -> str:
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, text=True, errors="replace", timeout=20, check=False,
+            [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False,
             stdin=subprocess.DEVNULL, env=environment("openmpi"),
         )  # fmt: skip
         return done.stdout + done.stderr

@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 from meshmark.errors import MeshmarkError
 from meshmark.measure.probe import Description, description, words
 from meshmark.measure.spec import Spec
-from meshmark.store.store import write_aside
+from meshmark.store.files import quoted, read_json, write_file
 
+_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")  # it names a file of the run folder
 _TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
 
 
@@ -45,13 +46,13 @@ class Plan:
         return sum(step.budget_s for step in self.steps)
 
     def save(self, path: Path) -> None:
-        write_aside(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
     @staticmethod
     def load(path: Path) -> Plan:
         """Raises MeshmarkError where the file is missing or is no plan."""
         try:
-            raw = json.loads(path.read_text())
+            raw = read_json(path)
             steps = tuple(
                 Step(
                     s["id"],
@@ -63,9 +64,12 @@ class Plan:
                 )
                 for s in raw["steps"]
             )
+            for step in steps:
+                if not _ID.fullmatch(step.id):
+                    raise ValueError(f"id of a step: found '{step.id}', allowed are letters, digits, _ . -")
             return Plan(str(raw["spec"]), steps)
-        except (OSError, ValueError, KeyError, TypeError) as why:
-            raise MeshmarkError(f"cannot read the plan {path}: {why}") from why
+        except (MeshmarkError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as why:
+            raise MeshmarkError(f"cannot read the plan {path}: {quoted(why)}") from why
 
 
 def seconds(text: str) -> float:

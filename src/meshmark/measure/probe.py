@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.native import find_native
@@ -22,6 +22,9 @@ def find_probe() -> Path:
         MeshmarkError: none is there, or it cannot be executed.
     """
     return find_native("meshmark-probe", "MESHMARK_PROBE")
+
+
+NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # a file of the user's would be written to or read
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +130,8 @@ def words(d: Description, options: Mapping[str, Any]) -> list[str]:
     line: list[str] = []
     for word, value in options.items():
         parameter = d.parameter(word)
+        if parameter.option in NOT_IN_SPECS:
+            raise UsageError(f"{d.name}.{word}: found in a specification; the run itself sets it")
         if parameter.kind == "flag":
             if not isinstance(value, bool):
                 raise UsageError(f"{d.name}.{word}: found {value!r}, allowed are true and false")
@@ -143,7 +148,12 @@ def check(instrument: str, line: Sequence[str]) -> None:
     program = find_comm() if description(instrument).ranks else find_probe()
     try:
         done = subprocess.run(
-            [program, instrument, "--check", *line], capture_output=True, text=True, check=False, timeout=60
+            [program, instrument, "--check", *line],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=60,
         )
     except (OSError, subprocess.SubprocessError) as why:
         raise MeshmarkError(f"the probe does not run: {why}", hint="make setup") from why

@@ -24,10 +24,12 @@ from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.probe import find_probe
+from meshmark.store.files import write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
+STATE = "run.json"  # of a run folder: what is known of the run beside its plan and journals
 SILENCE_S = 60.0  # beyond a step's budget nothing legitimate is silent for so long
 OVERRUN = 4.0  # a step may take this many budgets (preparation does not count into the budget) and a minute
 STDERR_KEPT = 4096
@@ -257,6 +259,4 @@ def run_plan(plan: Plan, folder: Path, store: Store, run_id: str, report: Report
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
     """`run.json`: what a report needs beside the records; written aside and renamed."""
-    from meshmark.store.store import write_aside
-
-    write_aside(folder / "run.json", json.dumps(state, indent=1, default=str).encode() + b"\n")
+    write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n")

@@ -19,7 +19,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from meshmark.errors import UsageError
 from meshmark.measure.probe import check, description, words
+from meshmark.store.files import quoted, read_text
 
+MAX_BYTES = 1 << 20
 SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
 
 
@@ -52,14 +54,14 @@ def parse_spec(text: str, origin: str) -> Spec:
     """
     try:
         raw = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as why:
-        raise UsageError(f"{origin}: not TOML: {why}") from why
+    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
+        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
     try:
         spec = Spec.model_validate(raw)
     except ValidationError as why:
         first = why.errors()[0]
         place = ".".join(str(p) for p in first["loc"]) or "the file"
-        found = str(first.get("input"))[:60]
+        found = quoted(first.get("input"), 60)
         allowed = first["msg"]
         if first["type"] == "extra_forbidden":
             model = StepSpec if len(first["loc"]) > 1 else Spec
@@ -80,10 +82,6 @@ def load_spec(name_or_path: str) -> Spec:
         UsageError: no such file, or it is wrong.
     """
     if name_or_path in SHIPPED:
-        text = (resources.files("meshmark.measure") / "specs" / f"{name_or_path}.toml").read_text()
+        text = (resources.files("meshmark.measure") / "specs" / f"{name_or_path}.toml").read_text(encoding="utf-8")
         return parse_spec(text, f"{name_or_path}.toml")
-    try:
-        text = Path(name_or_path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as why:
-        raise UsageError(f"spec: cannot read '{name_or_path}': {why}") from why
-    return parse_spec(text, name_or_path)
+    return parse_spec(read_text(Path(name_or_path), MAX_BYTES), name_or_path)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import json
 import secrets
 import socket
 import time
@@ -15,8 +14,9 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
 from meshmark.measure.repetitions import once, pool_steps
-from meshmark.measure.runner import Report, run_plan, save_state
+from meshmark.measure.runner import STATE, Report, run_plan, save_state
 from meshmark.measure.spec import load_spec
+from meshmark.store.files import held, read_json
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
@@ -66,7 +66,25 @@ def run_survey(
                  "version": version("meshmark"), "elapsed_s": 0.0, "host": host, "steps": []}  # fmt: skip
         save_state(folder, state)
         plan.save(folder / "plan.json")  # last: it makes the folder a run
-    talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
+    with held(folder, resumed=resume):
+        talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
+        _run_steps(plan, folder, store, state, began, progress, talk)
+    return folder
+
+
+def _run_steps(
+    plan: Plan, folder: Path, store: Store, state: dict[str, Any], began: float,
+    progress: Callable[[float], Report], talk: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Runs what is not finished, and says in `run.json` how each step went.
+
+    Args:
+        began: of this start, s of the monotonic clock.
+
+    Raises:
+        MeshmarkError: nothing could be measured, or the folder cannot be written.
+    """
+    state |= _load_state(folder)  # as it is now that nobody else writes to it
     results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), talk)
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
     old = {s["id"]: s for s in state.get("steps", [])}
@@ -81,16 +99,15 @@ def run_survey(
     failed = [r for r in results if r.status == "failed"]
     if not any(r.reading.records for r in results):
         raise MeshmarkError("survey: nothing could be measured" + (f": {failed[0].message}" if failed else ""))
-    return folder
 
 
 def _load_state(folder: Path) -> dict[str, Any]:
     try:
-        state = json.loads((folder / "run.json").read_text())
-    except (OSError, ValueError) as why:
-        raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
-    if not isinstance(state, dict) or "run_id" not in state:
-        raise MeshmarkError(f"{folder / 'run.json'} is no state of a run")
+        state = read_json(folder / STATE)
+    except UsageError as why:  # it is ours
+        raise MeshmarkError(str(why)) from why
+    if not isinstance(state, dict) or not isinstance(state.get("run_id"), str):
+        raise MeshmarkError(f"{folder / STATE} is no state of a run")
     return state
 
 

@@ -8,8 +8,6 @@ holds the lock of `run.json`, so that nobody else goes on with it.
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -18,14 +16,12 @@ from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan
-from meshmark.measure.runner import save_state
+from meshmark.measure.runner import STATE, save_state
+from meshmark.store.files import NoLocksError, read_json
+from meshmark.store.files import lock as lock_of
 from meshmark.store.store import MEASURING
 
 KEPT: Final = 8  # unfinished ones; with the next the oldest goes
-
-
-class _NoLocksError(MeshmarkError):
-    """A file system without locks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +49,10 @@ def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
     Raises:
         MeshmarkError: the folder cannot be written.
     """
-    with contextlib.suppress(_NoLocksError):
+    with contextlib.suppress(NoLocksError):
         left = 0
         for one in _newest_first(store):
-            lock = _locked(one)
+            lock = lock_of(one / STATE)
             if lock is not None:
                 left += 1
                 if left >= KEPT:
@@ -65,8 +61,8 @@ def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
     folder = store / MEASURING / run_id
     save_state(folder, {"machine": machine})
     try:
-        lock = _locked(folder, wait=True)
-    except _NoLocksError:  # to measure it needs none
+        lock = lock_of(folder / STATE, wait=True)
+    except NoLocksError:  # to measure it needs none
         lock = None
     plan.save(folder / "plan.json")  # last: it makes the folder one to go on with
     return Unfinished(folder, plan, store, lock)
@@ -80,15 +76,20 @@ def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
     """
     others = set()
     for folder in _newest_first(store):
-        lock = _locked(folder)
+        try:
+            lock = lock_of(folder / STATE)
+        except NoLocksError as why:
+            raise MeshmarkError(
+                f"--resume: {why}", "--store DIR, or XDG_DATA_HOME=DIR, on another file system"
+            ) from why
         if lock is None:
             continue
         plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
-                its = str(json.loads((folder / "run.json").read_text())["machine"])
-            except (OSError, ValueError, KeyError, TypeError) as why:
-                raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
+                its = str(read_json(folder / STATE)["machine"])
+            except (MeshmarkError, KeyError, TypeError) as why:
+                raise MeshmarkError(f"cannot read {folder / STATE}: {why}") from why
             if its == machine:
                 return Unfinished(folder, plan, store, lock)
             others.add(its)
@@ -100,34 +101,7 @@ def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
 
 def _newest_first(store: Path) -> list[Path]:
     found = []
-    for state in (store / MEASURING).glob("*/run.json"):
+    for state in (store / MEASURING).glob(f"*/{STATE}"):
         with contextlib.suppress(FileNotFoundError):  # its result was told meanwhile
             found.append((state.stat().st_mtime, state.parent))
     return [folder for _, folder in sorted(found, reverse=True)]
-
-
-def _locked(folder: Path, wait: bool = False) -> int | None:
-    """The lock, which the kernel takes back from a process that dies; None: somebody has it, or it is gone.
-
-    Args:
-        wait: for one that only looks, and gives it back at once.
-
-    Raises:
-        _NoLocksError: this file system has none.
-    """
-    try:
-        handle = os.open(folder / "run.json", os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:  # its result was told meanwhile
-        return None
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    except OSError as why:  # as Lustre's without its option flock
-        os.close(handle)
-        raise _NoLocksError(
-            f"--resume: {folder.parent} has no locks ({why.strerror}): whether somebody measures there is not known",
-            "--store DIR, or XDG_DATA_HOME=DIR, on another file system",
-        ) from why
-    return handle

@@ -49,10 +49,15 @@ def ask(
     request = json.dumps({"machine": machine.resolved(), "runs": list(runs), "threads": count})
     answers: list[Answer] = []
     error: Answer | None = None
-    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as talk:
+    with (
+        tempfile.TemporaryFile("w+", encoding="utf-8") as asked,
+        tempfile.TemporaryFile("w+", encoding="utf-8") as talk,
+    ):
         asked.write(request + "\n")
         asked.seek(0)
-        with subprocess.Popen([find_engine()], stdin=asked, stdout=subprocess.PIPE, stderr=talk, text=True) as child:
+        with subprocess.Popen(
+            [find_engine()], stdin=asked, stdout=subprocess.PIPE, stderr=talk, encoding="utf-8"
+        ) as child:
             assert child.stdout is not None
             try:
                 for text in child.stdout:

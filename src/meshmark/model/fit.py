@@ -86,14 +86,14 @@ def fit(records: Sequence[Record], name: str, cpus_of: Sequence[int], line_bytes
     path = folder / f"{name}.toml"
     machine = _settled(path, name, numbers, cpus_of)
     points = _compare(machine, records, numbers, cpus_of, progress)
-    return Fit(path.read_text(), tuple(points))
+    return Fit(path.read_text(encoding="utf-8"), tuple(points))
 
 
 def _settled(path: Path, name: str, numbers: dict[str, Any], cpus_of: Sequence[int]) -> MachineFile:
     """The machine whose streaming core moves what the host's does, or as much as the memory lets it."""
     target = numbers["single"].value
     for _ in range(6):
-        path.write_text(_text(name, numbers, cpus_of))
+        path.write_text(_text(name, numbers, cpus_of), encoding="utf-8")
         machine = read_machine(path)
         run = trial([stream_actor(machine, [0], "triad", numbers["stream_store"], "local")])
         ours = median_of(ask(machine, [run])[0]["groups"][0]["bytes_per_s"])

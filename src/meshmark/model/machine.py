@@ -552,7 +552,11 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
 @cache
 def machine_names() -> tuple[str, ...]:
     """Names of the machines that ship with the package, without those that are only bases."""
-    return tuple(sorted(p.stem for p in FOLDER.glob("*.toml") if not tomllib.loads(p.read_text()).get("abstract")))
+    return tuple(
+        sorted(
+            p.stem for p in FOLDER.glob("*.toml") if not tomllib.loads(p.read_text(encoding="utf-8")).get("abstract")
+        )
+    )
 
 
 def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:

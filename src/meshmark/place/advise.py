@@ -26,9 +26,9 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.place import native
 from meshmark.place.halving import Race, Verdict
+from meshmark.store.files import read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import FLAGS, Record, RecordError, median, median_interval
-from meshmark.store.store import write_aside
 
 BASELINE: Final = "as it is"
 POLICIES: Final = ("none", "balance", "pack", "compact", "scatter")
@@ -136,6 +136,15 @@ class Here:
     node_of: Mapping[int, int] = field(default_factory=dict)  # of CPUs whose node has memory; empty: not known
 
 
+def _plan_in(path: Path) -> Any:
+    if not path.exists():
+        raise UsageError(f"--resume: found no plan.json in {path.parent}", "meshmark advise starts anew")
+    try:
+        return read_json(path)
+    except UsageError as why:  # it is ours
+        raise MeshmarkError(f"cannot read the plan: {why}") from why
+
+
 @dataclass(slots=True)
 class Plan:
     """What an advice runs.
@@ -155,23 +164,19 @@ class Plan:
     inherited: Inherited = Inherited()
 
     def save(self, path: Path) -> None:
-        write_aside(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
+        write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
 
     @staticmethod
     def load(path: Path) -> Plan:
         """Raises UsageError where there is none, MeshmarkError where it is none."""
         try:
-            raw = json.loads(path.read_text())
+            raw = _plan_in(path)
             made = [
                 Candidate(**{**c, "parts": tuple(tuple(map(int, p)) for p in c["parts"])}) for c in raw["candidates"]
             ]
             return Plan(**{**raw, "candidates": made, "inherited": Inherited(**raw.get("inherited", {}))})
-        except FileNotFoundError:
-            raise UsageError(f"--resume: found no plan.json in {path.parent}", "meshmark advise starts anew") from None
-        except (KeyError, TypeError, AttributeError):
+        except (KeyError, TypeError, AttributeError, ValueError):
             raise MeshmarkError(f"{path} is no plan of an advice") from None
-        except (OSError, ValueError) as why:
-            raise MeshmarkError(f"cannot read the plan {path}: {why}") from why
 
 
 # ------------------------------------------------------------------ candidates
@@ -373,7 +378,7 @@ class Runner:
 
     def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
         try:
-            lines = [json.loads(x) for x in path.read_text(errors="replace").splitlines()]
+            lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
         except (OSError, ValueError) as why:
             outcome.reason = f"its record cannot be read: {why}"
             return

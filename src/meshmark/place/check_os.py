@@ -577,7 +577,7 @@ def _apart(work: Callable[[], Spill]) -> Spill:
     child = os.fork()
     if child == 0:
         try:
-            Path("/proc/self/oom_score_adj").write_text("1000")
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
             said = work()
             answer = {
                 "filled": said.filled,
@@ -676,12 +676,12 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
         done = subprocess.run(
             [native.find_place(), "run", "--bind", bind, *placed, "--verify", "--record", record, "--", sys.executable,
              "-c", _TRIAD, str(threads), str(elements), str(passes)],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=600,
+            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=600,
         )  # fmt: skip
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         try:
             rate = float(done.stdout)
-            lines = [json.loads(x) for x in record.read_text().splitlines()]
+            lines = [json.loads(x) for x in record.read_text(encoding="utf-8").splitlines()]
         except (OSError, ValueError):
             raise MeshmarkError(f"the triad ended with status {done.returncode}: {said}") from None
     from meshmark.place.advise import Candidate, evidence

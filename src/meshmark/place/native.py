@@ -45,7 +45,7 @@ def _said(done: subprocess.CompletedProcess[str], refused_too: bool = False) -> 
 def _call(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [find_place(), *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
+            [find_place(), *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace",
             timeout=timeout_s, check=False,
         )  # fmt: skip
     except (OSError, subprocess.TimeoutExpired) as why:

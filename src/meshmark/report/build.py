@@ -15,9 +15,9 @@ from meshmark.report import charts, comm, program_charts, programs, ranking, swa
 from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
+from meshmark.store.files import write_file
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.run import Absence, RunInfo
-from meshmark.store.store import write_aside
 
 MOST_ROWS = 2000  # of one table: a page must open at once also for a machine of hundreds of CPUs
 
@@ -170,13 +170,13 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     for name, chart in drawn.items():
         spec = charts.for_file(chart)
         png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
-        write_aside(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_aside(svg, vl_convert.vegalite_to_svg(spec).encode())
+        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_file(svg, vl_convert.vegalite_to_svg(spec).encode())
         paths += [png, svg]
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
-    write_aside(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
-    write_aside(html_path, _page(records, absences, run, drawn).encode())
+    write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
+    write_file(html_path, _page(records, absences, run, drawn).encode())
     return ReportPaths(html_path, card_path, tuple(paths))
 
 

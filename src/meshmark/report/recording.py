@@ -15,7 +15,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.store import write_aside
+from meshmark.store.files import write_file
 from meshmark.watch.frames import USE, Frame, Header
 from meshmark.watch.terminal import PALETTES, STEPS
 
@@ -176,7 +176,7 @@ def _write(charts: dict[str, alt.VConcatChart], out: Path) -> list[Path]:
         spec: dict[str, Any] = chart.to_dict()
         spec["background"] = "white"
         png, svg = out / f"{name}.png", out / f"{name}.svg"
-        write_aside(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_aside(svg, vl_convert.vegalite_to_svg(spec).encode())
+        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_file(svg, vl_convert.vegalite_to_svg(spec).encode())
         paths += [png, svg]
     return paths

@@ -19,9 +19,9 @@ from meshmark.measure.journal import Reading, read_journal
 from meshmark.report.build import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
 from meshmark.report.units import show
+from meshmark.store.files import write_file
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
-from meshmark.store.store import write_aside
 
 _NONE: Final = "none below 4 runs"
 
@@ -365,7 +365,7 @@ def write_study(folder: Path) -> Path:
         UsageError: none lies there. MeshmarkError: the folder cannot be written.
     """
     page = folder / "study.html"
-    write_aside(page, study_page(folder).encode())
+    write_file(page, study_page(folder).encode())
     return page
 
 

@@ -5,16 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from meshmark.store.files import open_regular
+
 MOST_LINE_BYTES = 16 << 20
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Lines that end in a newline; none of a file that is not there."""
-    if not path.exists():
+    """Lines that end in a newline, each of at most `MOST_LINE_BYTES`; a longer one comes as an empty line, which no
+    reader takes for one of its own. None of a file that is not there.
+
+    Raises:
+        OSError: it is there and cannot be read, or is no regular file.
+    """
+    try:
+        lines = open_regular(path)
+    except FileNotFoundError:
         return
-    with path.open("rb") as lines:
-        for line in lines:
-            if line.endswith(b"\n"):
+    with lines:
+        too_long = False
+        while line := lines.readline(MOST_LINE_BYTES + 1):
+            if not line.endswith(b"\n"):
+                too_long = True  # or the torn end of the file
+            elif too_long:
+                too_long = False
+                yield b"\n"
+            else:
                 yield line
 
 

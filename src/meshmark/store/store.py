@@ -10,14 +10,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import os
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshmark.errors import MeshmarkError
+from meshmark.store.files import write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 
@@ -33,35 +32,6 @@ COLUMNS = ("run", "step", "source", "machine", "instrument", "metric", "unit", "
 
 class StoreError(MeshmarkError):
     """The folder is no store of this version, or a file in it cannot be read."""
-
-
-def write_aside(path: Path, data: bytes) -> None:
-    """Writes `path` whole or not at all: aside, fsync, rename, fsync of the folder.
-
-    Raises:
-        MeshmarkError: the disk is full or the folder cannot be written; nothing is left behind.
-    """
-    aside: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as out:
-            out.write(data)
-            out.flush()
-            os.fsync(out.fileno())
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
-        aside = None
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-    except OSError as why:
-        raise MeshmarkError(f"cannot write {path}: {why.strerror or why}") from why
-    finally:
-        if aside is not None:
-            Path(aside).unlink(missing_ok=True)
 
 
 def _schema() -> pa.Schema:
@@ -123,7 +93,7 @@ class Store:
         marker = folder / MARKER
         if marker.exists():
             try:
-                version = json.loads(marker.read_text()).get("version")
+                version = json.loads(marker.read_text(encoding="utf-8")).get("version")
             except (OSError, ValueError, AttributeError) as why:
                 raise StoreError(f"store {folder}: {MARKER} cannot be read: {why}") from why
             if version != VERSION:
@@ -144,11 +114,11 @@ class Store:
 
         marker = self.folder / MARKER
         if not marker.exists():
-            write_aside(marker, json.dumps({"version": VERSION}).encode() + b"\n")
+            write_file(marker, json.dumps({"version": VERSION}).encode() + b"\n")
         sink = io.BytesIO()
         pq.write_table(table, sink, compression="zstd")
         path = self.folder / name
-        write_aside(path, sink.getvalue())
+        write_file(path, sink.getvalue())
         return path
 
     def add(

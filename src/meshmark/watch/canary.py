@@ -11,7 +11,7 @@ from typing import Any
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.machine.native import find_native
-from meshmark.store.store import write_aside
+from meshmark.store.files import read_json, write_file
 from meshmark.terminal import data_home
 
 
@@ -23,8 +23,8 @@ def calibration_file(machine: str) -> Path:
 def tells(calibration: Path) -> bool:
     """Whether a kept calibration shows traffic on some node; one of a version that did not say it may."""
     try:
-        return any(json.loads(calibration.read_text()).get("tells", {"all": True}).values())
-    except (OSError, ValueError, AttributeError):
+        return any(read_json(calibration).get("tells", {"all": True}).values())
+    except (MeshmarkError, AttributeError):
         return False  # the sampler says what is wrong with it
 
 
@@ -46,7 +46,7 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
         MeshmarkError: the sampler failed; the message is its own.
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
     said = last_words(done.stderr, done.returncode)
     if done.returncode == 77:
         raise AbsentError(said)
@@ -55,5 +55,5 @@ def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
     found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
     path = calibration_file(socket.gethostname())
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_aside(path, (json.dumps(found, indent=1) + "\n").encode())
+    write_file(path, (json.dumps(found, indent=1) + "\n").encode())
     return path, found

@@ -45,14 +45,14 @@ class Live:
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         command += ["--without", ",".join(without)] if without else []
-        self._given = tempfile.NamedTemporaryFile("w", suffix=".json")  # noqa: SIM115 (read as the process starts)
+        self._given = tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8")  # noqa: SIM115 (read as the process starts)
         if attained is not None:
             json.dump(attained, self._given)
             self._given.flush()
             command += ["--attained", self._given.name]
         command += ["--canary", str(canary)] if canary is not None else []
-        self._talk = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the process)
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._talk, text=True)
+        self._talk = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._talk, encoding="utf-8")
         assert self._process.stdout is not None
         self._lines = self._process.stdout
         first = self._lines.readline()

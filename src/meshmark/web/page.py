@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.store import write_aside
+from meshmark.store.files import write_file
 from meshmark.watch.difference import Difference
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector
@@ -178,7 +178,7 @@ def one_file(title: str, packed: bytes) -> str:
         MeshmarkError: the page is not built.
     """
     try:
-        index, script, style = ((STATIC / n).read_text() for n in ("index.html", "main.js", "main.css"))
+        index, script, style = ((STATIC / n).read_text(encoding="utf-8") for n in ("index.html", "main.js", "main.css"))
     except OSError as why:
         raise MeshmarkError(f"the page is not built: {STATIC.name}/ lacks it", "make setup builds it") from why
     data = base64.b64encode(packed).decode()
@@ -217,5 +217,5 @@ def write_page(out: Path, title: str, packed: bytes) -> int:
     """
     check_out(out)
     data = one_file(title, packed).encode()
-    write_aside(out, data)
+    write_file(out, data)
     return len(data)

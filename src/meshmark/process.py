@@ -1,0 +1,89 @@
+"""This process: its standard streams, the signals that end it, and its limits. Imports nothing else of ours."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Final
+
+# What a terminal in ISO-8859-1 or ASCII shows instead; anything else becomes a question mark.
+_INSTEAD: Final = {
+    "–": "-", "—": "-", "−": "-", "…": "...", "×": "x", "·": "*", "µ": "u", "μ": "u", "≥": ">=", "≤": "<=", "±": "+-",
+    "→": "->", "←": "<-", "°": " deg", "²": "^2", "‘": "'", "’": "'", "“": '"', "”": '"', "\u00a0": " ", "\u202f": " ",
+    "─": "-", "━": "-", "│": "|", "┃": "|", "█": "#", "▏": "|", "╸": "-", "╺": "-",
+}  # fmt: skip
+
+
+def open_streams() -> bool:
+    """Makes the standard streams fit to be used, whatever they were given as.
+
+    A closed input or error stream becomes the null device: the next file to be opened would take its number, and
+    Python would print errors on standard output. What the encoding of the locale lacks is replaced.
+
+    Returns:
+        Whether there is a standard output.
+    """
+    there = True
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+            there = there and number != 1
+    if sys.stderr is None:
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (of the process)
+    codecs.register_error("meshmark", _replaced)
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="meshmark")
+    return there
+
+
+def _replaced(why: UnicodeError) -> tuple[str, int]:
+    if not isinstance(why, UnicodeEncodeError):
+        raise why
+    return "".join(_INSTEAD.get(c, "?") for c in why.object[why.start : why.end]), why.end
+
+
+def flushed() -> OSError | None:
+    """Writes what standard output still holds. Returns why it cannot be written; then the rest is dropped."""
+    try:
+        sys.stdout.flush()
+    except OSError as why:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python would complain at its end
+        return why
+    return None
+
+
+_ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so its number is kept here
+
+
+def end_by_signals() -> None:
+    """SIGTERM and SIGHUP do what Ctrl-C does: keep what is to be kept, remove what is temporary, say so. A signal that
+    is ignored (`nohup`) stays so."""
+
+    def end(number: int, _: FrameType | None) -> None:
+        global _ended_by  # noqa: PLW0603
+        _ended_by = signal.Signals(number)
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, end)
+
+
+def ended() -> tuple[str, int]:
+    """Of a KeyboardInterrupt: what happened, for people, and the exit status."""
+    text = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
+    return text, 128 + _ended_by
+
+
+def memory_limit() -> str:
+    """A hint where this process may have so much memory only."""
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return "" if soft == resource.RLIM_INFINITY else f"ulimit -v allows {soft >> 20} MiB"

@@ -1,0 +1,103 @@
+"""Standard streams and signals of the command: closed, full, in another encoding; asked to end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from waiting import until
+
+import meshmark
+
+MAIN = "from meshmark.cli import main; main()"
+# Python would make UTF-8 of these by itself.
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def test_every_text_file_says_its_encoding() -> None:
+    """What a locale would choose differs from machine to machine; the linter finds half of these."""
+    without = re.compile(r"\.read_text\(\)|\.read_text\(errors|text=True|\.write_text\((?![^\n]*encoding=)")
+    found = [
+        f"{path.name}:{number}"
+        for path in Path(meshmark.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if without.search(line)
+    ]
+    assert not found
+
+
+def shell(line: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    program = f'"{sys.executable}" -c "{MAIN}"'
+    return subprocess.run(
+        ["bash", "-c", line.replace("meshmark", program)], capture_output=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})}, cwd=cwd,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["meshmark list", "meshmark measure --help", "meshmark --help", "meshmark version"])
+def test_a_closed_or_full_standard_output_is_an_error(line: str) -> None:
+    full = shell(f"{line} >/dev/full")
+    assert (full.returncode, full.stderr) == (1, b"meshmark: error: standard output: No space left on device\n")
+    closed = shell(f"{line} >&-")
+    assert (closed.returncode, closed.stderr) == (1, b"meshmark: error: standard output is closed\n")
+
+
+def test_errors_never_reach_standard_output() -> None:
+    done = shell("meshmark list nonsense 2>&-")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_reader_that_leaves_is_no_news() -> None:
+    done = shell("meshmark model list --json | head -c 1; exit ${PIPESTATUS[0]}")
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "meshmark list machines", "meshmark model show gs1280-4", "meshmark model validate --no-page A01",
+        "meshmark measure latency --on gs1280-4 --footprint 1MiB --no-store", "meshmark machine show",
+        "meshmark list instruments", "meshmark load kernels", "meshmark measure --help",
+        "meshmark survey --spec spec.toml", "meshmark load run scenario.toml", "meshmark store export --format csv", "meshmark list policies",
+    ],
+)  # fmt: skip
+def test_another_locale_replaces_what_it_lacks(line: str, tmp_path: Path) -> None:
+    """Text in files is UTF-8 all the same: the specification and the scenario name what ASCII cannot."""
+    (tmp_path / "spec.toml").write_text('name = "ü"\n[[step]]\ninstrument = "clock"\n', encoding="utf-8")
+    (tmp_path / "scenario.toml").write_text('[[program]]\nname = "ü"\n', encoding="utf-8")
+    done = shell(line, {**ASCII, "XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
+    assert b"Unicode" not in done.stderr
+    assert b"codec" not in done.stderr
+    assert done.returncode in ((0, 77) if ".toml" not in line else (2,)), done.stderr
+    done.stdout.decode("ascii")
+    done.stderr.decode("ascii")
+
+
+def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
+    for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")):
+        temporary = tmp_path / word.replace(" ", "-")
+        temporary.mkdir()
+        child = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "measure", "latency", "--budget", "60s", "--no-store"],
+            env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert until(lambda t=temporary: list(t.glob("meshmark-*/journal/*.jsonl")))  # type: ignore[misc]
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
+        assert child.returncode == 128 + number
+        assert said == f"meshmark: {word}; nothing is kept (--no-store)\n"
+        assert not list(temporary.iterdir())
+
+
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    program = (
+        "import os, signal; from meshmark.process import end_by_signals; end_by_signals();"
+        "os.kill(os.getpid(), signal.SIGHUP); print('here')"
+    )
+    nohup = ["bash", "-c", "trap '' HUP; exec \"$@\"", "x", sys.executable, "-c", program]
+    assert subprocess.run(nohup, capture_output=True, text=True, check=True, timeout=60).stdout == "here\n"
