@@ -1,22 +1,43 @@
 #!/usr/bin/env bash
-# build.sh PRESET: configures (once, or when CMake asks for it) and builds build/PRESET.
+# build.sh PRESET: builds build/PRESET, and configures it first where there is none or what is installed has changed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022  # other users of the machine may run what root builds
 preset=$1
 jobs=${JOBS:-$(nproc)}
+cxx=${CXX:-c++}
+build=build/$preset
+
+# What the system offers of everything that the CMakeLists.txt look for, as text.
+parts() {
+  local tool module
+  for tool in cmake ninja make "$cxx" "${FC:-gfortran}" mpicc mpiexec; do
+    echo "$tool: $(command -v "$tool")"
+  done
+  echo "$cxx: $("$cxx" -dumpfullversion -dumpversion)"
+  for module in hwloc ompi-c mpich caf-openmpi caf-mpich; do
+    echo "$module: $(pkg-config --modversion "$module") $(pkg-config --cflags --libs "$module")"
+  done
+  echo "oshmem: $("$cxx" -print-file-name=liboshmem.so)" "$(pkg-config --variable=libdir ompi-c)"/liboshmem.*
+} 2>/dev/null
+
 mkdir -p "build"
 if command -v flock >/dev/null 2>&1; then  # two builds of one folder at once would spoil each other
-  exec 9>"build/$preset.lock"
+  exec 9>"$build.lock"
   flock 9
 fi
-# A build folder of another checkout, or one whose configuration failed, is of no use.
-if ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "build/$preset/CMakeCache.txt" \
-  || { [ ! -f "build/$preset/build.ninja" ] && [ ! -f "build/$preset/Makefile" ]; }; then
-  rm -rf "build/$preset"
+if ! grep -qsx "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$build/CMakeCache.txt"; then
+  rm -rf "$build"  # of another checkout, or never configured
+fi
+found=$(parts)
+if [ "$found" != "$(cat "$build/parts" 2>/dev/null)" ] || { [ ! -f "$build/build.ninja" ] && [ ! -f "$build/Makefile" ]; }; then
+  [ ! -d "$build" ] || echo "build: what is installed has changed; configuring $build again" >&2
+  # CMake remembers what it found and what it did not: without its memory, as with --fresh, it looks again. Objects stay.
+  rm -rf "$build/CMakeCache.txt" "$build/CMakeFiles" "$build/parts"
   generator=()
   if command -v ninja >/dev/null 2>&1; then generator=(-G Ninja); fi
   cmake --preset "$preset" "${generator[@]}" -DCMAKE_MESSAGE_LOG_LEVEL=WARNING >/dev/null
+  echo "$found" >"$build/parts"
 fi
-mkdir -p "build/$preset"
-log=build/$preset/build.log
-cmake --build "build/$preset" -j "$jobs" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+log=$build/build.log
+cmake --build "$build" -j "$jobs" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

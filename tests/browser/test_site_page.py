@@ -13,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 from made_load import made_load, made_study
-from test_watch_page import AXE, violations
+from test_watch_page import violations
 
 from meshmark.cli_serve import LoadFolders
 from meshmark.cli_watch import simulated
@@ -165,7 +165,6 @@ def test_a_report_is_alone_with_itself(browser: Any, site: str) -> None:
 LOADS = ("", "run/quiet", "run/busy", "study/bus", "study/matrix", "compare?a=quiet&b=busy")
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="the page's packages are not installed; make setup does it")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1200])
 @pytest.mark.parametrize("path", LOADS)

@@ -618,7 +618,6 @@ def violations(page: Any) -> list[str]:
     return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in found["violations"] for n in v["nodes"]]
 
 
-@pytest.mark.skipif(not AXE.is_file(), reason="the page's packages are not installed; make setup does it")
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [390, 1200])
 @pytest.mark.parametrize("what", ["recording", "difference", "estimated"])

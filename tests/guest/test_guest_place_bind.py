@@ -16,10 +16,7 @@ from booted import ROOT
 
 PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))
 
-pytestmark = [
-    pytest.mark.guest,
-    pytest.mark.skipif(not PLACE.exists(), reason=f"{PLACE.name} is not built: make setup"),
-]
+pytestmark = pytest.mark.guest
 
 PAGES: Final = (24 << 20) // 4096
 NOBODY: Final = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "run"]

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.measure import launch
+from mpi_here import needed
 
 PROGRAMS = Path(__file__).resolve().parents[2] / "build" / "asan" / "bin"
 SHORT = ("--interval", "100", "--budget", "4s")
@@ -41,10 +42,7 @@ def launcher(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     assert (PROGRAMS / "meshmark-comm").exists(), "not built: tools/build.sh asan"
     monkeypatch.setenv("MESHMARK_COMM", str(PROGRAMS))
     launch.launchers.cache_clear()
-    found = launch.launchers().get(request.param)
-    if found is None:
-        pytest.skip(f"{request.param} is not here")
-    return found
+    return needed(request.param)
 
 
 def test_every_instrument_has_a_run() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,7 +11,8 @@ import sys
 import tomllib
 from pathlib import Path
 
-import pytest
+from meshmark.measure import launch
+from mpi_here import has_coarrays, has_openshmem, installed
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = ROOT / "build" / "release" / "bin" / "meshmark-probe"
@@ -32,8 +34,6 @@ def test_every_dependency_is_pinned_by_name_and_version_only() -> None:
 
 
 def test_the_probe_carries_the_version_of_the_project() -> None:
-    if not PROBE.exists():
-        pytest.skip("meshmark-probe is not built: make setup")
     done = subprocess.run([PROBE, "clock", "--budget", "0.2s"], capture_output=True, text=True, check=True)
     header = json.loads(done.stdout.splitlines()[0])
     assert header["provenance"]["build"].partition("+")[0] == PROJECT["project"]["version"]
@@ -42,13 +42,83 @@ def test_the_probe_carries_the_version_of_the_project() -> None:
 
 # A probe that keeps only what the linker finds referred to would lose instruments without a word.
 def test_every_instrument_source_is_in_the_probe() -> None:
-    if not PROBE.exists():
-        pytest.skip("meshmark-probe is not built: make setup")
     described = json.loads(subprocess.run([PROBE, "--describe"], capture_output=True, check=True).stdout)
     names = {instrument["name"] for instrument in described}
     wired = re.findall(r"^mm_instrument\((\w+)", (ROOT / "native/instruments/CMakeLists.txt").read_text(), re.M)
     there = {name for name in wired if (ROOT / "native" / "instruments" / f"{name}.cpp").exists()}
     assert there <= names
+
+
+def packaged(folder: Path, name: str) -> Path:
+    """A development package that pkg-config finds, without anything in it."""
+    file = folder / f"{name}.pc"
+    file.write_text(f"Name: {name}\nDescription: made up\nVersion: 3.1\nCflags: -DMADE_UP\n")
+    return file
+
+
+def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
+    """Of this tree with packages that come and go; configured for real, built in name only."""
+    for name in ("CMakeLists.txt", "CMakePresets.json", "cmake", "native", "pyproject.toml", "tests/native"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).symlink_to(ROOT / name)
+    (tmp_path / "tools").mkdir()
+    shutil.copy2(ROOT / "tools" / "build.sh", tmp_path / "tools")
+    for folder in ("bin", "packages"):
+        (tmp_path / folder).mkdir()
+    script = tmp_path / "bin" / "cmake"
+    script.write_text(f'#!/bin/sh\n[ "$1" != --build ] || exit 0\necho >>calls\nexec {shutil.which("cmake")} "$@"\n')
+    script.chmod(0o755)
+    packages = tmp_path / "packages"
+    packaged(packages, "hwloc")
+    around = {**os.environ, "PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}", "PKG_CONFIG_LIBDIR": str(packages)}
+    around.pop("PKG_CONFIG_PATH", None)
+    programs = tmp_path / "build" / "release" / "bin"
+
+    def built() -> tuple[int, str]:
+        """How often CMake configured so far, and how it was last asked to make the program of MPICH."""
+        subprocess.run([tmp_path / "tools" / "build.sh", "release"], env=around, check=True, timeout=300)
+        commands = json.loads((tmp_path / "build/release/compile_commands.json").read_text())
+        found = {c["command"] for c in commands if "meshmark-comm-mpich.dir" in c["command"]}
+        return len((tmp_path / "calls").read_text()), " ".join(found)
+
+    assert built() == (1, "")
+    assert built() == (1, ""), "nothing changed"
+    mpich = packaged(packages, "mpich")
+    calls, commands = built()
+    assert calls == 2 and "MADE_UP" in commands and "MM_CAF" not in commands
+    coarrays = packaged(packages, "caf-mpich")
+    calls, commands = built()
+    assert calls == 3 and ("MM_CAF" in commands) == bool(shutil.which("gfortran"))
+    programs.mkdir(exist_ok=True)
+    for name in ("meshmark-comm", "meshmark-comm-mpich", "meshmark-probe"):
+        (programs / name).touch()
+    assert built()[0] == 3
+    coarrays.unlink()
+    calls, commands = built()
+    assert calls == 4 and "MADE_UP" in commands and "MM_CAF" not in commands
+    assert (programs / "meshmark-comm-mpich").exists()
+    mpich.unlink()
+    assert built() == (5, "")
+    assert sorted(p.name for p in programs.iterdir()) == ["meshmark-comm", "meshmark-probe"]
+
+
+def test_what_is_installed_is_built_and_nothing_else() -> None:
+    """After `make run` on a machine without MPICH, `make test` installed it and built nothing with it."""
+    folder = launch.find_comm().parent
+    assert {p.name for p in folder.glob("meshmark-comm-*")} == {f"meshmark-comm-{kind}" for kind in installed()}
+    for kind in installed():
+        linked = subprocess.run(["ldd", folder / f"meshmark-comm-{kind}"], capture_output=True, text=True, check=True)
+        assert ("libcaf_" in linked.stdout) == has_coarrays(kind), f"{kind}: co-arrays"
+        assert ("liboshmem" in linked.stdout) == (kind == "openmpi" and has_openshmem()), f"{kind}: OpenSHMEM"
+
+
+# Whatever is looked for by CMake and not by build.sh would be built only where CMake happens to run again.
+def test_build_looks_at_all_that_cmake_looks_for() -> None:
+    lists = "".join(p.read_text() for p in [ROOT / "CMakeLists.txt", *(ROOT / "native").glob("**/CMakeLists.txt")])
+    script = (ROOT / "tools" / "build.sh").read_text()
+    asked = re.findall(r"pkg_check_modules\(\w+ .*?([\w-]+)\)", lists) + re.findall(r"find_library\(\w+ (\w+)", lists)
+    assert {"hwloc", "mpich", "oshmem"} <= set(asked)
+    assert not [name for name in asked if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]
 
 
 def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:

@@ -21,10 +21,11 @@ from waiting import alive, until
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner, StepResult
+from mpi_here import has_coarrays, has_openshmem, installed, needed
 
 CPUS = len(os.sched_getaffinity(0))
 SOURCE = Path(__file__).resolve().parents[2]
-pytestmark = pytest.mark.skipif(not launch.launchers(), reason="no MPI library: neither launcher nor build is here")
+pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is installed")
 # As few blocks as make an interval; the budget is for a machine on which others work.
 SHORT = ("--interval", "100", "--budget", "8s")
 kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
@@ -37,9 +38,7 @@ def slow(*values: Any) -> Any:
 
 
 def started_by(kind: str, ranks: int, *more: str) -> list[str]:
-    if kind not in launch.launchers():
-        pytest.skip(f"{kind} is not here")
-    return launch.words(launch.launcher(kind), ranks, CPUS, more)
+    return launch.words(needed(kind), ranks, CPUS, more)
 
 
 def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[int, list[Line], str]:
@@ -389,8 +388,9 @@ def spoilers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 def spoilt(spoilers: dict[str, Path], kind: str, call: str, rank: int, first: int, stale: bool = False) -> list[str]:
     """Words that put the library before those of the ranks."""
+    needed(kind)
     if kind not in spoilers:
-        pytest.skip(f"{kind}: no launcher, build or compiler wrapper")
+        pytest.skip(f"{kind} has no compiler wrapper here")
     given = {"LD_PRELOAD": str(spoilers[kind]), "SPOIL": call, "SPOIL_RANK": str(rank), "SPOIL_FROM": str(first)}
     if stale:
         given["SPOIL_STALE"] = "1"
@@ -436,11 +436,11 @@ def test_wrong_data_are_never_a_number(
 ) -> None:
     if call == "shmem" and kind != "openmpi":
         pytest.skip("OpenSHMEM is Open MPI's")
+    if call == "shmem" and not has_openshmem():
+        pytest.skip("no OpenSHMEM is installed")
     before = spoilt(spoilers, kind, call, rank, first, stale)
     _status, lines, talk = comm(kind, 2, *words.split(), "--interval", "0.01", "--budget", "2s", more=before)
     wrong = [line["reason"] for line in of(lines, "absent")]
-    if any("this build has no" in reason for reason in wrong):
-        pytest.skip(wrong[0])
     shows = rf"{named}: wrong data: rank [01], [\w ]+, word \d+: expected [0-9a-f]{{16}}, got [0-9a-f]{{16}}$"
     assert len(wrong) == 1 and re.search(shows, wrong[0]), (wrong, talk)
     assert not [r for r in of(lines, "result") if r["conditions"].get("algorithm") != "pairs"]
@@ -496,10 +496,8 @@ def test_co_arrays_and_windows_whose_parts_are_multiples_of_16_bytes_are_brought
     """On that all our own rely; what becomes of others is the library's, and what the instrument counts."""
     lines = measured(kind, 2, "defects", "--words", "1..64")
     found = of(lines, "result", "wrong_words")
-    if any("no co-arrays" in line["reason"] for line in of(lines, "absent")):
-        assert {r["conditions"]["trial"] for r in found} == {"window"}
-    else:
-        assert {r["conditions"]["trial"] for r in found} == {"window", "caf_scalar", "caf_element", "caf_event"}
+    coarrays = {"caf_scalar", "caf_element", "caf_event"} if has_coarrays(kind) else set()
+    assert {r["conditions"]["trial"] for r in found} == {"window"} | coarrays
     even = [r for r in found if r["conditions"]["window_bytes"] % 16 == 0]
     assert len(even) >= 14 and not any(r["value"] for r in even)
     odd = [r for r in found if r["conditions"]["window_bytes"] % 16 and r["conditions"]["trial"] != "window"]
@@ -509,13 +507,13 @@ def test_co_arrays_and_windows_whose_parts_are_multiples_of_16_bytes_are_brought
 @kinds
 def test_events_of_any_number_of_sides_are_not_anothers(kind: str) -> None:
     """In windows of no multiple of 16 bytes ranks took each other's events: some wait for ever."""
+    if not has_coarrays(kind):
+        pytest.skip(f"no co-arrays over {kind} are installed")
     events = ("--protocol", "caf_events", "--budget", "2s", "--interval")
     for words in (["halo", *events, "1", "--dimensions", "3", "--words", "1"],
                   ["swim", *events, "100", "--cells", "16", "--steps", "2000"]):  # fmt: skip
         lines = comm(kind, 2, *words)[1]
         reasons = [line["reason"] for line in of(lines, "absent")]
-        if any("no co-arrays" in reason for reason in reasons):
-            pytest.skip(reasons[0])
         assert not reasons and of(lines, "result") and lines[-1]["status"] == "ok"
 
 
@@ -662,8 +660,8 @@ def test_what_a_machine_lacks_the_build_leaves_out_and_the_program_says(lacks: s
     without = ["-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"] if lacks == "MPI" else [
         "-DCMAKE_Fortran_COMPILER=NOTFOUND", "-DMM_OSHMEM=OFF"]  # fmt: skip
     targets = ["meshmark-comm"] if lacks == "MPI" else ["meshmark-comm", "meshmark-comm-openmpi"]
-    if lacks != "MPI" and "openmpi" not in launch.launchers():
-        pytest.skip("openmpi is not here")
+    if lacks != "MPI":
+        needed("openmpi")
     subprocess.run(
         ["cmake", "-S", str(SOURCE), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMM_TESTS=OFF",
          f"-DPKG_CONFIG_EXECUTABLE={hides}", *without], check=True, timeout=300, capture_output=True,

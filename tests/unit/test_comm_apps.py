@@ -12,13 +12,14 @@ from typing import Any
 import pytest
 
 from meshmark.measure import launch
+from mpi_here import installed
 
 CPUS = len(os.sched_getaffinity(0))
-KINDS = list(launch.launchers())
+KINDS = installed()
 # As few blocks as make an interval; where others work, undisturbed ones may not come before the budget ends, and the
 # first ones only some time after it.
 SHORT = ("--interval", "100", "--budget", "25s")
-pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library: neither launcher nor build is here")
+pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library is installed")
 
 # Between the program and the library: from the so-many-th message on, one bit of what came is another, or a sum is off.
 # A method that corrects itself forgives small errors of a sum, and all sums off by one factor: so every third, twofold.

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure import launch
+from mpi_here import installed, needed
 
 HOSTS = 4
 AGENT = """#!/bin/sh
@@ -63,9 +64,7 @@ class Cluster:
 
     def line(self, kind: str, *more: str, ranks: int = HOSTS) -> list[str]:
         """The command line that starts a rank on each host, or on so many."""
-        if kind not in launch.launchers():
-            pytest.skip(f"{kind} is not here")
-        known = launch.launcher(kind)
+        known = needed(kind)
         if kind == "openmpi":
             own = [
                 "--mca", "plm_rsh_agent", str(self.agent), "-H", ",".join(f"{a}:1" for a in self.addresses),
@@ -88,8 +87,8 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    if not launch.launchers():
-        pytest.skip("no MPI library: neither launcher nor build is here")
+    if not installed():
+        pytest.skip("no MPI library is installed")
     for tool in ("ip", "unshare"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not installed")
@@ -139,7 +138,7 @@ def test_messages_between_hosts_are_slower_than_within_one(cluster: Cluster, kin
         return float(value)
 
     near = subprocess.run(
-        [*launch.words(launch.launcher(kind), 2, cpus), *words], capture_output=True, timeout=120, check=True,
+        [*launch.words(needed(kind), 2, cpus), *words], capture_output=True, timeout=120, check=True,
         env=launch.environment(kind),
     )  # fmt: skip
     far = cluster.run(kind, NETWORK[kind], *words, ranks=2)

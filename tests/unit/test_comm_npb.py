@@ -18,12 +18,13 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from meshmark.measure import launch
+from mpi_here import installed, needed
 
 KERNELS = ("ep", "cg", "is", "ft", "mg")
 CPUS = len(os.sched_getaffinity(0))
 Floats = NDArray[np.float64]
 
-pytestmark = pytest.mark.skipif(not launch.launchers(), reason="no MPI library: neither launcher nor build is here")
+pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is installed")
 
 
 def slow(*values: Any) -> Any:
@@ -187,7 +188,7 @@ SECOND_WAYS: dict[str, Callable[[], dict[str, float]]] = {
 
 @pytest.mark.parametrize("kernel", sorted(SECOND_WAYS))
 def test_a_second_way_finds_the_same(kernel: str) -> None:
-    conditions = class_s(next(iter(launch.launchers())), 2)[kernel, "elapsed"]["conditions"]
+    conditions = class_s(needed().kind, 2)[kernel, "elapsed"]["conditions"]
     expected = SECOND_WAYS[kernel]()
     # What mg leaves is a small difference of larger numbers.
     tolerance = 1e-10 if kernel == "mg" else 1e-12
@@ -198,7 +199,7 @@ def test_a_second_way_finds_the_same(kernel: str) -> None:
 
 
 @pytest.mark.parametrize("ranks", [slow(1), 2, slow(3), slow(4)])
-@pytest.mark.parametrize("kind", list(launch.launchers()))
+@pytest.mark.parametrize("kind", installed())
 def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
     found = class_s(kind, ranks)
     kernels = [k for k in KERNELS if k != "mg" or ranks != 3]
@@ -228,7 +229,7 @@ OPERATIONS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("ranks", [2, 3, 4])
 def test_the_number_of_ranks_changes_no_digit_that_counts(ranks: int) -> None:
-    kind = next(iter(launch.launchers()))
+    kind = needed().kind
     alone, many = class_s(kind, 1), class_s(kind, ranks)
     for kernel in ("ep", "cg", "ft", "mg"):
         if (kernel, "elapsed") not in many:
@@ -240,7 +241,7 @@ def test_the_number_of_ranks_changes_no_digit_that_counts(ranks: int) -> None:
 
 
 def test_what_was_asked_for_and_does_not_fit_is_refused_in_one_line() -> None:
-    for kind in launch.launchers():
+    for kind in installed():
         done, lines = npb(kind, 3, "--kernel", "cg,mg")
         assert done.returncode != 0
         errors = [line for line in lines if line["type"] == "error"]
@@ -253,7 +254,7 @@ def test_what_was_asked_for_and_does_not_fit_is_refused_in_one_line() -> None:
 
 @pytest.mark.slow
 def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> None:
-    kind = next(iter(launch.launchers()))
+    kind = needed().kind
     _, lines = npb(kind, 3, "--kernel", "all")
     absences = [line for line in lines if line["type"] == "absent"]
     assert [a["conditions"]["kernel"] for a in absences] == ["mg"]
@@ -265,13 +266,13 @@ def test_of_all_one_that_does_not_fit_is_absent_and_says_which_numbers_do() -> N
     [slow(["--kernel", "lu"], "kernel"), (["--class", "D"], "class"), slow(["--fft", "mkl"], "fft")],
 )
 def test_a_wrong_word_names_its_field(words: list[str], field: str) -> None:
-    _, lines = npb(next(iter(launch.launchers())), 1, *words)
+    _, lines = npb(needed().kind, 1, *words)
     assert [line["field"] for line in lines if line["type"] == "error"] == [field]
 
 
 @pytest.mark.slow
 def test_fftw_finds_the_same_or_says_that_it_is_not_here() -> None:
-    kind = next(iter(launch.launchers()))
+    kind = needed().kind
     done, lines = npb(kind, 2, "--kernel", "ft", "--fft", "fftw")
     if done.returncode != 0:
         assert [line["reason"] for line in lines if line["type"] == "absent"]
@@ -301,7 +302,7 @@ int MPI_Alltoallv(const void* out, const int* give, const int* give_at, MPI_Data
 """
 
 
-@pytest.fixture(scope="module", params=list(launch.launchers()))
+@pytest.fixture(scope="module", params=installed())
 def spoiler(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     kind: str = request.param
     compiler = shutil.which(f"mpicc.{kind}")

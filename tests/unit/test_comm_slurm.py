@@ -17,6 +17,7 @@ from mini_slurm import CannotStart, mini_slurm
 from waiting import until
 
 from meshmark.measure import launch
+from mpi_here import installed, needed
 
 SHORT = ("--bytes", "8", "--protocol", "send", "--budget", "300ms")
 MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # which of srun's joins the tasks of a library
@@ -26,8 +27,8 @@ kinds = pytest.mark.parametrize("kind", ["openmpi", "mpich"])
 @pytest.fixture(scope="module")
 def slurm() -> Iterator[dict[str, str]]:
     """The variables with which a cluster is found whose two nodes are this machine."""
-    if not launch.launchers():
-        pytest.skip("no MPI library: neither launcher nor build is here")
+    if not installed():
+        pytest.skip("no MPI library is installed")
     try:
         with mini_slurm(nodes=2) as (_, found):
             yield found
@@ -36,9 +37,7 @@ def slurm() -> Iterator[dict[str, str]]:
 
 
 def program(kind: str) -> str:
-    if kind not in launch.launchers():
-        pytest.skip(f"{kind} is not here")
-    return str(launch.launcher(kind).program)
+    return str(needed(kind).program)
 
 
 def start(words: list[str], slurm: dict[str, str], kind: str, folder: Path) -> subprocess.CompletedProcess[str]:

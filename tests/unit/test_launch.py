@@ -137,10 +137,7 @@ def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
     [([], "no build for any MPI library; this one has none"), (["mpich"], "no build for openmpi; this one has mpich")],
 )
 def test_a_program_without_its_library_says_which(built: list[str], says: str, tmp_path: Path) -> None:
-    try:
-        alone = shutil.copy2(launch.find_comm(), tmp_path)
-    except MeshmarkError as why:
-        pytest.skip(str(why))
+    alone = shutil.copy2(launch.find_comm(), tmp_path)
     for kind in built:
         script(tmp_path / f"meshmark-comm-{kind}", "#!/bin/sh\n")
     started = {"OMPI_COMM_WORLD_SIZE": "2"} if built else {}
@@ -263,7 +260,7 @@ def test_a_rank_that_died_is_named_and_what_was_measured_stays(
 def test_a_launcher_that_is_no_program_is_one_line(made_up: Path, tmp_path: Path) -> None:
     answers(made_up / "mpirun.openmpi", "Open MPI")
     assert "openmpi" in launch.launchers()
-    (made_up / "mpirun.openmpi").write_text("#!/no/such/shell\n")
+    (made_up / "mpirun.openmpi").write_text("#!/proc/no/such/shell\n")
     result = Runner(tmp_path / "run").run_step(step())
     assert result.status == "failed" and "cannot be started" in result.message and "\n" not in result.message
 

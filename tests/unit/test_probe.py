@@ -15,15 +15,13 @@ from typing import Any
 
 import pytest
 
-from meshmark.errors import MeshmarkError
 from meshmark.measure import launch
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import FLAGS, OBSERVED, Record, median, median_interval
+from mpi_here import needed
 
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
-
-pytestmark = pytest.mark.skipif(not PROBE.exists(), reason=f"{PROBE.name} is not built: make setup")
 
 # The least that each instrument can be asked, so that the contract of all of them is tried in seconds.
 SMALL: dict[str, list[str]] = {
@@ -73,11 +71,8 @@ def described(program: Path, *words: str) -> Any:
 
 
 def programs() -> list[Path]:
-    """The probe, and that of the ranks where there is one."""
-    try:
-        return [PROBE, launch.find_comm()] if PROBE.exists() else []
-    except MeshmarkError:
-        return [PROBE]
+    """The probe, and that of the ranks, which describes itself where an MPI library was built with."""
+    return [PROBE, launch.find_comm()]
 
 
 PROGRAMS = {d["name"]: (program, d) for program in programs() for d in described(program)}
@@ -112,11 +107,9 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
     line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", budget]
     call, around = [str(PROBE), *line], dict(os.environ)
     if name in OF_RANKS:
-        kind = next(iter(launch.launchers()), "")
-        if not kind:
-            pytest.skip("no MPI library: neither launcher nor build is here")
-        start = launch.words(launch.launcher(kind), 2, len(os.sched_getaffinity(0)))
-        call, around = [*start, *line], dict(launch.environment(kind))
+        known = needed()
+        start = launch.words(known, 2, len(os.sched_getaffinity(0)))
+        call, around = [*start, *line], dict(launch.environment(known.kind))
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
             call, capture_output=True, text=True, timeout=180, check=False, cwd=folder, stdin=subprocess.DEVNULL,
@@ -210,7 +203,7 @@ def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) ->
         (["latency", "--processes", "4000"], "processes"),
         (["latency", "--budget", "-1s"], "budget_s"),
         (["latency", "--interval", "0"], "interval_percent"),
-        (["latency", "--resume", "/nonexistent"], "resume"),
+        (["latency", "--resume", "/proc/nonexistent"], "resume"),
     ],
 )
 def test_a_wrong_request_is_one_line_that_names_the_field(words: list[str], field: str) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.launch import launchers
+from mpi_here import installed, needed
 
 ROOT = Path(__file__).resolve().parents[2]
 STATIC = Path("src/meshmark/web/static")
@@ -35,8 +35,6 @@ def done(*words: str | Path, cwd: Path) -> str:
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Built of the files that git has or would take, and of the page, which is built before."""
-    if not (ROOT / STATIC / "index.html").is_file():
-        pytest.skip("the page is not built: make setup builds it")
     tree, out = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("wheel")
     listed = done("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT).split("\0")
     for name in (n for n in listed if (ROOT / n).is_file()):
@@ -48,17 +46,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-def libraries() -> list[str]:
-    """Those MPI libraries that CMake finds here by themselves."""
-    known = {"openmpi": "ompi-c", "mpich": "mpich"}
-    return [k for k, p in known.items() if not subprocess.run(["pkg-config", "--exists", p], check=False).returncode]
-
-
 def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {f.filename: f for f in archive.infolist()}
     names = ["meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place", "meshmark-load", "meshmark-comm"]
-    for name in (*names, *(f"meshmark-comm-{kind}" for kind in libraries())):
+    for name in (*names, *(f"meshmark-comm-{kind}" for kind in installed())):
         assert files[f"meshmark/bin/{name}"].external_attr >> 16 & 0o111, f"{name} is no program"
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json", "site.css"):
         assert f"meshmark/web/{name}" in files
@@ -86,9 +78,8 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     assert "gs1280-16" in done(command, "model", "list", cwd=tmp_path)
     assert "--palette" in done(command, "watch", "--help", cwd=tmp_path)
     assert done(command, "watch", "--json", "--rate", "10", "--duration", "0.3", cwd=tmp_path).count("\n") == 4
-    for kind in libraries():
-        if kind not in launchers():
-            continue
+    for kind in installed():
+        needed(kind)
         told = done(
             command, "measure", "barrier", "--mpi", kind, "--ranks", "2", "--budget", "1s", "--json", cwd=tmp_path
         )

@@ -1,0 +1,65 @@
+"""The MPI libraries of this system. A test is skipped where the system lacks one. Where a library is installed and
+Meshmark is not built with it, the test fails: skips would hide a build that does not follow what is installed."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.measure import launch
+
+PACKAGES = {"openmpi": "ompi-c", "mpich": "mpich"}  # as CMake asks pkg-config for them
+
+
+@cache
+def has(package: str) -> bool:
+    """Whether pkg-config knows a development package."""
+    known = shutil.which("pkg-config")
+    return known is not None and subprocess.run([known, "--exists", package], check=False).returncode == 0
+
+
+@cache
+def installed() -> tuple[str, ...]:
+    """Kinds of libraries with which Meshmark can be built here, whether it was or not; any first that is `any`."""
+    found = [kind for kind, package in PACKAGES.items() if has(package)]
+    if not found and shutil.which("mpicc") and shutil.which("mpiexec"):
+        found = ["mpi"]
+    return tuple(kind for kind in launch.KINDS if kind in found or kind in launch.launchers())
+
+
+def needed(kind: str = "any") -> launch.Launcher:
+    """The launcher of a library and the program built with it; skips the test where the system lacks the library."""
+    if kind == "any":
+        kind = next(iter(launch.launchers()), "") or next(iter(installed()), "an MPI library")
+    known = launch.launchers().get(kind)
+    if known is not None:
+        return known
+    if kind not in installed():
+        pytest.skip(f"{kind} is not installed")
+    try:
+        launch.find_comm(kind)
+    except MeshmarkError as why:
+        pytest.fail(f"{kind} is installed, and Meshmark is not built with it: {why}", pytrace=False)
+    pytest.skip(f"the launcher of {kind} is not installed")
+
+
+def has_coarrays(kind: str) -> bool:
+    """Whether the system has co-arrays over this library, and a compiler for them."""
+    return has(f"caf-{kind}") and shutil.which("gfortran") is not None
+
+
+@cache
+def has_openshmem() -> bool:
+    """Whether Open MPI's development package has OpenSHMEM, for which there is no package file."""
+    if not has(PACKAGES["openmpi"]):
+        return False
+    line = ["pkg-config", "--variable=libdir", PACKAGES["openmpi"]]
+    folder = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    line = ["c++", "-print-file-name=liboshmem.so"]
+    found = subprocess.run(line, capture_output=True, text=True, check=False).stdout.strip()
+    return Path(folder, "liboshmem.so").exists() or Path(found).is_absolute()
