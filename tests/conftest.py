@@ -1,4 +1,4 @@
-"""What all tests share: they leave the user's own store and calibrations alone, and signals as they are by default."""
+"""What all tests share: they neither read nor write the user's home, and have signals as they are by default."""
 
 from __future__ import annotations
 
@@ -14,9 +14,12 @@ settings.load_profile("default" if os.environ.get("MESHMARK_FUZZ") else "the sam
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _own_data(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Also for the commands that tests start."""
-    os.environ["XDG_DATA_HOME"] = str(tmp_path_factory.mktemp("data"))
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """An empty one, also for the commands that tests start: a store, calibration data and configuration change them."""
+    home = tmp_path_factory.mktemp("home")
+    os.environ["HOME"] = str(home)
+    for name in ("DATA", "CONFIG", "STATE", "CACHE"):
+        os.environ[f"XDG_{name}_HOME"] = str(home / name.lower())
 
 
 @pytest.fixture(scope="session", autouse=True)

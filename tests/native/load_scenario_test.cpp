@@ -86,7 +86,7 @@ TEST(LoadScenario, RefusesAWrongPlanByTheNameOfTheField) {
       EXPECT_EQ(std::string(why.what()).find('\n'), std::string::npos) << why.what();
     }
   }
-  EXPECT_THROW(read_run_plan("/is/not/there"), Failure);
+  EXPECT_THROW(read_run_plan("/proc/not/there"), Failure);
 }
 
 }  // namespace

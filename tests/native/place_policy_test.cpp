@@ -302,7 +302,7 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
                             R"({"nodes":[0,0],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
                             R"({"nodes":[0,1],"unit":"s","what":"x","better":"more","values":[[1,2],[3,4]]})"})
     EXPECT_THROW(use(wrong), mm::UsageError) << wrong;
-  EXPECT_THROW(use_matrix(m, "/nowhere"), mm::UsageError);
+  EXPECT_THROW(use_matrix(m, "/proc/nowhere"), mm::UsageError);
 }
 
 // ------------------------------------------------------------------ compact
@@ -787,8 +787,8 @@ TEST(Plan, ListsAreConsumedAndNoneIsEmpty) {
                                                 {"--slots", "cpus"},
                                                 {"--taken", "99"},
                                                 {"--within", "99"},
-                                                {"--matrix", "/nowhere"},
-                                                {"--sharing", "/nowhere"},
+                                                {"--matrix", "/proc/nowhere"},
+                                                {"--sharing", "/proc/nowhere"},
                                                 {"--bogus"}}) {
     std::vector<std::string> words = {"--topology", kTwoByFour};
     words.insert(words.end(), wrong.begin(), wrong.end());

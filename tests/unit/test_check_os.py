@@ -387,7 +387,7 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
     ("words", "says"),
     [
         (["--starts", "1"], "--starts"), (["--starts", "x"], "--starts"), (["--threads", "99999"], "--threads"),
-        (["--root", "/nonexistent"], "--root"),
+        (["--root", "/proc/nonexistent"], "--root"),
     ],
 )  # fmt: skip
 def test_bad_words_are_one_line(words: list[str], says: str) -> None:

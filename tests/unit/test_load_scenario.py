@@ -460,7 +460,7 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
         [[program]]
         name = "lost"
         command = ["true"]
-        cwd = "/is/not/there"
+        cwd = "/proc/not/there"
         """
     )
     got = run_scenario(file, tmp_path / "run", report=lambda e: seen.append(str(e["event"])))
@@ -474,7 +474,7 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
     assert "status 3" in by_name["fails"].reason
     assert "is-not-there" in by_name["nowhere"].reason
     assert "cgroup" in by_name["grouped"].reason
-    assert "/is/not/there" in by_name["lost"].reason
+    assert "/proc/not/there" in by_name["lost"].reason
     assert "released" in seen
     assert "failed" in seen
     records, absences = records_of(got)
@@ -491,7 +491,7 @@ def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(t
         [[program]]
         name = "lost"
         command = ["true"]
-        cwd = "/is/not/there"
+        cwd = "/proc/not/there"
         copies = 60
         [[program]]
         name = "late"
@@ -499,7 +499,7 @@ def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(t
         copies = 60
         """)  # fmt: skip
     assert [p.how for p in got.programs] == ["failed"] * 120
-    assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /is/not/there: No such file or directory"}
+    assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /proc/not/there: No such file or directory"}
     (late,) = {p.reason for p in got.programs if p.program == "late"}
     assert late.startswith("'./is-not-there' cannot be executed")
 

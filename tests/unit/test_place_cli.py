@@ -151,7 +151,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["advise", "--smt", "maybe", "--", "true"], 2, "--smt: found 'maybe', allowed are off, on"),
         (["advise", "--threads", "0", "--", "true"], 2, "--threads: found '0'"),
         (["advise", "--threads", "two", "--", "true"], 2, "--threads: found 'two'"),
-        (["advise", "--resume", "/nonexistent", "--", "true"], 2, "--resume: found no plan.json"),
+        (["advise", "--resume", "/proc/nonexistent", "--", "true"], 2, "--resume: found no plan.json"),
         (["advise", "--resume", "a", "--out", "b", "--", "true"], 2, "--resume: found with --out"),
         (["advise", "--out", "/dev/null/x", "--", "true"], 2, "--out: cannot make /dev/null/x: Not a directory"),
     ],

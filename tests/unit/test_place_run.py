@@ -324,7 +324,7 @@ WRONG: dict[str, tuple[list[str], str]] = {
     "timeout": (["--timeout", "0"], "timeout: found '0'"),
     "verify": (["--verify=maybe"], "verify: found 'maybe'"),
     "launcher": (["--launcher", "ssh"], "launcher: found 'ssh'"),
-    "record": (["--record", "/no/such/folder/x"], "record: cannot write '/no/such/folder/x'"),
+    "record": (["--record", "/proc/no/such/folder/x"], "record: cannot write '/proc/no/such/folder/x'"),
     "sharing": (["--sharing", "/dev/null"], "sharing: /dev/null"),
     "option": (["--nonsense"], "--nonsense"),
 }

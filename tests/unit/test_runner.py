@@ -79,7 +79,7 @@ def test_a_hanging_probe_is_killed_with_its_reason(tmp_path: Path) -> None:
 def test_a_probe_that_cannot_start_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runner = Runner(tmp_path)
     broken = tmp_path / "broken"
-    broken.write_text("#!/no/such/shell\n")
+    broken.write_text("#!/proc/no/such/shell\n")
     broken.chmod(0o755)
     monkeypatch.setenv("MESHMARK_PROBE", str(broken))
     assert "cannot be started" in runner.run_step(step()).message
@@ -198,7 +198,7 @@ def test_a_wrong_spec_is_refused_by_name(text: str, says: str) -> None:
 
 def test_a_spec_that_is_not_there() -> None:
     with pytest.raises(UsageError, match="cannot read"):
-        load_spec("/no/such/spec.toml")
+        load_spec("/proc/no/such/spec.toml")
 
 
 def test_a_plan_survives_the_way_to_disk(tmp_path: Path) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import html
-import http.client
 import itertools
 import json
 import os
@@ -15,18 +13,16 @@ import sys
 import threading
 import time
 import tomllib
-import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import made_run
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from made_site import Site, frame, header, record
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from waiting import until
 
@@ -39,121 +35,15 @@ from meshmark.store.store import Store
 from meshmark.watch.frames import Frame, Header, Metric, header_of
 from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder
+from meshmark.web.guard import chosen_token
 from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
-from meshmark.web.server import run
-from meshmark.web.site import GRAFANA, ModelRow, Parts, Recordings, RunRow, _span, make_site
+from meshmark.web.pages import _span
+from meshmark.web.parts import ModelRow, RunRow
+from meshmark.web.recordings import Recordings
+from meshmark.web.site import GRAFANA
 
 EVENTS = Path(__file__).resolve().parents[2] / "native" / "watch" / "events"
-
-
-def header(machine: str = "test") -> Header:
-    return Header(
-        "host", machine, "2026-01-01T08:30:00Z", 0.05,
-        {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
-        (Metric("cpu.busy", "1", "busy", "time"),),
-    )  # fmt: skip
-
-
-def frame(n: int) -> Frame:
-    return Frame(n, 0.05 * n, 0.05, {"cpu.busy": [0.5]}, at=1.7e9 + n)
-
-
-class Count:
-    """How often a site's sampler was started, and how many run."""
-
-    started = running = 0
-
-
-class Sampler:
-    """A sampler that is counted."""
-
-    def __init__(self, count: Count) -> None:
-        count.started += 1
-        count.running += 1
-        self.count = count
-        self.header = header()
-        self._ended = threading.Event()
-
-    def frames(self) -> Iterator[Frame]:
-        n = 0
-        while not self._ended.wait(0.05):
-            n += 1
-            yield frame(n)
-
-    def stop(self) -> None:
-        self._ended.set()
-
-    def __enter__(self) -> Sampler:
-        return self
-
-    def __exit__(self, a: type[BaseException] | None, b: BaseException | None, c: TracebackType | None) -> None:
-        self.count.running -= 1
-
-
-class Site:
-    """A site in a thread, on a free port."""
-
-    def __init__(self, folder: Path, token: str = "", **parts: Any) -> None:
-        self.simulated: list[tuple[str, str]] = []
-        self.reported: list[str] = []
-        self.simulates = threading.Event()
-        self.simulates.set()
-
-        def simulate(name: str, workload: str) -> tuple[Header, list[Frame]]:
-            self.simulated.append((name, workload))
-            assert self.simulates.wait(20)
-            return header(name), [frame(n) for n in range(1, 11)]
-
-        def report(name: str) -> bytes:
-            self.reported.append(name)
-            return b"<!doctype html><title>the report</title><script>1</script>"
-
-        self.sampler = Count()
-        made = {
-            "machine": ("this <machine>", "2 CPUs"), "start": lambda: Sampler(self.sampler), "recordings": folder,
-            "models": [ModelRow("m1", "one"), ModelRow("m2", "two")], "workloads": ["hot_spot", "swap"],
-            "runs": lambda: [RunRow("run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
-            "simulate": simulate, "report": report, "idle_s": 0.4, **parts,
-        }  # fmt: skip
-        self.address = ""
-        ready = threading.Event()
-
-        def say(address: str) -> None:
-            self.address = address
-            ready.set()
-
-        make = lambda: make_site(Parts(**made), token)  # noqa: E731
-        threading.Thread(target=run, args=(make, "127.0.0.1", 0, token, say), daemon=True).start()
-        assert ready.wait(10)
-        self.port = urllib.parse.urlsplit(self.address).port
-        assert self.port
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-
-    def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-        """Exactly this path: nothing on the way tidies it."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=20)
-        try:
-            connection.request("GET", "/" + path, headers=headers)
-            answer = connection.getresponse()
-            return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
-        finally:
-            connection.close()
-
-    def listen(self, path: str = "live/api/frames") -> socket.socket:
-        """A reader of events; what was read is thrown away."""
-        sock = socket.create_connection(("127.0.0.1", self.port or 0), 10)
-        sock.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-        return sock
-
-
-def record(path: Path, frames: int = 20) -> None:
-    with Recorder(path, header("n042")) as recorder:
-        for n in range(1, frames + 1):
-            recorder.add(frame(n))
 
 
 @pytest.fixture
@@ -202,8 +92,10 @@ def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: 
     rows, more = Recordings(folder).rows()
     told = {r.name: r.broken for r in rows}
     assert more == 0 and told.pop("night.parquet") == ""
-    assert told["link.parquet"] == "is a link that leads out of the folder" and told["pipe.parquet"] == "is no file"
-    assert set(told) == {"cut.parquet", "text.part", "empty.parquet", "pipe.parquet", "link.parquet"}
+    links = {"link.parquet", "nowhere.parquet"}
+    assert {told[name] for name in links} == {"is a link that leads out of the folder"}
+    assert told["pipe.parquet"] == "is no file"
+    assert set(told) == {"cut.parquet", "text.part", "empty.parquet", "pipe.parquet", *links}
     for why in told.values():
         assert why and "\n" not in why and str(folder) not in why
     site = Site(folder)
@@ -403,9 +295,9 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("token", ["a b", "a;b", "a\nb", "ü", "x" * 201])
-def test_a_token_that_no_cookie_can_hold_is_refused(folder: Path, token: str) -> None:
-    with pytest.raises(UsageError, match="--token"):
-        run(lambda: pytest.fail("made"), "127.0.0.1", 0, token, lambda _: None)
+def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
+    with pytest.raises(UsageError, match="^--token: found no token, allowed are letters"):
+        chosen_token(token, None, False)
 
 
 # ------------------------------------------------------------------ the sampler
@@ -486,7 +378,8 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
 
 
 def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
-    words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store")]
+    words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"),
+             "--no-token"]  # fmt: skip
     child = subprocess.Popen([sys.executable, "-c", "from meshmark.cli import main; main()", *words],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     try:
@@ -512,7 +405,8 @@ def test_every_listed_workload_can_be_simulated() -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--recordings", "/nowhere"], "--recordings"), (["--host", "0.0.0.0"], "--token"), (["--rate", "0"], "--rate"),
+    (["--recordings", "/proc/none"], "--recordings"), (["--rate", "0"], "--rate"),
+    (["--host", "0.0.0.0", "--no-token"], "--no-token"), (["--host", "a..b"], "--port"), (["--host", "x" * 300], "--port"),
     (["--token", "a b"], "--token"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:

@@ -299,7 +299,7 @@ def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
 
 
 @pytest.mark.parametrize(("words", "said"), [
-    (["--rate", "0"], "--rate"), (["--sources", "moon"], "--sources"), (["--root", "/nowhere"], "--root"),
+    (["--rate", "0"], "--rate"), (["--sources", "moon"], "--sources"), (["--root", "/proc/nowhere"], "--root"),
     (["--duration", "-1"], "--duration"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
@@ -784,8 +784,8 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("words", "said"), [
     (["watch", "--from", "50", "--to", "10"], "--from"), (["watch", "--palette", "grey"], "--palette"),
     (["watch", "--on", "nothing"], "nothing"), (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
-    (["replay", "/nowhere.parquet"], "nowhere"),
-    (["watch", "--web", "--host", "0.0.0.0", "--on", "gs1280-4"], "--token"),
+    (["replay", "/proc/nowhere.parquet"], "nowhere"),
+    (["watch", "--web", "--host", "0.0.0.0", "--no-token", "--on", "gs1280-4"], "--no-token"),
 ])  # fmt: skip
 def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
     done = run(*words)
@@ -830,7 +830,8 @@ def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
     words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
              "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words, "--web", "--port", "0", *VIEWS[0][0]]
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words, "--web", "--port", "0", "--no-token",
+            *VIEWS[0][0]]  # fmt: skip
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         try:
             assert child.stdout is not None
@@ -921,7 +922,7 @@ def test_only_the_right_host_and_token_are_let_in() -> None:
     status, _, headers = served.get("api/header?token=secret")
     assert status == 200
     assert served.get("api/header", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
-    with pytest.raises(UsageError, match="--token"):
+    with pytest.raises(UsageError, match="--no-token"):
         serve(past(), "0.0.0.0", 0, "", lambda _: None)
 
 
