@@ -22,6 +22,7 @@ from meshmark.cli_model import SetOption, StoreOption
 from meshmark.cli_model import app as model_app
 from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
+from meshmark.cli_store import app as store_app
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.process import end_by_signals, ended, flushed, memory_limit, open_streams
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from meshmark.measure.plan import Plan
     from meshmark.measure.probe import Description
     from meshmark.measure.unfinished import Unfinished
-    from meshmark.store.record import Record
 
 app = typer.Typer(
     name="meshmark",
@@ -52,7 +52,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-store_app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
 app.add_typer(store_app, name="store")
 app.add_typer(machine_app, name="machine")
 app.add_typer(model_app, name="model")
@@ -279,14 +278,12 @@ def measure(
 
 def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
     """Measures here; with a store, what is cut off can be gone on with."""
-    import secrets
     import tempfile
-    import time
 
     from meshmark.machine.identity import host_id
     from meshmark.measure import unfinished
     from meshmark.measure.plan import Plan, Step, launched
-    from meshmark.store.store import Store
+    from meshmark.store.store import Store, run_name
 
     machine = host_id()
     if "--machine" not in argv:
@@ -302,8 +299,7 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
         )
         for run in launched(d, argv)
     )
-    # Jobs of one array may start in one second, with the same number in containers of their own.
-    plan, run_id = Plan("measure", steps), f"measure-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
+    plan, run_id = Plan("measure", steps), run_name("measure")
     if store is None:
         with interruptible("nothing is kept (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
@@ -350,6 +346,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
     from meshmark.measure.probe import description
     from meshmark.measure.repetitions import once, pool_steps
     from meshmark.measure.runner import run_plan
+    from meshmark.report.tables import print_tables
     from meshmark.store.store import Store
 
     with progress(plan.budget_s) as report:
@@ -359,7 +356,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
-        _print_tables(records)
+        print_tables(records)
     for absence in absences:
         if absence.kind == "absent":
             say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
@@ -373,21 +370,6 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
     if not records:
         reasons = [a.reason for a in absences]
         raise AbsentError(f"{d.name}: {reasons[0] if reasons else 'nothing was measured'}")
-
-
-def _print_tables(records: list[Record]) -> None:
-    """A table an instrument; protocols of the halo exchange are ranked, libraries compared, contention summed up, steps
-    of programs split."""
-    from meshmark.report.contention import print_contention
-    from meshmark.report.programs import PROGRAMS, print_programs
-    from meshmark.report.ranking import print_comparisons, print_rankings
-
-    for instrument in dict.fromkeys(r.instrument for r in records):
-        mine = [r for r in records if r.instrument == instrument]
-        tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
-        tables.get(instrument, print_records)(mine)
-        print_comparisons(mine)
-        print_contention(mine)
 
 
 def _measure_model(
@@ -407,9 +389,9 @@ def _measure_model(
     if not seed.isdigit():
         raise UsageError(f"{d.name}: --seed: found '{seed}', a whole number is needed")
     with counted(f"{d.name} on {machine.name}") as progress:
-        records = measure_model(
-            d.name, machine, options, command=" ".join([d.name, *extra]), seed=int(seed), progress=progress
-        )
+        changed = [word for setting in settings or [] for word in ("--set", setting)]
+        command = shlex.join([d.name, "--on", on, *changed, *extra])
+        records = measure_model(d.name, machine, options, command=command, seed=int(seed), progress=progress)
     if not records:
         raise AbsentError(f"{d.name}: {machine.path.name} does not say what this point needs")
     for record in records if as_json else ():
@@ -503,100 +485,3 @@ def report(
     records, absences, info = load_run(folder)
     paths = write_report(records, absences, info, out or folder)
     print(paths.html)
-
-
-# ------------------------------------------------------------------ store
-
-
-@store_app.command("list")
-def store_list(
-    store: StoreOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
-) -> None:
-    """List the runs of the store.
-
-    example: meshmark store list --json
-    """
-    from meshmark.store.store import Store
-
-    print_rows(Store(store or data_home() / "store").runs(), as_json)
-
-
-@store_app.command("export")
-def store_export(
-    out: Annotated[Path | None, typer.Option("--out", help="file [standard output]", show_default=False)] = None,
-    form: Annotated[str, typer.Option("--format", help="jsonl, csv, or table")] = "jsonl",
-    run: Annotated[str, typer.Option("--run", help="only this run")] = "",
-    instrument: Annotated[str, typer.Option("--instrument", help="only this instrument")] = "",
-    store: StoreOption = None,
-) -> None:
-    """Write records as JSON Lines or CSV, or print them as `meshmark measure` does.
-
-    example: meshmark store export --format csv --instrument latency
-    """
-    from meshmark.store.files import write_file
-    from meshmark.store.store import Store, to_csv
-
-    if form not in {"jsonl", "csv", "table"}:
-        raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
-    if form == "table" and out is not None:
-        raise UsageError("--out: found with --format table, which is printed", "--format csv")
-    chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
-    records = Store(store or data_home() / "store").query(**chosen)
-    if form == "table":
-        _print_tables(records)
-        return
-    lines = (json.dumps({"type": "result", "schema": 1, **r.to_json()}) for r in records)
-    text = to_csv(records) if form == "csv" else "".join(line + "\n" for line in lines)
-    if out is None:
-        sys.stdout.write(text)
-    else:
-        write_file(out, text.encode())
-
-
-@store_app.command("import")
-def store_import(
-    source: Annotated[Path, typer.Argument(help="JSON Lines of records, or the output of meshmark-probe")],
-    name: Annotated[str, typer.Option("--name", help="name of the run [the file's]")] = "",
-    store: StoreOption = None,
-) -> None:
-    """Read records into the store; lines that are none are counted and named.
-
-    example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
-    """
-    from meshmark.measure.journal import read_journal
-    from meshmark.store.lines import whole_lines
-    from meshmark.store.store import Store
-
-    if not source.is_file():
-        raise UsageError(f"import: found no file {source}")
-    reading = read_journal(whole_lines(source), "import")
-    if not reading.records:
-        why = reading.wrong[0] if reading.wrong else "no line is a record"
-        raise MeshmarkError(f"import: {source}: {why}")
-    Store(store or data_home() / "store").add(
-        name or source.stem, "import", reading.records, reading.absences, reading.records[0].machine
-    )
-    say(f"{len(reading.records)} records imported, {len(reading.wrong) + reading.nonsense} lines refused")
-    for why in reading.wrong[:5]:
-        say(f"refused: {why}")
-
-
-@store_app.command("verify")
-def store_verify(store: StoreOption = None) -> None:
-    """Read every file and check that values, intervals and samples agree.
-
-    example: meshmark store verify
-    """
-    from meshmark.store.store import Store
-
-    bad = good = 0
-    for path, wrong in Store(store or data_home() / "store").verify():
-        if wrong:
-            bad += 1
-            print(f"{path.name}: {wrong}")
-        else:
-            good += 1
-    say(f"{good} files are well, {bad} are not")
-    if bad:
-        raise SystemExit(1)

@@ -40,10 +40,9 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
     """Adds records to the store as a run of their own; None keeps nothing."""
     if store is None or not records:
         return
-    from meshmark.store.store import Store
+    from meshmark.store.store import Store, run_name
 
-    run = f"model-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
-    Store(store).add(run, step, records, (), records[0].machine)
+    Store(store).add(run_name("model"), step, records, (), records[0].machine)
 
 
 def rests_on(machine: MachineFile) -> None:

@@ -15,6 +15,7 @@ from meshmark.process import ended
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
+    from meshmark.store.store import Store
 
 
 def data_home() -> Path:
@@ -24,6 +25,14 @@ def data_home() -> Path:
 
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
+
+
+def say_broken(store: Store) -> None:
+    """What a store left out of its answer, since it cannot be read."""
+    for path, why in list(store.broken.items())[:3]:
+        say(f"warning: {path.name} was left out: {why}")
+    if len(store.broken) > 3:
+        say(f"warning: {len(store.broken) - 3} more files were left out; meshmark store verify names them")
 
 
 @contextlib.contextmanager
@@ -53,7 +62,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
     wide = None if sys.stdout.isatty() else 200
-    Console(width=wide, highlight=False).print(table)
+    Console(width=wide, highlight=False, markup=False, emoji=False).print(table)
 
 
 class counted:  # noqa: N801 (used like a function)
@@ -107,7 +116,9 @@ def scaled(value: float, unit: str) -> str:
 
 
 def print_records(records: list[Record]) -> None:
-    """Conditions that differ become columns; those in common are said once above."""
+    """Conditions that differ become columns; those in common are said once above. Of no records there is no table."""
+    if not records:
+        return
     from rich.console import Console
     from rich.table import Table
 
@@ -133,20 +144,25 @@ def print_records(records: list[Record]) -> None:
             r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
             scaled(best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
         )  # fmt: skip
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False)
+    # Without markup: a condition may hold brackets, as a topology does.
+    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
     console.print(table)
 
 
 def _sort_key(value: Any) -> tuple[int, float, str]:
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return (0, float(value), "") if number else (1, 0.0, str(value))
+    return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
 
 
 def _shown(key: str, value: Any) -> str:
     if value is None:
         return "–"
-    return scaled(float(value), "B") if key.endswith("_bytes") and isinstance(value, int | float) else str(value)
+    return scaled(float(value), "B") if key.endswith("_bytes") and _is_number(value) else str(value)
+
+
+def _is_number(value: Any) -> bool:
+    """A number that a float can hold: an import may have any."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 class progress:  # noqa: N801 (used like a function)

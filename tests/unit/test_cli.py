@@ -69,7 +69,7 @@ def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subpr
         (["survey", "--resume"], 2, "found no run"),
         (["report", "no-such-run"], 1, "found no run 'no-such-run'"),
         (["report"], 2, "found no run"),
-        (["store", "import", "/proc/nonexistent"], 2, "found no file"),
+        (["store", "import", "/proc/nonexistent"], 2, "cannot read /proc/nonexistent: No such file"),
         (["store", "export", "--format", "xml"], 2, "jsonl, csv"),
         (["frobnicate"], 2, "frobnicate"),
         (["survey", "--frobnicate"], 2, "frobnicate"),
@@ -206,7 +206,8 @@ def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -
     done = meshmark("store", "import", str(torn), env=home)
     assert done.returncode == 0 and "records imported" in done.stderr
     listed = meshmark("store", "list", "--json", env=home)
-    assert json.loads(listed.stdout.splitlines()[0])["run"] == "n042"
+    (run,) = map(json.loads, listed.stdout.splitlines())
+    assert run["run"].startswith(f"{run['machine']}-") and run["run"] == done.stdout.strip()
 
 
 def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 import made_run
 import pytest
 
-from meshmark.cli import _print_tables
 from meshmark.report import charts, program_charts
 from meshmark.report.build import write_report
 from meshmark.report.programs import ANATOMY, GYRO, POP, SWIM, grids, prediction, print_programs, shown, steps, told
+from meshmark.report.tables import print_tables
 from meshmark.store.record import Record
 
 
@@ -140,7 +140,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     for width in (60, 160):
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setattr("meshmark.report.programs._WIDE", width)
-        _print_tables(records)
+        print_tables(records)
         text = flat(capsys.readouterr().out)
         table = [line for line in text.splitlines() if line.startswith(("neighbour, ", "sendrecv, ", "gyro  "))]
         assert table and max(map(len, table)) <= width

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from meshmark.errors import MeshmarkError
+from meshmark.store.export import to_csv
 from meshmark.store.files import write_file
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
-from meshmark.store.store import Store, StoreError, to_csv
+from meshmark.store.store import Store, StoreError
 
 
 def record(metric: str = "load_latency", n: int = 0) -> Record:
@@ -35,7 +39,7 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert store.absences()[0].reason == "no fio"
     assert [r["run"] for r in store.runs()] == ["r1", "r2"]
     assert not [wrong for _, wrong in store.verify() if wrong]
-    assert "n,pages" in to_csv(store.query()).splitlines()[0]
+    assert "n,pages" in to_csv(store.rows()).splitlines()[0]
 
 
 def test_adding_a_step_again_does_not_double_it(tmp_path: Path) -> None:
@@ -105,6 +109,7 @@ from pathlib import Path
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 from meshmark.errors import MeshmarkError
+from meshmark.store.export import to_csv
 from meshmark.store.files import write_file
 try:
     write_file(Path({str(tmp_path)!r}) / "big", b"x" * 5000)
@@ -120,3 +125,24 @@ def test_a_file_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     with pytest.raises(MeshmarkError, match="cannot write"):
         write_file(tmp_path / "file" / "below", json.dumps({}).encode())
+
+
+def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
+    """Damage of a page shows only when it is read; a FIFO would be waited for; a recording has other columns."""
+    store = Store(tmp_path / "s")
+    for run in ("good", "page", "end"):
+        store.add(run, "a", [record(n=n) for n in range(50)])
+    page, end = (store.folder / f"{run}--a.records.parquet" for run in ("page", "end"))
+    data = page.read_bytes()
+    page.write_bytes(data[:40] + bytes(200) + data[240:])
+    end.write_bytes(end.read_bytes()[:-20])
+    (store.folder / "folder.records.parquet").mkdir()
+    (store.folder / "loop.records.parquet").symlink_to("loop.records.parquet")
+    os.mkfifo(store.folder / "fifo.records.parquet")
+    pq.write_table(pa.table({"t_s": [1.0]}), store.folder / "night.records.parquet")
+    assert len(store.query()) == 50
+    assert [r["run"] for r in store.runs()] == ["good"]
+    bad = {"page--a", "end--a", "folder", "loop", "fifo", "night"}
+    assert {p.name.removesuffix(".records.parquet") for p in store.broken} == bad
+    assert {p.name.removesuffix(".records.parquet") for p, wrong in store.verify() if wrong} == bad
+    assert not any("\n" in why or len(why) > 200 for why in store.broken.values())

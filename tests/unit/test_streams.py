@@ -63,7 +63,8 @@ def test_a_reader_that_leaves_is_no_news() -> None:
         "meshmark list machines", "meshmark model show gs1280-4", "meshmark model validate --no-page A01",
         "meshmark measure latency --on gs1280-4 --footprint 1MiB --no-store", "meshmark machine show",
         "meshmark list instruments", "meshmark load kernels", "meshmark measure --help",
-        "meshmark survey --spec spec.toml", "meshmark load run scenario.toml", "meshmark store export --format csv", "meshmark list policies",
+        "meshmark survey --spec spec.toml", "meshmark load run scenario.toml",
+        "meshmark store export --format csv", "meshmark list policies",
     ],
 )  # fmt: skip
 def test_another_locale_replaces_what_it_lacks(line: str, tmp_path: Path) -> None:

@@ -165,9 +165,18 @@ def _agree(a: float, b: float) -> bool:
 
 def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
-    if not isinstance(value, str) or not value:
-        raise RecordError(f"{key}: found {value!r}, a text is needed")
+    if not isinstance(value, str) or not value or not _is_unicode(value):
+        raise RecordError(f"{key}: found {str(value)[:80]!r}, a text is needed")
     return value
+
+
+def _is_unicode(text: str) -> bool:
+    """JSON may name halves of a character (`\\ud800`), which no file takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
@@ -181,6 +190,9 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
 
 def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
     values = line.get(key)
-    if not isinstance(values, dict) or not all(isinstance(v, str | int | float | bool | None) for v in values.values()):
+    if not isinstance(values, dict) or not all(
+        _is_unicode(k) and (_is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
+        for k, v in values.items()
+    ):
         raise RecordError(f"{key}: found {str(values)[:80]}, an object of texts and numbers is needed")
     return dict(values)

@@ -27,7 +27,10 @@ class Absence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """One survey: when, what was asked, how each step ended, what the host said of itself."""
+    """One survey: when, what was asked, how each step ended, what the host said of itself.
+
+    What is not known, of records without a survey, is empty or 0: views leave it out.
+    """
 
     run_id: str
     machine: str

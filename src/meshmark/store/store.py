@@ -7,16 +7,19 @@ list of doubles, `conditions` and `provenance` as JSON text, so that a new condi
 
 from __future__ import annotations
 
-import csv
+import hashlib
 import io
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import secrets
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import write_file
+from meshmark.store.files import open_regular, quoted, read_json, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 
@@ -76,9 +79,18 @@ def _record(row: dict[str, Any]) -> Record:
     )
 
 
-def _safe(name: str) -> str:
-    """A file name that stays in the folder, whatever a run or step is called."""
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name).lstrip(".") or "_"
+def _file_name(name: str) -> str:
+    """Part of a file name, another one for each run or step, that stays in the folder whatever it is called."""
+    dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
+    whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
+    return (
+        whole if len(whole) <= 110 else f"{whole[:90]}%{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
+    )
+
+
+def run_name(kind: str) -> str:
+    """Of a new run: jobs of one array may start in one second, with the same number in containers of their own."""
+    return f"{kind}-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
 
 
 class Store:
@@ -90,11 +102,12 @@ class Store:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.broken: dict[Path, str] = {}  # what was left out of an answer, and why
         marker = folder / MARKER
         if marker.exists():
             try:
-                version = json.loads(marker.read_text(encoding="utf-8")).get("version")
-            except (OSError, ValueError, AttributeError) as why:
+                version = read_json(marker).get("version")
+            except (MeshmarkError, AttributeError) as why:
                 raise StoreError(f"store {folder}: {MARKER} cannot be read: {why}") from why
             if version != VERSION:
                 raise StoreError(
@@ -132,7 +145,7 @@ class Store:
         """Adds what one step of one run yielded; adding the same step again replaces it, so this is idempotent."""
         import pyarrow as pa
 
-        stem = f"{_safe(run)}--{_safe(step)}"
+        stem = f"{_file_name(run)}--{_file_name(step)}"
         if records:
             rows = [_row(r, run, step) for r in records]
             self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
@@ -146,51 +159,77 @@ class Store:
             self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(lines, schema=_absence_schema()))
 
     def files(self, kind: str = "records") -> list[Path]:
+        """Files of a kind, also those that cannot be read."""
         return sorted(self.folder.glob(f"*.{kind}.parquet")) if self.folder.is_dir() else []
 
-    def _rows(self, kind: str, where: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    def _select(self, kind: str, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
+        """Rows of a query whose `FROM` is `{files}`. A file that cannot be read is left out: one that is damaged must
+        not hide the others. `broken` names it."""
         import duckdb
 
-        readable = [str(p) for p in self.files(kind) if _is_parquet(p)]
-        if not readable:
-            return []
-        columns = ", ".join(COLUMNS) if kind == "records" else "*"
+        wanted = self.files(kind)
+        bad = {p: why for p in wanted if (why := _why_not(p, kind))}
         with duckdb.connect() as db:
-            query = f"SELECT {columns} FROM read_parquet(?) {where}"
-            cursor = db.execute(query, [readable, *values])
-            names = [d[0] for d in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            for attempt in range(2):
+                readable = [str(p) for p in wanted if p not in bad]
+                self.broken |= bad
+                if not readable:
+                    return []
+                try:
+                    cursor = db.execute(query.format(files="read_parquet(?)"), [readable, *values])
+                    names = [d[0] for d in cursor.description or ()]
+                    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+                except duckdb.Error as why:
+                    # Which one it is shows only when the pages themselves are read.
+                    bad |= {p: text for p in wanted if p not in bad and (text := _damage(p))}
+                    if attempt or len(bad) == len(wanted) - len(readable):
+                        raise StoreError(f"store {self.folder}: {quoted(str(why).splitlines()[0])}",
+                                         "meshmark store verify") from why  # fmt: skip
+        return []
+
+    def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
+        """Run, step and record, where columns (run, step, machine, instrument, metric, source) equal what is given."""
+        where, values = _where(equal)
+        found = self._select("records", f"SELECT {', '.join(COLUMNS)} FROM {{files}} {where}", values)
+        return [(row["run"], row["step"], record) for row in found if (record := self._record(row)) is not None]
+
+    def _record(self, row: dict[str, Any]) -> Record | None:
+        try:
+            return _record(row)
+        except (RecordError, ValueError, TypeError) as why:  # bytes that are wrong, and still are Parquet
+            self.broken[self.folder / str(row["run"])] = f"a record disagrees with itself: {quoted(why)}"
+            return None
 
     def query(self, **equal: str) -> list[Record]:
         """Records whose columns (run, step, machine, instrument, metric, source) equal what is given."""
-        return [_record(row) for row in self._rows("records", *_where(equal))]
+        return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
+        where, values = _where(equal)
         return [
             Absence(
                 instrument=row["instrument"], metric=row["metric"], conditions=json.loads(row["conditions"]),
                 reason=row["reason"], enable=row["enable"], kind=row["kind"], step=row["step"],
             )
-            for row in self._rows("absent", *_where(equal))
+            for row in self._select("absent", f"SELECT * FROM {{files}} {where}", values)
         ]  # fmt: skip
 
     def runs(self) -> list[dict[str, Any]]:
         """One object a run: run, machine, records, instruments, start."""
-        import duckdb
+        return self._select(
+            "records",
+            """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
+                      list_sort(list(DISTINCT instrument)) AS instruments,
+                      min(json_extract_string(provenance, '$.start')) AS start
+               FROM {files} GROUP BY run ORDER BY start, run""",
+        )
 
-        readable = [str(p) for p in self.files() if _is_parquet(p)]
-        if not readable:
-            return []
-        with duckdb.connect() as db:
-            cursor = db.execute(
-                """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
-                          list_sort(list(DISTINCT instrument)) AS instruments,
-                          min(json_extract_string(provenance, '$.start')) AS start
-                   FROM read_parquet(?) GROUP BY run ORDER BY start, run""",
-                [readable],
-            )
-            names = [d[0] for d in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+    def steps(self) -> dict[str, set[str]]:
+        """Steps of each run."""
+        found: dict[str, set[str]] = {}
+        for row in self._select("records", "SELECT DISTINCT run, step FROM {files}"):
+            found.setdefault(row["run"], set()).add(row["step"])
+        return found
 
     def verify(self) -> Iterator[tuple[Path, str]]:
         """Every file with what is wrong with it; the text is empty where all is well."""
@@ -202,15 +241,15 @@ class Store:
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
+            kind = "absent" if path.name.endswith(".absent.parquet") else "records"
+            if wrong := _why_not(path, kind) or _damage(path):
+                yield path, wrong
+                continue
             try:
-                rows = pq.read_table(path).to_pylist()
-                if path.name.endswith(".records.parquet"):
-                    for row in rows:
-                        _record(row)
-            except RecordError as why:
-                yield path, f"a record disagrees with itself: {why}"
-            except Exception as why:  # whatever a damaged file makes the reader raise
-                yield path, f"cannot be read: {str(why).splitlines()[0][:200]}"
+                for row in pq.read_table(path).to_pylist() if kind == "records" else ():
+                    _record(row)
+            except (RecordError, ValueError, TypeError) as why:
+                yield path, f"a record disagrees with itself: {quoted(why)}"
             else:
                 yield path, ""
 
@@ -223,29 +262,28 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
     return (f"WHERE {clause}" if clause else ""), list(equal.values())
 
 
-def _is_parquet(path: Path) -> bool:
-    """A torn file must not make the others unreadable; `verify` names it."""
+def _why_not(path: Path, kind: str) -> str:
+    """Why a file is none of this kind, by its end alone, which holds the schema; "" if it is one."""
     import pyarrow.parquet as pq
 
     try:
-        pq.read_metadata(path)
-    except Exception:
-        return False
-    return True
+        # Opened by us: Arrow would wait for a writer of a FIFO.
+        with open_regular(path) as file:
+            names = pq.read_schema(file).names
+    except Exception as why:  # whatever a damaged file makes the reader raise
+        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
+    wanted = (_schema() if kind == "records" else _absence_schema()).names
+    lacking = [n for n in wanted if n not in names]
+    return f"no file of {kind}: it lacks the column {lacking[0]}" if lacking else ""
 
 
-def to_csv(records: Iterable[Record]) -> str:
-    """Records as CSV, samples joined by spaces, one column a condition."""
-    rows = list(records)
-    keys = sorted({k for r in rows for k in r.conditions})
-    out = io.StringIO()
-    writer = csv.writer(out)
-    fixed = ["source", "machine", "instrument", "metric", "unit", "value", "low", "high", "flags", "samples"]
-    writer.writerow([*fixed, *keys])
-    for r in rows:
-        low, high = r.interval or ("", "")
-        writer.writerow(
-            [r.source, r.machine, r.instrument, r.metric, r.unit, repr(r.value), low, high, " ".join(sorted(r.flags)),
-             " ".join(map(repr, r.samples)), *[r.conditions.get(k, "") for k in keys]]
-        )  # fmt: skip
-    return out.getvalue()
+def _damage(path: Path) -> str:
+    """Why a file cannot be read to its end; "" if it can."""
+    import pyarrow.parquet as pq
+
+    try:
+        with open_regular(path) as file:
+            pq.read_table(file).validate(full=True)
+    except Exception as why:  # whatever a damaged file makes the reader raise
+        return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
+    return ""

@@ -1,0 +1,124 @@
+"""`meshmark store`: what was measured, listed, exported, imported and verified."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from meshmark.cli_model import StoreOption
+from meshmark.errors import UsageError
+from meshmark.terminal import data_home, print_rows, say, say_broken
+
+app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
+
+
+@app.command("list")
+def store_list(
+    store: StoreOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
+) -> None:
+    """List the runs of the store.
+
+    example: meshmark store list --json
+    """
+    from meshmark.store.store import Store
+
+    kept = Store(store or data_home() / "store")
+    rows = kept.runs()
+    say_broken(kept)
+    print_rows(rows, as_json)
+
+
+@app.command("export")
+def store_export(
+    out: Annotated[Path | None, typer.Option("--out", help="file [standard output]", show_default=False)] = None,
+    form: Annotated[str, typer.Option("--format", help="jsonl, csv, or table")] = "jsonl",
+    run: Annotated[str, typer.Option("--run", help="only this run")] = "",
+    instrument: Annotated[str, typer.Option("--instrument", help="only this instrument")] = "",
+    store: StoreOption = None,
+) -> None:
+    """Write records as JSON Lines or CSV, or print them as `meshmark measure` does.
+
+    example: meshmark store export --format csv --instrument latency
+    """
+    from meshmark.store.export import to_csv, to_jsonl
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store
+
+    if form not in {"jsonl", "csv", "table"}:
+        raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
+    if form == "table" and out is not None:
+        raise UsageError("--out: found with --format table, which is printed", "--format csv")
+    chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
+    kept = Store(store or data_home() / "store")
+    rows = kept.rows(**chosen)
+    say_broken(kept)
+    if form == "table":
+        from meshmark.report.tables import print_tables
+
+        print_tables([record for _, _, record in rows])
+        return
+    data = (to_csv(rows) if form == "csv" else to_jsonl(rows)).encode()
+    if out is not None:
+        write_file(out, data)
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(data)  # UTF-8 in every locale: it is a file's content
+
+
+@app.command("import")
+def store_import(
+    sources: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="what --json, store export or meshmark-probe printed", show_default=False
+        ),
+    ],
+    name: Annotated[
+        str, typer.Option("--name", help="name of the run [machine, start and content]", show_default=False)
+    ] = "",
+    store: StoreOption = None,
+) -> None:
+    """Read records into the store: what is there already is not added again, and no run replaces another.
+
+    example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
+    """
+    from meshmark.measure.importing import add_to, read_output
+    from meshmark.store.store import Store
+
+    kept = Store(store or data_home() / "store")
+    found = [read_output(source) for source in sources]
+    added = add_to(kept, [part for one in found for part in one.parts], name)
+    say_broken(kept)
+    for run in dict.fromkeys(run for run, _ in added):
+        print(run)
+    refused = [why for one in found for why in one.refused]
+    others = sum(one.others for one in found)
+    new, all_of = sum(count for _, count in added), sum(len(part.records) for one in found for part in one.parts)
+    say(f"{new} records imported, {all_of - new} were there already, {len(refused)} refused, "
+        f"{others} lines of another kind")  # fmt: skip
+    for why in refused[:5]:
+        say(f"refused: {why}")
+
+
+@app.command("verify")
+def store_verify(store: StoreOption = None) -> None:
+    """Read every file and check that values, intervals and samples agree.
+
+    example: meshmark store verify
+    """
+    from meshmark.store.store import Store
+
+    bad = good = 0
+    for path, wrong in Store(store or data_home() / "store").verify():
+        if wrong:
+            bad += 1
+            print(f"{path.name}: {wrong}")
+        else:
+            good += 1
+    say(f"{good} files are well, {bad} are not")
+    if bad:
+        raise SystemExit(1)

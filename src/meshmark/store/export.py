@@ -1,0 +1,95 @@
+"""Records as JSON Lines and CSV, with the run and step that they are of; both can be imported again."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from meshmark.store.record import Record, RecordError, Scalar
+
+Row = tuple[str, str, Record]  # run, step
+CSV_FIXED: Final = (
+    "run", "step", "source", "machine", "instrument", "metric", "unit", "value", "low", "high", "flags", "samples",
+    "provenance",
+)  # fmt: skip
+
+
+def to_jsonl(rows: Iterable[Row]) -> str:
+    """A line of the line protocol each, with `run` and `step`."""
+    return "".join(
+        json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
+        for run, step, r in rows
+    )
+
+
+def to_csv(rows: Iterable[Row]) -> str:
+    """Samples and flags joined by spaces, provenance as JSON, one column a condition. Text that reads as a number,
+    true, false or null stands in quotes."""
+    listed = list(rows)
+    keys = sorted({k for _, _, r in listed for k in r.conditions})
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow([*CSV_FIXED, *keys])
+    for run, step, r in listed:
+        low, high = r.interval or ("", "")
+        writer.writerow(
+            [run, step, r.source, r.machine, r.instrument, r.metric, r.unit, repr(r.value), low, high,
+             " ".join(sorted(r.flags)), " ".join(map(repr, r.samples)), json.dumps(dict(r.provenance)),
+             *[_cell(r.conditions[k]) if k in r.conditions else "" for k in keys]]
+        )  # fmt: skip
+    return out.getvalue()
+
+
+def record_of_csv(row: Mapping[str, Any]) -> Record:
+    """One row of `to_csv`.
+
+    Raises:
+        RecordError: it is none; the message names the column.
+    """
+    # A row that is longer or shorter than the first one has a column without a name, or a name without a text.
+    text = {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
+    low, high = text.get("low", ""), text.get("high", "")
+    return Record.from_json(
+        {
+            **{k: text.get(k) for k in ("source", "machine", "instrument", "metric", "unit")},
+            "schema": 1,
+            "value": _number("value", text.get("value", "")),
+            "interval": [_number("low", low), _number("high", high)] if low or high else None,
+            "samples": [_number("samples", s) for s in text.get("samples", "").split()],
+            "flags": text.get("flags", "").split(),
+            "conditions": {k: _scalar(v) for k, v in text.items() if k not in CSV_FIXED and v},
+            "provenance": _object(text.get("provenance", "") or "{}"),
+        }
+    )
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise RecordError(f"{name}: found '{text[:60]}', a number is needed") from None
+
+
+def _object(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise RecordError(f"provenance: found '{text[:60]}', a JSON object is needed") from None
+
+
+def _cell(value: Scalar) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if value and _scalar(value) is value else json.dumps(value)
+
+
+def _scalar(text: str) -> Scalar:
+    """A number, true, false, null or quoted text as JSON has them; any other text as it is."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return value if isinstance(value, str | int | float | None) else text

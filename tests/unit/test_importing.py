@@ -1,0 +1,173 @@
+"""Importing: what Meshmark prints can be read again, once, and replaces nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.measure.importing import add_to, read_output
+from meshmark.store.export import to_csv, to_jsonl
+from meshmark.store.record import Record, median_interval
+from meshmark.store.run import Absence
+from meshmark.store.store import Store, _file_name
+
+
+def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
+    samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
+    record = Record(
+        source="host", machine=machine, instrument="latency", metric="load_latency", unit="s", samples=samples,
+        value=sorted(samples)[3], interval=median_interval(samples),
+        conditions={"footprint_bytes": 4096, "pages": "thp"},
+        flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00.5Z", "build": "x"},
+    )  # fmt: skip
+    return {**record.to_json(), **more}
+
+
+def journal(machine: str = "n1", n: int = 0, resumed: int = 0, ended: bool = True) -> str:
+    """What meshmark-probe prints."""
+    lines = [
+        {"type": "header", "schema": 1, "instrument": "latency", "machine": machine, "parameters": {"pages": "thp"}},
+        {"type": "result", "schema": 1, "point": n, **result(machine, n)},
+        {"type": "absent", "instrument": "latency", "reason": "no pages of 1GiB", "enable": "root"},
+    ] + [{"type": "end", "status": "ok", "resumed": resumed}] * ended
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def bare(*results: dict[str, Any]) -> str:
+    return "".join(json.dumps(r) + "\n" for r in results)
+
+
+def imported(store: Store, tmp_path: Path, text: str, name: str = "") -> list[tuple[str, int]]:
+    file = tmp_path / "some" / "latency.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(text, encoding="utf-8")
+    return add_to(store, read_output(file).parts, name)
+
+
+def test_files_of_one_name_from_two_machines_stay_two_runs(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    for machine in ("n1", "n2"):
+        ((run, count),) = imported(store, tmp_path, journal(machine))
+        assert run.startswith(f"{machine}-20261121T000000-") and count == 1
+    assert {r.machine for r in store.query()} == {"n1", "n2"}
+    assert len(store.absences()) == 2
+
+
+def test_importing_twice_is_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    for text in (journal(), bare(result("m"), result("m", 1)), bare(result("m", 1), result("m"), result("m"))):
+        first, again = imported(store, tmp_path, text), imported(store, tmp_path, text)
+        assert [run for run, _ in first] == [run for run, _ in again]
+        assert all(count == 0 for _, count in again)
+    assert len(store.query()) == 3, "the order of lines and a line that stands twice are no new content"
+
+
+def test_no_name_replaces_another_run(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    for name in ("a/b", "a_b", "a%2Fb", ".a_b", "a--b", "ü", "x" * 300, "x" * 301):
+        assert imported(store, tmp_path, journal(), name) == [(name, 1)]
+    assert len(store.query()) == 8
+    with pytest.raises(UsageError, match="'a/b', which is another run"):
+        imported(store, tmp_path, journal(n=5), "a/b")
+    assert imported(store, tmp_path, journal(), "a/b") == [("a/b", 0)]
+
+
+def test_runs_in_one_file_stay_apart_unless_one_resumed_the_other(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    assert len(imported(store, tmp_path, journal(n=1) + journal(n=2) + journal("n2"))) == 3
+    assert len(store.query()) == 3
+    cut = journal(n=3, ended=False)
+    assert len(imported(store, tmp_path, cut + journal(n=4, resumed=1))) == 1
+    assert len(imported(store, tmp_path, cut + journal(n=4, resumed=0))) == 2
+
+
+@pytest.mark.parametrize("form", [to_jsonl, to_csv])
+def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> None:
+    store, copy = Store(tmp_path / "s"), Store(tmp_path / "copy")
+    odd = {
+        "a": "5",
+        "b": "true",
+        "c": "",
+        "d": '"q"',
+        "e": None,
+        "f": True,
+        "g": 1.5,
+        "h": "null",
+        "i": "a,b\nc",
+        "j": "ü",
+    }
+    for run in ("one", "two"):
+        records = [Record.from_json(result(run, n, conditions={**odd, "n": n})) for n in range(2)]
+        store.add(run, "step", records, [Absence(instrument="io", reason="no fio")])
+    assert sorted(imported(copy, tmp_path, form(store.rows()))) == [("one", 2), ("two", 2)]
+    assert copy.rows() == store.rows()
+    assert sorted(imported(copy, tmp_path, form(store.rows()))) == [("one", 0), ("two", 0)]
+    # Another content under the name of a run gets another name.
+    other = Store(tmp_path / "other")
+    other.add("one", "step", [Record.from_json(result("one", 9))])
+    ((name, count),) = imported(copy, tmp_path, form(other.rows()))
+    assert name.startswith("one-") and count == 1 and len(copy.query()) == 5
+
+
+def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
+    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()"]
+    out = tmp_path / "out.jsonl"
+    with out.open("wb") as file:
+        words = ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB", "--json", "--no-store"]
+        subprocess.run([*meshmark, *words], stdout=file, check=True, env=env)
+    done = subprocess.run([*meshmark, "store", "import", str(out)], capture_output=True, check=True, env=env)
+    count = len(out.read_bytes().splitlines())
+    assert f"{count} records imported, 0 were there already, 0 refused".encode() in done.stderr
+    assert done.stdout.startswith(b"gs1280-4-")
+
+
+def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    assert imported(store, tmp_path, bare(result()).rstrip("\n"))[0][1] == 1
+    wrong = bare(result("m", value=3.0), result("m")) + "not json\n" + '{"type": "progress"}\n'
+    file = tmp_path / "wrong.jsonl"
+    file.write_text(wrong)
+    found = read_output(file)
+    assert (len(found.parts[0].records), len(found.refused), found.others) == (1, 1, 2)
+    file.write_text(bare(result(conditions={"a": "\ud800"})))
+    with pytest.raises(MeshmarkError, match="conditions"):
+        read_output(file)
+
+
+def test_a_source_without_end_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match="a regular file is needed"):
+            read_output(path)
+
+
+@given(st.text(), st.text())
+def test_other_names_give_other_files(a: str, b: str) -> None:
+    pairs = [(a, b), (b, a), (a + "-", b), (a, "-" + b), (f"{a}--{b}", ""), (a, "")]
+    stems = {f"{_file_name(run)}--{_file_name(step)}" for run, step in pairs}
+    assert len(stems) == len(set(pairs))
+    for stem in stems:
+        assert "/" not in stem and not stem.startswith(".") and len(stem.encode()) < 230
+
+
+@given(st.binary(max_size=400))
+def test_any_bytes_are_read_or_refused_in_one_line(data: bytes) -> None:
+    import tempfile
+
+    with tempfile.NamedTemporaryFile() as file:
+        file.write(b"run,step" * (data[:1] == b"r") + data + (b"\n" + journal().encode()) * (data[:1] == b"{"))
+        file.flush()
+        try:
+            read_output(Path(file.name))
+        except MeshmarkError as why:
+            assert "\n" not in str(why)
