@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Sequence
@@ -11,14 +12,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli_model import StoreOption
-from meshmark.cli_watch import HostOption, PortOption, TokenOption, served_at, simulated
+from meshmark.cli_watch import (
+    HostOption,
+    NoTokenOption,
+    PortOption,
+    TokenFileOption,
+    TokenOption,
+    served_at,
+    simulated,
+)
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.terminal import data_home
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
     from meshmark.store.run import Absence, RunInfo
-    from meshmark.web.site import LoadRow, RunRow
+    from meshmark.web.parts import LoadRow, RunRow
 
 FRAMES: Final = 200
 WINDOW_NS: Final = 500.0
@@ -40,6 +49,8 @@ def serve(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
+    token_file: TokenFileOption = None,
+    no_token: NoTokenOption = False,
 ) -> None:
     """Serve this machine, recordings, loads, simulated machines and reports to a browser.
 
@@ -49,9 +60,12 @@ def serve(
     from meshmark.model.machine import find_machine, machine_names
     from meshmark.model.patterns import PATTERNS
     from meshmark.watch.live import this_host
-    from meshmark.web.server import run
-    from meshmark.web.site import ModelRow, Parts, make_site
+    from meshmark.web.guard import chosen_token
+    from meshmark.web.listener import run
+    from meshmark.web.parts import ModelRow, Parts
+    from meshmark.web.site import make_site
 
+    needed = chosen_token(token, token_file, no_token)
     if not recordings.is_dir():
         raise UsageError(f"--recordings: found no folder {recordings}")
     if loads is not None and not loads.is_dir():
@@ -75,7 +89,7 @@ def serve(
         report=runs.report,
         loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),
     )
-    run(lambda: make_site(parts, token), host, port, token, served_at)
+    run(lambda: make_site(parts, needed), host, port, needed, served_at)
 
 
 class Runs:
@@ -99,7 +113,7 @@ class Runs:
         import duckdb
 
         from meshmark.store.store import Store
-        from meshmark.web.site import RunRow
+        from meshmark.web.parts import RunRow
 
         try:
             found = Store(self.store).runs() if self.store.is_dir() else []
@@ -176,26 +190,23 @@ class LoadFolders:
         from meshmark.load import run, study
 
         out: list[tuple[str, Path, tuple[int, int]]] = []
-        if not root.is_dir():
-            return out
         try:
+            if not root.is_dir():
+                return out
             entries = sorted(os.scandir(root), key=lambda e: e.name)
         except OSError as why:
             raise MeshmarkError(f"{root}: {why.strerror or why}") from why
         for entry in entries:
             path = root / entry.name
-            # A name that is no text has no address.
-            if entry.name.startswith(".") or not entry.name.isprintable() or entry.is_symlink():
+            if entry.name.startswith(".") or entry.is_symlink():
                 continue
             for kind, files in (("run", (run.JOURNAL,)), ("study", (study.PLAN, study.JOURNAL, study.RECORDS))):
-                if not (path / files[0]).is_file() or any((path / name).is_symlink() for name in files):
-                    continue
-                try:
+                with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look into
+                    if not (path / files[0]).is_file() or any((path / name).is_symlink() for name in files):
+                        continue
                     stats = [f.stat() for name in files if (f := path / name).is_file()]
-                except OSError:
-                    continue  # gone meanwhile
-                if stats:
-                    out.append((kind, path, (max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats))))
+                    if stats:
+                        out.append((kind, path, (max(s.st_mtime_ns for s in stats), sum(s.st_size for s in stats))))
         return out
 
     def _path(self, row: LoadRow) -> Path:
@@ -242,18 +253,22 @@ class LoadFolders:
 
 def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
     """A run or a study as it is listed; what cannot be read says why."""
-    from meshmark.web.site import LoadRow
+    from meshmark.web.parts import LoadRow
+    from meshmark.web.recordings import addressable
 
+    if not addressable(path.name):
+        said = "has a name that is no UTF-8 text, and so no address"
+        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=said)
     try:
         return _study_row(path, stamp) if kind == "study" else _run_row(path, stamp)
-    except (MeshmarkError, OSError, ValueError, TypeError, AttributeError, KeyError, RecursionError) as why:
+    except Exception as why:  # a folder of others may spoil its reader in any way
         told = " ".join(str(why).split()).replace(f"{path}: ", "")
         return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=f"cannot be read: {told[:200]}")
 
 
 def _run_row(path: Path, stamp: object) -> LoadRow:
     from meshmark.load.run import read_run
-    from meshmark.web.site import LoadRow
+    from meshmark.web.parts import LoadRow
 
     run = read_run(path, samples=False)
     copies: dict[str, int] = {}

@@ -37,7 +37,18 @@ WebOption = Annotated[bool, typer.Option("--web", help="in the browser")]
 HostOption = Annotated[str, typer.Option("--host", help="address to listen on")]
 PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")]
 TokenOption = Annotated[
-    str, typer.Option("--token", help="needed by who opens the page; for addresses beyond this host")
+    str,
+    typer.Option(
+        "--token", show_default=False,
+        help="access token [random, in the printed link]; other users see it in `ps`, unlike that of --token-file "
+        "or MESHMARK_TOKEN",
+    ),
+]  # fmt: skip
+TokenFileOption = Annotated[
+    Path | None, typer.Option("--token-file", show_default=False, help="file that holds the token; only you may read it (0600)")
+]
+NoTokenOption = Annotated[
+    bool, typer.Option("--no-token", help="require no token: every user of this machine can open the page; loopback only")
 ]
 LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="lowest colour begins here (%)")]
 HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highest colour ends here (%)")]
@@ -88,10 +99,22 @@ def _past(header: Header, frames: list[Frame]) -> Past:
     return Past(header, len(frames), lambda begin, count: frames[begin : begin + count])
 
 
-def _serve(what: Hub | Past, host: str, port: int, token: str) -> None:
+Address = tuple[str, int, str]  # host, port, token
+
+
+def _address(web: bool, host: str, port: int, token: str, file: Path | None, off: bool) -> Address:
+    """Where to serve, and for whom: options of one command; what the terminal shows has no readers."""
+    if not web:
+        return host, port, ""
+    from meshmark.web.guard import chosen_token
+
+    return host, port, chosen_token(token, file, off)
+
+
+def _serve(what: Hub | Past, address: Address) -> None:
     from meshmark.web.server import serve
 
-    serve(what, host, port, token, served_at)
+    serve(what, *address, served_at)
 
 
 def served_at(address: str) -> None:
@@ -191,6 +214,8 @@ def watch(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
+    token_file: TokenFileOption = None,
+    no_token: NoTokenOption = False,
     root: RootOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -209,6 +234,7 @@ def watch(
     example: meshmark watch --web --rate 10
     """
     bounds = _bounds(low, high, palette)
+    address = _address(web, host, port, token, token_file, no_token)
     if calibration:
         _calibrate(as_json)
         return
@@ -219,7 +245,7 @@ def watch(
         if as_json:
             _print_frames(header, iter(made))
         elif web:
-            _serve(_past(_viewed(header, ctx), made), host, port, token)
+            _serve(_past(_viewed(header, ctx), made), address)
         else:
             with _ended_by_signals():
                 _show(header, _paced(made, 10.0), *bounds, palette)
@@ -234,7 +260,7 @@ def watch(
         elif web:
             from meshmark.web.hub import Hub
 
-            _serve(Hub(_viewed(live.header, ctx), seen), host, port, token)
+            _serve(Hub(_viewed(live.header, ctx), seen), address)
         elif otlp:
             say(f"sending {live.header.machine} to {otlp} every {interval:g} s; Ctrl-C ends it")
             for _ in seen:
@@ -373,6 +399,8 @@ def replay(
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
+    token_file: TokenFileOption = None,
+    no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show a recording as if it were live, or what changed between two.
@@ -382,6 +410,7 @@ def replay(
     from meshmark.watch.recording import Recording
 
     bounds = _bounds(low, high, palette)
+    address = _address(web, host, port, token, token_file, no_token)
     asked = [name for name, is_asked in (("--web", web), ("--html", page), ("--json", as_json)) if is_asked]
     if len(asked) > 1:
         raise UsageError(f"{asked[1]}: found with {asked[0]}, allowed is one of --web, --html, --json")
@@ -394,7 +423,7 @@ def replay(
     recording = Recording(file)
     viewed = _viewed(recording.header, ctx)
     if against is not None:
-        _replay_change(Recording(against), recording, page, web, as_json, (host, port, token))
+        _replay_change(Recording(against), recording, page, web, as_json, address)
     elif as_json:
         _print_frames(recording.header, recording.frames())
     elif page is not None:
@@ -405,7 +434,7 @@ def replay(
         from meshmark.web.hub import Past
         from meshmark.web.page import thinned
 
-        _serve(Past(*thinned(viewed, recording.count(), recording.some)), host, port, token)
+        _serve(Past(*thinned(viewed, recording.count(), recording.some)), address)
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
@@ -424,7 +453,7 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
 
 
 def _replay_change(
-    before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: tuple[str, int, str]
+    before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: Address
 ) -> None:
     """What changed between two recordings: as a map, as a page, as JSON or as a table."""
     from meshmark.watch.difference import Side, compare, table
@@ -440,7 +469,7 @@ def _replay_change(
     elif web:
         from meshmark.web.hub import Past
 
-        _serve(Past(after.header, 0, lambda *_: [], change=difference.to_json()), *address)
+        _serve(Past(after.header, 0, lambda *_: [], change=difference.to_json()), address)
     else:
         for line in table(difference):
             print(line)

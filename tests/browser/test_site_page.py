@@ -20,8 +20,9 @@ from meshmark.cli_watch import simulated
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder
-from meshmark.web.server import run
-from meshmark.web.site import ModelRow, Parts, RunRow, make_site
+from meshmark.web.listener import run
+from meshmark.web.parts import ModelRow, Parts, RunRow
+from meshmark.web.site import make_site
 
 pytestmark = pytest.mark.browser
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -215,19 +216,23 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         port = free.getsockname()[1]
     words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--rate", "10",
              "--port", str(port), "--to", "50"]  # fmt: skip
+    base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        # A token that stays: with a random one, who looked before the restart needs the new link.
+        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                                 env={**os.environ, "MESHMARK_TOKEN": "of-the-test"})  # fmt: skip
         assert child.stdout is not None
-        assert child.stdout.readline().startswith("http://127.0.0.1")
+        assert child.stdout.readline() == f"{base}?token=of-the-test\n"
         return child
 
     child = start()
     page = browser.new_page()
     try:
         time.sleep(0.5)
-        page.goto(f"http://127.0.0.1:{port}/")
+        page.goto(base + "?token=of-the-test")
         page.locator("#state", has_text="live").wait_for()
+        assert page.url == base  # the token is in a cookie now
         page.wait_for_timeout(1500)
         first = page.locator("#clock").inner_text()
         page.wait_for_timeout(600)

@@ -296,7 +296,7 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
 
 @pytest.mark.parametrize("token", ["a b", "a;b", "a\nb", "ü", "x" * 201])
 def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
-    with pytest.raises(UsageError, match="^--token: found no token, allowed are letters"):
+    with pytest.raises(UsageError, match=r"^--token: found no token, allowed are letters"):
         chosen_token(token, None, False)
 
 
@@ -406,7 +406,8 @@ def test_every_listed_workload_can_be_simulated() -> None:
 
 @pytest.mark.parametrize(("words", "said"), [
     (["--recordings", "/proc/none"], "--recordings"), (["--rate", "0"], "--rate"),
-    (["--host", "0.0.0.0", "--no-token"], "--no-token"), (["--host", "a..b"], "--port"), (["--host", "x" * 300], "--port"),
+    (["--host", "0.0.0.0", "--no-token"], "--no-token"), (["--host", "a..b"], "--port"),
+    (["--host", "x" * 300], "--port"),
     (["--token", "a b"], "--token"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:

@@ -1,43 +1,37 @@
 """The page of the live map: static files, the header, and frames as server-sent events.
 
-`watch --web`, `replay --web` and `serve` share what is here: who is let in, what a map's page asks for, how a server is
-started. Bound to loopback unless a token is set; nothing is executed for a request, and no path of a request reaches
-the disk except below the folder of the built page.
+`watch --web`, `replay --web` and `serve` share what is here: what a map's page asks for. Who is let in is `guard.py`'s,
+connections are `listener.py`'s. Nothing is executed for a request, and no path of a request reaches the disk except
+below the folder of the built page.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hmac
 import json
-import re
-import socket
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import anyio
 import anyio.to_thread
 from starlette.applications import Starlette
-from starlette.middleware import Middleware
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import FileResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, ExceptionHandler, Lifespan, Receive, Scope, Send
+from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError
+from meshmark.store.files import quoted
 from meshmark.web import openmetrics
+from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past
 
 STATIC: Final = Path(__file__).parent / "static"
 MOST_AT_ONCE: Final = 600  # frames of one answer
-_LOOPBACK: Final = {"127.0.0.1", "::1", "localhost"}
-_HEADERS: Final = {
-    "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
-    "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY",
-}  # fmt: skip
 
 Find = Callable[[Request], AbstractAsyncContextManager[Hub | Past]]
 Known = Callable[[Request], None]
@@ -47,43 +41,15 @@ class NotHere(MeshmarkError):
     """A name of a request that is not in the listing."""
 
 
-class Guard:
-    """Lets in who has the token, and only requests that name a host this server answers to."""
-
-    def __init__(self, app: ASGIApp, token: str, hosts: set[str]) -> None:
-        self.app, self.token, self.hosts = app, token, hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        request = Request(scope)
-        host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]")
-        if not self.token and host not in self.hosts:
-            # A page elsewhere whose name was bent to this address must not read the machine.
-            await PlainTextResponse("this server answers to localhost alone\n", 421)(scope, receive, send)
-            return
-        bearer = request.headers.get("authorization", "").partition("Bearer ")[2]  # monitoring systems send it so
-        given = request.query_params.get("token", "") or bearer or request.cookies.get("meshmark", "")
-        if self.token and not hmac.compare_digest(given.encode(), self.token.encode()):
-            await PlainTextResponse("a token is needed: open the address that meshmark printed\n", 401)(
-                scope, receive, send
-            )
-            return
-
-        async def with_headers(message: dict[str, object]) -> None:
-            if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))  # type: ignore[call-overload]
-                own = {k.lower() for k, _ in headers}
-                headers += [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in own]
-                if self.token and request.query_params.get("token"):
-                    headers.append(
-                        (b"set-cookie", f"meshmark={self.token}; HttpOnly; SameSite=Strict; Path=/".encode())
-                    )
-                message = {**message, "headers": headers}
-            await send(message)
-
-        await self.app(scope, receive, with_headers)  # type: ignore[arg-type]
+@contextlib.contextmanager
+def reported(what: str) -> Iterator[None]:
+    """Whatever fails in here is one line about `what`: files of others may spoil their reader in any way."""
+    try:
+        yield
+    except MeshmarkError:
+        raise
+    except Exception as why:
+        raise MeshmarkError(f"{what}: {type(why).__name__}: {quoted(why)}") from why
 
 
 class _Stream(StreamingResponse):
@@ -117,7 +83,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
 
     async def header(request: Request) -> Response:
         async with find(request) as what:
-            return JSONResponse(what.header_json)
+            return Response(_json(what.header_json), media_type="application/json")
 
     async def frames(request: Request) -> Response:
         async with AsyncExitStack() as stack:
@@ -136,8 +102,7 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
                 return PlainTextResponse("begin, count: whole numbers are needed\n", 400)
 
             def made() -> bytes:  # the text too: of a large machine it takes longer than a frame
-                some = what.some(max(begin, 0), min(max(count, 0), MOST_AT_ONCE))
-                return json.dumps(some, separators=(",", ":")).encode()
+                return _json(what.some(max(begin, 0), min(max(count, 0), MOST_AT_ONCE)))
 
             return Response(await anyio.to_thread.run_sync(made, limiter=readers), media_type="application/json")
 
@@ -151,8 +116,28 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
         Route("/api/frames", frames),
         Route("/api/past", past),
         Route("/", page),
-        Mount("/", StaticFiles(directory=STATIC, html=True)),
+        Mount("/", _Static(directory=STATIC, html=True)),
     ]
+
+
+def _json(what: object) -> bytes:
+    """As browsers read it: a recording from elsewhere may hold numbers that are none.
+
+    Raises:
+        MeshmarkError: it does.
+    """
+    with reported("JSON"):
+        return json.dumps(what, separators=(",", ":"), allow_nan=False).encode()
+
+
+class _Static(StaticFiles):
+    """Files of the built page; what cannot be opened is not there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        try:
+            return await super().get_response(path, scope)
+        except OSError as why:  # links in a circle, say
+            raise HTTPException(404) from why
 
 
 def metrics_route(find: Find) -> Route:
@@ -171,22 +156,22 @@ def metrics_route(find: Find) -> Route:
 async def _refused(_: Request, why: Exception) -> Response:
     """What could not be had, as one line."""
     assert isinstance(why, MeshmarkError)
-    text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "")
-    return PlainTextResponse(text + "\n", 404 if isinstance(why, NotHere) else 503)
+    text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
+    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotHere) else 503)
 
 
-def guarded(routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette]) -> Starlette:
+def utf8(text: str) -> bytes:
+    """Text of an answer; half characters, which JSON and names of files can hold, become escapes."""
+    return text.encode("utf-8", "backslashreplace")
+
+
+def guarded(routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette]) -> Guard:
     """An application that only those who may can reach."""
-    refusals: Mapping[type[Exception], ExceptionHandler] = {MeshmarkError: _refused}
-    return Starlette(
-        routes=routes,
-        middleware=[Middleware(Guard, token=token, hosts=_LOOPBACK)],
-        exception_handlers=refusals,
-        lifespan=lifespan,
-    )
+    refusals: Mapping[Any, ExceptionHandler] = {MeshmarkError: _refused, Exception: failed}
+    return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token)
 
 
-def make_app(what: Hub | Past, token: str = "") -> Starlette:
+def make_app(what: Hub | Past, token: str = "") -> Guard:
     """The application for one stream of frames, live or past.
 
     Raises:
@@ -213,49 +198,8 @@ async def _until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIter
         yield text
 
 
-def free_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one.
-
-    Raises:
-        UsageError: the address is not to be had.
-    """
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((host, port))
-    except OSError as why:
-        sock.close()
-        raise UsageError(f"--port: {host}:{port}: {why.strerror}; another port is needed, or 0 for any") from why
-    sock.listen(64)
-    return sock
-
-
 def serve(what: Hub | Past, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Serves one stream of frames until interrupted; see `run`."""
+    """Serves one stream of frames until interrupted; see `listener.run`."""
+    from meshmark.web.listener import run  # uvicorn takes a while to come
+
     run(lambda: make_app(what, token), host, port, token, ready)
-
-
-def run(make: Callable[[], Starlette], host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Serves until interrupted.
-
-    Args:
-        make: the application; made once the address is known to be allowed.
-        ready: is called with the page's address once it can be opened.
-
-    Raises:
-        UsageError: an address beyond this machine without a token, or one that is not to be had.
-    """
-    import uvicorn
-
-    if host not in _LOOPBACK and not token:
-        raise UsageError(f"--host: found {host}, which others can reach: --token is needed with it")
-    if token and not re.fullmatch(r"[A-Za-z0-9._~-]{1,200}", token):
-        raise UsageError("--token: found other signs, allowed are letters, digits and . _ ~ - (at most 200)")
-    app = make()
-    sock = free_socket(host, port)
-    shown = f"[{host}]" if ":" in host else host
-    address = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
-    config = uvicorn.Config(app, log_level="warning", access_log=False, timeout_graceful_shutdown=1)
-    ready(address)
-    uvicorn.Server(config).run(sockets=[sock])

@@ -1,0 +1,129 @@
+"""A small site of `meshmark serve` for tests, with a sampler that is counted."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import socket
+import threading
+import time
+import urllib.parse
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.recording import Recorder
+from meshmark.web.listener import run
+from meshmark.web.parts import ModelRow, Parts, RunRow
+from meshmark.web.site import make_site
+
+
+def header(machine: str = "test") -> Header:
+    return Header(
+        "host", machine, "2026-01-01T08:30:00Z", 0.05,
+        {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
+        (Metric("cpu.busy", "1", "busy", "time"),),
+    )  # fmt: skip
+
+
+def frame(n: int) -> Frame:
+    return Frame(n, 0.05 * n, 0.05, {"cpu.busy": [0.5]}, at=1.7e9 + n)
+
+
+class Count:
+    """How often a site's sampler was started, and how many run."""
+
+    started = running = 0
+
+
+class Sampler:
+    """A sampler that is counted."""
+
+    def __init__(self, count: Count) -> None:
+        count.started += 1
+        count.running += 1
+        self.count = count
+        self.header = header()
+        self._ended = threading.Event()
+
+    def frames(self) -> Iterator[Frame]:
+        n = 0
+        while not self._ended.wait(0.05):
+            n += 1
+            yield frame(n)
+
+    def stop(self) -> None:
+        self._ended.set()
+
+    def __enter__(self) -> Sampler:
+        return self
+
+    def __exit__(self, a: type[BaseException] | None, b: BaseException | None, c: TracebackType | None) -> None:
+        self.count.running -= 1
+
+
+class Site:
+    """A site in a thread, on a free port."""
+
+    def __init__(self, folder: Path, token: str = "", header_s: float = 10.0, **parts: Any) -> None:
+        self.simulated: list[tuple[str, str]] = []
+        self.reported: list[str] = []
+        self.simulates = threading.Event()
+        self.simulates.set()
+
+        def simulate(name: str, workload: str) -> tuple[Header, list[Frame]]:
+            self.simulated.append((name, workload))
+            assert self.simulates.wait(20)
+            return header(name), [frame(n) for n in range(1, 11)]
+
+        def report(name: str) -> bytes:
+            self.reported.append(name)
+            return b"<!doctype html><title>the report</title><script>1</script>"
+
+        self.sampler = Count()
+        made = {
+            "machine": ("this <machine>", "2 CPUs"), "start": lambda: Sampler(self.sampler), "recordings": folder,
+            "models": [ModelRow("m1", "one"), ModelRow("m2", "two")], "workloads": ["hot_spot", "swap"],
+            "runs": lambda: [RunRow("run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
+            "simulate": simulate, "report": report, "idle_s": 0.4, **parts,
+        }  # fmt: skip
+        self.address = ""
+        ready = threading.Event()
+
+        def say(address: str) -> None:
+            self.address = address
+            ready.set()
+
+        make = lambda: make_site(Parts(**made), token)  # noqa: E731
+        threading.Thread(target=run, args=(make, "127.0.0.1", 0, token, say, header_s), daemon=True).start()
+        assert ready.wait(10)
+        self.port = urllib.parse.urlsplit(self.address).port
+        assert self.port
+        until = time.monotonic() + 10
+        while time.monotonic() < until:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return
+
+    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        """Exactly this path: nothing on the way tidies it."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port or 0, timeout=20)
+        try:
+            connection.request(method, "/" + path, headers=headers)
+            answer = connection.getresponse()
+            return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
+        finally:
+            connection.close()
+
+    def listen(self, path: str = "live/api/frames") -> socket.socket:
+        """A reader of events; what was read is thrown away."""
+        sock = socket.create_connection(("127.0.0.1", self.port or 0), 10)
+        sock.sendall(f"GET /{path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        return sock
+
+
+def record(path: Path, frames: int = 20) -> None:
+    with Recorder(path, header("n042")) as recorder:
+        for n in range(1, frames + 1):
+            recorder.add(frame(n))
