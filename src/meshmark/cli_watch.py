@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -45,10 +44,10 @@ TokenOption = Annotated[
     ),
 ]  # fmt: skip
 TokenFileOption = Annotated[
-    Path | None, typer.Option("--token-file", show_default=False, help="file that holds the token; only you may read it (0600)")
+    Path | None, typer.Option("--token-file", help="holds the token; only you may read it (0600)", show_default=False)
 ]
 NoTokenOption = Annotated[
-    bool, typer.Option("--no-token", help="require no token: every user of this machine can open the page; loopback only")
+    bool, typer.Option("--no-token", help="every user of this machine can open the page; on loopback only")
 ]
 LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="lowest colour begins here (%)")]
 HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highest colour ends here (%)")]
@@ -157,18 +156,11 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """SIGTERM ends a recording as Ctrl-C does: whole."""
-
-    def interrupt(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    """What ends a recording or a view leaves it whole, and is no failure."""
     try:
         yield
     except KeyboardInterrupt:
         say("")
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
@@ -352,7 +344,7 @@ def record(
 
     example: meshmark record --rate 10 --duration 60 --out night.parquet
     """
-    from meshmark.watch.recording import BATCH_S, Recorder
+    from meshmark.watch.recording import HOLD_S, Recorder
 
     if on is not None:
         header, made = simulated(on, workload, settings, frames, window)
@@ -361,7 +353,7 @@ def record(
                 recorder.add(frame)
     else:
         with (
-            _live(rate, duration, root, BATCH_S, use_of, canary, store) as live,
+            _live(rate, duration, root, HOLD_S, use_of, canary, store) as live,
             Recorder(out, live.header) as recorder,
             _ended_by_signals(),
         ):

@@ -1,6 +1,6 @@
 """Recordings: frames in a file that only grows, and, once whole, in Parquet.
 
-While it is made a recording is `NAME.part`: an Arrow stream of the frames' own lines, a batch a second, flushed to
+While it is made a recording is `NAME.part`: an Arrow stream of the frames' own lines, two batches a second, flushed to
 disk. Whoever records in order to see a busy machine must not busy it: a line is kept as it came, and taken apart when
 the recording ends. A recorder that is killed loses the second it was in; what it left is read like any other. At its
 end it becomes Parquet, written aside and renamed. The header (components, metrics, what was absent) lies in the schema
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from meshmark.errors import MeshmarkError
+from meshmark.store.files import open_regular, quoted, written
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ _LINE: Final = "line"
 _TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
-BATCH_S: Final = 1.0
+# A killed recorder loses what the sampler holds and what waits here: together well below the promised second.
+HOLD_S: Final = 0.5
+BATCH_S: Final = 0.25
 
 
 class RecordingError(MeshmarkError):
@@ -123,7 +126,7 @@ class Recorder:
         self._sync()
 
     def add(self, frame: Frame) -> None:
-        """Keeps a frame; it is on disk within a second."""
+        """Keeps a frame; it is on disk when the next one comes after `BATCH_S`."""
         self._keep(json.dumps(frame.to_json(), separators=(",", ":")), frame.t_s, frame.window_s)
 
     def add_line(self, line: str) -> None:
@@ -189,23 +192,22 @@ def compact(part: Path, out: Path) -> None:
     """Makes a Parquet file of a recording, aside and then renamed."""
     import pyarrow.parquet as pq
 
-    aside = out.with_name(out.name + ".tmp")
     recording = Recording(part)
     schema = _schema(recording.header)
     # High bytes beside high bytes: noisy numbers shrink by another third.
     split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
-        with pq.ParquetWriter(aside, schema, compression="zstd", compression_level=9, column_encoding=split,
-                              store_decimal_as_integer=True, use_dictionary=[_PROCESSES]) as writer:  # fmt: skip
+        with written(out) as sink, pq.ParquetWriter(
+            sink, schema, compression="zstd", compression_level=9, column_encoding=split,
+            store_decimal_as_integer=True, use_dictionary=[_PROCESSES],
+        ) as writer:  # fmt: skip
             frames = recording.frames()
             while group := list(islice(frames, 6000)):
                 writer.write_table(_table(group, recording.header, schema), row_group_size=1 << 20)
-        with aside.open("rb") as file:
-            os.fsync(file.fileno())
-        aside.replace(out)
-    except OSError as why:
-        aside.unlink(missing_ok=True)
-        raise RecordingError(f"{out}: {why.strerror or why}", f"the recording is whole in {part}") from why
+    except RecordingError:
+        raise
+    except MeshmarkError as why:
+        raise RecordingError(str(why), f"the recording is whole in {part}") from why
 
 
 def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
@@ -267,10 +269,10 @@ class Recording:
 
         self.path = path
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 begin = file.read(4)
-        except OSError as why:
-            raise RecordingError(f"{path}: {why.strerror}") from why
+        except (OSError, ValueError) as why:
+            raise RecordingError(f"{quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
         self._parquet: Any = None
         if begin == b"PAR1":
             try:
