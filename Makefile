@@ -1,15 +1,16 @@
 # Everything from a clean clone: `make run` characterises this machine, `make test` tests the project.
-# Variables: PYTHON=python3.12, JOBS=2 (compile jobs), ARGS='…' (more words for `make run`).
+# Variables: PYTHON=python3.12, JOBS=2 (compile jobs), ARGS='…' (more words for `make run`),
+# SURVEY='--spec FILE' (another survey than the quick one).
 
-PYTHON ?= python3
 JOBS ?= $(shell nproc)
+SURVEY ?= --quick
 BIN := .venv/bin
 export PYTHON JOBS
 own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp tests/native/*.cpp tests/native/*.hpp bench/*.cpp)
 python_code = src tests bench docs/generate.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all fuzz format fix lint types layers \
-        sanitize tidy tsan bench-peers docs clean distclean
+        sanitize tidy tsan bench-peers docs lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -22,7 +23,7 @@ setup-tests:
 	@tools/setup.sh --tests
 
 run: setup ## characterise this machine (meshmark survey --quick)
-	$(BIN)/meshmark survey --quick $(ARGS)
+	$(BIN)/meshmark survey $(SURVEY) $(ARGS)
 
 test: setup-tests test-native test-python ## every test: C++, Python, guests, browser
 
@@ -87,6 +88,9 @@ bench-peers: setup ## measure the peers and ours side by side; more words in ARG
 docs: setup ## build/docs/index.html
 	$(BIN)/python docs/generate.py
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs build/docs
+
+lock: setup ## requirements/*.txt anew, from pyproject.toml; ARGS=--upgrade for newer versions
+	tools/lock.sh $(ARGS)
 
 clean: ## remove what was built
 	rm -rf build

@@ -1,22 +1,46 @@
 #!/usr/bin/env bash
 # setup.sh [--tests]: makes a clean clone ready. Installs what the system lacks (Debian and Ubuntu,
-# as root or with sudo that asks nothing; elsewhere it says what to install and stops), makes .venv,
+# as root or with sudo that asks nothing, after listing it; elsewhere it says what to install and stops), makes .venv,
 # builds the native half. Quick when nothing changed: each step leaves a stamp of what it depends on.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+umask 022  # other users of the machine may run what root sets up
 
 tests=no
 [ "${1:-}" = "--tests" ] && tests=yes
 jobs=${JOBS:-$(nproc)}
-python=${PYTHON:-python3}
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 have() { command -v "$1" >/dev/null 2>&1; }
 header() { printf '#include <%s>\n' "$1" | c++ -std=c++17 -E -x c++ - >/dev/null 2>&1; }
 fail() { printf 'setup: error: %s\n' "$1" >&2; [ $# -lt 2 ] || printf 'hint: %s\n' "$2" >&2; exit 1; }
 
+# The outermost part of a path that keeps other users from it, if any.
+closed() {
+  local path closed=
+  path=$(realpath "$1")
+  while [[ $path == /?* ]]; do
+    [[ $(stat -c %A "$path") == *[xt] ]] || closed=$path
+    path=$(dirname "$path")
+  done
+  echo "$closed"
+}
+
+# --- Which Python --------------------------------------------------------------------------------
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+interpreter() { realpath "$("$1" -c 'import sys; print(sys._base_executable)')"; }
+python=${PYTHON:-python3}
+if [ -z "${PYTHON:-}" ] && [ "$(id -u)" = 0 ]; then
+  # An interpreter in root's home, such as pyenv's, would make a .venv that no other user can start.
+  for other in python3 /usr/bin/python3 /usr/local/bin/python3; do
+    if new_enough "$other" && [ -z "$(closed "$(interpreter "$other")")" ]; then
+      python=$other
+      break
+    fi
+  done
+fi
 have "$python" || fail "no $python" "install Python 3.11 or newer, or name one: make setup PYTHON=python3.12"
-"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+new_enough "$python" \
   || fail "$("$python" --version) is too old, 3.11 is needed" "name a newer one: make setup PYTHON=python3.12"
 have c++ || fail "no C++ compiler (c++)" "Debian: g++; Fedora: gcc-c++; Spack: gcc"
 
@@ -28,7 +52,7 @@ kernel=linux-image-amd64 browser=chromium
 if grep -q '^ID=ubuntu' /etc/os-release 2>/dev/null; then
   kernel=linux-image-generic browser=-   # Ubuntu's chromium is a snap, which containers cannot run
 fi
-blas() { /sbin/ldconfig -p 2>/dev/null | grep -qE 'lib(openblas|blis|mkl_rt|flexiblas|lapack)'; }
+blas() { [[ $(/sbin/ldconfig -p) =~ lib(openblas|blis|mkl_rt|flexiblas|lapack) ]]; }  # no pipe: grep -q would break it
 mpi() { pkg-config --exists ompi-c || have mpicc; }
 kernel_with_modules() { compgen -G '/boot/vmlinuz-*' >/dev/null && compgen -G '/lib/modules/*/kernel' >/dev/null; }
 any_browser() { have chromium || have chromium-browser || have google-chrome || [ "$browser" = - ]; }
@@ -82,7 +106,7 @@ may_install() {
 mkdir -p build
 apt() {  # talkative, so into a file, whose end is shown if it fails
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
-    apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" >build/apt.log 2>&1 || {
+    apt-get -qq -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 "$@" >>build/apt.log 2>&1 || {
     tail -n 5 build/apt.log >&2
     return 1
   }
@@ -99,14 +123,18 @@ install() {
 }
 
 lacking=$(missing 'need|use' debian)
-if [ -n "$lacking" ] && may_install; then
-  say "installing $lacking"
+lacking_tests=$(missing test debian)
+if [ -n "$lacking$lacking_tests" ] && may_install; then
+  say "installs these packages as root with apt-get, and those that they depend on (all are in build/apt.log):"
+  [ -z "$lacking" ] || say "  to build and measure: $lacking"
+  [ -z "$lacking_tests" ] || say "  for the tests: $lacking_tests"
+  : >build/apt.log
   # One by one if they do not go together: what is only useful must not stop what is needed.
-  install "$lacking" || for package in $lacking; do install "$package" || say "could not install $package"; done
-fi
-if [ "$tests" = yes ] && lacking=$(missing test debian) && [ -n "$lacking" ] && may_install; then
-  say "installing for the tests $lacking"
-  for package in $lacking; do install "$package" || say "could not install $package: some tests will be skipped"; done
+  [ -z "$lacking" ] || install "$lacking" \
+    || for package in $lacking; do install "$package" || say "could not install $package"; done
+  for package in $lacking_tests; do
+    install "$package" || say "could not install $package: some tests will be skipped"
+  done
 fi
 if [ -n "$(missing need debian)" ]; then
   {
@@ -123,21 +151,31 @@ lacking=$(missing 'use|test' debian)
 
 # --- Python --------------------------------------------------------------------------------------
 stamp=build/python.stamp
-wanted=$({ cat pyproject.toml requirements/constraints.txt; pwd; "$python" -VV; } | sha256sum)
+base=$(interpreter "$python")
+wanted=$({ cat pyproject.toml requirements/*.txt; pwd; echo "$base"; "$base" -VV; } | sha256sum)
 if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
   say "making .venv"
   rm -f $stamp
-  [ -x .venv/bin/python ] || "$python" -m venv --clear .venv
-  if .venv/bin/python -m pip install -q uv >&2; then
+  [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
+  # Whatever comes from a registry comes by its hash, the installers first; the project itself needs nothing more.
+  if .venv/bin/python -m pip install -q --require-hashes -r requirements/installers.txt >&2; then
     install=(.venv/bin/uv pip install -q --python .venv/bin/python)
   else
     say "no uv; pip will do"
     install=(.venv/bin/python -m pip install -q)
   fi
-  "${install[@]}" -c requirements/constraints.txt -e '.[dev,docs]' >&2
+  "${install[@]}" --require-hashes -r requirements/locked.txt >&2
+  "${install[@]}" --no-index --no-deps --no-build-isolation -e . >&2
   # Start-up counts, and PYTHONDONTWRITEBYTECODE would leave every start to compile anew.
   .venv/bin/python -m compileall -q -j "$jobs" .venv/lib >/dev/null || true
+  chmod -R a+rX .venv  # files may be links into a cache that was filled under another umask
   echo "$wanted" >$stamp
+  if [ "$(id -u)" = 0 ]; then
+    for path in "$base" .venv/bin src/meshmark; do
+      closed=$(closed "$path")
+      [ -z "$closed" ] || { say "other users of this machine cannot start meshmark: $closed is closed to them"; break; }
+    done
+  fi
 fi
 .venv/bin/python -m compileall -q src >/dev/null || true
 

@@ -7,8 +7,8 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import tomllib
+from importlib import metadata
 from pathlib import Path
 
 from meshmark.measure import launch
@@ -23,14 +23,44 @@ def normal(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_every_dependency_is_pinned_by_name_and_version_only() -> None:
-    lines = (ROOT / "requirements" / "constraints.txt").read_text().splitlines()
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+( ; .+)?", line) for line in lines)
-    pinned = {normal(line.partition("==")[0]) for line in lines}
-    asked = PROJECT["project"]["dependencies"] + [
-        word for extra in PROJECT["project"]["optional-dependencies"].values() for word in extra
-    ]
-    assert {normal(re.split(r"[<>=!~\[ ]", word)[0]) for word in asked} <= pinned
+def locked(file: str) -> dict[str, set[str]]:
+    """What a lock file allows: versions by name; each must come with hashes, and with no address."""
+    found: dict[str, set[str]] = {}
+    for line in (ROOT / "requirements" / file).read_text().replace("\\\n", " ").splitlines():
+        pin = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; [^/@]+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line)
+        assert pin, line[:100]
+        found.setdefault(normal(pin[1]), set()).add(pin[2])
+    return found
+
+
+def name(requirement: str) -> str:
+    return normal(re.split(r"[<>=!~\[ ]", requirement)[0])
+
+
+def test_every_dependency_is_pinned_by_version_and_hash() -> None:
+    project = PROJECT["project"]
+    asked = [*project["dependencies"], *(word for extra in project["optional-dependencies"].values() for word in extra)]
+    assert {name(word) for word in asked} <= locked("locked.txt").keys()
+    assert locked("installers.txt").keys() == {"pip", "uv"}
+
+
+def test_a_build_requires_exact_versions_which_are_locked() -> None:
+    requires = PROJECT["build-system"]["requires"]
+    versions = locked("locked.txt")
+    assert {word.partition("==")[2] for word in requires} == set().union(*(versions[name(word)] for word in requires))
+    # Whatever they require is named as well: an isolated build takes no other version of anything.
+    needed_by_build = {
+        name(word)
+        for each in requires
+        for word in metadata.requires(name(each)) or []
+        if "extra ==" not in word and not re.search(r"python_version *< *['\"]3\.(\d|10|11)['\"]", word)
+    }
+    assert needed_by_build <= {name(word) for word in requires}
+
+
+def test_the_page_is_pinned_by_hash() -> None:
+    packages = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
+    assert [p for p, what in packages.items() if p and not what.get("integrity", "").startswith("sha512-")] == []
 
 
 def test_the_probe_carries_the_version_of_the_project() -> None:
@@ -119,36 +149,3 @@ def test_build_looks_at_all_that_cmake_looks_for() -> None:
     asked = re.findall(r"pkg_check_modules\(\w+ .*?([\w-]+)\)", lists) + re.findall(r"find_library\(\w+ (\w+)", lists)
     assert {"hwloc", "mpich", "oshmem"} <= set(asked)
     assert not [name for name in asked if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]
-
-
-def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:
-    """With a PATH that lacks cmake and apt-get: one message for each of the three worlds, status 1."""
-    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
-    for tool in (
-        "bash",
-        "c++",
-        "cat",
-        "grep",
-        "sed",
-        "tr",
-        "sort",
-        "dirname",
-        "nproc",
-        "mkdir",
-        "id",
-        "uname",
-    ):
-        found = shutil.which(tool)
-        if found:
-            (tmp_path / tool).symlink_to(found)
-    done = subprocess.run(
-        ["bash", str(ROOT / "tools" / "setup.sh")],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
-    )
-    assert done.returncode == 1
-    for line in ("apt-get install", "dnf install", "spack install"):
-        assert re.search(rf"{line}.*\bcmake\b", done.stderr), done.stderr
-    assert "Traceback" not in done.stderr

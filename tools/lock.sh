@@ -1,0 +1,10 @@
+#!/usr/bin/env bash
+# lock.sh [--upgrade]: writes what setup.sh installs, by version and hash, from pyproject.toml. Versions stay as they are
+# unless it is told to upgrade them or pyproject.toml asks for others.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+# For every Python and platform at once; hashes and no addresses, so that no registry is named.
+lock() { .venv/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate "$@" >/dev/null; }
+build=$(.venv/bin/python -c 'import tomllib; print("\n".join(tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"]))')
+lock "$@" --extra dev --extra docs -o requirements/locked.txt pyproject.toml - <<<"$build"
+lock "$@" -o requirements/installers.txt - <<<$'pip\nuv'
