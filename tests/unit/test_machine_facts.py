@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 import shutil
 import struct
 import tarfile
@@ -19,6 +20,7 @@ from typer.testing import CliRunner
 
 from meshmark.cli_machine import app
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.machine import capture as capture_room
 from meshmark.machine.capture import SUFFIXES, capture, open_machine, unpacked
 from meshmark.machine.facts import host_facts, is_absent, performance_options, wire_bandwidth
 from meshmark.machine.identity import identity
@@ -390,3 +392,40 @@ def test_settings_of_the_kernel_are_read() -> None:
     """A kernel refuses very long readings from /proc/sys, of however short a file."""
     asked = "proc/sys/kernel/perf_event_paranoid"
     assert Tree(Path("/")).number(asked) == int((Path("/") / asked).read_text())
+
+
+def _header(kind: bytes, size: int, name: str = "x") -> bytes:
+    info = tarfile.TarInfo(name)
+    info.type, info.size = kind, size
+    return info.tobuf(tarfile.GNU_FORMAT)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        _header(tarfile.REGTYPE, 0) * 101,  # files
+        _header(tarfile.REGTYPE, 65 << 10) + bytes(65 << 10),  # one file
+        (_header(tarfile.REGTYPE, 60 << 10) + bytes(60 << 10)) * 20,  # all of them together
+        _header(tarfile.GNUTYPE_LONGNAME, 8 << 30) + bytes(2 << 20),  # a name of 8 GiB, which would be read into memory
+        _header(tarfile.XHDTYPE, 8 << 30) + bytes(2 << 20),
+    ],
+)
+def test_a_capture_beyond_the_limits_is_refused_before_anything_is_written(
+    tmp_path: Path, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, limit in {"_MAX_FILES": 100, "_MAX_BYTES": 1 << 20, "_MAX_FILE": 64 << 10}.items():
+        monkeypatch.setattr(capture_room, name, limit)
+    archive = tmp_path / "large.tar.gz"
+    archive.write_bytes(gzip.compress(content))
+    made: list[str] = []
+    monkeypatch.setattr(Path, "write_bytes", lambda self, _: made.append(self.name))
+    with pytest.raises(MachineError, match="unpacks to more than"), unpacked(archive):
+        pass
+    assert not made
+
+
+def test_a_capture_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.tar.gz")
+    for what in (str(tmp_path / "x.tar.gz"), "/dev/zero"):
+        with pytest.raises(MachineError, match="a regular file is needed"):
+            open_machine(what)

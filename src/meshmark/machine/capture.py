@@ -39,10 +39,12 @@ from meshmark.machine.topology import (
     synthetic_xml,
 )
 from meshmark.machine.tree import MachineError, Tree
+from meshmark.store.files import open_regular, quoted, read_bytes, write_file
 
 FORMAT = 1
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")
-_MAX_FILES, _MAX_BYTES, _MAX_FILE = 200_000, 512 << 20, 64 << 20
+# A capture of 1,024 CPUs has some 85,000 members.
+_MAX_FILES, _MAX_BYTES, _MAX_FILE = 150_000, 512 << 20, 64 << 20
 
 _FOLDERS = (
     "sys/devices/system/node",
@@ -147,7 +149,8 @@ def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: 
 
     Raises:
         UsageError: another suffix.
-        MachineError: `root` is no tree of a machine, or `out` cannot be written.
+        MachineError: `root` is no tree of a machine.
+        MeshmarkError: `out` cannot be written.
     """
     import datetime
 
@@ -172,10 +175,7 @@ def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: 
     if xml is not None:
         members["hwloc.xml"] = _without_host_addresses(xml)
     members |= {f"root/{name}": content for name, content in _recorded(tree)}
-    try:
-        _write(out, suffix, members)
-    except OSError as why:
-        raise MachineError(f"{out}: {why.strerror or why}") from None
+    write_file(out, _compressed(_archive(members), suffix))
     return len(members)
 
 
@@ -183,21 +183,6 @@ def _without_host_addresses(xml: bytes) -> bytes:
     """Without the lines that name serial numbers or network addresses."""
     drop = (b'name="Address"', b"Serial", b"AssetTag", b"UUID", b"NodeGUID", b"SysImageGUID", b"Port1LID")
     return b"\n".join(line for line in xml.split(b"\n") if not any(d in line for d in drop))
-
-
-def _write(out: Path, suffix: str, members: dict[str, bytes | PurePosixPath]) -> None:
-    packed = _compressed(_archive(members), suffix)
-    handle, name = tempfile.mkstemp(prefix=f".{out.name}.", dir=out.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(packed)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(name).chmod(0o644)
-        Path(name).rename(out)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _archive(members: dict[str, bytes | PurePosixPath]) -> bytes:
@@ -238,33 +223,66 @@ def unpacked(archive: Path) -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="meshmark-machine-") as folder:
         try:
             _unpack(archive, Path(folder))
-        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError) as why:
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError, RecursionError) as why:
             reason = why.strerror if isinstance(why, OSError) and why.strerror else why
-            raise MachineError(f"{archive}: no capture of a machine, or a torn one ({reason})") from None
+            raise MachineError(
+                f"{quoted(archive)}: no capture of a machine, or a torn one ({quoted(reason)})"
+            ) from None
         yield Path(folder)
 
 
-def _unpack(archive: Path, folder: Path) -> None:
-    with archive.open("rb") as file:
-        start = file.read(6)
+class _Bounded:
+    """A stream that is read up to a limit: of a few KiB an archive can unpack to a terabyte, headers included."""
+
+    def __init__(self, stream: Any, archive: Path) -> None:
+        self.stream, self.archive, self.left = stream, archive, _MAX_BYTES + 2048 * _MAX_FILES
+
+    def read(self, count: int) -> bytes:
+        data: bytes = self.stream.read(min(count, self.left + 1))
+        self.left -= len(data)
+        if self.left < 0:
+            raise _too_large(self.archive)
+        return data
+
+
+def _too_large(archive: Path) -> MachineError:
+    return MachineError(
+        f"{quoted(archive)}: unpacks to more than {_MAX_FILES} files, {_MAX_BYTES >> 20} MiB, or a file of more than "
+        f"{_MAX_FILE >> 20} MiB"
+    )
+
+
+@contextlib.contextmanager
+def _members(archive: Path) -> Iterator[tarfile.TarFile]:
+    """The archive, to be read from its first member to its last."""
     with contextlib.ExitStack() as stack:
+        file = stack.enter_context(open_regular(archive))
+        start = file.read(6)
+        file.seek(0)
         stream: Any
         if start.startswith(b"\x28\xb5\x2f\xfd"):
             import pyarrow as pa
 
-            stream = stack.enter_context(pa.CompressedInputStream(pa.OSFile(str(archive)), "zstd"))
+            stream = stack.enter_context(pa.CompressedInputStream(pa.PythonFile(file), "zstd"))
         elif start.startswith(b"\x1f\x8b"):
-            stream = stack.enter_context(gzip.open(archive, "rb"))
+            stream = stack.enter_context(gzip.GzipFile(fileobj=file))
         elif start.startswith(b"\xfd7zXZ"):
-            stream = stack.enter_context(lzma.open(archive, "rb"))
+            stream = stack.enter_context(lzma.LZMAFile(file))
         else:
-            raise MachineError(f"{archive}: found neither gzip, xz nor zstd, a capture is one of them")
-        tar = stack.enter_context(tarfile.open(fileobj=stream, mode="r|"))
+            raise MachineError(f"{quoted(archive)}: found neither gzip, xz nor zstd, a capture is one of them")
+        bounded: Any = _Bounded(stream, archive)
+        yield stack.enter_context(tarfile.open(fileobj=bounded, mode="r|"))
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    with _members(archive) as tar:  # counted before the first file is written
         files = size = 0
         for member in tar:
             files, size = files + 1, size + max(0, member.size)
             if files > _MAX_FILES or size > _MAX_BYTES or member.size > _MAX_FILE:
-                raise MachineError(f"{archive}: unpacks to more than {_MAX_FILES} files or {_MAX_BYTES >> 20} MiB")
+                raise _too_large(archive)
+    with _members(archive) as tar:
+        for member in tar:
             if member.isdir() or not (member.isreg() or member.issym()):
                 continue
             place = folder / member.name
@@ -297,7 +315,7 @@ def open_machine(what: str = "host") -> Opened:
         return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
     path = Path(what)
     try:
-        is_folder, is_file = path.is_dir(), path.is_file()
+        is_folder, is_file = path.is_dir(), path.exists()
     except (OSError, ValueError):
         is_folder = is_file = False
     if is_folder:
@@ -305,14 +323,14 @@ def open_machine(what: str = "host") -> Opened:
         return Opened(what=what, label="tree", topology=from_sysfs(root), facts=host_facts(root))
     if is_file:
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 text = file.read(1024)
             if text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<"):
-                data = path.read_bytes() if path.stat().st_size <= _MAX_FILE else b""
+                data = read_bytes(path, _MAX_FILE)
                 topology = from_hwloc_xml(data)
                 return Opened(what=what, label="hwloc-xml", topology=topology, facts={}, hwloc_xml=data)
         except OSError as why:
-            raise MachineError(f"{what}: {why.strerror or why}") from None
+            raise MachineError(f"{quoted(what)}: {why.strerror or why}") from None
         except MachineError as why:
             raise MachineError(f"{what}: {why}", why.hint) from None
         return _open_capture(path)
