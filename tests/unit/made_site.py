@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 import urllib.parse
@@ -18,6 +21,9 @@ from meshmark.watch.recording import Recorder
 from meshmark.web.listener import run
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
+
+BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
+MAIN = [sys.executable, "-c", "from meshmark.cli import main; main()"]
 
 
 def header(machine: str = "test") -> Header:
@@ -127,3 +133,22 @@ def record(path: Path, frames: int = 20) -> None:
     with Recorder(path, header("n042")) as recorder:
         for n in range(1, frames + 1):
             recorder.add(frame(n))
+
+
+def started(words: list[str], **env: str) -> tuple[subprocess.Popen[str], str]:
+    """A command that serves, on a free port, with the address that it printed."""
+    child = subprocess.Popen([*MAIN, *words, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                             text=True, env={**os.environ, **env})  # fmt: skip
+    assert child.stdout is not None
+    return child, child.stdout.readline().strip()
+
+
+def status_of(address: str, **headers: str) -> int:
+    """The status of an answer."""
+    parts = urllib.parse.urlsplit(address)
+    connection = http.client.HTTPConnection(parts.netloc, timeout=20)
+    try:
+        connection.request("GET", parts.path + (f"?{parts.query}" if parts.query else ""), headers=headers)
+        return connection.getresponse().status
+    finally:
+        connection.close()

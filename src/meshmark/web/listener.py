@@ -101,7 +101,7 @@ class Connection(H11Protocol):
         self._mark()
 
     def send_400_response(self, msg: str) -> None:
-        """Answers what is no request in one line, unless a request before it is at work: then that answer is the last."""
+        """One line for what is no request; a request at work gets its answer alone, and that is the last."""
         if self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive, self._heard_enough = False, True
             return
