@@ -155,12 +155,13 @@ base=$(interpreter "$python")
 wanted=$({ cat pyproject.toml requirements/*.txt; pwd; echo "$base"; "$base" -VV; } | sha256sum)
 if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
   say "making .venv"
-  rm -f $stamp
+  rm -f $stamp build/pip.log
   [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
   # Whatever comes from a registry comes by its hash, the installers first; the project itself needs nothing more.
-  if .venv/bin/python -m pip install -q --require-hashes -r requirements/installers.txt >&2; then
+  if .venv/bin/python -m pip install -q --log build/pip.log --require-hashes -r requirements/installers.txt >&2; then
     install=(.venv/bin/uv pip install -q --python .venv/bin/python)
   else
+    ! grep -q 'DO NOT MATCH THE HASHES' build/pip.log || fail "the registry's pip or uv is not the one that is locked"
     say "no uv; pip will do"
     install=(.venv/bin/python -m pip install -q)
   fi
