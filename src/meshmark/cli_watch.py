@@ -92,6 +92,11 @@ def simulated(
     ]
 
 
+def _refuse_settings(on: str | None, settings: list[str] | None) -> None:
+    if settings and on is None:
+        raise UsageError("--set: found without --on, a described machine is needed", "meshmark model list")
+
+
 def _past(header: Header, frames: list[Frame]) -> Past:
     from meshmark.web.hub import Past
 
@@ -225,6 +230,7 @@ def watch(
 
     example: meshmark watch --web --rate 10
     """
+    _refuse_settings(on, settings)
     bounds = _bounds(low, high, palette)
     address = _address(web, host, port, token, token_file, no_token)
     if calibration:
@@ -346,6 +352,7 @@ def record(
     """
     from meshmark.watch.recording import HOLD_S, Recorder
 
+    _refuse_settings(on, settings)
     if on is not None:
         header, made = simulated(on, workload, settings, frames, window)
         with Recorder(out, header) as recorder:
