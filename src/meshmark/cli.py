@@ -63,8 +63,10 @@ register_place(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
+    """One line, in which what was found is quoted to 100 characters, and none is one that a terminal would obey."""
     word = "absent" if error.status == AbsentError.status else "error"
-    say(f"meshmark: {word}: {' '.join(str(error).split())}")
+    text = re.sub(r"'([^']{99})[^']{2,}'", r"'\1…'", " ".join(str(error).split()))
+    say(f"meshmark: {word}: {quoted(text, 1000)}")
     if error.hint:
         say(f"hint: {error.hint}")
     raise SystemExit(error.status)
@@ -262,6 +264,10 @@ def measure(
     for word in stores or []:
         if {*word.split(",")} <= {*own}:
             extra += ["--store", word]
+        elif own and "/" not in word and not Path(word).is_dir():
+            raise UsageError(
+                f"--store: found '{word}', allowed are {', '.join(own)}, and the path of a store: ./{word}"
+            )
         else:
             store = Path(word)
     if on != "host":
@@ -386,7 +392,7 @@ def _measure_model(
         parameter = d.parameter(option)
         options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
     seed = options.get("seed", "1")
-    if not seed.isdigit():
+    if not re.fullmatch("[0-9]{1,18}", seed):
         raise UsageError(f"{d.name}: --seed: found '{seed}', a whole number is needed")
     with counted(f"{d.name} on {machine.name}") as progress:
         changed = [word for setting in settings or [] for word in ("--set", setting)]

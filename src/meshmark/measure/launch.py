@@ -118,7 +118,7 @@ def counts(asked: str, cpus: int) -> list[int]:
     for word in asked.split(","):
         if word == "all":
             found.append(max(2, cpus))
-        elif word.isdigit() and 1 <= int(word) <= 1 << 16:
+        elif re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= 1 << 16:
             found.append(int(word))
         else:
             raise UsageError(f"ranks: found '{word[:60]}', allowed are all, and numbers from 1 to {1 << 16}")

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.native import find_native
+from meshmark.machine.native import die_with_parent, find_native
 from meshmark.model.machine import MachineFile, MachineFileError
 
 Answer = Mapping[str, Any]
@@ -56,7 +56,12 @@ def ask(
         asked.write(request + "\n")
         asked.seek(0)
         with subprocess.Popen(
-            [find_engine()], stdin=asked, stdout=subprocess.PIPE, stderr=talk, encoding="utf-8"
+            [find_engine()],
+            stdin=asked,
+            stdout=subprocess.PIPE,
+            stderr=talk,
+            encoding="utf-8",
+            preexec_fn=die_with_parent,
         ) as child:
             assert child.stdout is not None
             try:

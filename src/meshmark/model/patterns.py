@@ -13,6 +13,7 @@ from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import POINTS, Point, fill_order, latency_and_rate, measure, nodes_and_cpus, simulate
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import Run, random_reads, trial
+from meshmark.store.files import open_regular, quoted
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
@@ -28,6 +29,8 @@ PATTERNS: Final = (
     "trace",
 )
 MOST_ACCESSES: Final = 5_000_000
+MOST_MESSAGE_ACCESSES: Final = 32_000_000  # about half a minute; larger messages have the same rate
+_MAX_TRACE_LINE: Final = 1000
 BURST: Final = 256  # accesses of a program's memory phase: many latencies long, and short against a run
 CYCLES: Final = 66  # of the slowest program: six in each batch
 MOST_GB_PER_S: Final = 1e4  # that a program may ask for
@@ -280,6 +283,10 @@ def message_points(
     lines = max(1, block // line)
     chains = int(machine.number("cpu.outstanding"))
     rounds = max(1, min(8, 4096 // lines))
+    streams_in_all = sum(max(1, len(others)) for others in partners.values())
+    if lines * rounds * streams_in_all > MOST_MESSAGE_ACCESSES:
+        allowed = MOST_MESSAGE_ACCESSES // streams_in_all * line >> 10
+        raise UsageError(f"--block: found {block} B, allowed are at most {allowed}KiB with this workload and machine")
     actors = []
     for node, others in partners.items():
         streams = [{"op": "read", "homes": [o]} for o in others] or [{"op": "read", "homes": [node]}]
@@ -339,30 +346,37 @@ def read_trace(path: Path, cpus: int) -> list[tuple[int, int, bool]]:
     """
     found: list[tuple[int, int, bool]] = []
     try:
-        with path.open(encoding="utf-8") as file:
-            for number, text in enumerate(file, 1):
-                fields = text.partition("#")[0].split()
-                if not fields:
-                    continue
-                try:
-                    cpu, address, operation = fields
-                    one = (int(cpu), int(address, 0), {"r": False, "w": True}[operation.lower()])
-                except (ValueError, KeyError):
-                    raise UsageError(
-                        f"{path.name}: line {number}: found '{text.strip()[:40]}', CPU ADDRESS r|w is needed"
-                    ) from None
-                if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
-                    raise UsageError(
-                        f"{path.name}: line {number}: found CPU {cpu}, {address}; CPUs are 0 to {cpus - 1}"
-                    )
-                found.append(one)
+        with open_regular(path) as file:
+            number = 0
+            while raw := file.readline(_MAX_TRACE_LINE + 1):
+                number += 1
+                if len(raw) > _MAX_TRACE_LINE:
+                    raise UsageError(f"{path.name}: line {number}: found more than {_MAX_TRACE_LINE} characters")
+                one = _access(raw.decode(), f"{path.name}: line {number}", cpus)
+                if one is not None:
+                    found.append(one)
                 if len(found) > MOST_ACCESSES:
                     raise UsageError(f"{path.name}: more than {MOST_ACCESSES} accesses")
-    except (OSError, UnicodeDecodeError) as why:
-        raise UsageError(f"--trace: {path}: {getattr(why, 'strerror', None) or why}") from why
+    except (OSError, ValueError) as why:
+        raise UsageError(f"--trace: {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
     if not found:
         raise UsageError(f"{path.name}: found no access")
     return found
+
+
+def _access(text: str, where: str, cpus: int) -> tuple[int, int, bool] | None:
+    """One line of a trace; None of one that is empty or a comment."""
+    fields = text.partition("#")[0].split()
+    if not fields:
+        return None
+    try:
+        cpu, address, operation = fields
+        one = (int(cpu), int(address, 0), {"r": False, "w": True}[operation.lower()])
+    except (ValueError, KeyError):
+        raise UsageError(f"{where}: found '{quoted(text.strip(), 40)}', CPU ADDRESS r|w is needed") from None
+    if not 0 <= one[0] < cpus or not 0 <= one[1] < 2**63:
+        raise UsageError(f"{where}: found CPU {quoted(cpu)}, {quoted(address)}; CPUs are 0 to {cpus - 1}")
+    return one
 
 
 def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:

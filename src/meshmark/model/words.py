@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from meshmark.errors import UsageError
+from meshmark.store.files import quoted
 
 _UNITS = {"": 1, "b": 1}
 for _i, _p in enumerate("kmgt", 1):
@@ -35,8 +36,8 @@ def sizes(field: str, text: str) -> list[int]:
             found.append(size(field, part))
             continue
         high, slash, steps = rest.partition("/")
-        points = int(steps) if slash and steps.isdigit() else 1
-        if slash and not 1 <= points <= 64:
+        points = int(steps) if slash and re.fullmatch("[0-9]{1,3}", steps) else int(not slash)
+        if not 1 <= points <= 64:
             raise UsageError(f"{field}: found '{part}', 1 to 64 points an octave are allowed")
         a, b = size(field, low), size(field, high)
         if b < a:
@@ -52,24 +53,29 @@ def integers(field: str, text: str, most: int, least: int = 1) -> list[int]:
     """`1,2,4`, `1..16` (doubling, and the end), `0-3`, `all` (which is `most`)."""
     found: list[int] = []
     for part in (p.strip() for p in text.split(",")):
-        if part == "all":
-            found.append(most)
-        elif match := re.fullmatch(r"(\d+)\.\.(\d+|all)", part):
-            a, b = int(match[1]), most if match[2] == "all" else int(match[2])
-            while 0 < a < b:
-                found.append(a)
-                a *= 2
-            found.append(b)
-        elif match := re.fullmatch(r"(\d+)-(\d+)", part):
-            found += range(int(match[1]), int(match[2]) + 1)
-        elif part.isdigit():
-            found.append(int(part))
-        else:
+        match = re.fullmatch(r"([0-9]+|all)(?:(\.\.|-)([0-9]+|all))?", part)
+        if match is None:
             raise UsageError(f"{field}: found '{part}', a number, a range or all is needed")
-    for n in found:
-        if not least <= n <= most:
-            raise UsageError(f"{field}: found {n}, allowed are {least} to {most}")
+        ends = [_integer(field, end, most, least) for end in (match[1], match[3] or match[1])]
+        a, b = ends
+        if b < a:
+            raise UsageError(f"{field}: found '{part}', the second must not be less than the first")
+        if match[2] == "-":
+            found += range(a, b + 1)
+            continue
+        while 0 < a < b:
+            found.append(a)
+            a *= 2
+        found.append(b)
     return list(dict.fromkeys(found))
+
+
+def _integer(field: str, text: str, most: int, least: int) -> int:
+    # Longer ones are not even numbers to Python.
+    value = most if text == "all" else int(text) if len(text) < 20 else -1
+    if not least <= value <= most:
+        raise UsageError(f"{field}: found {quoted(text)}, allowed are {least} to {most}")
+    return value
 
 
 def choice(field: str, text: str, allowed: tuple[str, ...]) -> list[str]:
