@@ -8,6 +8,7 @@ import json
 import os
 import re
 import socket
+import urllib.parse
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,14 +83,15 @@ def test_what_is_no_file_is_listed_and_not_opened(folder: Path) -> None:
     (folder / "b.part").symlink_to("a.part")
     (folder / "nothing.parquet").symlink_to("gone.parquet")
     (folder / "endless.parquet").symlink_to("/dev/zero")
+    (folder / "two\nlines.parquet").mkdir()
     with socket.socket(socket.AF_UNIX) as sock, contextlib.chdir(folder):
         sock.bind("socket.parquet")
     rows = {r.name: r.broken for r in Recordings(folder).rows()[0]}
-    assert rows.pop("night.parquet") == "" and len(rows) == 8
+    assert rows.pop("night.parquet") == "" and len(rows) == 9
     assert set(rows.values()) == {"is no file", "is a link that leads out of the folder"}
     site = Site(folder)
     assert site.get("")[0] == 200
-    for name in rows:
+    for name in map(urllib.parse.quote, rows):
         for path in (f"recording/{name}/", f"recording/{name}/api/header", f"recording/{name}/api/past"):
             status, body, headers = site.get(path)
             assert status == 404 and body.count(b"\n") == 1 and has_headers(headers), path
@@ -209,7 +211,7 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
 def test_what_is_no_request_is_one_answer_and_the_end(
     folder: Path, sent: bytes, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    with socket.create_connection(("127.0.0.1", Site(folder).port or 0), 10) as sock:
+    with socket.create_connection(("127.0.0.1", Site(folder, header_s=1).port or 0), 10) as sock:
         with contextlib.suppress(ConnectionError):
             sock.sendall(sent)
         answer = b""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import http.client
 import os
 import resource
 import socket
@@ -71,6 +72,17 @@ def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
                 while sock.recv(65536):  # an answer may come first
                     pass
         assert not closed_by_server(reader) or reader.recv(1)  # who reads what is whole stays
+
+
+def test_a_request_for_the_head_of_a_stream_ends(folder: Path) -> None:
+    site = Site(folder)
+    connection = http.client.HTTPConnection("127.0.0.1", site.port or 0, timeout=20)
+    for method, path in (("HEAD", "/live/api/frames"), ("GET", "/site.css"), ("HEAD", "/site.css")):
+        connection.request(method, path)  # on one connection
+        answer = connection.getresponse()
+        assert answer.status == 200 and bool(answer.read()) == (method == "GET")
+    connection.close()
+    assert site.sampler.started == 0
 
 
 def test_half_sent_requests_are_closed_though_bytes_keep_coming(folder: Path) -> None:

@@ -121,7 +121,6 @@ class Guard:
             return
         request = Request(scope)
         started = False
-        more = [(name.encode(), value.encode()) for name, value in self._more(request).items()]
 
         async def with_headers(message: Message) -> None:
             nonlocal started
@@ -130,7 +129,10 @@ class Guard:
                 headers = list(message.get("headers", ()))
                 own = {k.lower() for k, _ in headers}
                 headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in own]
-                message = {**message, "headers": headers + more}
+                if self.token and self._is_it(request.query_params.get("token", "")):
+                    cookie = f"{_cookie(request)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
+                    headers.append((b"set-cookie", cookie.encode()))
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -139,15 +141,6 @@ class Guard:
             _log(request, why)
             if not started:
                 await failed(request, why)(scope, receive, with_headers)
-
-    def _more(self, request: Request) -> dict[str, str]:
-        """Headers that answer this request, besides those that all have."""
-        made: dict[str, str] = {}
-        if self.token and self._is_it(request.query_params.get("token", "")):
-            made["set-cookie"] = f"{_cookie(request)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
-        if _has_body(request):
-            made["connection"] = "close"  # or its sender would be read to the end
-        return made
 
     def _refusal(self, request: Request) -> Response | None:
         """The answer to one who is not let in, or who is sent on to an address without the token."""
@@ -163,7 +156,7 @@ class Guard:
             return _line("a token is needed: open the address that meshmark printed", 401, needed)
         if request.method not in {"GET", "HEAD"}:
             return _line(f"{quoted(request.method)}: allowed are GET and HEAD", 405, {"allow": "GET, HEAD"})
-        if _has_body(request):
+        if request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers:
             return _line("a request without a body is needed", 413)
         opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
         return _sent_on(request) if self.token and opened and "token" in request.query_params else None
@@ -191,10 +184,6 @@ def _cookie(request: Request) -> str:
     """Its name: with the port by which the browser reaches us, which a tunnel may have changed."""
     said = _AUTHORITY.fullmatch(request.headers.get("host", ""))
     return f"meshmark-{(said and said[2]) or 80}"
-
-
-def _has_body(request: Request) -> bool:
-    return request.headers.get("content-length", "0").strip("0") != "" or "transfer-encoding" in request.headers
 
 
 def _sent_on(request: Request) -> Response:

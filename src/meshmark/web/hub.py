@@ -43,14 +43,13 @@ class Past:
 
     def __init__(self, header: Header, count: int, load: Load, **more: Any) -> None:
         self.header_json = page_header(header, live=False, frames=count, **more)
-        self._load, self._count = load, count
+        self._load = load
         self._detector = Detector(header)
         self._spots: list[list[HotSpot]] = []  # of the frames so far: a hot spot depends on what came before
         self._lock = threading.Lock()
 
     def some(self, begin: int, count: int) -> list[dict[str, Any]]:
         """Some frames as JSON, from number `begin` on, with the hot spots that stood then."""
-        begin = min(begin, self._count)
         frames = self._load(begin, count)
         with self._lock:
             while len(self._spots) < begin:

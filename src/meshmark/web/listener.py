@@ -164,6 +164,8 @@ def run(
             )
         app = make()
         name = host_name(host)
+        if not name or (not token and not is_loopback(name)):  # a name that this host alone knows to be its own
+            name = sock.getsockname()[0]
         shown = f"[{name}]" if ":" in name else name
         address = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
         connection = cast(Any, partial(Connection, waiting=Waiting(header_s)))

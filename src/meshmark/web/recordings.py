@@ -72,8 +72,8 @@ class Recordings:
         except MeshmarkError as why:
             told = " ".join(str(why).split())
             path = self.folder / name
-            for before in (f"{path}: ", f"{os.path.realpath(path)}: ", f"recording {name}: "):
-                told = told.removeprefix(before)
+            for before in (f"{path}:", f"{os.path.realpath(path)}:", f"recording {name}:"):
+                told = told.removeprefix(" ".join(before.split())).lstrip()
             return RecordingRow(name, stat.st_mtime, broken=told[:200])
         return RecordingRow(name, stat.st_mtime, header.machine, header.started, frames, length_s)
 

@@ -86,6 +86,8 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
             return Response(_json(what.header_json), media_type="application/json")
 
     async def frames(request: Request) -> Response:
+        if request.method == "HEAD":  # its answer ends, which that of a GET does not
+            return Response(media_type="text/event-stream")
         async with AsyncExitStack() as stack:
             what = await stack.enter_async_context(find(request))
             if not isinstance(what, Hub):
