@@ -149,3 +149,10 @@ def test_build_looks_at_all_that_cmake_looks_for() -> None:
     asked = re.findall(r"pkg_check_modules\(\w+ .*?([\w-]+)\)", lists) + re.findall(r"find_library\(\w+ (\w+)", lists)
     assert {"hwloc", "mpich", "oshmem"} <= set(asked)
     assert not [name for name in asked if not re.search(rf"(?<![\w-])(lib)?{name}(?![\w-])", script)]
+
+
+def test_no_test_is_skipped_where_something_is_not_built() -> None:
+    """What the system lacks is skipped; what `make setup` builds is there or fails."""
+    skips = re.compile(r"(skip|skipif|importorskip)\(.*(built|no build|this build|make setup)")
+    lines = [(p.name, line) for p in (ROOT / "tests").rglob("test_*.py") for line in p.read_text().splitlines()]
+    assert [found for found in lines if skips.search(found[1])] == []
