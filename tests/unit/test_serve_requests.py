@@ -109,6 +109,20 @@ def test_the_oldest_half_sent_request_makes_room(folder: Path) -> None:
         assert socks[-1].recv(12) == b"HTTP/1.1 200"  # who was slow, but not too slow
 
 
+def test_the_connection_that_is_idle_longest_makes_room(folder: Path) -> None:
+    site = Site(folder, token="secret", header_s=600)
+    with contextlib.ExitStack() as stack:
+        socks: list[socket.socket] = []
+        for _ in range(MAX_WAITING_PER_ADDRESS + 40):
+            socks.append(stack.enter_context(half_open(site.port or 0, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")))
+            answer = b""
+            while not answer.endswith(b"printed\n"):
+                answer += socks[-1].recv(1000)
+            assert answer.startswith(b"HTTP/1.1 401")  # a stranger, who is answered and stays
+        assert until(lambda: sum(map(closed_by_server, socks)) == 40, 20)
+        assert [closed_by_server(s) for s in socks] == [True] * 40 + [False] * MAX_WAITING_PER_ADDRESS
+
+
 @pytest.mark.slow
 def test_a_thousand_half_open_connections_leave_the_page_alone(folder: Path, tmp_path: Path) -> None:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -171,7 +171,7 @@ def run(
         connection = cast(Any, partial(Connection, waiting=Waiting(header_s)))
         config = uvicorn.Config(
             app, http=connection, loop="asyncio", ws="none", proxy_headers=False, log_level="error", access_log=False,
-            timeout_graceful_shutdown=1, backlog=ACCEPTED_AT_ONCE,
+            timeout_keep_alive=cast(Any, header_s), timeout_graceful_shutdown=1, backlog=ACCEPTED_AT_ONCE,
         )  # fmt: skip
         ready(address)
         _Server(config).run(sockets=[sock])
