@@ -22,6 +22,7 @@ from meshmark.cli_watch import (
     simulated,
 )
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.store.files import quoted
 from meshmark.terminal import data_home
 
 if TYPE_CHECKING:
@@ -66,10 +67,9 @@ def serve(
     from meshmark.web.site import make_site
 
     needed = chosen_token(token, token_file, no_token)
-    if not recordings.is_dir():
-        raise UsageError(f"--recordings: found no folder {recordings}")
-    if loads is not None and not loads.is_dir():
-        raise UsageError(f"--loads: found no folder {loads}")
+    _check_folder("--recordings", recordings)
+    if loads is not None:
+        _check_folder("--loads", loads)
     runs = Runs(store or data_home() / "store", data_home() / "runs")
     facts: Any = host_facts()
     topology, kernel, memory = facts["topology"], facts["kernel"], facts["memory"]
@@ -90,6 +90,15 @@ def serve(
         loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),
     )
     run(lambda: make_site(parts, needed), host, port, needed, served_at)
+
+
+def _check_folder(option: str, path: Path) -> None:
+    try:
+        is_folder, why = path.is_dir(), ""
+    except OSError as wrong:  # not ours to look into, or too long a name
+        is_folder, why = False, f": {wrong.strerror}"
+    if not is_folder:
+        raise UsageError(f"{option}: found no folder {quoted(path)}{why}")
 
 
 class Runs:
@@ -290,9 +299,9 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
     import json
 
     from meshmark.load.study import PLAN, RECORDS, read_outcomes
-    from meshmark.web.site import LoadRow
+    from meshmark.web.parts import LoadRow
 
-    asked = json.loads((path / PLAN).read_text())
+    asked = json.loads((path / PLAN).read_text(encoding="utf-8"))
     outcomes = read_outcomes(path)
     bad = sum(bool(o.reason) for o in outcomes)
     finished = (path / RECORDS).is_file()

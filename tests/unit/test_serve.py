@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_site import Site, frame, header, record
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from waiting import until
 
 from meshmark.cli_serve import NEED_MORE, Runs
 from meshmark.errors import MeshmarkError, UsageError
@@ -42,6 +41,7 @@ from meshmark.web.pages import _span
 from meshmark.web.parts import ModelRow, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.site import GRAFANA
+from waiting import until
 
 EVENTS = Path(__file__).resolve().parents[2] / "native" / "watch" / "events"
 
@@ -407,7 +407,7 @@ def test_every_listed_workload_can_be_simulated() -> None:
 @pytest.mark.parametrize(("words", "said"), [
     (["--recordings", "/proc/none"], "--recordings"), (["--rate", "0"], "--rate"),
     (["--host", "0.0.0.0", "--no-token"], "--no-token"), (["--host", "a..b"], "--port"),
-    (["--host", "x" * 300], "--port"),
+    (["--host", "x" * 300], "--port"), (["--recordings", "x" * 300], "--recordings"),
     (["--token", "a b"], "--token"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
