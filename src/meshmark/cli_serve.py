@@ -22,7 +22,7 @@ from meshmark.cli_watch import (
     simulated,
 )
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import quoted
+from meshmark.store.files import quoted, read_json
 from meshmark.terminal import data_home
 
 if TYPE_CHECKING:
@@ -296,12 +296,10 @@ def _run_row(path: Path, stamp: object) -> LoadRow:
 
 
 def _study_row(path: Path, stamp: object) -> LoadRow:
-    import json
-
     from meshmark.load.study import PLAN, RECORDS, read_outcomes
     from meshmark.web.parts import LoadRow
 
-    asked = json.loads((path / PLAN).read_text(encoding="utf-8"))
+    asked = read_json(path / PLAN)
     outcomes = read_outcomes(path)
     bad = sum(bool(o.reason) for o in outcomes)
     finished = (path / RECORDS).is_file()
