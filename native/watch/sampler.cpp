@@ -220,7 +220,9 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
       due = begin + static_cast<double>(tick) * settings_.period_s;
     }
     sleep_until(due, stop);
-    const double now = wall_s(), at = 1e-9 * static_cast<double>(kernel_ns(CLOCK_REALTIME));
+    // Signed: a machine without a battery may believe that it is before 1970.
+    const auto since_1970_ns = static_cast<std::int64_t>(kernel_ns(CLOCK_REALTIME));
+    const double now = wall_s(), at = 1e-9 * static_cast<double>(since_1970_ns);
     if (stop) break;
     sample(now);
     const double cost = cpu_seconds();

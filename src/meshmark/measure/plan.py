@@ -74,7 +74,7 @@ class Plan:
 
 def seconds(text: str) -> float:
     """`10s`, `500ms`, `5m` in s; the probe itself refuses what this takes as 0."""
-    match = re.fullmatch(r"([0-9.]+)([a-z]*)", text)
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([a-z]*)", text)
     return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
 
 

@@ -52,7 +52,10 @@ def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
 def _width_percent(step: Step) -> float:
     words = list(step.argv)
     asked = words[words.index("--interval") + 1] if "--interval" in words else ""
-    return float(asked or description(step.instrument).parameter("interval").default)
+    try:
+        return float(asked or description(step.instrument).parameter("interval").default)
+    except ValueError:  # which the instrument itself refuses
+        return math.nan
 
 
 def once(absences: Iterable[Absence]) -> list[Absence]:

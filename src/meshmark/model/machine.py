@@ -21,11 +21,13 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.store.files import quoted, read_text
 
 FOLDER: Final = Path(__file__).parent / "machines"
 Kind = Literal["published", "derived", "fitted", "assumed"]
 KINDS: Final = frozenset(get_args(Kind))
 FORMAT: Final = 1
+_MAX_BYTES: Final = 1 << 20
 
 # table: key: what it is. `*` stands for any name. The native side knows the limits of each number.
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -351,7 +353,7 @@ def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"x = {text}")["x"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -512,11 +514,11 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         MachineFileError: it cannot be read, or is wrong; the message names the file, the key and the reason.
     """
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as why:
-        raise MachineFileError(f"{path}: {why.strerror}") from why
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as why:
-        raise MachineFileError(f"{path.name}: no TOML: {why}") from why
+        raw = tomllib.loads(read_text(path, _MAX_BYTES))
+    except UsageError as why:
+        raise MachineFileError(str(why)) from why
+    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
+        raise MachineFileError(f"{path.name}: no TOML: {quoted(why)}") from why
     reader = _Reader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
         raise reader.wrong("format", f"found {raw.get('format')!r}, this program reads {FORMAT}")

@@ -237,10 +237,10 @@ def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Sch
     import pyarrow as pa
 
     try:
-        reader = pa.ipc.open_stream(pa.OSFile(str(path)))
+        reader = pa.ipc.open_stream(open_regular(path))
         if columns is not None:
             wanted = pa.ipc.IpcReadOptions(included_fields=[reader.schema.get_field_index(c) for c in columns])
-            reader = pa.ipc.open_stream(pa.OSFile(str(path)), options=wanted)
+            reader = pa.ipc.open_stream(open_regular(path), options=wanted)
     except (OSError, ValueError, pa.ArrowException) as why:
         raise RecordingError(f"{path}: is no recording: {str(why).splitlines()[0][:80]}") from why
 
@@ -276,7 +276,8 @@ class Recording:
         self._parquet: Any = None
         if begin == b"PAR1":
             try:
-                self._parquet = pq.ParquetFile(path)  # not mapped: a file that shrinks would kill us
+                # Not mapped: a file that shrinks would kill us. Opened by us: its name need not be text.
+                self._parquet = pq.ParquetFile(open_regular(path))
             except (OSError, ValueError, pa.ArrowException) as why:
                 raise RecordingError(f"{path}: is cut or spoiled: {str(why).splitlines()[0][:80]}") from why
             schema = self._parquet.schema_arrow
