@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.errors import UsageError
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step, make_plan
 from meshmark.measure.runner import Runner, run_plan
 from meshmark.measure.spec import load_spec, parse_spec
 from meshmark.store.store import Store
+from waiting import until
 
 FAKE = Path(__file__).with_name("fake_probe.py")
 
@@ -205,3 +206,48 @@ def test_a_plan_survives_the_way_to_disk(tmp_path: Path) -> None:
     plan = make_plan(parse_spec(GOOD, "x"))
     plan.save(tmp_path / "plan.json")
     assert Plan.load(tmp_path / "plan.json") == plan
+
+
+@pytest.mark.parametrize("name", ["../../x", "/tmp/x", "a/b", ".hidden", "", "x" * 300])
+def test_the_id_of_a_step_cannot_leave_the_run_folder(tmp_path: Path, name: str) -> None:
+    Plan("p", (Step(name, "fake", ("fake",), 1.0),)).save(tmp_path / "plan.json")
+    with pytest.raises(MeshmarkError, match="id of a step"):
+        Plan.load(tmp_path / "plan.json")
+
+
+@pytest.mark.parametrize("word", ["resume", "machine"])
+def test_a_specification_names_no_file_that_the_probe_would_read(word: str) -> None:
+    text = f'name = "s"\n[[step]]\ninstrument = "fake"\noptions = {{ {word} = "/etc/passwd" }}\n'
+    with pytest.raises(UsageError, match=rf"step\.0: fake\.{word}: found in a specification"):
+        parse_spec(text, "my.toml")
+
+
+def test_two_resumed_surveys_do_not_measure_the_same_step(tmp_path: Path, fake: Path) -> None:
+    """The second is refused in one line, and the first finishes."""
+    folder = tmp_path / "run"
+    begin = f"""
+import sys
+from pathlib import Path
+from meshmark.measure import survey
+from meshmark.errors import MeshmarkError
+def run(resume):
+    survey.run_survey(sys.argv[1], Path({str(folder)!r}), Path("runs"), Path({str(tmp_path / "store")!r}), resume, "c",
+                      lambda _: lambda *_: None, lambda _: None)
+try:
+    run(sys.argv[2] == "resume")
+except MeshmarkError as why:
+    print(why)
+"""
+    spec = tmp_path / "my.toml"
+    spec.write_text('name = "s"\n[[step]]\ninstrument = "fake"\noptions = { pause = "0.05" }\n')
+    words = [sys.executable, "-c", begin, str(spec)]
+    first = subprocess.Popen([*words, "new"], stdout=subprocess.PIPE, text=True)
+    assert until(fake.exists)
+    first.send_signal(signal.SIGSTOP)  # it stays where it is, however long the second takes to start
+    second = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
+    first.send_signal(signal.SIGCONT)
+    assert "another process is measuring there" in second.stdout
+    assert first.communicate(timeout=60)[0] == ""
+    assert max(Counter(fake.read_text().splitlines()).values()) == 1
+    third = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
+    assert third.stdout == "" and max(Counter(fake.read_text().splitlines()).values()) == 1
