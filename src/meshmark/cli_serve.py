@@ -137,19 +137,15 @@ class Runs:
 
     def report(self, name: str) -> bytes:
         """The page of a run; of one without a folder, from its records alone."""
-        import tempfile
-
         from meshmark.measure.survey import load_run
-        from meshmark.report.build import write_report
+        from meshmark.report.build import report_page
 
         folder = self._folder(name)
-        records, absences, info = load_run(folder) if folder is not None else self._stored(name)
-        with tempfile.TemporaryDirectory(prefix="meshmark-report-") as out:
-            return write_report(records, absences, info, Path(out)).html.read_bytes()
+        found = load_run(folder) if folder is not None else self._stored(name)
+        return report_page(*found).encode(errors="replace")  # an imported text may hold half a character
 
     def _stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
-        from importlib.metadata import version
-
+        from meshmark.report.build import command_of
         from meshmark.store.run import RunInfo
         from meshmark.store.store import Store
 
@@ -157,12 +153,13 @@ class Runs:
         records, absences = store.query(run=name), store.absences(run=name)
         if not records:
             raise MeshmarkError(f"report: run '{name}' has no records")
-        made = [r.provenance for r in records]
-        commands = sorted({str(p["command"]) for p in made if "command" in p})
+        starts = [str(start) for r in records if (start := r.provenance.get("start"))]
+        commands = "; ".join(sorted({command_of(r) for r in records} - {""}))
+        # What the records do not say (how long it took, by which version) is left out.
         info = RunInfo(
-            run_id=name, machine=records[0].machine, started=min((str(p.get("start", "")) for p in made), default=""),
-            elapsed_s=0.0, spec_name="none: records of the store", command="; ".join(commands)[:500],
-            version=version("meshmark"),
+            run_id=name, machine=", ".join(dict.fromkeys(r.machine for r in records)), started=min(starts, default=""),
+            elapsed_s=0.0, spec_name="none: records of the store", version="",
+            command=commands if len(commands) <= 500 else f"{commands[:500]} …",
         )  # fmt: skip
         return records, absences, info
 

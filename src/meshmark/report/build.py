@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from meshmark.report import charts, comm, program_charts, programs, ranking, swaps
-from meshmark.report.card import INSTRUMENT_OF, figures, machine_card, why_absent
+from meshmark.report import charts
+from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
+from meshmark.report.sections import SECTIONS, Section
+from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
 from meshmark.store.files import write_file
@@ -29,129 +31,6 @@ class ReportPaths:
     charts: tuple[Path, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """One chart of the report; `caption` says how to read it.
-
-    Attributes:
-        more: instruments whose results stand in its table beside those of `instrument`.
-        beside: what follows the chart, as a part of the page; without a chart it stands there alone.
-        mapped: `draw` and `beside` get the machine's topology too.
-        shown: where it was asked for, with the reason where nothing of it was measured; or where it can be drawn.
-    """
-
-    name: str
-    title: str
-    instrument: str
-    caption: str
-    draw: Callable[..., charts.Drawn | None]
-    more: tuple[str, ...] = ()
-    beside: Callable[..., str] | None = None
-    mapped: bool = False
-    shown: Literal["asked", "drawn"] = "asked"
-
-    def told(self, asked: Collection[str], drawn: bool) -> bool:
-        """Whether the page has it, of a run that was asked for these instruments."""
-        return drawn or (self.shown == "asked" and not {self.instrument, *self.more}.isdisjoint(asked))
-
-
-SECTIONS = (
-    Section("latency", "Latency against footprint", "latency",
-            "Time of a load that waits for the load before it, while it walks a random ring over the footprint. "
-            "Steps are levels of the hierarchy; bold figures are the levels found, the band is the 95 % interval.",
-            charts.latency),
-    Section("strides", "Latency against stride", "latency",
-            "The same by constant strides. A short one finds its memory page open and a prefetcher ahead of it; a long "
-            "one opens another page with every load. Dashed: random walks over the same footprint.", charts.strides),
-    Section("company", "Latency in company", "latency",
-            "The same from memory, while several CPUs walk at once.", charts.company),
-    Section("bandwidth", "Bandwidth by kernel", "bandwidth",
-            "Net bytes as STREAM counts them. Streaming stores go past the caches and save the read that an "
-            "ordinary store causes.", charts.bandwidth_kernels),
-    Section("bandwidth_footprint", "Bandwidth against footprint", "bandwidth",
-            "Where the footprint fits a cache ordinary stores win; beyond it streaming stores do. The crossing is "
-            "where a program should change from one to the other.", charts.bandwidth_footprint),
-    Section("lines", "Core to core", "lines",
-            "What it costs one CPU to get a cache line that another one has.", charts.lines),
-    Section("loaded", "Latency under load", "loaded",
-            "Latency against the bandwidth of all: chains are independent loads in flight of each CPU; paced is one "
-            "walker beside streaming neighbours. Where the curve bends up the memory is full.", charts.loaded),
-    Section("gups", "Random updates", "gups",
-            "Updates of random words of a table, one after the other (plain) and with the next lines on their way "
-            "(ahead).", charts.gups),
-    Section("compute", "Compute", "peak",
-            "Multiply-adds in registers, and what the installed libraries make of them.", charts.compute,
-            more=("dgemm", "linpack")),
-    Section("roofline", "Roofline", "peak",
-            "Ceilings as measured here: memory bandwidth (triad) on the left, fp64 peak on the right. The ridge is "
-            "the balance that a program needs to be limited by compute.", charts.roofline),
-    Section("io", "Storage", "io", "Direct reads and writes through fio.", charts.io),
-    Section("kernels", "Load kernels", "kernels",
-            "Every variant of the kernels that programs are made of: arithmetic against the lines of 64 B that it "
-            "moves from and to the level that holds its volume. Hollow marks are flagged.", charts.kernel_rates),
-    Section("efficiency", "Parallel efficiency of kernels", "kernels",
-            "Time of one thread over threads times the time of all, for the same units. Kernels that fight for lines "
-            "on purpose are on the left; above 1 are those to which more cache falls.", charts.kernel_efficiency),
-    Section("halo", "Communication: halo exchange", "halo",
-            "Time in which each rank of a grid gets a row from every neighbour, by protocol; dashes tell the paradigm, "
-            "bands are 95 % intervals. Click a name to see it alone.", comm.halo,
-            more=("defects",), beside=comm.beside),
-    Section("halo_libraries", "Communication: halo exchange under two libraries", "halo",
-            "Time under the second library over that under the first, by protocol; below 1 the second one is faster. "
-            "Thick and grey: the best protocol of the one over the best of the other. Click a name to see it alone, "
-            "with the intervals of both at their worst as a band.", comm.halo_libraries,
-            beside=lambda r: comm.comparison_table(r, ranking.HALO), shown="drawn"),
-    Section("pingpong", "Communication: one message", "pingpong",
-            "Half of a round trip (send), or the time until a put or a get is there while the other rank does nothing.",
-            comm.pingpong),
-    Section("pingpong_bandwidth", "Communication: bandwidth of one message", "pingpong",
-            "The same as bytes a second, one message after the other.", comm.pingpong_bandwidth),
-    Section("pingpong_libraries", "Communication: one message under two libraries", "pingpong",
-            "Time under the second library over that under the first. Below 1 the second one is faster.",
-            comm.pingpong_libraries, beside=lambda r: comm.comparison_table(r, ranking.MESSAGE), shown="drawn"),
-    Section("swap", "Communication: contention by distance", "swap",
-            "Ranks i and i + j swap a message: time of all pairs at once, which is the slowest pair's, over that of "
-            "the slowest of them alone. Where it is above 1 they share what lies between them. Bold: above 1.1 with "
-            "its whole interval; a dashed frame is a flag.", swaps.contention, beside=swaps.contention_told,
-            mapped=True),
-    Section("swap_pairs", "Communication: every pair", "swap",
-            "Two ranks swap a message while all others wait: time of a short one, bandwidth of a long one, both "
-            "directions together. The ring is the machine: its ranks in the order of its packages, nodes, caches and "
-            "cores. Dashed is flagged.", swaps.pairs, beside=swaps.pairs_told, mapped=True, shown="drawn"),
-    Section("collectives", "Communication: collectives", "allreduce",
-            "What all ranks do together, the library's way and by other algorithms.", comm.collectives,
-            more=("barrier", "bcast", "reduce", "alltoall", "exchange")),
-    Section("collectives_libraries", "Communication: collectives under two libraries", "allreduce",
-            "Time under the second library over that under the first. Below 1 the second one is faster.",
-            comm.collectives_libraries, more=("barrier", "bcast", "reduce", "alltoall", "exchange"),
-            beside=lambda r: comm.comparison_table(r, ranking.COLLECTIVES), shown="drawn"),
-    Section("anatomy", "Communication: a step taken apart", "anatomy",
-            "Latency and bandwidth are what curves of the program's own operations say of its messages; imbalance is "
-            "waiting for the rank that computes longest, other is the rest of its time in messages. The bar across "
-            "is the step as measured. Right: the step with another latency, over the step as it is. Pale and hollow "
-            "are flagged.", program_charts.anatomy,
-            beside=lambda r: program_charts.tables(r, programs.ANATOMY)),
-    Section("pop", "Communication: pop, an ocean's solver", "pop",
-            "Where an iteration's time goes, by protocol and sums over all ranks, on the best grid. Parts are means "
-            "over ranks; the bar across, with its 95 % interval, is the slowest rank's. Pale is flagged.",
-            program_charts.pop, beside=lambda r: program_charts.tables(r, programs.POP)),
-    Section("pop_grids", "Communication: pop by grid of ranks", "pop",
-            "Each protocol with the better number of sums. Wide grids have few neighbours, square ones short sides.",
-            program_charts.pop_grids, shown="drawn"),
-    Section("gyro", "Communication: gyro, a field transposed", "gyro",
-            "What of a step is spent in transposes between two layouts. Parts are means over ranks; the bar across is "
-            "the slowest rank's. Pale is flagged.", program_charts.gyro,
-            beside=lambda r: program_charts.tables(r, programs.GYRO)),
-    Section("swim", "Communication: swim, shallow water", "swim",
-            "Where a step's time goes, by protocol of the halo. Parts are means over ranks; the bar across is the "
-            "slowest rank's. Pale is flagged.", program_charts.swim,
-            beside=lambda r: program_charts.tables(r, programs.SWIM)),
-    Section("npb", "Communication: NAS kernels", "npb",
-            "Time of a solution, and the longest share of it that a rank spends in the library.", program_charts.npb,
-            beside=program_charts.kernels_told),
-)  # fmt: skip
-
-
 def write_report(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, out: Path) -> ReportPaths:
     """Writes `report.html`, `card.json` and `charts/` in `out`, each file whole or not at all.
 
@@ -160,12 +39,8 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     """
     import vl_convert
 
-    drawn: dict[str, charts.Drawn] = {}
-    topology = _facts(run, "topology")
-    for section in SECTIONS:
-        chart = section.draw(records, *([topology] if section.mapped else []))
-        if chart is not None:
-            drawn[section.name] = chart
+    records = cleaned(records)
+    drawn, notes = _draw(records, run)
     paths = []
     for name, chart in drawn.items():
         spec = charts.for_file(chart)
@@ -176,12 +51,36 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
     write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
-    write_file(html_path, _page(records, absences, run, drawn).encode())
+    write_file(html_path, _page(records, absences, run, drawn, notes).encode())
     return ReportPaths(html_path, card_path, tuple(paths))
 
 
+def report_page(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> str:
+    """The page alone. Whatever the records are there is one: what they cannot be drawn by is said in it."""
+    records = cleaned(records)
+    return _page(records, absences, run, *_draw(records, run))
+
+
+def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, charts.Drawn], dict[str, str]]:
+    """The charts by their section's name, and what each of them left out."""
+    drawn: dict[str, charts.Drawn] = {}
+    notes: dict[str, str] = {}
+    topology = _facts(run, "topology")
+    for section in SECTIONS:
+        with noting() as left_out:
+            chart = section.draw(records, *([topology] if section.mapped else []))
+        if chart is not None:
+            drawn[section.name] = chart
+        notes[section.name] = left_out_said(left_out)
+    return drawn, notes
+
+
 def _page(
-    records: Sequence[Record], absences: Sequence[Absence], run: RunInfo, drawn: Mapping[str, charts.Drawn]
+    records: Sequence[Record],
+    absences: Sequence[Absence],
+    run: RunInfo,
+    drawn: Mapping[str, charts.Drawn],
+    notes: Mapping[str, str],
 ) -> str:
     # Whatever was asked of a run yields a result or says why not.
     asked = {*(r.instrument for r in records), *(a.instrument for a in absences)}
@@ -191,12 +90,13 @@ def _page(
         "subtitle": _subtitle(run),
         "verdict": _verdict(records, absences),
         "nav": "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in shown),
-        "figures": _figures(records, absences, asked),
-        "topology": topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>',
+        "figures": _figures(records, absences, asked, run),
+        "topology": _topology(records, run),
         "machine": _machine_table(records, run),
-        "sections": "".join(_section(s, s.name in drawn, records, absences, run) for s in shown),
+        "sections": "".join(_section(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown)
+        + _others(records, run.run_id),
         "clock": _clock(records),
-        "absent": absent_table(absences) + _not_asked(asked),
+        "absent": absent_table(absences, asked_all=bool(run.steps)) + _not_asked(asked, bool(run.steps)),
         "flags": flag_legend(records),
         "provenance": _provenance(records, run),
     }
@@ -230,6 +130,14 @@ def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) and set(found) != {"absent"} else {}
 
 
+def _topology(records: Sequence[Record], run: RunInfo) -> str:
+    if not run.host:
+        models = records and all(r.source == "model" for r in records)
+        what = "A simulated machine." if models else "Only results are stored of this run, and nothing of its host."
+        return f'<p class="absent">{what}</p>'
+    return topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>'
+
+
 def _subtitle(run: RunInfo) -> str:
     words = []
     cpu = _facts(run, "cpu").get("model")
@@ -251,7 +159,8 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     flagged = sum(1 for r in records if r.flags)
     errors = sum(1 for a in absences if a.kind == "error")
     kinds = sorted({f for r in records for f in r.flags})
-    parts = [f"{len(records)} results from {len({r.instrument for r in records})} instruments."]
+    of = len({r.instrument for r in records})
+    parts = [f"{len(records)} result{'s' * (len(records) != 1)} from {of} instrument{'s' * (of != 1)}."]
     parts.append(f"{flagged} carry a flag ({', '.join(kinds)})." if flagged else "None carries a flag.")
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see what is absent.")
@@ -264,8 +173,14 @@ def badges(flags: Sequence[str] | frozenset[str]) -> str:
     )
 
 
-def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str]) -> str:
-    found = figures(records)
+def _cpus(run: RunInfo) -> int:
+    """How many CPUs the host has; 0 where that is not known."""
+    cpus = _facts(run, "topology").get("cpus")
+    return len(cpus) if isinstance(cpus, list) else 0
+
+
+def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str], run: RunInfo) -> str:
+    found = figures(records, _cpus(run))
     tiles = []
     for key, (title, record) in found.items():
         # Of the clock the table says it for all cores.
@@ -279,18 +194,19 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Coll
         low, high = record.interval or (0.0, 0.0)
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         tiles.append(
-            f'<div class="tile" title="meshmark measure {escape(str(record.provenance.get("command")), quote=True)}">'
+            f'<div class="tile" title="{escape(command_of(record), quote=True)}">'
             f'<h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
             f'<p class="small">{escape(told(record))}</p>'
             f'<p class="small">95 % interval {interval}</p>'
             f'<p class="small">best {number(record.best / scale.factor)} · spread {percent(record.spread)} · '
             f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{badges(record.flags)}</div>"
         )
-    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
-    if peak and triad:
+    if (pair := balance(found)) is not None:
+        peak, triad = pair
+        threads = found["triad_all"][0].partition(", ")[2]
         tiles.append(
             f'<div class="tile"><h3>Balance</h3><p class="big">{peak.value / triad.value:.2f} flop/byte</p>'
-            f'<p class="small">fp64 peak over triad, all CPUs</p>{badges(peak.flags | triad.flags)}</div>'
+            f'<p class="small">fp64 peak over triad, {escape(threads)}</p>{badges(peak.flags | triad.flags)}</div>'
         )
     return "".join(tiles)
 
@@ -347,6 +263,9 @@ def _fact(value: Any, unit: str = "") -> str:
 
 
 def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
+    if not run.host:
+        rows = _clock_row(records, "") + _levels(records, {})
+        return f'<table class="card">{"".join(rows)}</table>' if rows else ""
     rows = []
     host = run.host
     cpu, memory = _facts(run, "cpu"), _facts(run, "memory")
@@ -357,20 +276,14 @@ def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
             _fact([i for i in cpu.get("isa", []) if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]),
         )
     )
-    clocks = [r for r in records if r.metric == "core_frequency"]
-    measured = " – ".join(show(f(r.value for r in clocks), "Hz") for f in (min, max)) if clocks else ""
-    rows.append(
-        _row(
-            "Clock",
-            f"measured {measured}" if measured else '<span class="absent">not measured</span>',
-            "claimed " + _fact(cpu.get("claimed_hz"), "Hz"),
-        )
-    )
+    rows += _clock_row(records, "claimed " + _fact(cpu.get("claimed_hz"), "Hz"))
     rows += _levels(records, host)
     rows.append(_row("Memory", _fact(memory.get("total_bytes"), "B"), "channels " + _fact(memory.get("channels"))))
     peak = memory.get("peak_bytes_per_s")
     triad = figures(records)["triad_all"][1]
-    share = f"; triad reaches {percent(triad.value / peak)}" if isinstance(peak, int | float) and triad else ""
+    share = (
+        f"; triad reaches {percent(triad.value / peak)}" if isinstance(peak, int | float) and peak > 0 and triad else ""
+    )
     rows.append(_row("Hardware bandwidth", _fact(peak, "B/s") + share))
     virtual = _facts(run, "virtual")
     if virtual:
@@ -379,6 +292,15 @@ def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
     for doubt in doubts if isinstance(doubts, list) else []:
         rows.append(_row("Doubt", escape(str(doubt))))
     return f'<table class="card">{"".join(rows)}</table>{_settings(run)}'
+
+
+def _clock_row(records: Sequence[Record], claimed: str) -> list[str]:
+    clocks = [r.value for r in records if r.metric == "core_frequency"]
+    if not clocks and not claimed:
+        return []
+    measured = " – ".join(show(f(clocks), "Hz") for f in (min, max)) if clocks else ""
+    text = f"measured {measured}" if measured else '<span class="absent">not measured</span>'
+    return [_row("Clock", text, claimed)]
 
 
 def _settings(run: RunInfo) -> str:
@@ -420,53 +342,76 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
                 shared = f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else ""
                 claims.append(f"L{c['level']} {size(float(c['size_bytes']))}{shared}")
         rows.append(_row("Caches, claimed", escape(", ".join(claims))))
-    levels = [r for r in records if r.metric == "level_latency"]
-    for pages in sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True):
+    levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
+    for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
         texts = []
         for r in levels:
-            if str(r.conditions.get("pages")) != pages:
+            if text_of(r, "pages") != pages:
                 continue
-            to, since = (size(float(str(r.conditions[k]))) for k in ("to_bytes", "from_bytes"))
+            to, since = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
             where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
             texts.append(f"<span>{show(r.value, 's')} <small>{where}</small>{badges(r.flags)}</span>")
         rows.append(f"<tr><th>Levels, measured, pages {escape(pages)}</th><td class=levels>{''.join(texts)}</td></tr>")
     return rows
 
 
+def command_of(record: Record) -> str:
+    """What repeats a result; '' where the record does not say it, or not of which machine it is."""
+    words = str(record.provenance.get("command") or "")
+    measured = words.partition(" ")[0] == record.instrument
+    if not words or record.source not in {"host", "model"}:
+        return ""
+    if measured and record.source == "model" and "--on" not in words.split():
+        return ""
+    return f"meshmark {'measure ' if measured else ''}{words}"
+
+
 def _commands(records: Sequence[Record], *instruments: str) -> str:
-    commands = sorted({str(r.provenance.get("command", "")) for r in records if r.instrument in instruments} - {""})
-    lines = "\n".join(f"meshmark measure {c}" for c in commands)
+    lines = "\n".join(sorted({command_of(r) for r in records if r.instrument in instruments} - {""}))
     return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
 
 
 def _section(
-    section: Section, drawn: bool, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
+    section: Section, drawn: bool, note: str, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
 ) -> str:
     head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
     topology = [_facts(run, "topology")] if section.mapped else []
     beside = section.beside(records, *topology) if section.beside else ""
-    rest = _table(section, records, run.run_id) + _commands(records, section.instrument, *section.more)
+    rest = _section_table(section, records, run.run_id) + _commands(records, section.instrument, *section.more)
     if not drawn:
-        reason = escape(why_absent(records, absences, section.instrument))
+        reason = escape(note or why_absent(records, absences, section.instrument))
         # What was measured and is not enough for a chart still has its table.
         absent = f'<p class="absent">absent: {reason}</p>'
         return f"{head}{beside or absent}{rest}</section>"
     return (
         f'{head}<p class="caption">{escape(section.caption)}</p>'
         f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
-        f"{beside}{rest}</section>"
+        f"{f'<p class=small>Not in the chart: {escape(note)}.</p>' if note else ''}{beside}{rest}</section>"
     )
 
 
 _HIDDEN = OBSERVED | {"page_bytes", "cpus", "fill"}
 
 
-def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
+def _section_table(section: Section, records: Sequence[Record], run_id: str) -> str:
     """The numbers behind the chart, once an instrument (with its first chart)."""
     first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
     mine = [r for r in records if r.instrument in {section.instrument, *section.more}]
-    if section.name != first or not mine:
-        return ""
+    return _table(mine, section.instrument, run_id) if section.name == first and mine else ""
+
+
+def _others(records: Sequence[Record], run_id: str) -> str:
+    """Results of instruments that no section is about, as tables."""
+    known = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
+    others = dict.fromkeys(r.instrument for r in records if r.instrument not in known)
+    return "".join(
+        f"<section><h2>{escape(name)}</h2>"
+        f"{_table([r for r in records if r.instrument == name], name, run_id)}{_commands(records, name)}</section>"
+        for name in others
+    )
+
+
+def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
     keys: list[str] = []
     for r in mine:
         keys += [
@@ -491,7 +436,7 @@ def _table(section: Section, records: Sequence[Record], run_id: str) -> str:
         )  # fmt: skip
     rest = (
         f"<p>The first {MOST_ROWS}; all of them: <code>meshmark store export --run {escape(run_id)} "
-        f"--instrument {escape(section.instrument)}</code></p>"
+        f"--instrument {escape(instrument)}</code></p>"
         if len(mine) > MOST_ROWS
         else ""
     )
@@ -514,7 +459,8 @@ def _interval(record: Record) -> str:
 def _cell(key: str, value: Any) -> str:
     if value is None:
         return "–"
-    return size(float(value)) if key.endswith("_bytes") and isinstance(value, int | float) else escape(str(value))
+    bytes_ = number_in(value) if key.endswith("_bytes") else None
+    return escape(str(value)) if bytes_ is None else size(bytes_)
 
 
 def _clock(records: Sequence[Record]) -> str:
@@ -534,9 +480,10 @@ def _clock(records: Sequence[Record]) -> str:
     )
 
 
-def absent_table(absences: Sequence[Absence]) -> str:
+def absent_table(absences: Sequence[Absence], asked_all: bool = True) -> str:
+    """What is absent, with its reasons; `asked_all`: it is known of all that was asked for."""
     if not absences:
-        return "<p>Nothing that was asked for is absent.</p>"
+        return f"<p>Nothing {'that was asked for is' if asked_all else 'is recorded as'} absent.</p>"
     rows = [
         f"<tr><td>{escape(a.instrument)}{' · ' + escape(a.metric) if a.metric else ''}</td>"
         f"<td>{'failed' if a.kind == 'error' else 'absent'}</td>"
@@ -547,11 +494,11 @@ def absent_table(absences: Sequence[Absence]) -> str:
     return grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
 
 
-def _not_asked(asked: Collection[str]) -> str:
+def _not_asked(asked: Collection[str], asked_all: bool) -> str:
     """The instruments of sections that this page has not, in a line."""
     known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
     rest = ", ".join(i for i in [*known, "clock"] if i not in asked)
-    return f"<p>Not asked of this run: {escape(rest)}.</p>" if rest else ""
+    return f"<p>{'Not asked of this run' if asked_all else 'No results of'}: {escape(rest)}.</p>" if rest else ""
 
 
 def flag_legend(records: Sequence[Record]) -> str:
@@ -566,19 +513,24 @@ def flag_legend(records: Sequence[Record]) -> str:
 
 
 def _provenance(records: Sequence[Record], run: RunInfo) -> str:
-    builds = sorted({f"{r.provenance.get('build')} ({r.provenance.get('compiler')})" for r in records})
-    started = run.started[:19].replace("T", " ") + " UTC"
-    rows = [
-        _row("Run", escape(run.run_id)), _row("Started", escape(started)), _row("Took", seconds(run.elapsed_s)),
-        _row("Specification", escape(run.spec_name)), _row("Command", f"<code>{escape(run.command)}</code>"),
-        _row("Version", escape(run.version)), _row("Probe", escape("; ".join(builds))),
-    ]  # fmt: skip
+    builds = sorted({" ".join(str(v) for k in ("build", "compiler") if (v := r.provenance.get(k))) for r in records})
+    known = {
+        "Run": escape(run.run_id),
+        "Started": escape(run.started[:19].replace("T", " ") + " UTC") if run.started else "",
+        "Took": seconds(run.elapsed_s) if run.elapsed_s > 0 else "",
+        "Specification": escape(run.spec_name),
+        "Command": f"<code>{escape(run.command)}</code>" if run.command else "",
+        "Version": escape(run.version),
+        "Build": escape("; ".join(b for b in builds if b)),
+    }
+    table = f'<table class="card">{"".join(_row(k, v) for k, v in known.items() if v)}</table>'
+    if not run.steps:
+        return table
     steps = [
         f"<tr><td>{escape(str(s.get('id')))}</td><td>{escape(str(s.get('status')))}</td>"
         f'<td class="n">{float(s.get("elapsed_s", 0)):.1f} s</td>'
         f"<td><code>{escape(' '.join(map(str, s.get('argv', []))))}</code></td></tr>"
         for s in run.steps
     ]
-    table = grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
-    summary = f"<details><summary>{len(run.steps)} steps</summary>{table}</details>"
-    return f'<table class="card">{"".join(rows)}</table>{summary}'
+    all_ = grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
+    return f"{table}<details><summary>{len(run.steps)} steps</summary>{all_}</details>"

@@ -6,20 +6,17 @@ Every figure is `{"value", "unit", "interval", "best", "spread", "samples", "fla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshmark.report.charts import in_memory
+from meshmark.report.charts import in_memory, said
+from meshmark.report.selection import cleaned, value_of
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 
 SCHEMA = 1
 Figure = dict[str, Any]
-
-
-def _count(r: Record, key: str) -> float:
-    value = r.conditions.get(key)
-    return float(value) if isinstance(value, int | float) else 0.0
 
 
 def _best(records: Sequence[Record], keep: Callable[[Record], bool], least: bool = False) -> Record | None:
@@ -30,19 +27,34 @@ def _best(records: Sequence[Record], keep: Callable[[Record], bool], least: bool
 
 
 def _most_threads(records: Sequence[Record], instrument: str) -> float:
-    return max((_count(r, "threads") for r in records if r.instrument == instrument), default=1)
+    return max((value_of(r, "threads") for r in records if r.instrument == instrument), default=1)
 
 
-def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
-    """Key → (title, record or None), in the order in which a reader wants them."""
+def balance(found: Mapping[str, tuple[str, Record | None]]) -> tuple[Record, Record] | None:
+    """Of `figures`, fp64 peak and triad of as many threads; None where there is no such pair."""
+    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
+    if peak and triad and triad.value > 0 and peak.conditions.get("threads") == triad.conditions.get("threads"):
+        return peak, triad
+    return None
+
+
+def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Record | None]]:
+    """Key → (title, record or None), in the order in which a reader wants them.
+
+    Args:
+        cpus: of the host; 0: not known, so that nothing is of all of them.
+    """
     triads = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
     all_threads = _most_threads(records, "bandwidth")
     peak_threads = _most_threads(records, "peak")
-    largest_table = max((_count(r, "table_bytes") for r in records if r.metric == "update_rate"), default=0)
+    largest_table = max((value_of(r, "table_bytes") for r in records if r.metric == "update_rate"), default=0)
     dense_threads = _most_threads(records, "dgemm")
 
+    def by(threads: float) -> str:
+        return "all CPUs" if threads >= cpus > 0 else said("threads", int(threads) or None)
+
     def triad(threads: float) -> Record | None:
-        return _best(triads, lambda r: _count(r, "threads") == threads)
+        return _best(triads, lambda r: value_of(r, "threads") == threads)
 
     def memory(small_pages: bool) -> Record | None:
         return _best(
@@ -50,14 +62,15 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
             lambda r: (
                 r.metric == "level_latency"
                 and r.conditions.get("kind") == "memory"
+                and r.conditions.get("pages") is not None
                 and (r.conditions.get("pages") == "4KiB") == small_pages
             ),
             least=True,
         )
 
     return {
-        "triad_all": ("Triad bandwidth, all CPUs", triad(all_threads)),
-        "triad_one": ("Triad bandwidth, one CPU", triad(1) if all_threads != 1 else None),
+        "triad_all": (f"Triad bandwidth, {by(all_threads)}", triad(all_threads)),
+        "triad_one": ("Triad bandwidth, one CPU", triad(1)),
         "memory_latency": ("Memory latency, huge pages", memory(small_pages=False)),
         "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory(small_pages=True)),
         "line_swap": (
@@ -65,27 +78,29 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
             _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap", least=True),
         ),
         "peak_fp64": (
-            "Peak fp64, all CPUs",
+            f"Peak fp64, {by(peak_threads)}",
             _best(
                 records,
                 lambda r: (
                     r.instrument == "peak"
                     and r.conditions.get("type") == "fp64"
-                    and _count(r, "threads") == peak_threads
+                    and value_of(r, "threads") == peak_threads
                 ),
             ),
         ),
         "dgemm": (
-            "dgemm, all CPUs",
+            f"dgemm, {by(dense_threads)}",
             _best(
                 records,
-                lambda r: r.instrument == "dgemm" and r.metric == "flop_rate" and _count(r, "threads") == dense_threads,
+                lambda r: (
+                    r.instrument == "dgemm" and r.metric == "flop_rate" and value_of(r, "threads") == dense_threads
+                ),
             ),
         ),
         "linpack": ("linpack", _best(records, lambda r: r.instrument == "linpack" and r.metric == "flop_rate")),
         "gups": (
-            "Random updates, largest table",
-            _best(records, lambda r: r.metric == "update_rate" and _count(r, "table_bytes") >= 0.45 * largest_table),
+            "Random updates" + (", largest table" if largest_table else ""),
+            _best(records, lambda r: r.metric == "update_rate" and value_of(r, "table_bytes") >= 0.45 * largest_table),
         ),
         "memory_parallelism": ("Loads in flight, one core", _best(records, lambda r: r.metric == "memory_parallelism")),
         "core_frequency": ("Core clock reached", _best(records, lambda r: r.metric == "core_frequency")),
@@ -106,7 +121,8 @@ def figures(records: Sequence[Record]) -> dict[str, tuple[str, Record | None]]:
 def _figure(record: Record) -> Figure:
     return {
         "value": record.value, "unit": record.unit, "interval": list(record.interval) if record.interval else None,
-        "best": record.best, "spread": record.spread, "samples": len(record.samples), "flags": sorted(record.flags),
+        "best": record.best, "spread": None if math.isnan(record.spread) else record.spread,
+        "samples": len(record.samples), "flags": sorted(record.flags),
         "conditions": dict(record.conditions), "command": record.provenance.get("command"),
     }  # fmt: skip
 
@@ -128,6 +144,7 @@ INSTRUMENT_OF = {
 
 def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> dict[str, Any]:
     """`card.json`: see the module's text."""
+    records = cleaned(records)
     found = figures(records)
     card: dict[str, Any] = {
         "schema": SCHEMA, "machine": run.machine, "run": run.run_id, "started": run.started, "version": run.version,
@@ -136,14 +153,14 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
             for key, (_, record) in found.items()
         },
     }  # fmt: skip
-    peak, triad = found["peak_fp64"][1], found["triad_all"][1]
-    if peak and triad:
+    if (pair := balance(found)) is not None:
+        peak, triad = pair
         card["figures"]["balance"] = {
             "value": peak.value / triad.value, "unit": "1", "of": "peak_fp64 / triad_all, flop/byte",
             "flags": sorted(peak.flags | triad.flags),
         }  # fmt: skip
     else:
-        card["figures"]["balance"] = {"absent": "needs peak and bandwidth"}
+        card["figures"]["balance"] = {"absent": "needs peak and bandwidth of as many threads"}
     same = ("level", "pages", "memory_node", "cpu", "stride_bytes")
     capacities = {tuple(r.conditions.get(k) for k in same): r.value for r in records if r.metric == "level_capacity"}
     card["levels"] = [

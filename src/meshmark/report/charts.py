@@ -17,6 +17,7 @@ from typing import Any, ParamSpec
 
 import altair as alt
 
+from meshmark.report.selection import UNKNOWN, listed, number, selected, text_of, value_of
 from meshmark.report.units import percent, show, size
 from meshmark.store.record import Record
 
@@ -121,7 +122,7 @@ def colours(count: int) -> list[str]:
 def layered(
     rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
 ) -> alt.LayerChart | alt.FacetChart:
-    names = sorted({r[series] for r in rows}, key=_natural)
+    names = sorted({r[series] for r in rows}, key=natural)
     scale = alt.Scale(domain=names, range=colours(len(names)))
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
     base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
@@ -140,9 +141,10 @@ def layered(
 FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
 
 
-def _natural(text: str) -> list[tuple[int, str]]:
+def natural(text: str) -> list[tuple[int, str]]:
     """`10 threads` comes after `2 threads`."""
-    return [(int(t), "") if t.isdigit() else (-1, t) for t in re.split(r"(\d+)", text) if t]
+    parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
+    return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]
 
 
 def ticks(low: float, high: float) -> list[float]:
@@ -155,7 +157,7 @@ def ticks(low: float, high: float) -> list[float]:
 def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
     """A logarithmic axis that reaches a little beyond the intervals."""
     found = list(rows)
-    low = 0.8 * min(r["low"] for r in found if r["low"] > 0)
+    low = 0.8 * min(v for r in found for v in (r["low"], r["value"]) if v > 0)  # an interval may reach 0
     high = 1.25 * max(r["high"] for r in found)
     scale, axis = (
         alt.Scale(type="log", domain=[low, high], clamp=True),
@@ -205,33 +207,40 @@ _BARE = {"isa", "kernel", "mode", "type"}
 
 def said(key: str, value: Any) -> str:
     """A condition as a legend says it."""
+    if value is None:
+        return f"{key.removesuffix('_bytes').replace('_', ' ')} {UNKNOWN}"
     if key in {"threads", "jobs"}:
         return f"{value} {key if value != 1 else key[:-1]}"
-    if key.endswith("_bytes") and isinstance(value, int | float):
+    if key.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
         words = key.removesuffix("_bytes")
         return size(float(value)) if words in {"footprint", "table", "block"} else f"{words} {size(float(value))}"
     return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
 
 
+def sized(record: Record, key: str) -> str:
+    """A condition in bytes, for people."""
+    found = number(record, key)
+    return UNKNOWN if found is None else size(found)
+
+
 def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
-    """Rows of those series over condition `x` that have more than two points, named by what differs among them."""
+    """Rows of those series over condition `x`, a number of all of them, that have more than two points, named by what
+    differs among them."""
     groups: dict[tuple[str, ...], list[Record]] = {}
     for r in records:
         groups.setdefault(tuple(str(r.conditions.get(k)) for k in keys), []).append(r)
-    curves = [g for g in groups.values() if len({r.conditions[x] for r in g}) > 2]
+    curves = [g for g in groups.values() if len({value_of(r, x) for r in g}) > 2]
     drawn = [r for g in curves for r in g]
     name = _several(drawn, *keys)
-    rows = [row(r, series=name(r), x=r.conditions[x], size=size(float(str(r.conditions[x])))) for r in drawn]
+    rows = [row(r, series=name(r), x=value_of(r, x), size=size(value_of(r, x))) for r in drawn]
     return sorted(clearest(rows, "series", "x"), key=lambda r: r["x"])
 
 
 def _walks(records: Sequence[Record]) -> list[Record]:
     """Latencies of the plain question: one random cycle over all of the footprint."""
-    return [
-        r for r in records
-        if r.instrument == "latency" and r.metric == "load_latency" and r.conditions["pattern"] == "random"
-        and not r.conditions.get("locality_bytes")
-    ]  # fmt: skip
+    found = selected(records, "latency", "load_latency", positive=("footprint_bytes", "processes"),
+                     texts=("pattern",), above_zero=True)  # fmt: skip
+    return [r for r in found if r.conditions["pattern"] == "random" and not r.conditions.get("locality_bytes")]
 
 
 @drawing
@@ -243,12 +252,11 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     y = log_axis(rows, "time per load", _NS)
     chart = layered(rows, _bytes_axis("x", rows, "footprint"), y, "series", ["size"])
-    levels = [r for r in records if r.metric == "level_latency"]
-    series = sorted({str(r.conditions.get("pages")) for r in levels}, reverse=True)
+    levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"), above_zero=True)
+    series = sorted({text_of(r, "pages") for r in levels}, reverse=True)
     marks = [
-        {"value": r.value, "from": r.conditions["from_bytes"], "to": r.conditions["to_bytes"],
-         "label": show(r.value, "s")}
-        for r in levels if r.conditions.get("pages") == (series[0] if series else None)
+        {"value": r.value, "from": value_of(r, "from_bytes"), "label": show(r.value, "s")}
+        for r in levels if text_of(r, "pages") == series[0]
     ]  # fmt: skip
     if marks:
         base = chart_of(marks)
@@ -264,21 +272,22 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against a constant stride, with the random walks of the same footprint as levels to compare with."""
-    found = [r for r in records if r.instrument == "latency" and r.metric == "load_latency"]
-    found = [r for r in found if r.conditions["processes"] == 1 and r.conditions["pages"] != "4KiB"]
+    found = selected(records, "latency", "load_latency", positive=("footprint_bytes", "stride_bytes", "processes"),
+                     texts=("pattern",), above_zero=True)  # fmt: skip
+    found = [r for r in found if r.conditions["processes"] == 1 and r.conditions.get("pages") != "4KiB"]
     even = [r for r in found if r.conditions["pattern"] == "stride"]
     rows = _curves(even, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
     if not rows:
         return None
     # A footprint is cut to whole strides, so that it differs a little from what was asked for.
-    most = max(float(str(r.conditions["footprint_bytes"])) for r in even)
-    nodes = {r.conditions["memory_node"] for r in even}
+    most = max(value_of(r, "footprint_bytes") for r in even)
+    nodes = {r.conditions.get("memory_node") for r in even}
     marks = [
-        row(r, label=f"random in blocks of {size(float(str(r.conditions['locality_bytes'])))}"
-            if r.conditions.get("locality_bytes") else "random over all")
+        row(r, label=f"random in blocks of {size(value_of(r, 'locality_bytes'))}"
+            if value_of(r, "locality_bytes") else "random over all")
         for r in found
-        if r.conditions["pattern"] == "random" and r.conditions["memory_node"] in nodes
-        and abs(float(str(r.conditions["footprint_bytes"])) / most - 1) < 0.01
+        if r.conditions["pattern"] == "random" and r.conditions.get("memory_node") in nodes
+        and abs(value_of(r, "footprint_bytes") / most - 1) < 0.01
     ]  # fmt: skip
     marks = clearest(marks, "label")
     y = log_axis([*rows, *marks], "time per load", _NS)
@@ -293,7 +302,7 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Net bandwidth against footprint, ordinary against streaming stores."""
-    found = [r for r in records if r.metric == "bandwidth_net" and r.instrument == "bandwidth"]
+    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes",), above_zero=True)
     rows = _curves(found, "footprint_bytes", "kernel", "isa", "pages", "memory_node", "mode", "threads", "store")
     if not rows:
         return None
@@ -303,29 +312,33 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
     """Net bandwidths of the largest footprints of the run: those are meant to be beyond every cache."""
-    found = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_net"]
-    most = max((float(str(r.conditions["footprint_bytes"])) for r in found), default=0.0)
-    return [r for r in found if float(str(r.conditions["footprint_bytes"])) >= 0.45 * most]
+    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"), texts=("kernel",),
+                     above_zero=True)  # fmt: skip
+    most = max((value_of(r, "footprint_bytes") for r in found), default=0.0)
+    return [r for r in found if value_of(r, "footprint_bytes") >= 0.45 * most]
 
 
 @drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
-    found = [r for r in records if r.metric == "bandwidth_net" and r.conditions.get("mode") == "threads"]
-    most = max((float(str(r.conditions["threads"])) for r in found), default=0)
+    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"),
+                     texts=("kernel", "store"))  # fmt: skip
+    found = [r for r in found if r.conditions.get("mode") in {None, "threads"}]
+    most = max((value_of(r, "threads") for r in found), default=0)
     found = [r for r in found if r.conditions["threads"] in {1, most}]
     kernels = {str(r.conditions["kernel"]) for r in found}
     if len(kernels) < 2:
         return None
     wide = [r for r in found if _largest(r, found)]
     rows = [
-        row(r, kernel=r.conditions["kernel"], threads=r.conditions["threads"], store=r.conditions["store"],
+        row(r, kernel=str(r.conditions["kernel"]), threads=value_of(r, "threads"), store=str(r.conditions["store"]),
             series=f"{said('threads', r.conditions['threads'])}, {said('store', r.conditions['store'])}")
         for r in wide
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["threads"], r["store"]))
     rows = clearest(rows, "kernel", "series")
-    order = [k for k in ("copy", "scale", "add", "triad", "read", "write", "update") if k in kernels]
+    known = ("copy", "scale", "add", "triad", "read", "write", "update")
+    order = [*(k for k in known if k in kernels), *sorted(kernels - {*known})]
     return bars(rows, "kernel", order, "net bandwidth", _GB, ["kernel", "series"])
 
 
@@ -333,16 +346,16 @@ def _largest(record: Record, among: Sequence[Record]) -> bool:
     """Of its kernel's footprints the one at which most kernels were measured: that is the comparison that was asked."""
     sizes: dict[int, set[Any]] = {}
     for r in among:
-        rounded = round(float(str(r.conditions["footprint_bytes"])) / 2**20)
+        rounded = round(value_of(r, "footprint_bytes") / 2**20)
         sizes.setdefault(rounded, set()).add(r.conditions["kernel"])
     most = max(sizes, key=lambda s: (len(sizes[s]), s))
-    return round(float(str(record.conditions["footprint_bytes"])) / 2**20) == most
+    return round(value_of(record, "footprint_bytes") / 2**20) == most
 
 
 def bars(
     rows: list[Row], x: str, order: Sequence[str] | None, title: str, label: str, tips: Sequence[str]
 ) -> alt.LayerChart | alt.FacetChart:
-    series = sorted({r["series"] for r in rows}, key=_natural)
+    series = sorted({r["series"] for r in rows}, key=natural)
     crowded = sum(len(str(g)) + 3 for g in {r[x] for r in rows}) > 80
     axis = alt.Axis(labelAngle=-25) if crowded else alt.Axis()
     base = chart_of(rows).encode(
@@ -363,21 +376,21 @@ def bars(
 @drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Core to core: a heat map a protocol."""
-    found = [r for r in records if r.metric == "line_latency"]
-    if not found:
-        return None
     what = {"swap": "compare-and-swap, one way", "flag": "flag, round trip", "dirty": "load of a modified line",
             "clean": "load of a clean line"}  # fmt: skip
-    cpus = sorted(
-        {int(str(r.conditions["from_cpu"])) for r in found} | {int(str(r.conditions["to_cpu"])) for r in found}
-    )
-    nodes = sorted({str(r.conditions.get("home_node")) for r in found})
+    found = selected(records, (), "line_latency", numbers=("from_cpu", "to_cpu"), texts=("state",))
+    found = [r for r in found if r.conditions["state"] in what]
+    if not found:
+        return None
+    cpus = sorted({int(value_of(r, end)) for r in found for end in ("from_cpu", "to_cpu")})
+    nodes = sorted({text_of(r, "home_node") for r in found})
     charts = []
     side = max(80, min(420, 26 * len(cpus)))
     for state, node in itertools.product(what, nodes[:4]):
         rows = [
-            row(r, from_cpu=r.conditions["from_cpu"], to_cpu=r.conditions["to_cpu"], ns=f"{r.value * 1e9:.0f}")
-            for r in found if r.conditions["state"] == state and str(r.conditions.get("home_node")) == node
+            row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")),
+                ns=f"{r.value * 1e9:.0f}")
+            for r in found if r.conditions["state"] == state and text_of(r, "home_node") == node
         ]  # fmt: skip
         if not rows:
             continue
@@ -423,20 +436,21 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against bandwidth; a point's chains or pause are in its tooltip."""
-    mine = [r for r in records if r.instrument == "loaded"]
-    rates = {_point(r): r for r in mine if r.metric == "bandwidth_net"}
-    found = [r for r in mine if r.metric == "load_latency" and _point(r) in rates]
+    rates = {_point(r): r for r in selected(records, "loaded", "bandwidth_net")}
+    found = selected(records, "loaded", "load_latency", numbers=("threads",), texts=("mode",))
+    found = [r for r in found if _point(r) in rates]
     if not found:
         return None
     rows = []
     for r in found:
         c = r.conditions
         series = f"{c['mode']}, {said('threads', c['threads'])}"
-        share = f", {float(str(c['read_share'])):.0%} reads" if c["mode"] == "paced" else ""
+        reads = number(r, "read_share")
+        share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
         rate = rates[_point(r)]
         rows.append(
-            row(r, series=series + share, bandwidth=rate.value, chains=c["chains"], pause=c["pause"],
-                rate=show(rate.value, "B/s"))
+            row(r, series=series + share, bandwidth=rate.value, chains=text_of(r, "chains"),
+                pause=text_of(r, "pause"), rate=show(rate.value, "B/s"))
         )  # fmt: skip
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=_GB, tickCount=8))
@@ -454,15 +468,15 @@ _GOPS = "format(datum.value / 1e9, '~r') + ' Gop/s'"
 @drawing
 def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Random updates by pages, kernel and threads; over the table's size where there are several."""
-    found = [r for r in records if r.metric == "update_rate"]
+    found = selected(records, (), "update_rate", numbers=("threads",), texts=("kernel",))
     if not found:
         return None
-    if len({r.conditions["table_bytes"] for r in found}) > 2:
-        curves = _curves(found, "table_bytes", "memory_node", "pages", "kernel", "threads")
+    over = selected(found, (), "update_rate", positive=("table_bytes",), above_zero=True)
+    if curves := _curves(over, "table_bytes", "memory_node", "pages", "kernel", "threads"):
         y = log_axis(curves, "updates a second", _GOPS)
         return layered(curves, _bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
-        row(r, group=f"{size(float(str(r.conditions['table_bytes'])))}, {r.conditions['pages']}",
+        row(r, group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
             series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
         for r in found
     ]  # fmt: skip
@@ -470,75 +484,14 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 
 @drawing
-def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Peak, dgemm and linpack beside each other."""
-    found = [r for r in records if r.metric == "flop_rate"]
-    if not found:
-        return None
-    rows = []
-    for r in found:
-        c = r.conditions
-        what = f"peak {c['type']} {c['isa']}" if r.instrument == "peak" else f"{r.instrument} n={c['n']}"
-        library = f"{c.get('library')} {c.get('library_kernel') or ''}".strip() if r.instrument != "peak" else "–"
-        n = float(str(c.get("n", 0)))
-        rows.append(row(r, what=what, series=said("threads", c["threads"]), threads=c["threads"], library=library, n=n))
-    rows = clearest(rows, "what", "series")
-    rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
-    label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
-    return bars(
-        rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
-    )
-
-
-_RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
-
-
-@drawing
-def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
-    peaks = [r for r in records if r.instrument == "peak" and r.conditions.get("type") == "fp64"]
-    streams = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
-    rows: list[Row] = []
-    marks: list[Row] = []
-    for threads in sorted({int(str(r.conditions["threads"])) for r in peaks}):
-        top = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
-        wide = [r for r in streams if r.conditions["threads"] == threads]
-        if not wide:
-            continue
-        slope = max(wide, key=lambda r: r.value)
-        ridge = top.value / slope.value
-        name = f"{said('threads', threads)}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
-        rows += [
-            {"intensity": i, "rate": min(top.value, slope.value * i), "series": name} for i in (2**-5, ridge, 2**6)
-        ]
-        marks.append({"intensity": ridge, "rate": top.value, "series": name, "label": f"balance {ridge:.2g} flop/byte"})
-    if not rows:
-        return None
-    color = alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE), sort=None)
-    x = alt.X(
-        "intensity:Q",
-        title="arithmetic intensity, flop/byte",
-        scale=alt.Scale(type="log", base=2, nice=False),
-        axis=alt.Axis(values=[2.0**k for k in range(-5, 7)], labelExpr=_RATIO),
-    )
-    least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
-    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=ticks(least, most))
-    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
-    line = chart_of(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
-    base = chart_of(marks).encode(x=x, y=y, color=color)
-    labels = base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
-    return alt.layer(line, base.mark_point(filled=True, size=60), labels)
-
-
-@drawing
 def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Rates by direction and queue depth."""
-    found = [r for r in records if r.instrument == "io" and r.metric == "bandwidth_net"]
+    found = selected(records, "io", "bandwidth_net", texts=("direction",))
     if not found:
         return None
     rows = [
-        row(r, group=f"{r.conditions['direction']}, {size(float(str(r.conditions['block_bytes'])))}",
-            series=f"depth {r.conditions['queue_depth']}, {said('jobs', r.conditions['jobs'])}")
+        row(r, group=listed(str(r.conditions["direction"]), sized(r, "block_bytes")),
+            series=listed(*(said(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)))
         for r in found
     ]  # fmt: skip
     return bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
@@ -547,16 +500,14 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency while 1, 2, 4 … CPUs chase together."""
-    found = [r for r in _walks(records) if r.conditions["pages"] != "4KiB"]
+    found = [r for r in _walks(records) if r.conditions.get("pages") != "4KiB"]
     shared = {r.conditions["footprint_bytes"] for r in found if r.conditions["processes"] != 1}
     found = [r for r in found if r.conditions["footprint_bytes"] in shared]
     series = _several(found, "pages", "memory_node", "footprint_bytes")
     together: dict[str, set[Any]] = {}
     for r in found:
         together.setdefault(series(r), set()).add(r.conditions["processes"])
-    rows = [
-        row(r, processes=r.conditions["processes"], series=series(r)) for r in found if len(together[series(r)]) > 1
-    ]
+    rows = [row(r, processes=value_of(r, "processes"), series=series(r)) for r in found if len(together[series(r)]) > 1]
     if not rows:
         return None
     rows = sorted(clearest(rows, "series", "processes"), key=lambda r: r["processes"])
@@ -593,86 +544,3 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
         spec["width"], spec["height"] = WIDTH, HEIGHT
     spec["background"] = "white"
     return spec
-
-
-def _rate(record: Record, *counts: str) -> float:
-    """Sum of these counts of a unit over its time, per s."""
-    return sum(float(str(record.conditions.get(c, 0.0))) for c in counts) / record.value
-
-
-def _variant(record: Record) -> str:
-    c = record.conditions
-    volume = size(float(str(c["volume_bytes"]))) if c["volume_bytes"] else "no volume"
-    return f"{c['kernel']}, {volume}, stride {c['stride']}, {said('threads', c['threads'])}"
-
-
-@drawing
-def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """Every variant of every load kernel: arithmetic against traffic of lines."""
-    found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
-    if not found:
-        return None
-    rows = [
-        row(r, x=_rate(r, "line_read_bytes", "line_write_bytes") / 1e9, y=_rate(r, "flops") / 1e9,
-            kind=str(r.conditions["kind"]), level=str(r.conditions.get("served_by", "memory")), what=_variant(r))
-        for r in found
-    ]  # fmt: skip
-    kinds = sorted({r["kind"] for r in rows})
-    # Symmetric: linear round 0, since many kernels do no arithmetic at all, and logarithmic beyond.
-    ticks = [0, 0.1, 1, 10, 100, 1000]
-
-    def axis(field: str, title: str, unit: str) -> dict[str, Any]:
-        return {
-            "shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(type="symlog", constant=0.1),
-            "axis": alt.Axis(values=ticks, labelExpr=f"datum.value + ' {unit}'"),
-        }  # fmt: skip
-
-    colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
-    drawn: alt.Chart = (
-        chart_of(rows)
-        .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
-        .encode(
-            x=alt.X(**axis("x", "lines moved", "GB/s")),
-            y=alt.Y(**axis("y", "arithmetic", "GFLOP/s")),
-            fill=alt.Fill("kind:N", title="kind", scale=colours, legend=alt.Legend(symbolType="circle", columns=5)),
-            stroke=alt.Stroke("kind:N", title="kind", scale=colours, legend=None),
-            shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
-            fillOpacity=FULL,
-            tooltip=tooltip("what", "level"),
-        )
-    )
-    return drawn
-
-
-@drawing
-def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
-    """How many variants reach which parallel efficiency: one thread's time over threads times theirs."""
-    found = [r for r in records if r.instrument == "kernels" and r.metric == "unit_time" and r.value > 0]
-    keys = ("kernel", "volume_bytes", "stride")
-    alone = {tuple(r.conditions[k] for k in keys): r.value for r in found if r.conditions["threads"] == 1}
-    rows: list[Row] = []
-    for r in found:
-        threads, key = int(str(r.conditions["threads"])), tuple(r.conditions[k] for k in keys)
-        if threads > 1 and key in alone:
-            efficiency = alone[key] / (threads * r.value)
-            # Middles of bins: their edges are no binary fractions, and some would fall into the bin before.
-            rows.append({"bin": (min(30, int(efficiency * 20)) + 0.5) / 20, "series": said("threads", threads)})
-    if not rows:
-        return None
-    names = sorted({r["series"] for r in rows}, key=_natural)
-    drawn: alt.Chart = (
-        chart_of(rows)
-        .mark_bar()
-        .encode(
-            x=alt.X(
-                "bin:Q",
-                bin=alt.Bin(step=0.05),
-                title="parallel efficiency (1: twice the threads, half the time)",
-                axis=alt.Axis(values=[k / 4 for k in range(7)], labelExpr="datum.value < 1.5 ? datum.label : '≥ 1.5'"),
-            ),
-            y=alt.Y("count():Q", title="variants"),
-            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[: len(names)])),
-            tooltip=[alt.Tooltip("count():Q", title="variants"), alt.Tooltip("series:N", title="threads")],
-        )
-    )
-    return drawn

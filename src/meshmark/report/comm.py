@@ -26,6 +26,7 @@ from meshmark.report.charts import (
     ticks,
     tooltip,
 )
+from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_of
 from meshmark.report.units import number, show, size
 from meshmark.store.record import Record
 
@@ -44,11 +45,6 @@ _COUNT: Final = (
 )
 
 
-def value_of(record: Record, key: str, fallback: float = 0.0) -> float:
-    value = record.conditions.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else fallback
-
-
 def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
     """Powers of four from the least to the greatest."""
     values = [r["x"] for r in rows]
@@ -65,14 +61,13 @@ def libraries_of(records: Sequence[Record]) -> list[str]:
 
 
 def library_of(record: Record) -> str:
-    c = record.conditions
-    return f"{c.get('library', c.get('mpi'))}, {c.get('ranks')} ranks"
+    return f"{text_of(record, 'library', 'mpi')}, {ranking.ranks_of(record).partition(',')[0]}"
 
 
 def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
     """Rows over the message's size of series that are named by these conditions, with their library beside."""
     rows = [
-        row(r, series=", ".join(str(r.conditions[k]) for k in keys), library=library_of(r),
+        row(r, series=", ".join(text_of(r, k) for k in keys), library=library_of(r),
             x=value_of(r, "message_bytes"), message=size(value_of(r, "message_bytes")))
         for r in records
     ]  # fmt: skip
@@ -110,18 +105,19 @@ def _colours(records: Sequence[Record], subject: ranking.Subject, best: bool = F
 @drawing
 def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Exchange time over words, a line a protocol, dashed by paradigm; a panel a library where there are several."""
-    found = [r for r in records if r.instrument == "halo" and r.metric == "exchange_time" and r.value > 0]
+    found = selected(records, "halo", "exchange_time", positive=("words",), texts=("protocol",), above_zero=True)
     if not found:
         return None
     rows = [
         row(r, x=value_of(r, "words"), words=f"{value_of(r, 'words'):.0f}", protocol=str(r.conditions["protocol"]),
-            paradigm=str(r.conditions["paradigm"]), library=library_of(r))
+            paradigm=text_of(r, "paradigm"), library=library_of(r))
         for r in found
     ]  # fmt: skip
     rows = sorted(clearest(rows, "library", "protocol", "x"), key=lambda r: r["x"])
     colours = _colours(records, ranking.HALO)
-    paradigms = [p for p in ("mpi", "shmem", "caf") if any(r["paradigm"] == p for r in rows)]
-    dashes = alt.Scale(domain=paradigms, range=[[1, 0], [7, 3], [2, 2]][: len(paradigms)])
+    told = {r["paradigm"] for r in rows}
+    paradigms = [*(p for p in ("mpi", "shmem", "caf") if p in told), *sorted(told - {"mpi", "shmem", "caf"})]
+    dashes = alt.Scale(domain=paradigms, range=[[1, 0], [7, 3], [2, 2], [9, 2, 2, 2]][: len(paradigms)])
     legend = alt.Legend(symbolOpacity=1, symbolType="stroke", columns=5)
     panels = []
     libraries = list(dict.fromkeys(r["library"] for r in rows))
@@ -204,11 +200,12 @@ def defects(records: Sequence[Record]) -> str:
         mine = [r for r in found if library_of(r) == library]
         wrong = [r for r in mine if r.value > 0]
         if not wrong:
-            items.append(f"<li>{escape(library)}: all words of {len(mine)} trials arrived</li>")
+            items.append(f"<li>{escape(library)}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived</li>")
         for r in wrong:
-            c = r.conditions
-            how = f"{c['trial']}, {c['protocol']} of {c['words']} words"
-            shift = f", found {c['shifted_bytes']} bytes beside their place" if c.get("shifted_bytes") else ""
+            what, words = text_of(r, "protocol"), text_of(r, "words")
+            how = listed(text_of(r, "trial"), what if words == UNKNOWN else f"{what} of {words} words")
+            off = r.conditions.get("shifted_bytes")
+            shift = f", found {off} bytes beside their place" if off else ""
             items.append(f"<li>{escape(library)}: {escape(how)}: {r.value:.0f} wrong{escape(shift)}</li>")
     return f"<h3>Data that went astray</h3><ul>{''.join(items)}</ul>" if items else ""
 
@@ -219,10 +216,9 @@ def beside(records: Sequence[Record]) -> str:
 
 
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
-    found = [
-        r for r in records
-        if r.instrument == "pingpong" and r.metric == metric and value_of(r, "message_bytes") > 0 and r.value > 0
-    ]  # fmt: skip
+    # A message of no bytes has no place on an axis of sizes.
+    sized = [r for r in records if r.conditions.get("message_bytes") != 0]
+    found = selected(sized, "pingpong", metric, positive=("message_bytes",), texts=("protocol",), above_zero=True)
     several = len({r.conditions.get("to_rank") for r in found}) > 1
     return _curves(found, "protocol", *(["to_rank"] if several else []))
 
@@ -243,11 +239,9 @@ def pingpong_bandwidth(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Time of a collective over the message's size, by operation and algorithm."""
     subject = ranking.COLLECTIVES
-    found = [
-        r for r in records
-        if r.instrument in subject.instruments and r.metric == subject.metric and value_of(r, "message_bytes") > 0
-        and r.value > 0
-    ]  # fmt: skip
+    sized = [r for r in records if r.conditions.get("message_bytes") != 0]
+    found = selected(sized, subject.instruments, subject.metric, positive=("message_bytes",), texts=subject.names,
+                     above_zero=True)  # fmt: skip
     return _overlay(_curves(found, "operation", "algorithm"), "time of one operation", TIME)
 
 

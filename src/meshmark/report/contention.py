@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from meshmark.report.ranking import Ratio, clearest, legend, letters, print_columns, ratio_of, ratio_text
+from meshmark.report.ranking import (
+    Ratio,
+    clearest,
+    legend,
+    letters,
+    print_columns,
+    ranks_of,
+    ratio_of,
+    ratio_text,
+    transport_of,
+)
+from meshmark.report.selection import number, selected, text_of, value_of
 from meshmark.report.units import size
 from meshmark.store.record import Record
 
@@ -67,37 +78,34 @@ class Contention:
 def contentions(records: Iterable[Record]) -> list[Contention]:
     """One for each library and number of ranks among the records of `swap`, in their order."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
-    for r in records:
-        if r.instrument != "swap" or r.metric != "exchange_time" or not r.value > 0:
-            continue
-        c = r.conditions
-        hosts = f" on {c['hosts']} hosts" if c.get("hosts", 1) != 1 else ""
-        groups.setdefault((r.machine, str(c.get("library", c["mpi"])), f"{c['ranks']} ranks{hosts}"), []).append(r)
+    for r in selected(
+        records, "swap", "exchange_time", numbers=("message_bytes",), positive=("distance",), texts=("mode",),
+        above_zero=True,
+    ):  # fmt: skip
+        groups.setdefault((r.machine, text_of(r, "library", "mpi"), ranks_of(r)), []).append(r)
     made = []
     for (machine, library, where), mine in groups.items():
         cells = {}
         points: dict[tuple[int, int], list[Record]] = {}
         for r in mine:
-            points.setdefault((_of(r, "distance"), _of(r, "message_bytes")), []).append(r)
+            distance = max(1, int(value_of(r, "distance")))
+            points.setdefault((distance, int(value_of(r, "message_bytes"))), []).append(r)
         for (distance, bytes_), here in points.items():
             together = [r for r in here if r.conditions["mode"] == "together"]
             pairs: dict[int, list[Record]] = {}
             for r in here:
                 # As the instrument pairs them: ranks of every other stretch of `distance` with those of the next.
-                if r.conditions["mode"] == "alone" and _of(r, "from_rank") // distance % 2 == 0:
-                    pairs.setdefault(_of(r, "from_rank"), []).append(r)
+                rank = number(r, "from_rank")
+                if r.conditions["mode"] == "alone" and rank is not None and rank // distance % 2 == 0:
+                    pairs.setdefault(int(rank), []).append(r)
             if together and pairs:
                 slowest = max((clearest(same) for same in pairs.values()), key=lambda r: r.value)
                 at_once = clearest(together)
                 cells[distance, bytes_] = Factor(ratio_of(at_once, slowest), slowest, at_once)
-        transport = str(mine[0].conditions.get("transport", "transport not told"))
+        transport = transport_of(mine[0])
         distances, sizes = (tuple(sorted({p[i] for p in points})) for i in (0, 1))
         made.append(Contention(machine, library, where, transport, distances, sizes, cells))
     return made
-
-
-def _of(record: Record, key: str) -> int:
-    return int(str(record.conditions[key]))
 
 
 def told(found: Contention, known: Collection[str] = ()) -> list[str]:

@@ -34,6 +34,7 @@ from meshmark.report.programs import (
     told,
     where_of,
 )  # fmt: skip
+from meshmark.report.selection import selected, text_of
 from meshmark.report.units import show
 from meshmark.store.record import Record
 
@@ -183,10 +184,10 @@ def pop_grids(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         rows: list[Row] = []
         for g in same:
             for s in g.splits:  # the fastest first
-                protocol = str(s.total.conditions["protocol"])
-                if not any(r["grid"] == g.within[0] and r["series"] == protocol for r in rows):
-                    rows.append(row(s.total, grid=g.within[0], series=protocol, sums=s.total.conditions["reductions"]))
-        order = [str(g.within[0]) for g in same]
+                protocol = text_of(s.total, "protocol")
+                if not any(r["grid"] == g.grid and r["series"] == protocol for r in rows):
+                    rows.append(row(s.total, grid=g.grid, series=protocol, sums=text_of(s.total, "reductions")))
+        order = [g.grid for g in same]
         x = alt.X("grid:N", title="ranks south to north x west to east", sort=order, axis=alt.Axis(labelAngle=0))
         y = log_axis(rows, "time of an iteration", TIME)
         chart = layered(rows, x, y, "series", ["grid", "series", "sums"], band=False)
@@ -262,13 +263,13 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
 @drawing
 def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Share of the library by kernel, a bar a library."""
-    found = [r for r in records if r.instrument == "npb" and r.metric == "communication_share"]
+    found = selected(records, "npb", "communication_share", texts=("kernel", "class"))
     if not found:
         return None
     several = len({where_of(r) for r in found}) > 1
     rows = [
         row(r, kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
-            series=str(r.conditions.get("library", r.conditions["mpi"])) + (f", {where_of(r)}" if several else ""))
+            series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""))
         for r in sorted(found, key=order_of)
     ]  # fmt: skip
     order = list(dict.fromkeys(r["kernel"] for r in rows))

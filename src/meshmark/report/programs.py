@@ -7,13 +7,15 @@ longer than the others.
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from meshmark.report.ranking import clearest, half_percent, letters, print_columns
+from meshmark.report.ranking import clearest, half_percent, letters, print_columns, ranks_of, transport_of
+from meshmark.report.selection import UNKNOWN, selected, text_of, value_of
 from meshmark.report.units import NBSP, percent, show
 from meshmark.store.record import Record
 
@@ -79,7 +81,8 @@ class Split:
 
     def share(self, part: str) -> float:
         """Of all parts together; of them those below 0 are none."""
-        return self.parts[part].value / sum(max(0.0, r.value) for r in self.parts.values())
+        whole = sum(max(0.0, r.value) for r in self.parts.values())
+        return self.parts[part].value / whole if whole > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +96,11 @@ class Steps:
     within: tuple[object, ...]
     splits: tuple[Split, ...]
 
+    @property
+    def grid(self) -> str:
+        """Of pop."""
+        return UNKNOWN if self.within[0] is None else str(self.within[0])
+
 
 def _said(key: str, value: object) -> str:
     words = {"reductions": "{} sum" + ("" if value == 1 else "s"), "protocol": "{}", "program": "{}",
@@ -103,24 +111,30 @@ def _said(key: str, value: object) -> str:
 
 def where_of(record: Record, *keys: str) -> str:
     c = record.conditions
-    hosts = [f"{c['hosts']} hosts"] if c.get("hosts", 1) != 1 else []
-    return ", ".join([f"{c['ranks']} ranks", *hosts, *(_said(k, c[k]) for k in keys if k in c)])
+    return ", ".join([ranks_of(record), *(_said(k, c[k]) for k in keys if c.get(k) is not None)])
 
 
 def _beside(total: Record, same: Sequence[Record]) -> Record:
     """Of several measurements of a part the one of the run that `total` is of."""
 
     def apart(r: Record) -> tuple[bool, float]:
-        starts = [str(x.provenance.get("start", "1970-01-01T00:00Z")) for x in (r, total)]
-        one, other = (datetime.fromisoformat(s).timestamp() for s in starts)
-        return r.provenance.get("command") != total.provenance.get("command"), abs(one - other)
+        return r.provenance.get("command") != total.provenance.get("command"), abs(_started(r) - _started(total))
 
     return min(same, key=apart)
 
 
+def _started(record: Record) -> float:
+    """Seconds since 1970; 0 where it is not recorded."""
+    try:
+        return datetime.fromisoformat(str(record.provenance.get("start"))).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0
+
+
 def _key(record: Record, *more: str) -> tuple[object, ...]:
     c = record.conditions
-    return (record.machine, str(c.get("library", c["mpi"])), c["ranks"], c.get("hosts", 1), *(c.get(k) for k in more))
+    of = (record.machine, text_of(record, "library", "mpi"), c.get("ranks"), c.get("hosts", 1))
+    return (*of, *(c.get(k) for k in more))
 
 
 def order_of(record: Record) -> tuple[int, ...]:
@@ -129,7 +143,7 @@ def order_of(record: Record) -> tuple[int, ...]:
     places = (("pop", "gyro", "swim"), ("ep", "cg", "is", "ft", "mg"), ("S", "W", "A"))
     known = [names.index(str(c[k])) if str(c.get(k)) in names else 0
              for k, names in zip(("program", "kernel", "class"), places, strict=True)]  # fmt: skip
-    return known[0], known[2], known[1], int(str(c.get("modes", 0)))
+    return known[0], known[2], known[1], int(value_of(record, "modes"))
 
 
 def steps(records: Sequence[Record], program: Program) -> list[Steps]:
@@ -142,12 +156,13 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
         points.setdefault(_key(r, *keys), {}).setdefault(r.metric, []).append(r)
     groups: dict[tuple[object, ...], list[Split]] = {}
     for found in points.values():
-        totals = [r for r in found.get(program.metric, []) if r.value > 0]
+        totals = selected(found.get(program.metric, []), (), program.metric, above_zero=True)
         if not totals:
             continue
         total = clearest(totals)
         parts = {word: _beside(total, found[m]) for word, m in program.parts.items() if m in found}
-        name = ", ".join(_said(k, total.conditions[k]) for k in program.names if k in total.conditions)
+        name = ", ".join(_said(k, total.conditions[k]) for k in program.names if total.conditions.get(k) is not None)
+        name = name or program.step
         groups.setdefault(_key(total, *program.within), []).append(Split(name, total, parts))
     made = []
     for key, splits in groups.items():
@@ -156,7 +171,7 @@ def steps(records: Sequence[Record], program: Program) -> list[Steps]:
         else:
             splits.sort(key=lambda s: order_of(s.total))
         first = splits[0].total
-        transport = str(first.conditions.get("transport", "transport not told"))
+        transport = transport_of(first)
         where = where_of(first, *program.within)
         made.append(Steps(first.machine, str(key[1]), where, transport, key[4:], tuple(splits)))
     return made
@@ -167,7 +182,12 @@ def grids(records: Sequence[Record]) -> list[list[Steps]]:
     found: dict[tuple[object, ...], list[Steps]] = {}
     for one in steps(records, POP):
         found.setdefault(_key(one.splits[0].total), []).append(one)
-    return [sorted(same, key=lambda s: int(str(s.within[0]).partition("x")[0])) for same in found.values()]
+
+    def rows(one: Steps) -> tuple[int, str]:
+        tall = one.grid.partition("x")[0]
+        return len(tall), tall
+
+    return [sorted(same, key=rows) for same in found.values()]
 
 
 def best_of(same: Sequence[Steps]) -> Steps:
@@ -225,7 +245,7 @@ def prediction(records: Sequence[Record], split: Split) -> Prediction:
 
 def _factor(record: Record) -> float:
     """Of the latency of the step that a record is of."""
-    return float(str(record.conditions.get("latency_factor", 1)))
+    return value_of(record, "latency_factor", 1.0)
 
 
 def _percent(ratio: float) -> str:
@@ -274,7 +294,8 @@ def row_of(one: Steps, split: Split, program: Program) -> list[str]:
     cells = [split.name, f"{show(split.total.value, 's')} {half_percent(split.total)}", *over]
     for part in program.parts:
         r = split.parts.get(part)
-        cells.append(f"{show(r.value, 's')} {100 * split.share(part):.0f} %" if r else "–")
+        share = split.share(part) if r else math.nan
+        cells.append((show(r.value, "s") + ("" if math.isnan(share) else f" {100 * share:.0f} %")) if r else "–")
     return cells
 
 
@@ -285,13 +306,14 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
     """Rows of npb with their flags, by library and ranks, in the order of kernels and classes."""
     points: dict[tuple[object, ...], dict[str, list[Record]]] = {}
     for r in records:
-        if r.instrument == "npb":
+        if r.instrument == "npb" and None not in (r.conditions.get("kernel"), r.conditions.get("class")):
             points.setdefault(_key(r, "class", "kernel", "fft"), {}).setdefault(r.metric, []).append(r)
     found: dict[tuple[object, ...], list[tuple[list[str], frozenset[str]]]] = {}
     for key, metrics in sorted(points.items(), key=lambda point: order_of(next(iter(point[1].values()))[0])):
-        if "elapsed" not in metrics:
+        elapsed = selected(metrics.get("elapsed", []), "npb", "elapsed", texts=("kernel", "class"), above_zero=True)
+        if not elapsed:
             continue
-        total = clearest(metrics["elapsed"])
+        total = clearest(elapsed)
         rate, share = (
             _beside(total, metrics[m]) if m in metrics else None for m in ("operation_rate", "communication_share")
         )
@@ -304,26 +326,27 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
             show(rate.value, rate.unit) if rate else "–", percent(share.value) if share else "–", check,
         ]  # fmt: skip
         flags = total.flags.union(*(r.flags for r in (rate, share) if r))
-        found.setdefault((*key[:4], str(c.get("transport", "transport not told")), where_of(total)), []).append(
-            (cells, flags)
-        )
+        found.setdefault((*key[:4], transport_of(total), where_of(total)), []).append((cells, flags))
     return found
 
 
 # ------------------------------------------------------------------ in the terminal
 
 
-def print_programs(records: Sequence[Record]) -> None:
-    """Tables that fit the terminal, of programs, of kernels, and of a step taken apart."""
+def print_programs(records: Sequence[Record]) -> bool:
+    """Tables that fit the terminal, of programs, of kernels, and of a step taken apart. Returns whether there were
+    any."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    printed = False
     for program in (POP, GYRO, SWIM, ANATOMY):
         first = "; the fastest first" if program.ranked else ""
         note = f"median ± half of its 95 % interval, the slowest rank's; parts are means over ranks{first}"
         for one in shown(records, program):
             title = f"{one.machine}: {program.instrument}, {one.library}, {one.where}, {one.transport}"
             rows = [(row_of(one, s, program), s.flags) for s in one.splits]
+            printed = True
             everywhere = _print_table(console, title, head_of(program), rows, note)
             for s in one.splits if program is ANATOMY else ():
                 for line in told(s, prediction(records, s), everywhere):
@@ -332,10 +355,12 @@ def print_programs(records: Sequence[Record]) -> None:
         for one in same if len(same) > 1 else ():
             s = one.splits[0]
             star = "*" if one is best_of(same) else " "
-            console.print(f" {star}grid {one.within[0]}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}")
+            console.print(f" {star}grid {one.grid}: {show(s.total.value, 's')} {half_percent(s.total)}, {s.name}")
     note = "median ± half of its 95 % interval, the slowest rank's; the longest share of it in the library"
     for key, rows in kernels(records).items():
         _print_table(console, f"{key[0]}: npb, {key[1]}, {key[5]}, {key[4]}", KERNEL_HEAD, rows, note)
+        printed = True
+    return printed
 
 
 def _print_table(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from itertools import combinations, groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from meshmark.report.selection import number as number_of
+from meshmark.report.selection import selected, text_of, value_of
 from meshmark.report.units import Scale, number, scale_for
 from meshmark.report.units import size as bytes_said
 from meshmark.store.record import Record
@@ -126,7 +128,7 @@ class Comparison(NamedTuple):
         """How many ratios are of several runs of both, in turns; in others what changed meanwhile looks like a
         difference."""
         both = [(self.a.cells[key], self.b.cells[key]) for key in self.ratios]
-        return sum(all(int(str(r.conditions.get("runs", 1))) > 1 for r in pair) for pair in both)
+        return sum(all(value_of(r, "runs", 1) > 1 for r in pair) for pair in both)
 
     @property
     def best(self) -> dict[int, Ratio]:
@@ -155,14 +157,16 @@ def bounds(record: Record) -> tuple[float, float]:
     may differ by more than any of them. Of too few samples it is not known, and told apart from nothing."""
     if "run_low" not in record.conditions:
         return record.interval or (0.0, math.inf)
-    low, high = record.conditions["run_low"], record.conditions["run_high"]
-    return (0.0, math.inf) if low is None or high is None else (float(low), float(high))
+    low, high = number_of(record, "run_low"), number_of(record, "run_high")
+    if low is None or high is None or not 0 <= low <= record.value <= high:
+        return 0.0, math.inf
+    return low, high
 
 
 def ratio_of(one: Record, other: Record) -> Ratio:
     """Of the first over the second."""
     (low, high), (low_other, high_other) = bounds(one), bounds(other)
-    return Ratio(one.value / other.value, low / high_other, high / low_other if low_other else math.inf)
+    return Ratio(one.value / other.value, low / high_other, high / low_other if low_other > 0 else math.inf)
 
 
 def ratio_text(ratio: Ratio) -> str:
@@ -174,27 +178,37 @@ def ratio_text(ratio: Ratio) -> str:
 def rankings(records: Iterable[Record], subject: Subject = HALO) -> list[Ranking]:
     """One for each library, number of ranks and grid or partner among the records of a subject, in their order."""
     groups: dict[tuple[str, ...], dict[tuple[str, int], list[Record]]] = {}
-    for r in records:
-        if r.instrument not in subject.instruments or r.metric != subject.metric or not r.value > 0:
-            continue
+    for r in selected(
+        records, subject.instruments, subject.metric, numbers=(subject.over,), texts=subject.names, above_zero=True
+    ):
         c = r.conditions
-        hosts = [f"{c['hosts']} hosts"] if c.get("hosts", 1) != 1 else []
         what = [f"grid {c['grid']}"] if "grid" in c else []
-        what += [f"rank {c['from_rank']} and {c['to_rank']}"] if "to_rank" in c else []
-        where = ", ".join([f"{c['ranks']} ranks", *hosts, *what])
-        several = groups.setdefault((r.machine, str(c.get("library", c["mpi"])), where), {})
-        key = (", ".join(str(c[k]) for k in subject.names), int(str(c[subject.over])))
+        what += [f"rank {text_of(r, 'from_rank')} and {text_of(r, 'to_rank')}"] if "to_rank" in c else []
+        where = ", ".join([ranks_of(r), *what])
+        several = groups.setdefault((r.machine, text_of(r, "library", "mpi"), where), {})
+        key = (", ".join(str(c[k]) for k in subject.names), int(value_of(r, subject.over)))
         several.setdefault(key, []).append(r)
     made = []
     for (machine, library, where), points in groups.items():
         cells = {key: clearest(same) for key, same in points.items()}
         sizes = tuple(sorted({size for _, size in cells}))
-        transport = str(next(iter(cells.values())).conditions.get("transport", "transport not told"))
+        transport = transport_of(next(iter(cells.values())))
         protocols = tuple(dict.fromkeys(p for p, _ in cells))
         unsorted = Ranking(machine, library, where, transport, protocols, sizes, cells, subject)
         order = tuple(sorted(unsorted.protocols, key=unsorted.over_best))
         made.append(replace(unsorted, protocols=order))
     return made
+
+
+def ranks_of(record: Record) -> str:
+    """How many ranks, and on how many hosts where they are several."""
+    hosts = record.conditions.get("hosts", 1)
+    ranks = f"{text_of(record, 'ranks')} ranks" if record.conditions.get("ranks") is not None else "ranks not recorded"
+    return ranks + (f", {hosts} hosts" if hosts not in {1, None} else "")
+
+
+def transport_of(record: Record) -> str:
+    return str(record.conditions.get("transport", "transport not recorded"))
 
 
 def clearest(same: Iterable[Record]) -> Record:
@@ -299,8 +313,9 @@ def column_scales(ranking: Ranking) -> dict[int, Scale]:
 # ------------------------------------------------------------------ in the terminal
 
 
-def print_rankings(records: Sequence[Record]) -> None:
-    """Tables that fit the terminal, then the winners, then the ratio of libraries where there are two."""
+def print_rankings(records: Sequence[Record]) -> bool:
+    """Tables that fit the terminal, then the winners, then the ratio of libraries where there are two. Returns whether
+    there was anything to rank."""
     from rich.console import Console
 
     console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
@@ -311,6 +326,7 @@ def print_rankings(records: Sequence[Record]) -> None:
         _print_ranking(console, ranking)
     for pair in comparisons(found):
         _print_ratios(console, pair)
+    return bool(found)
 
 
 def print_comparisons(records: Sequence[Record]) -> None:

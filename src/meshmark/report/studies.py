@@ -18,6 +18,7 @@ from meshmark.load.study import RECORDS
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.report.build import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
+from meshmark.report.selection import cleaned, number, number_in, selected, value_of
 from meshmark.report.units import show
 from meshmark.store.files import write_file
 from meshmark.store.lines import whole_lines
@@ -26,23 +27,18 @@ from meshmark.store.record import Record
 _NONE: Final = "none below 4 runs"
 
 
-def _of(records: Sequence[Record], study: str, metric: str) -> list[Record]:
-    return [
-        r for r in records
-        if r.instrument == "load" and r.metric == metric and r.conditions.get("study") == study
-    ]  # fmt: skip
-
-
-def _number(record: Record, key: str, fallback: float = 0.0) -> float:
-    value = record.conditions.get(key)
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else fallback
+def _of(records: Sequence[Record], study: str, metric: str, *numbers: str, texts: Sequence[str] = ()) -> list[Record]:
+    """Those of a study that have what its chart needs."""
+    of = [r for r in records if r.conditions.get("study") == study]
+    return selected(of, "load", metric, numbers=numbers, texts=texts)
 
 
 def _slowdown(r: Record, **more: Any) -> Row:
     """As `charts.row`, with the estimate of all runs and its interval in place of the pairs'."""
-    value = _number(r, "estimate", r.value)
-    low, high = _number(r, "estimate_low", value), _number(r, "estimate_high", value)
-    bounds = f"{low:.3f} – {high:.3f}" if r.conditions.get("estimate_low") is not None else _NONE
+    value = value_of(r, "estimate", r.value)
+    least, most = number(r, "estimate_low"), number(r, "estimate_high")
+    low, high = (value, value) if least is None or most is None else (least, most)
+    bounds = _NONE if least is None or most is None else f"{low:.3f} – {high:.3f}"
     return {**row(r), "value": value, "low": low, "high": high, "median": f"{value:.3f}", "interval": bounds, **more}
 
 
@@ -92,13 +88,13 @@ def _counts(rows: Sequence[Row], title: str) -> alt.X:
 
 def shared_bus(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over what each program moves alone; dashed the level that was looked for."""
-    found = _of(records, "shared_bus", "slowdown")
+    found = _of(records, "shared_bus", "slowdown", "memory_rate", "copies")
     if not found:
         return None
-    level = 1 + max((_number(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
+    level = 1 + max((value_of(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
     rows = [
-        _slowdown(r, x=_number(r, "memory_rate"), label=f"{_number(r, 'memory_rate') / 1e9:.3g} GB/s",
-                  series=f"{_number(r, 'copies'):g} copies")
+        _slowdown(r, x=value_of(r, "memory_rate"), label=f"{value_of(r, 'memory_rate') / 1e9:.3g} GB/s",
+                  series=f"{value_of(r, 'copies'):g} copies")
         for r in found
     ]  # fmt: skip
     return _curve(rows, _gb("rate of one program alone"), "series", level)
@@ -106,8 +102,8 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
 
 def mix(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the part of the traffic that writes."""
-    found = _of(records, "mix", "slowdown")
-    rows = [_slowdown(r, x=_number(r, "write_fraction"), label=f"{_number(r, 'write_fraction'):.0%} writes")
+    found = _of(records, "mix", "slowdown", "write_fraction")
+    rows = [_slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
             for r in found]  # fmt: skip
     axis = alt.Axis(format=".0%")
     return _curve(rows, alt.X("x:Q", title="part of the traffic that writes", axis=axis)) if rows else None
@@ -115,25 +111,25 @@ def mix(records: Sequence[Record]) -> Drawn | None:
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the memory domains that are loaded."""
-    rows = [_slowdown(r, x=_number(r, "domains"), label=f"{_number(r, 'domains'):g} domains")
-            for r in _of(records, "isolation", "slowdown")]  # fmt: skip
+    rows = [_slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
+            for r in _of(records, "isolation", "slowdown", "domains")]  # fmt: skip
     return _curve(rows, _counts(rows, "memory domains loaded")) if rows else None
 
 
 def copies(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over copies of a command."""
-    rows = [_slowdown(r, x=_number(r, "copies"), label=f"{_number(r, 'copies'):g} copies")
-            for r in _of(records, "copies", "slowdown")]  # fmt: skip
+    rows = [_slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
+            for r in _of(records, "copies", "slowdown", "copies")]  # fmt: skip
     return _curve(rows, _counts(rows, "copies")) if rows else None
 
 
 def interference_curve(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the neighbour's rate; what was held out, to check the prediction, stands beside the line."""
     rows = [
-        _slowdown(r, x=_number(r, "neighbour_rate"), label=str(r.conditions.get("neighbour", "")),
+        _slowdown(r, x=value_of(r, "neighbour_rate"), label=str(r.conditions.get("neighbour", "")),
                   series="held out" if r.conditions.get("held_out") else "measured",
                   line=not r.conditions.get("held_out"))
-        for r in _of(records, "interference_curve", "slowdown")
+        for r in _of(records, "interference_curve", "slowdown", "neighbour_rate")
     ]  # fmt: skip
     return _curve(rows, _gb("rate of the neighbours"), "series") if rows else None
 
@@ -141,9 +137,9 @@ def interference_curve(records: Sequence[Record]) -> Drawn | None:
 def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     """A heat map: fixed work of the row's class while the column's runs beside it. Framed: flagged."""
     rows = [
-        _slowdown(r, measured=str(r.conditions.get("class")), neighbour=str(r.conditions.get("neighbour")),
-                  text=f"{_number(r, 'estimate', r.value):.2f}")
-        for r in _of(records, "interference_matrix", "slowdown")
+        _slowdown(r, measured=str(r.conditions["class"]), neighbour=str(r.conditions["neighbour"]),
+                  text=f"{value_of(r, 'estimate', r.value):.2f}")
+        for r in _of(records, "interference_matrix", "slowdown", texts=("class", "neighbour"))
     ]  # fmt: skip
     if not rows:
         return None
@@ -204,10 +200,10 @@ def _bars(
 def overload(records: Sequence[Record]) -> Drawn | None:
     """What the CPUs gave (user, system, the rest), and beside it what the programs waited."""
     rows = [
-        row(r, case=f"{_number(r, 'programs'):g} at once: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
-            series=name, rank=rank, programs=_number(r, "programs"))
+        row(r, case=f"{value_of(r, 'programs'):g} at once: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
+            series=name, rank=rank, programs=value_of(r, "programs"))
         for rank, (metric, name) in enumerate(_PARTS.items())
-        for r in _of(records, "overload", metric)
+        for r in _of(records, "overload", metric, "programs")
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["programs"], r["rank"]))
     return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _LIKE_GANTT) if rows else None
@@ -215,11 +211,11 @@ def overload(records: Sequence[Record]) -> Drawn | None:
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
     """By waiting policy: how much longer, and the serialisation index alone and together."""
-    rows = [_slowdown(r, policy=str(r.conditions.get("wait_policy")), series="slowdown")
-            for r in _of(records, "omp_overload", "slowdown")]  # fmt: skip
+    rows = [_slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
+            for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))]  # fmt: skip
     rows += [
-        row(r, policy=str(r.conditions.get("wait_policy")), series=f"serialisation {r.conditions.get('company')}")
-        for r in _of(records, "omp_overload", "serialisation")
+        row(r, policy=str(r.conditions["wait_policy"]), series=f"serialisation {r.conditions['company']}")
+        for r in _of(records, "omp_overload", "serialisation", texts=("wait_policy", "company"))
     ]
     order = ["slowdown", "serialisation alone", "serialisation together"]
     return _bars(rows, "policy", "slowdown; share of the time", order, stack=False) if rows else None
@@ -227,7 +223,8 @@ def omp_overload(records: Sequence[Record]) -> Drawn | None:
 
 def company(records: Sequence[Record]) -> Drawn | None:
     """A scenario's programs together over each alone, with their intervals; dashed: no slowdown."""
-    rows = [_slowdown(r, program=str(r.conditions.get("program"))) for r in _of(records, "scenario", "slowdown")]
+    found = _of(records, "scenario", "slowdown", texts=("program",))
+    rows = [_slowdown(r, program=str(r.conditions["program"])) for r in found]
     if not rows:
         return None
     base, data = _data("points", rows)
@@ -312,17 +309,18 @@ def study_page(folder: Path) -> str:
         UsageError: none lies there, or not one of its results can be read.
     """
     reading = read_study(folder)
-    records = reading.records
+    records = cleaned(reading.records)
     if not records:
         raise UsageError(f"{folder}: holds a study without results")
     common = records[0].conditions
-    study = str(common.get("study", ""))
+    study = str(common.get("study") or "")
     drawn = draw(records)
     about = records[0].provenance
     flagged = sum(bool(r.flags) for r in records)
     title = STUDIES[study][0] if study in STUDIES else study.replace("_", " ")
     start = str(about.get("start", ""))[:19].replace("T", " ")
-    words = [records[0].machine, f"{start} UTC" if start else "", f"CPUs {common.get('cpus', '')}",
+    words = [records[0].machine, f"{start} UTC" if start else "",
+             f"CPUs {common['cpus']}" if common.get("cpus") else "",
              f"{about['repetitions']} repetitions" if "repetitions" in about else "",
              "run times without waiting for CPUs" if common.get("clock") == "dedicated" else ""]  # fmt: skip
     verdict = f"{len(records)} results, " + (f"{flagged} flagged" if flagged else "none flagged")
@@ -374,10 +372,14 @@ def _told(key: str, value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    number = isinstance(value, int | float)
-    if number and key.rpartition("_")[2] in {"rate", "asked"} and key.startswith(("memory_rate", "neighbour_rate")):
-        return show(float(value), "B/s")
-    return f"{value:g}" if number else str(value)
+    found = number_in(value)
+    if (
+        found is not None
+        and key.rpartition("_")[2] in {"rate", "asked"}
+        and key.startswith(("memory_rate", "neighbour_rate"))
+    ):
+        return show(found, "B/s")
+    return str(value) if found is None else f"{found:g}"
 
 
 def _varying(records: Sequence[Record]) -> list[str]:
@@ -398,8 +400,8 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
         of = tuple(str(r.conditions.get(k)) for k in keys)
         spent = [times.get((company, *of)) for company in ("alone", "together")]
         s = _slowdown(r)
-        cells = [*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"],
-                 f"{_number(r, 'alone_runs'):g} + {_number(r, 'together_runs'):g}"]  # fmt: skip
+        runs = " + ".join(_told(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
+        cells = [*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], escape(runs)]
         body.append(
             "<tr>" + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
             + "".join(f'<td class="n">{c}</td>' for c in cells) + f"<td>{badges(r.flags)}</td></tr>"

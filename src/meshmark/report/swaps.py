@@ -11,9 +11,10 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.report.charts import Row, chart_of, clearest, drawing, row, tooltip
-from meshmark.report.comm import RATE, TIME, libraries_of, library_of, value_of
+from meshmark.report.comm import RATE, TIME, libraries_of, library_of
 from meshmark.report.contention import STARTS, Contention, contentions, told
 from meshmark.report.ranking import ratio_text
+from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.report.units import number, scale_for, show, size
 from meshmark.store.record import Record, median
 
@@ -21,6 +22,7 @@ from meshmark.store.record import Record, median
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
 _FIGURES: Final = 16  # ranks or sizes up to which a cell has room for its figure
 _ON_MAP: Final = 32  # ranks up to which lines can be told apart
+_RANKS: Final = 1 << 16  # more than any library starts here: a record that says so is wrong
 _LATENCY: Final = 4096  # B; up to here the time of a swap counts, beyond it the bandwidth
 _FAR: Final = "node distance "
 _RING: Final = 1.5  # half of the map's side, where ranks stand at 1
@@ -42,7 +44,7 @@ def _places(records: Sequence[Record], topology: Mapping[str, Any]) -> dict[int,
     """By rank; {} where they were not on CPUs of their own all the time, or not on this machine alone."""
     said = {str(r.conditions.get("rank_cpus")) for r in records}
     words = said.pop().split(",") if len(said) == 1 else []
-    if not all(w.isdecimal() for w in words) or any(r.conditions.get("hosts", 1) != 1 for r in records):
+    if not all(w.isdecimal() and len(w) < 10 for w in words) or any(r.conditions.get("hosts", 1) != 1 for r in records):
         return {}
     cpus = [int(w) for w in words]
     parts = {c["os_index"]: c for c in topology.get("cpus") or []}
@@ -223,12 +225,19 @@ class _Pairs:
 
 def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pairs]:
     """Of the shortest and of the longest message."""
-    alone = [r for r in records if r.instrument == "swap" and r.conditions.get("mode") == "alone" and r.value > 0]
+    needs = ("message_bytes", "from_rank", "to_rank")
+    alone = [
+        r for metric in ("exchange_time", "bandwidth_net")
+        for r in selected([r for r in records if r.conditions.get("mode") == "alone"], "swap", metric, numbers=needs,
+                          above_zero=True)
+    ]  # fmt: skip
     found = []
     for library in libraries_of(alone):
         mine = [r for r in alone if library_of(r) == library]
+        swapped = {int(value_of(r, end)) for r in mine for end in ("from_rank", "to_rank")}
         places = _places(mine, topology)
-        ranks = list(range(int(value_of(mine[0], "ranks"))))
+        places = places if swapped <= places.keys() else {}
+        ranks = sorted({*range(min(_RANKS, int(value_of(mine[0], "ranks")))), *swapped})
         for bytes_ in sorted({value_of(r, "message_bytes") for r in mine}):
             metric = "exchange_time" if bytes_ <= _LATENCY else "bandwidth_net"
             rows = []
@@ -237,7 +246,8 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
                     continue
                 a, b = int(value_of(r, "from_rank")), int(value_of(r, "to_rank"))
                 level, words = _between(places[a], places[b], topology) if places else (0, "")
-                cpus = f"{places[a].cpu} and {places[b].cpu}" if places else "not bound to one each"
+                unbound = "not bound to one each" if topology else UNKNOWN
+                cpus = f"{places[a].cpu} and {places[b].cpu}" if places else unbound
                 rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=words, level=level))
             if rows:
                 found.append(_Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places))
@@ -384,6 +394,6 @@ def pairs_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
                 f"<td class=n>{low} – {high}</td></tr>"
             )
     if not body:
-        unbound = any(r.instrument == "swap" for r in records)
-        return "<p>Ranks had no CPU of their own, so that the map has no nodes.</p>" if unbound else ""
+        why = "Ranks had no CPU of their own" if topology else "The machine's topology is not recorded"
+        return f"<p>{why}, so that the map has no nodes.</p>" if _pairs(records, topology) else ""
     return grid(["library", "message", "between the ranks", "pairs", "median", "least – most"], body, numbers=(3, 4, 5))

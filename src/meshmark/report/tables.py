@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from meshmark.report.contention import print_contention
 from meshmark.report.programs import PROGRAMS, print_programs
 from meshmark.report.ranking import print_comparisons, print_rankings
+from meshmark.report.selection import cleaned
 from meshmark.store.record import Record
 from meshmark.terminal import print_records
 
@@ -15,6 +16,7 @@ def print_tables(records: Sequence[Record]) -> None:
     """A table for each instrument: halo protocols are ranked, libraries compared, contention summed up, iterations of
     programs split into their parts. What cannot be told so, such as a model's halo, is listed."""
     tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
+    records = cleaned(records)
     for instrument in dict.fromkeys(r.instrument for r in records):
         mine = [r for r in records if r.instrument == instrument]
         if instrument not in tables or not tables[instrument](mine):

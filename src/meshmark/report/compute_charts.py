@@ -1,0 +1,180 @@
+"""Charts of arithmetic: peak and libraries, the roofline, and what variants of the load kernels compute and move."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from meshmark.report.charts import (
+    FULL,
+    PALETTE,
+    Row,
+    bars,
+    chart_of,
+    clearest,
+    drawing,
+    in_memory,
+    natural,
+    row,
+    said,
+    sized,
+    ticks,
+    tooltip,
+)
+from meshmark.report.selection import listed, number, selected, text_of, value_of
+from meshmark.report.units import show
+from meshmark.store.record import Record
+
+
+@drawing
+def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Peak, dgemm and linpack beside each other."""
+    found = selected(records, (), "flop_rate", numbers=("threads",))
+    if not found:
+        return None
+    rows = []
+    for r in found:
+        of = [str(v) for k in ("type", "isa") if (v := r.conditions.get(k)) is not None]
+        of += [f"n={r.conditions['n']}"] if number(r, "n") is not None else []
+        library = [str(v) for k in ("library", "library_kernel") if (v := r.conditions.get(k))]
+        rows.append(
+            row(r, what=" ".join([r.instrument, *of]), series=said("threads", r.conditions["threads"]),
+                threads=value_of(r, "threads"), library=" ".join(library) or "–", n=value_of(r, "n"))
+        )  # fmt: skip
+    rows = clearest(rows, "what", "series")
+    rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
+    label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
+    return bars(
+        rows, "what", list(dict.fromkeys(r["what"] for r in rows)), "rate", label, ["what", "series", "library"]
+    )
+
+
+_RATIO = "datum.value < 1 ? '1/' + 1 / datum.value : datum.value"
+
+
+@drawing
+def roofline(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Measured ceilings: best fp64 rate and best net bandwidth of one thread and of all."""
+    peaks = selected(records, "peak", "flop_rate", positive=("threads",), texts=("type",), above_zero=True)
+    peaks = [r for r in peaks if r.conditions["type"] == "fp64"]
+    streams = [r for r in in_memory(records) if r.conditions["kernel"] == "triad"]
+    rows: list[Row] = []
+    marks: list[Row] = []
+    for threads in sorted({value_of(r, "threads") for r in peaks}):
+        top = max((r for r in peaks if r.conditions["threads"] == threads), key=lambda r: r.value)
+        wide = [r for r in streams if r.conditions["threads"] == threads]
+        if not wide:
+            continue
+        slope = max(wide, key=lambda r: r.value)
+        ridge = top.value / slope.value
+        name = f"{said('threads', top.conditions['threads'])}: {show(top.value, 'flop/s')}, {show(slope.value, 'B/s')}"
+        rows += [
+            {"intensity": i, "rate": min(top.value, slope.value * i), "series": name} for i in (2**-5, ridge, 2**6)
+        ]
+        marks.append({"intensity": ridge, "rate": top.value, "series": name, "label": f"balance {ridge:.2g} flop/byte"})
+    if not rows:
+        return None
+    color = alt.Color("series:N", title=None, scale=alt.Scale(range=PALETTE), sort=None)
+    x = alt.X(
+        "intensity:Q",
+        title="arithmetic intensity, flop/byte",
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=[2.0**k for k in range(-5, 7)], labelExpr=_RATIO),
+    )
+    least, most = 0.8 * min(r["rate"] for r in rows), 1.6 * max(r["rate"] for r in rows)
+    axis = alt.Axis(labelExpr="format(datum.value / 1e9, '~r') + ' GFLOP/s'", values=ticks(least, most))
+    y = alt.Y("rate:Q", title="attainable rate", scale=alt.Scale(type="log", domain=[least, most]), axis=axis)
+    line = chart_of(rows).mark_line(strokeWidth=2.5).encode(x=x, y=y, color=color)
+    base = chart_of(marks).encode(x=x, y=y, color=color)
+    labels = base.mark_text(dy=14, dx=6, align="left").encode(text="label:N")
+    return alt.layer(line, base.mark_point(filled=True, size=60), labels)
+
+
+def _rate(record: Record, *counts: str) -> float:
+    """Sum of these counts of a unit over its time, per s."""
+    return sum(value_of(record, c) for c in counts) / record.value
+
+
+def _variant(record: Record) -> str:
+    c = record.conditions
+    volume = "no volume" if c.get("volume_bytes") == 0 else sized(record, "volume_bytes")
+    return listed(str(c["kernel"]), volume, *(said(k, v) for k in ("stride", "threads") if (v := c.get(k)) is not None))
+
+
+@drawing
+def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """Every variant of every load kernel: arithmetic against traffic of lines."""
+    found = selected(records, "kernels", "unit_time", texts=("kernel", "kind"), above_zero=True)
+    if not found:
+        return None
+    rows = [
+        row(r, x=_rate(r, "line_read_bytes", "line_write_bytes") / 1e9, y=_rate(r, "flops") / 1e9,
+            kind=str(r.conditions["kind"]), level=text_of(r, "served_by"), what=_variant(r))
+        for r in found
+    ]  # fmt: skip
+    kinds = sorted({r["kind"] for r in rows})
+    # Symmetric: linear round 0, since many kernels do no arithmetic at all, and logarithmic beyond.
+    marks = [0, 0.1, 1, 10, 100, 1000]
+
+    def axis(field: str, title: str, unit: str) -> dict[str, Any]:
+        return {
+            "shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(type="symlog", constant=0.1),
+            "axis": alt.Axis(values=marks, labelExpr=f"datum.value + ' {unit}'"),
+        }  # fmt: skip
+
+    colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
+    drawn: alt.Chart = (
+        chart_of(rows)
+        .mark_point(filled=True, size=34, opacity=0.75, strokeWidth=1.2)
+        .encode(
+            x=alt.X(**axis("x", "lines moved", "GB/s")),
+            y=alt.Y(**axis("y", "arithmetic", "GFLOP/s")),
+            fill=alt.Fill("kind:N", title="kind", scale=colours, legend=alt.Legend(symbolType="circle", columns=5)),
+            stroke=alt.Stroke("kind:N", title="kind", scale=colours, legend=None),
+            shape=alt.Shape("level:N", title="served by", sort=["L1", "L2", "L3", "memory"]),
+            fillOpacity=FULL,
+            tooltip=tooltip("what", "level"),
+        )
+    )
+    return drawn
+
+
+@drawing
+def kernel_efficiency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
+    """How many variants reach which parallel efficiency: one thread's time over threads times theirs."""
+    keys = ("kernel", "volume_bytes", "stride")
+    found = selected(records, "kernels", "unit_time", positive=("threads",), texts=keys, above_zero=True)
+    alone = {tuple(r.conditions[k] for k in keys): r.value for r in found if r.conditions["threads"] == 1}
+    rows: list[Row] = []
+    for r in found:
+        threads, key = value_of(r, "threads"), tuple(r.conditions[k] for k in keys)
+        if threads > 1 and key in alone:
+            efficiency = alone[key] / (threads * r.value)
+            # Middles of bins: their edges are no binary fractions, and some would fall into the bin before.
+            rows.append(
+                {
+                    "bin": (int(min(30.0, efficiency * 20)) + 0.5) / 20,
+                    "series": said("threads", r.conditions["threads"]),
+                }
+            )
+    if not rows:
+        return None
+    names = sorted({r["series"] for r in rows}, key=natural)
+    drawn: alt.Chart = (
+        chart_of(rows)
+        .mark_bar()
+        .encode(
+            x=alt.X(
+                "bin:Q",
+                bin=alt.Bin(step=0.05),
+                title="parallel efficiency (1: twice the threads, half the time)",
+                axis=alt.Axis(values=[k / 4 for k in range(7)], labelExpr="datum.value < 1.5 ? datum.label : '≥ 1.5'"),
+            ),
+            y=alt.Y("count():Q", title="variants"),
+            color=alt.Color("series:N", title=None, scale=alt.Scale(domain=names, range=PALETTE[: len(names)])),
+            tooltip=[alt.Tooltip("count():Q", title="variants"), alt.Tooltip("series:N", title="threads")],
+        )
+    )
+    return drawn
