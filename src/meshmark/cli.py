@@ -11,7 +11,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
@@ -25,7 +25,7 @@ from meshmark.cli_serve import register as register_serve
 from meshmark.cli_store import app as store_app
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.process import end_by_signals, ended, flushed, memory_limit, open_streams
+from meshmark.process import end_at_once, end_by_signals, ended, flushed, memory_limit, open_streams
 from meshmark.store.files import quoted
 from meshmark.terminal import (
     counted,
@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from meshmark.measure.plan import Plan
     from meshmark.measure.probe import Description
     from meshmark.measure.unfinished import Unfinished
+
+_MEMORY_BYTES: Final = 1 << 30
 
 app = typer.Typer(
     name="meshmark",
@@ -77,12 +79,16 @@ def main() -> None:
     if not open_streams():
         fail(MeshmarkError("standard output is closed"))
     end_by_signals()
+    if limit := memory_limit(_MEMORY_BYTES):
+        # Some libraries abort where they get none, and nothing can be said any more.
+        say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")
     status = _status()
     # A full disk or a reader that has gone may show only now.
     if (why := flushed()) is not None:
         if status == 0 and not isinstance(why, BrokenPipeError):
             say(f"meshmark: error: standard output: {why.strerror or why}")
         status = status or 1
+    end_at_once()
     raise SystemExit(status)
 
 
@@ -123,6 +129,8 @@ def _answered() -> Any:
         if hasattr(why, "format_message") and hasattr(why, "exit_code"):
             context = getattr(why, "ctx", None)
             fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
+        if isinstance(why, ImportError) and ("failed to map" in str(why) or "allocate" in str(why)):
+            fail(MeshmarkError(f"memory cannot be had for a library: {quoted(why)}", hint=memory_limit()))
         # A bug is one line too; the trace is there for those who ask.
         if os.environ.get("MESHMARK_TRACE"):
             raise

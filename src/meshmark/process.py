@@ -58,21 +58,30 @@ def flushed() -> OSError | None:
     return None
 
 
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so its number is kept here
 
 
 def end_by_signals() -> None:
-    """SIGTERM and SIGHUP do what Ctrl-C does: keep what is to be kept, remove what is temporary, say so. A signal that
-    is ignored (`nohup`) stays so."""
+    """Ctrl-C, SIGTERM and SIGHUP do the same: keep what is to be kept, remove what is temporary, say so. A signal that is
+    ignored (`nohup`) stays so."""
 
     def end(number: int, _: FrameType | None) -> None:
         global _ended_by  # noqa: PLW0603
         _ended_by = signal.Signals(number)
         raise KeyboardInterrupt
 
-    for number in (signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         if signal.getsignal(number) is signal.SIG_DFL:
             signal.signal(number, end)
+
+
+def end_at_once() -> None:
+    """From here on, when all is done and said, a signal ends the process without a word: an exception in what Python
+    does at its end would be a traceback."""
+    for number in _ENDING:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def ended() -> tuple[str, int]:
@@ -81,9 +90,10 @@ def ended() -> tuple[str, int]:
     return text, 128 + _ended_by
 
 
-def memory_limit() -> str:
-    """A hint where this process may have so much memory only."""
+def memory_limit(below_bytes: int = sys.maxsize) -> str:
+    """`ulimit -v allows 146 MiB`, where this process may have less memory than so many bytes; else ""."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return "" if soft == resource.RLIM_INFINITY else f"ulimit -v allows {soft >> 20} MiB"
+    limited = soft != resource.RLIM_INFINITY and soft < below_bytes
+    return f"ulimit -v allows {soft >> 20} MiB" if limited else ""

@@ -102,3 +102,10 @@ def test_an_ignored_hang_up_stays_ignored() -> None:
     )
     nohup = ["bash", "-c", "trap '' HUP; exec \"$@\"", "x", sys.executable, "-c", program]
     assert subprocess.run(nohup, capture_output=True, text=True, check=True, timeout=60).stdout == "here\n"
+
+
+def test_a_limit_of_memory_is_named(tmp_path: Path) -> None:
+    for limit_kib in (60_000, 150_000):
+        done = shell(f"ulimit -v {limit_kib}; meshmark store list", {"XDG_DATA_HOME": str(tmp_path)})
+        assert b"warning: ulimit -v allows " in done.stderr and b"Traceback" not in done.stderr
+    assert b"ulimit" not in shell("meshmark list machines").stderr
