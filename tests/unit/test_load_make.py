@@ -28,8 +28,8 @@ NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
 
 @pytest.fixture(scope="module")
 def variants() -> list[Variant]:
-    words = [find_probe(), "kernels", "--kernel", NAMES, "--volume", "256KiB,128MiB", "--stride", "1", "--threads", "1",
-             "--budget", "8s"]  # fmt: skip
+    words = [find_probe(), "kernels", "--kernel", NAMES, "--volume", "256KiB,memory", "--stride", "1", "--threads", "1",
+             "--budget", "1m"]  # fmt: skip
     done = subprocess.run(words, capture_output=True, check=True, timeout=120)
     return variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
 
@@ -48,7 +48,8 @@ def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Varian
         assert v.window & (v.window - 1) == 0
         assert v.wall_s <= 1e-3 or v.window == 1
         assert v.wall_s >= 5e-5 or one > 2.5e-5, v
-    triad = next(v for v in variants if v.kernel == "triad" and v.volume_bytes == 128 << 20)
+    triad = max((v for v in variants if v.kernel == "triad"), key=lambda v: v.volume_bytes)
+    assert triad.served_by == "memory"  # whatever the caches are: some machines have 480 MiB
     assert triad.flops == 128 * triad.window  # 64 elements a unit, two operations each
     assert triad.line_read_bytes == 3 * 512 * triad.window
     assert triad.line_write_bytes == 512 * triad.window
