@@ -175,12 +175,12 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
   const bool is_path = which.find('/') != std::string::npos;
   if (is_path) wanted = {{"path", "BLAS", {which.c_str()}}};
   if (wanted.empty())
-    throw UsageError("library", "found '" + which + "'", "auto, mkl, openblas, flexiblas, blis, reference, or a path");
+    throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
   for (const Candidate& c : wanted)
     for (const char* file : c.files) {
       // Is it there at all? Asked in a child too: once it is loaded here, its kernel can no longer be chosen.
       if (access(file, R_OK) != 0 && is_path)
-        throw UsageError("library", "cannot read '" + which + "'", "a shared library");
+        throw UsageError("library", "cannot read " + quote(which), "a shared library");
       const std::string own = own_choice(file);
       auto blas = std::make_unique<Loaded>();
       blas->name = c.name;

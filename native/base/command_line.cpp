@@ -6,6 +6,7 @@
 #include <iostream>
 
 #include "build_info.hpp"
+#include "entry.hpp"
 #include "instrument.hpp"
 #include "output.hpp"
 #include "run_state.hpp"
@@ -86,15 +87,14 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     complain(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
-    if (front.fail) front.fail(e.what());
-    say_error(error_line(nullptr, e.what(), nullptr), e.what());
+    const std::string why = in_words(e);
+    if (front.fail) front.fail(why);
+    say_error(error_line(nullptr, why, nullptr), why);
     return 1;
   }
 }
 
-}  // namespace
-
-int answer(int argc, char** argv, const Front& front) {
+int respond(int argc, char** argv, const Front& front) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error to report, not a silent death
   program_name = front.name;
   CLI::App app{front.summary, front.name};
@@ -136,8 +136,8 @@ int answer(int argc, char** argv, const Front& front) {
   } catch (const CLI::ParseError& e) {
     const std::string first = argc > 1 ? argv[1] : "";
     const bool unknown = app.get_subcommands().empty() && !first.empty() && first[0] != '-';
-    return usage_error(unknown ? UsageError("instrument", "found '" + first + "'", names())
-                               : UsageError("options", e.what(), "see --help"));
+    return usage_error(unknown ? UsageError("instrument", "found " + quote(first), names())
+                               : UsageError("options", shown_message(e.what()), "see --help"));
   }
   if (describe_all) {
     json all = json::array();
@@ -166,6 +166,12 @@ int answer(int argc, char** argv, const Front& front) {
     return front.end && !check_one[name] ? front.end(status) : status;
   }
   return usage_error(UsageError("instrument", "none was given", names()));
+}
+
+}  // namespace
+
+int answer(int argc, char** argv, const Front& front) {
+  return enter(front.name, [&] { return respond(argc, argv, front); });
 }
 
 }  // namespace mm

@@ -2,6 +2,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "text.hpp"
+
 namespace mm {
 
 /// The request is wrong: names the field, what was found and what is allowed. Exit status 2.

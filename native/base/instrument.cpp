@@ -1,9 +1,9 @@
 #include "instrument.hpp"
 
 #include <algorithm>
-#include <fstream>
 
 #include "build_info.hpp"
+#include "input_file.hpp"
 #include "options.hpp"
 #include "output.hpp"
 #include "run_state.hpp"
@@ -159,7 +159,7 @@ void check_limits(const Parameter& p, double value, const std::string& text) {
   if ((p.minimum && value < *p.minimum) || (p.maximum && value > *p.maximum)) {
     std::string allowed = p.minimum ? number(*p.minimum) : "";
     allowed += p.maximum ? (p.minimum ? " to " : "at most ") + number(*p.maximum) : " or more";
-    throw UsageError(p.name, "found '" + text + "'", allowed + (p.unit.empty() ? "" : " " + p.unit));
+    throw UsageError(p.name, "found " + quote(text), allowed + (p.unit.empty() ? "" : " " + p.unit));
   }
 }
 
@@ -218,7 +218,7 @@ std::string Run::text(std::string_view name) const {
   const Parameter& p = state_.parameter(name);
   const std::string& text = state_.value(name);
   if (p.kind == Kind::choice && std::find(p.choices.begin(), p.choices.end(), text) == p.choices.end())
-    throw UsageError(p.name, "found '" + text + "'", joined(p.choices));
+    throw UsageError(p.name, "found " + quote(text), joined(p.choices));
   return text;
 }
 
@@ -226,7 +226,7 @@ bool Run::flag(std::string_view name) const {
   const std::string& text = state_.value(name);
   if (text == "true") return true;
   if (text == "false" || text.empty()) return false;
-  throw UsageError(state_.parameter(name).name, "found '" + text + "'", "true, false");
+  throw UsageError(state_.parameter(name).name, "found " + quote(text), "true, false");
 }
 
 std::vector<std::size_t> Run::sizes(std::string_view name) const {
@@ -242,7 +242,7 @@ std::vector<std::string> Run::choices(std::string_view name) const {
   std::vector<std::string> all = split(state_.value(name), ',');
   for (const std::string& word : all)
     if (!p.choices.empty() && std::find(p.choices.begin(), p.choices.end(), word) == p.choices.end())
-      throw UsageError(p.name, "found '" + word + "'", joined(p.choices));
+      throw UsageError(p.name, "found " + quote(word), joined(p.choices));
   return all;
 }
 
@@ -385,20 +385,25 @@ void Run::State::write_header(std::size_t count) {
 }
 
 void Run::State::load_earlier(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw UsageError("resume", "cannot read '" + path + "'", "a file with an earlier output of this command");
-  for (std::string line; std::getline(in, line);) {
-    const json j = json::parse(line, nullptr, false);
+  constexpr std::size_t kMostJournal = std::size_t{1} << 30;
+  const Input input = read_input(path, kMostJournal);
+  if (!input.wrong.empty())
+    throw UsageError("resume", shown_path(path) + ": " + input.wrong,
+                     "an earlier output of this command, " + input.allowed);
+  for (std::string_view rest = input.text; !rest.empty();) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    rest.remove_prefix(std::min(rest.size(), line.size() + 1));
+    const json j = parse_json(line);
     // A torn or foreign line holds nothing that could be used; what it stood for is measured again.
     if (!j.is_object() || !j.contains("type") || !j["type"].is_string()) continue;
     const std::string type = j["type"];
     if (type == "header" && !earlier.any) {
-      if (j.value("instrument", "") != description->name || !j.contains("parameters"))
-        throw UsageError("resume", "'" + path + "' is of another instrument", "output of " + description->name);
+      if (!j.contains("instrument") || j["instrument"] != description->name || !j.contains("parameters"))
+        throw UsageError("resume", quote(path) + " is of another instrument", "output of " + description->name);
       const json mine = parameters_json();
       for (const auto& [key, value] : mine.items())
         if (!j["parameters"].contains(key) || j["parameters"][key] != value)
-          throw UsageError("resume", "'" + path + "' was measured with another " + key, "the parameters of that file");
+          throw UsageError("resume", quote(path) + " was measured with another " + key, "the parameters of that file");
       earlier.any = true;
     } else if (type == "sample" && j.contains("point") && j["point"].is_number_unsigned() && j.contains("values") &&
                j["values"].is_array()) {
@@ -406,7 +411,8 @@ void Run::State::load_earlier(const std::string& path) {
       for (const json& v : j["values"])
         if (v.is_number()) found.push_back(v);
       if (found.size() == j["values"].size())
-        earlier.samples[j["point"]].emplace_back(std::move(found), j.value("marks", 0));
+        earlier.samples[j["point"]].emplace_back(
+            std::move(found), j.contains("marks") && j["marks"].is_number_integer() ? j["marks"].get<int>() : 0);
     } else if (type == "point" && j.contains("index") && j["index"].is_number_unsigned()) {
       earlier.finished[j["index"]] = true;
     }

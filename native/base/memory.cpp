@@ -108,7 +108,7 @@ Pages parse_pages(const std::string& text) {
   if (text == "thp") return Pages::thp;
   if (text == "2MiB") return Pages::huge_2m;
   if (text == "1GiB") return Pages::huge_1g;
-  throw UsageError("pages", "found '" + text + "'", "4KiB, thp, 2MiB, 1GiB");
+  throw UsageError("pages", "found " + quote(text), "4KiB, thp, 2MiB, 1GiB");
 }
 
 std::size_t page_bytes(Pages pages) {

@@ -13,7 +13,7 @@ namespace mm {
 namespace {
 
 [[noreturn]] void wrong(const std::string& field, const std::string& text, const char* allowed) {
-  throw UsageError(field, "found '" + text + "'", allowed);
+  throw UsageError(field, "found " + quote(text), allowed);
 }
 
 constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";

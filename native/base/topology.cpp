@@ -100,7 +100,7 @@ std::vector<int> fill_order(const std::string& how, const std::vector<int>& amon
     if (how == "compact") return std::tuple{c.package, place, c.smt, c.id};
     if (how == "cores") return std::tuple{c.smt, c.package, place, c.id};
     if (how == "spread") return std::tuple{c.smt, place, c.package, c.id};
-    throw UsageError("fill", "found '" + how + "'", "compact, cores, spread");
+    throw UsageError("fill", "found " + quote(how), "compact, cores, spread");
   };
   std::stable_sort(order.begin(), order.end(), [&](const Cpu& a, const Cpu& b) { return key(a) < key(b); });
   std::vector<int> ids;

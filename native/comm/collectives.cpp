@@ -237,7 +237,7 @@ Case adding(const std::string& operation, const std::string& algorithm, std::siz
 
 std::size_t words_of(const Run& run, std::size_t bytes) {
   if (bytes == 0 || bytes % 8 != 0)
-    throw UsageError("bytes", "found '" + run.text("message") + "'", "multiples of 8 B: words are added up");
+    throw UsageError("bytes", "found " + quote(run.text("message")), "multiples of 8 B: words are added up");
   return bytes / 8;
 }
 

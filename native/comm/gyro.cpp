@@ -278,7 +278,7 @@ void measure_gyro(Run& run) {
         names += ", " + name;
         if (name == asked) extent = e;
       }
-      if (extent.empty()) throw UsageError("grid", "found '" + asked + "'", "auto" + names);
+      if (extent.empty()) throw UsageError("grid", "found " + quote(asked), "auto" + names);
     }
     Case plan;
     plan.metric = "step_time";

@@ -18,7 +18,7 @@ std::vector<std::size_t> message_sizes(const Run& run) {
       all.push_back(0);
     } else {
       for (const std::size_t bytes : parse_sizes("bytes", part)) {
-        if (bytes > 1u << 30) throw UsageError("bytes", "found '" + part + "'", "0 to 1GiB");
+        if (bytes > 1u << 30) throw UsageError("bytes", "found " + quote(part), "0 to 1GiB");
         all.push_back(bytes);
       }
     }

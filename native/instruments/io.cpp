@@ -133,9 +133,13 @@ std::string first_line(const std::string& text) {
 class NamelessFile {
  public:
   explicit NamelessFile(const std::string& folder) {
+    fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
+    if (fd_ >= 0) return;
+    // Not every file system has files without names; a kill between these two calls leaves one.
     const std::string name = (fs::path(folder) / (".meshmark-io-" + std::to_string(getpid()))).string();
     fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
-    if (fd_ < 0) throw mm::Absent("cannot write in '" + folder + "': " + std::strerror(errno), "another --target");
+    if (fd_ < 0)
+      throw mm::Absent("cannot write in " + mm::quote(folder) + ": " + std::strerror(errno), "another --target");
     unlink(name.c_str());
   }
   ~NamelessFile() { close(fd_); }
@@ -164,17 +168,17 @@ void measure(mm::Run& run) {
       std::any_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
   struct stat info{};
   if (stat(target.c_str(), &info) != 0)
-    run.refuse("target", "found '" + target + "': " + std::strerror(errno),
+    run.refuse("target", "found " + mm::quote(target) + ": " + std::strerror(errno),
                "a folder, a file or a block device that is there");
   const bool device = S_ISBLK(info.st_mode), folder = S_ISDIR(info.st_mode);
   if (device && writes)
-    run.refuse("target", "found the block device '" + target + "' and direction write",
+    run.refuse("target", "found the block device " + mm::quote(target) + " and direction write",
                "read, randread: a device is never written");
   if (!device && !folder && writes)
-    run.refuse("target", "found the file '" + target + "' and direction write",
+    run.refuse("target", "found the file " + mm::quote(target) + " and direction write",
                "a folder: files of yours are never written");
   if (!device && !folder && !S_ISREG(info.st_mode))
-    run.refuse("target", "found '" + target + "'", "a folder, a file or a block device");
+    run.refuse("target", "found " + mm::quote(target), "a folder, a file or a block device");
   const auto blocks = run.sizes("block_bytes");
   const auto depths = run.integers("queue_depth", 0), jobs = run.integers("jobs", 0);
   const std::size_t size = folder ? run.bytes("size_bytes") : 0;
@@ -193,7 +197,7 @@ void measure(mm::Run& run) {
   if (folder) {
     const auto space = fs::space(target);
     if (space.available < size + size / 10)
-      throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in '" + target + "'",
+      throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in " + mm::quote(target),
                        "a smaller --size, or another --target");
     temporary = std::make_shared<NamelessFile>(target);
     file = temporary->path();
@@ -205,7 +209,7 @@ void measure(mm::Run& run) {
       for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
       const std::size_t n = std::min(chunk.size() * 8, size - at);
       if (write(fd, chunk.data(), n) != static_cast<ssize_t>(n))
-        throw mm::Failure("cannot lay out the file in '" + target + "': " + std::strerror(errno));
+        throw mm::Failure("cannot lay out the file in " + mm::quote(target) + ": " + std::strerror(errno));
       run.beat("laying out the file");
     }
     fsync(fd);
@@ -262,7 +266,7 @@ void measure(mm::Run& run) {
             const Output got = run_program(words, runtime + 30);
             if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
               throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
-            const json j = json::parse(got.out.substr(std::min(got.out.find('{'), got.out.size())), nullptr, false);
+            const json j = mm::parse_json(got.out.substr(std::min(got.out.find('{'), got.out.size())));
             const char* side = direction.find("write") != std::string::npos ? "write" : "read";
             if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))
               throw mm::Failure("fio's output is not what it is known for");

@@ -63,7 +63,7 @@ const std::vector<Entry>& kernels() { return registry(); }
 const Entry& kernel(const std::string& name) {
   for (const Entry& e : registry())
     if (e.info.name == name) return e;
-  throw UsageError("kernel", "found '" + name + "'", "meshmark list kernels names them");
+  throw UsageError("kernel", "found " + quote(name), "meshmark list kernels names them");
 }
 
 std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted) {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <exception>
 
+#include "entry.hpp"
 #include "error.hpp"
 #include "program.hpp"
 #include "scenario.hpp"
@@ -34,9 +35,7 @@ int complain(const char* word, const std::string& message, const std::string& hi
   return status;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int answer(int argc, char** argv) {
   if (argc < 2) return usage(stderr);
   if (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) return usage(stdout);
   for (const Verb& v : kVerbs) {
@@ -49,9 +48,16 @@ int main(int argc, char** argv) {
     } catch (const mm::Absent& e) {
       return complain("absent", e.what(), e.enable, 77);
     } catch (const std::exception& e) {
-      return complain("error", e.what(), "", 1);
+      return complain("error", mm::in_words(e), "", 1);
     }
   }
-  std::fprintf(stderr, "meshmark: error: verb: found '%s', allowed are kernels, program, run\n", argv[1]);
+  std::fprintf(stderr, "meshmark: error: verb: found %s, allowed are kernels, program, run\n",
+               mm::quote(argv[1]).c_str());
   return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return mm::enter("meshmark", [&] { return answer(argc, argv); });
 }

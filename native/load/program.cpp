@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <csignal>
-#include <fstream>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -17,6 +16,7 @@
 
 #include "clock.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
 #include "output.hpp"
@@ -35,7 +35,7 @@ struct Fields {
   std::string where;
 
   [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const {
-    throw Failure(where + "." + key + ": found " + found.dump().substr(0, 60) + "; allowed is " + allowed);
+    throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
   }
   const json& at(const std::string& key) const {
     const auto found = object.find(key);
@@ -207,17 +207,18 @@ class Executor {
 }  // namespace
 
 Program read_program(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Failure(path + ": cannot be read");
-  const json whole = json::parse(in, nullptr, false);
-  if (!whole.is_object()) throw Failure(path + ": is no JSON object");
-  const Fields file{whole, path};
+  const std::string named = shown_path(path);
+  const Input input = read_input(path);
+  if (!input.wrong.empty()) throw Failure(named + ": " + input.wrong + "; allowed is " + input.allowed);
+  const json whole = parse_json(input.text);
+  if (!whole.is_object()) throw Failure(named + ": is no JSON object");
+  const Fields file{whole, named};
   if (file.text("format") != "meshmark load program") file.refuse("format", file.at("format"), "meshmark load program");
   if (file.whole("version", 0, 1 << 20) != 1) file.refuse("version", file.at("version"), "1");
   Program program;
   const json& wish = file.at("prescription");
   if (!wish.is_object()) file.refuse("prescription", wish, "an object");
-  const Fields prescription{wish, path + ": prescription"};
+  const Fields prescription{wish, named + ": prescription"};
   program.name = wish.contains("name") ? prescription.text("name") : "program";
   program.threads = static_cast<int>(prescription.whole_or("threads", 1, 1, 1 << 16));
   if (wish.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
@@ -237,7 +238,7 @@ Program read_program(const std::string& path) {
   if (!variants.is_array() || variants.empty() || variants.size() > 10'000)
     file.refuse("variants", variants, "1 to 10000 variants");
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    const std::string where = path + ": variants[" + std::to_string(i) + "]";
+    const std::string where = named + ": variants[" + std::to_string(i) + "]";
     if (!variants[i].is_object()) throw Failure(where + ": is no object");
     const Fields f{variants[i], where};
     Part part;
@@ -295,7 +296,7 @@ int program_verb(int argc, char** argv) {
   app.add_flag("--order", order, "print the order of the calls and run none");
   if (!place::read_words(app, argc, argv, "program")) return 0;
   const double window_s = parse_time("window", window);
-  if (window_s <= 0) throw UsageError("window", "found '" + window + "'", "more than 0s");
+  if (window_s <= 0) throw UsageError("window", "found " + quote(window), "more than 0s");
   const Program program = read_program(path);
   if (order) {
     for (Order calls(program.parts); !calls.done();) std::cout << program.parts[calls.next()].name << "\n";

@@ -20,7 +20,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <iostream>
 #include <limits>
 #include <memory>
@@ -31,6 +30,7 @@
 #include "clock.hpp"
 #include "error.hpp"
 #include "host.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
 #include "output.hpp"
@@ -88,8 +88,7 @@ struct Fields {
   std::string where;
 
   [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const {
-    throw Failure(where + "." + key + ": found " +
-                  found.dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 60) + "; allowed is " + allowed);
+    throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
   }
   bool has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
   std::string text(const std::string& key, const std::string& fallback) const {
@@ -368,7 +367,7 @@ void join_cgroup(const std::string& folder, int status) {
   for (const std::string& word : s.argv) words.push_back(const_cast<char*>(word.c_str()));
   words.push_back(nullptr);
   ::execvp(words[0], words.data());
-  give_up(status, "'" + s.argv[0] + "' cannot be executed: " + said(errno));
+  give_up(status, quote(s.argv[0]) + " cannot be executed: " + said(errno));
 }
 
 // ---------------------------------------------------------------- the run
@@ -696,7 +695,7 @@ class Runner {
       write_out(R"({"type":"window)" + begin + "," + std::string(line.substr(kWindow.size())) + "\n");
       return;
     }
-    json told = json::parse(line, nullptr, false);
+    json told = parse_json(line);
     if (!told.is_object()) return;
     const json type = told.value("type", json());
     if (type == "ready" && job.phase == Phase::setting_up) {
@@ -1274,7 +1273,7 @@ int notified() {
   int fd = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
   if (error != std::errc() || end != text.data() + text.size() || fd <= STDERR_FILENO)
-    throw Failure("MESHMARK_NOTIFY: found '" + text + "'; allowed is the number of a descriptor from 3");
+    throw Failure("MESHMARK_NOTIFY: found " + quote(text) + "; allowed is the number of a descriptor from 3");
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY) != 0)
     throw Failure("MESHMARK_NOTIFY: descriptor " + text + ": " + said(errno));
   return fd;
@@ -1324,11 +1323,12 @@ long long parse_migrations(std::string_view text) {
 }
 
 RunPlan read_run_plan(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw Failure(path + ": cannot be read");
-  const json raw = json::parse(in, nullptr, false);
-  if (!raw.is_object()) throw Failure(path + ": is no JSON object");
-  const Fields f{raw, path};
+  const std::string named = shown_path(path);
+  const Input input = read_input(path);
+  if (!input.wrong.empty()) throw Failure(named + ": " + input.wrong + "; allowed is " + input.allowed);
+  const json raw = parse_json(input.text);
+  if (!raw.is_object()) throw Failure(named + ": is no JSON object");
+  const Fields f{raw, named};
   if (f.text("format", "") != "meshmark load plan")
     f.refuse("format", raw.value("format", json()), "meshmark load plan");
   if (f.whole("version", 0, 0, 1 << 20) != 1) f.refuse("version", raw.value("version", json()), "1");
@@ -1339,7 +1339,7 @@ RunPlan read_run_plan(const std::string& path) {
   plan.setup_s = f.real("setup_s", plan.setup_s, 1e-3, 1e5);
   const json& canary = raw.contains("canary") ? raw["canary"] : json::object();
   if (!canary.is_object()) f.refuse("canary", canary, "an object");
-  const Fields c{canary, path + ": canary"};
+  const Fields c{canary, named + ": canary"};
   plan.canary_before_s = c.real("before_s", 0, 0, 3600);
   plan.canary_after_s = c.real("after_s", 0, 0, 3600);
   plan.canary_during = c.truth("during");
@@ -1347,7 +1347,7 @@ RunPlan read_run_plan(const std::string& path) {
   if (!programs.is_array() || programs.empty() || programs.size() > kMostPrograms)
     f.refuse("programs", programs, "1 to " + std::to_string(kMostPrograms) + " programs");
   for (std::size_t i = 0; i < programs.size(); ++i)
-    plan.programs.push_back(read_start(programs[i], path + ": programs[" + std::to_string(i) + "]"));
+    plan.programs.push_back(read_start(programs[i], named + ": programs[" + std::to_string(i) + "]"));
   return plan;
 }
 

@@ -17,10 +17,7 @@ std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind) {
   return found;
 }
 
-std::string brief(const json& value) {
-  const std::string text = value.dump(-1, ' ', true);
-  return text.size() > 60 ? text.substr(0, 57) + "..." : text;
-}
+std::string brief(const json& value) { return shown_json(value); }
 
 namespace {
 

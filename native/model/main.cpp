@@ -12,6 +12,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/entry.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/output.hpp"
@@ -82,9 +83,7 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
   }
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int answer(int argc, char** argv) {
   if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
     std::puts(
         "usage: meshmark-model < requests.jsonl\n\n"
@@ -95,14 +94,14 @@ int main(int argc, char** argv) {
         "\"runs\":[{\"kind\":\"traffic\",\"load\":0.3,\"packets\":10000}]}' | meshmark-model");
     return 0;
   }
-  if (argc > 1) return say("options", std::string("found ") + argv[1], "none: requests come on standard input", 2);
+  if (argc > 1) return say("options", "found " + mm::quote(argv[1]), "none: requests come on standard input", 2);
   std::string text;
   std::size_t number = 0;
   try {
     while (std::getline(std::cin, text)) {
       ++number;
       if (text.find_first_not_of(" \t\r") == std::string::npos) continue;
-      const mm::json request = mm::json::parse(text, nullptr, false);
+      const mm::json request = mm::parse_json(text);
       if (!request.is_object() || !request.contains("machine") || !request.at("machine").is_object() ||
           !request.contains("runs") || !request.at("runs").is_array())
         return say("request", "line " + std::to_string(number) + " is no request", "{\"machine\": {…}, \"runs\": […]}",
@@ -116,9 +115,13 @@ int main(int argc, char** argv) {
     return 0;
   } catch (const mm::UsageError& e) {
     return say(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
-  } catch (const std::bad_alloc&) {
-    return say(nullptr, "not enough memory for this machine", nullptr, 1);
   } catch (const std::exception& e) {
-    return say(nullptr, e.what(), nullptr, 1);
+    return say(nullptr, mm::in_words(e), nullptr, 1);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return mm::enter("meshmark-model", [&] { return answer(argc, argv); });
 }

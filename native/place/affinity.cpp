@@ -34,7 +34,7 @@ std::vector<std::string> cut(const std::string& text, char by) {
 
 struct Parser {
   [[noreturn]] static void wrong(const std::string& word, const std::string& allowed = kExample) {
-    throw UsageError("affinity", "found '" + word + "'", allowed);
+    throw UsageError("affinity", "found " + quote(word), allowed);
   }
   static int number(const std::string& word) {
     if (word.empty() || word.size() > 5 || word.find_first_not_of("0123456789") != std::string::npos ||
@@ -205,10 +205,10 @@ std::string affinity_of(const std::string& where, const std::string& requirement
       continue;  // the end of another word
     const std::size_t end = requirement.find(']', at);
     if (end == std::string::npos)
-      throw UsageError(where, "found '" + requirement.substr(at, 80) + "', which has no ]", kExample);
+      throw UsageError(where, "found " + quote(requirement.substr(at)) + ", which has no ]", kExample);
     const std::string section = requirement.substr(at, end - at + 1);
     if (!found.empty() && section != found)
-      throw UsageError(where, "found '" + found.substr(0, 80) + "' and '" + section.substr(0, 80) + "'",
+      throw UsageError(where, "found " + quote(found) + " and " + quote(section),
                        "one for all tasks; --bind or MESHMARK_BIND says which");
     found = section;
   }

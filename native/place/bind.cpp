@@ -121,7 +121,7 @@ void fill_cpuset(const CpusetHome& at, const std::string& folder, const std::vec
     // processes"), which is what we want: memory and CPU time stay accounted where they were.
     const std::string type = first_line(folder + "/cgroup.type");
     if (type != "domain" && type != "threaded" && !put(folder + "/cgroup.type", "threaded"))
-      refused("cannot make " + folder + " a threaded cgroup (it is '" + type + "')");
+      refused("cannot make " + folder + " a threaded cgroup (it is " + quote(type) + ")");
   }
   if (!put(folder + "/cpuset.cpus", cpu_list(cpus))) refused("cannot give CPUs " + cpu_list(cpus) + " to " + folder);
   std::string mems = cpu_list(memory_nodes);
@@ -231,28 +231,28 @@ Memory parse_memory(const std::string& text) {
   const std::size_t equals = text.find('=');
   memory.policy = text.substr(0, equals);
   if (std::none_of(std::begin(kModes), std::end(kModes), [&](const Mode& m) { return memory.policy == m.name; }))
-    throw UsageError("memory", "found '" + text + "'", kAllowed);
+    throw UsageError("memory", "found " + quote(text), kAllowed);
   const bool named = equals != std::string::npos;
   const std::string list = named ? text.substr(equals + 1) : "";
   if (memory.policy == "weighted") {
     std::set<int> seen;
     for (const std::string& pair : split(list, ',')) {
       const std::size_t colon = pair.find(':');
-      if (colon == std::string::npos) throw UsageError("memory", "found '" + text + "'", kAllowed);
+      if (colon == std::string::npos) throw UsageError("memory", "found " + quote(text), kAllowed);
       const auto nodes = parse_cpu_list("memory", pair.substr(0, colon));
       const long long weight = parse_integer("memory", pair.substr(colon + 1));
       if (weight < 1 || weight > 255)
         throw UsageError("memory", "found weight " + std::to_string(weight), "1 to 255");  // the kernel's range
       for (const int node : nodes) {
         if (!seen.insert(node).second)
-          throw UsageError("memory", "found node " + std::to_string(node) + " twice in '" + text + "'", kAllowed);
+          throw UsageError("memory", "found node " + std::to_string(node) + " twice in " + quote(text), kAllowed);
         memory.nodes.push_back(node);
         memory.weights.push_back(static_cast<int>(weight));
       }
     }
   } else if (named) {
     if (memory.policy == "default" || memory.policy == "local")
-      throw UsageError("memory", "found '" + text + "': " + memory.policy + " takes no nodes", kAllowed);
+      throw UsageError("memory", "found " + quote(text) + ": " + memory.policy + " takes no nodes", kAllowed);
     memory.nodes = parse_cpu_list("memory", list);
   }
   return memory;
@@ -298,9 +298,9 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
     if (reason == ENOSYS && machine.nodes.size() <= 1 && mode != kWeightedInterleave)
       return;  // no NUMA in this kernel: the one node is where all pages go
     if (reason == EINVAL && (mode == MPOL_PREFERRED_MANY || mode == kWeightedInterleave))
-      throw Absent("the kernel has no memory policy '" + memory.policy + "' of several nodes",
+      throw Absent("the kernel has no memory policy " + quote(memory.policy) + " of several nodes",
                    mode == MPOL_PREFERRED_MANY ? "Linux 5.15 or later, or one node" : "Linux 6.9 or later");
-    throw Absent("the kernel refused memory policy '" + memory.policy + "' on nodes " + cpu_list(nodes) + ": " +
+    throw Absent("the kernel refused memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) + ": " +
                      std::strerror(reason),
                  "nodes that this process's cpuset allows (Mems_allowed_list in /proc/self/status)");
   }
@@ -310,7 +310,7 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
   // Before 5.14 the kernel calls `local` preferred without a node.
   const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);
   if ((found != mode && !local) || (mode != MPOL_LOCAL && got != mask))
-    throw Failure("asked for memory policy '" + memory.policy + "' on nodes " + cpu_list(nodes) +
+    throw Failure("asked for memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
                   ", the kernel gave another: this process's cpuset allows nodes " + [] {
                     std::ifstream in("/proc/self/status");
                     std::string line;
@@ -355,7 +355,7 @@ void set_pages(const std::string& pages) {
                    "as root: echo N > " + pool + "/nr_hugepages");
     tunable(std::to_string(bytes));
   } else {
-    throw UsageError("pages", "found '" + pages + "'", "default, 4KiB, thp, 2MiB, 1GiB");
+    throw UsageError("pages", "found " + quote(pages), "default, 4KiB, thp, 2MiB, 1GiB");
   }
 }
 

@@ -22,14 +22,14 @@ bool read_words(CLI::App& app, int argc, char** argv, const std::string& verb) {
     std::cout << app.help();
     return false;
   } catch (const CLI::ParseError& wrong) {
-    throw UsageError(verb, wrong.what());
+    throw UsageError(verb, shown_message(wrong.what()));
   }
   return true;
 }
 
 pid_t read_pid(const std::string& text) {
   const long long pid = parse_integer("PID", text);
-  if (pid < 1 || pid > 1 << 22) throw UsageError("PID", "found '" + text + "'", "the number of a process");
+  if (pid < 1 || pid > 1 << 22) throw UsageError("PID", "found " + quote(text), "the number of a process");
   return static_cast<pid_t>(pid);
 }
 

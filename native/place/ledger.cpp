@@ -251,7 +251,7 @@ Claim parse_claim(const std::string& text, std::string& boot) {
   bool first = true;
   for (const std::string& words : split(text, '\n')) {
     if (words.empty()) continue;
-    const json line = json::parse(words, nullptr, false);
+    const json line = parse_json(words);
     if (!line.is_object()) {
       if (first) throw Failure("no JSON object");
       continue;
@@ -314,8 +314,19 @@ bool remove_cgroup(const std::string& path, uid_t owner) {
   return rmdir(path.c_str()) == 0 || errno != EBUSY;
 }
 
-/// Living claims; the dead are removed on the way. Under the folder's lock.
+constexpr const char* kTicket = "wait-";
+
+/// Who was killed while waiting left a ticket, which is in nobody's way and would lie here for ever.
+void bury_tickets(const Folder& folder) {
+  for (const std::string& name : names_in(folder, kTicket)) {
+    const auto entry = open_entry(folder, name);
+    if (entry && dead(*entry)) unlinkat(folder.fd.get(), name.c_str(), 0);
+  }
+}
+
+/// Living claims; the dead are removed on the way, and so are tickets of the dead. Under the folder's lock.
 std::vector<Claim> scan(const Folder& folder) {
+  bury_tickets(folder);
   std::vector<Claim> living;
   const std::string boot = boot_id();
   for (const std::string& name : names_in(folder, "claim-")) {
@@ -351,8 +362,6 @@ std::vector<Claim> scan(const Folder& folder) {
 }
 
 // ---------------------------------------------------------------- those who wait
-
-constexpr const char* kTicket = "wait-";
 
 /// Their order is that of their names. Under the folder's lock, so that who came later has the later time.
 std::string ticket_name() {
@@ -571,7 +580,7 @@ json waiting_in(const Folder& folder) {
   for (const std::string& name : names_in(folder, kTicket)) {
     const auto entry = open_entry(folder, name);
     if (!entry || dead(*entry)) continue;
-    const json line = json::parse(read_bounded(entry->fd.get()), nullptr, false);
+    const json line = parse_json(read_bounded(entry->fd.get()));
     if (!line.is_object()) continue;
     try {
       all.push_back({{"pid", line.at("pid").get<int>()},

@@ -2,20 +2,26 @@
 #include <fcntl.h>
 #include <hwloc.h>
 #include <sched.h>
-#include <sys/stat.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
-#include <fstream>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
-#include <sstream>
 
+#include "entry.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
 #include "types.hpp"
@@ -23,7 +29,6 @@
 namespace mm::place {
 namespace {
 
-constexpr std::uintmax_t kMaxFile = 64U << 20;  // B: hwloc's XML of 4 × 64 cores is 244 KB
 constexpr std::size_t kMaxCpus = 65536, kMaxNodes = 1024;
 constexpr const char* kTopologies = "host, a description such as 'pack:2 [numa] core:4 pu:1', or a file of hwloc's XML";
 
@@ -65,7 +70,7 @@ Handle load_host(bool devices) {
   constexpr const char* kPlugins = "HWLOC_PLUGINS_PATH";
   const char* before = std::getenv(kPlugins);
   const std::optional<std::string> saved = before != nullptr ? std::optional<std::string>(before) : std::nullopt;
-  setenv(kPlugins, "/nonexistent", 1);
+  setenv(kPlugins, "/proc/nonexistent", 1);
   Handle handle = empty_handle();
   saved ? setenv(kPlugins, saved->c_str(), 1) : unsetenv(kPlugins);
 
@@ -235,16 +240,9 @@ double cpus_of_synthetic(const std::string& text) {
 }
 
 std::string read_file(const std::string& field, const std::string& path) {
-  struct stat status{};
-  if (stat(path.c_str(), &status) != 0) throw UsageError(field, path + ": found no such file", "a file");
-  if (!S_ISREG(status.st_mode)) throw UsageError(field, path + ": found no ordinary file", "a file");
-  if (static_cast<std::uintmax_t>(status.st_size) > kMaxFile)
-    throw UsageError(field, path + ": found " + std::to_string(status.st_size) + " B", "files of up to 64 MiB");
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream text;
-  text << in.rdbuf();
-  if (!in) throw UsageError(field, path + ": cannot be read", "a file that this user may read");
-  return text.str();
+  Input input = read_input(path);
+  if (!input.wrong.empty()) throw UsageError(field, shown_path(path) + ": " + input.wrong, input.allowed);
+  return std::move(input.text);
 }
 
 Machine from_host() {
@@ -255,34 +253,81 @@ Machine from_host() {
   return machine;
 }
 
+/// hwloc trusts what it is given: some XML makes it abort, some makes it read where nothing is, some never lets it end,
+/// and where memory ends so does it. A child of our own tries all that we will do. "" or how that one ended.
+std::string ending_of_trial(const std::function<void()>& all) {
+  constexpr rlim_t kMost_s = 10;  // of CPU time; 4 x 64 cores take 0.02 s
+  const pid_t child = fork();
+  if (child < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (child == 0) {
+    const rlimit none{0, 0}, time{kMost_s, kMost_s};
+    setrlimit(RLIMIT_CORE, &none);
+    setrlimit(RLIMIT_CPU, &time);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const Hush hush;
+    try {
+      all();
+    } catch (const std::exception&) {
+      _exit(0);  // that one can be said by the parent
+    }
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFSIGNALED(status)) return std::string("it ended by signal: ") + strsignal(WTERMSIG(status)) + address_limit();
+  return WEXITSTATUS(status) == 0 ? "" : "it ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+/// Empty where hwloc does not take the description.
+Handle handle_of_synthetic(const std::string& text) {
+  Handle handle = empty_handle();
+  const Hush hush;
+  if (hwloc_topology_set_synthetic(handle.get(), text.c_str()) != 0 || hwloc_topology_load(handle.get()) != 0)
+    handle.reset();
+  return handle;
+}
+
 Machine from_synthetic(const std::string& text) {
   if (cpus_of_synthetic(text) > static_cast<double>(kMaxCpus))
-    throw UsageError("topology", "found '" + text + "'", "up to 65536 CPUs");
-  const Handle handle = empty_handle();
-  {
-    const Hush hush;
-    if (hwloc_topology_set_synthetic(handle.get(), text.c_str()) != 0 || hwloc_topology_load(handle.get()) != 0)
-      throw UsageError("topology", "found '" + text + "', which hwloc does not take", kTopologies);
-  }
+    throw UsageError("topology", "found " + quote(text), "up to 65536 CPUs");
+  if (const std::string ending = ending_of_trial([&] { handle_of_synthetic(text); }); !ending.empty())
+    throw Failure("topology: found " + quote(text) + ", which hwloc does not survive: " + ending);
+  const Handle handle = handle_of_synthetic(text);
+  if (!handle) throw UsageError("topology", "found " + quote(text) + ", which hwloc does not take", kTopologies);
   Machine machine = read(handle.get(), "synthetic");
   for (const Cpu& c : machine.cpus) machine.allowed.push_back(c.id);
   return machine;
 }
 
-Machine from_xml(const std::string& path) {
-  const std::string text = read_file("topology", path);
-  if (text.find("<topology") == std::string::npos)
-    throw UsageError("topology", path + ": found no <topology>", kTopologies);
-  const Handle handle = empty_handle();
+/// An hwloc with this XML in it; none where hwloc does not take it.
+Handle handle_of_xml(const std::string& xml) {
+  Handle handle = empty_handle();
   hwloc_topology_set_io_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
-  {
-    const Hush hush;
-    if (hwloc_topology_set_xmlbuffer(handle.get(), text.c_str(), static_cast<int>(text.size() + 1)) != 0 ||
-        hwloc_topology_load(handle.get()) != 0)
-      throw UsageError("topology", path + ": found no XML that hwloc takes", kTopologies);
-  }
+  const Hush hush;
+  if (hwloc_topology_set_xmlbuffer(handle.get(), xml.c_str(), static_cast<int>(xml.size() + 1)) != 0 ||
+      hwloc_topology_load(handle.get()) != 0)
+    handle.reset();
+  return handle;
+}
+
+Machine read_xml(const Handle& handle) {
   Machine machine = read(handle.get(), "xml");
   machine.devices = read_devices(handle.get());
+  return machine;
+}
+
+Machine from_xml(const std::string& path) {
+  const std::string text = read_file("topology", path), named = shown_path(path);
+  if (text.find("<topology") == std::string::npos)
+    throw UsageError("topology", named + ": found no <topology>", kTopologies);
+  const auto all = [&] {
+    if (const Handle handle = handle_of_xml(text)) read_xml(handle);
+  };
+  if (const std::string ending = ending_of_trial(all); !ending.empty())
+    throw UsageError("topology", named + ": found XML that hwloc does not survive: " + ending, kTopologies);
+  const Handle handle = handle_of_xml(text);
+  if (!handle) throw UsageError("topology", named + ": found no XML that hwloc takes", kTopologies);
+  Machine machine = read_xml(handle);
   machine.allowed = online_of(machine, ids(hwloc_topology_get_allowed_cpuset(handle.get())));
   const char* host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(handle.get()), "HostName");
   char here[256] = {};
@@ -290,7 +335,7 @@ Machine from_xml(const std::string& path) {
   if (host != nullptr && std::string(host) == here &&
       sysconf(_SC_NPROCESSORS_ONLN) == static_cast<long>(machine.cpus.size()))
     machine.allowed = online_of(machine, affinity());
-  if (machine.allowed.empty()) throw UsageError("topology", path + ": allows no CPU", kTopologies);
+  if (machine.allowed.empty()) throw UsageError("topology", named + ": allows no CPU", kTopologies);
   return machine;
 }
 
@@ -301,7 +346,7 @@ Machine machine_of(const std::string& topology) {
   std::error_code none;
   if (std::filesystem::exists(topology, none)) return from_xml(topology);
   if (is_synthetic(topology)) return from_synthetic(topology);
-  throw UsageError("topology", "found '" + topology.substr(0, 80) + "'", kTopologies);
+  throw UsageError("topology", "found " + quote(topology), kTopologies);
 }
 
 std::vector<Device> host_devices() {
@@ -311,18 +356,18 @@ std::vector<Device> host_devices() {
 
 void use_matrix(Machine& machine, const std::string& file) {
   const auto wrong = [&](const std::string& what, const std::string& allowed) -> UsageError {
-    return {"matrix", file + ": " + what, allowed};
+    return {"matrix", shown_path(file) + ": " + what, allowed};
   };
-  const json given = json::parse(read_file("matrix", file), nullptr, false);
+  const json given = parse_json(read_file("matrix", file));
   if (!given.is_object())
     throw wrong("found no JSON object", R"({"nodes": […], "unit": …, "what": …, "values": [[…]]})");
   for (const char* key : {"nodes", "unit", "what", "values"})
     if (!given.contains(key)) throw wrong(std::string("found no '") + key + "'", "nodes, unit, what, values, better");
   for (const char* key : {"unit", "what"})
-    if (!given[key].is_string()) throw wrong(std::string(key) + ": found " + given[key].dump(), "a text");
+    if (!given[key].is_string()) throw wrong(std::string(key) + ": found " + shown_json(given[key]), "a text");
   const bool higher = given.contains("better") && given["better"] == "higher";
   if (given.contains("better") && !higher && given["better"] != "lower")
-    throw wrong("better: found " + given["better"].dump(), "lower, higher");
+    throw wrong("better: found " + shown_json(given["better"]), "lower, higher");
   const json &nodes = given["nodes"], &values = given["values"];
   if (!nodes.is_array() || !values.is_array() || nodes.size() != values.size())
     throw wrong("found " + std::to_string(nodes.size()) + " nodes and " + std::to_string(values.size()) + " rows",
@@ -330,7 +375,7 @@ void use_matrix(Machine& machine, const std::string& file) {
 
   std::map<int, std::size_t> row;  // OS index → row of the file
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    if (!nodes[i].is_number_integer()) throw wrong("nodes: found " + nodes[i].dump(), "OS indices of nodes");
+    if (!nodes[i].is_number_integer()) throw wrong("nodes: found " + shown_json(nodes[i]), "OS indices of nodes");
     const int id = nodes[i].get<int>();
     machine.node_at(id);
     if (!row.emplace(id, i).second) throw wrong("nodes: found " + std::to_string(id) + " twice", "each node once");
@@ -356,7 +401,7 @@ void use_matrix(Machine& machine, const std::string& file) {
         continue;
       }
       if (!value->is_number() || !std::isfinite(value->get<double>()) || value->get<double>() <= 0)
-        throw wrong(pair + ": found " + value->dump(), "numbers above 0");
+        throw wrong(pair + ": found " + shown_json(*value), "numbers above 0");
       distance[i][j] = higher ? 1 / value->get<double>() : value->get<double>();
     }
   machine.distance = std::move(distance);

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "bind.hpp"
+#include "entry.hpp"
 #include "error.hpp"
 #include "ledger.hpp"
 #include "observe.hpp"
@@ -42,9 +43,7 @@ int complain(const char* word, const std::string& message, const std::string& hi
   return status;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int answer(int argc, char** argv) {
   if (argc < 2) return usage(stderr);
   if (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0) return usage(stdout);
   for (const Verb& v : kVerbs) {
@@ -59,10 +58,16 @@ int main(int argc, char** argv) {
     } catch (const mm::place::Busy& e) {
       return complain("error", e.what(), "--wait waits for it; meshmark slots shows who holds what", 1);
     } catch (const std::exception& e) {
-      return complain("error", e.what(), "", 1);
+      return complain("error", mm::in_words(e), "", 1);
     }
   }
-  std::fprintf(stderr, "meshmark: error: verb: found '%s', allowed are run, plan, slots, placed, migrate, translate\n",
-               argv[1]);
+  std::fprintf(stderr, "meshmark: error: verb: found %s, allowed are run, plan, slots, placed, migrate, translate\n",
+               mm::quote(argv[1]).c_str());
   return 2;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return mm::enter("meshmark", [&] { return answer(argc, argv); });
 }

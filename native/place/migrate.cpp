@@ -439,7 +439,7 @@ int migrate_verb(int argc, char** argv) {
       if (process == root || ::kill(process, 0) == 0) throw;  // a child may end meanwhile
     }
   }
-  if (as_json) std::cout << json{{"to", wish.to}, {"processes", all}}.dump() << "\n";
+  if (as_json) std::cout << to_line({{"to", wish.to}, {"processes", all}}) << "\n";
   return whole ? 0 : 1;
 }
 

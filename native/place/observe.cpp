@@ -958,8 +958,8 @@ int placed_verb(int argc, char** argv) {
   const pid_t process = read_pid(pid_text);
   const double watch_s = parse_time("--duration", duration);
   const double gap_s = interval.empty() ? 0 : parse_time("--interval", interval);
-  if (!interval.empty() && gap_s <= 0) throw UsageError("--interval", "found '" + interval + "'", "more than 0s");
-  if (watch_s < 0 || watch_s > 1e6) throw UsageError("--duration", "found '" + duration + "'", "0s to 1000000s");
+  if (!interval.empty() && gap_s <= 0) throw UsageError("--interval", "found " + quote(interval), "more than 0s");
+  if (watch_s < 0 || watch_s > 1e6) throw UsageError("--duration", "found " + quote(duration), "0s to 1000000s");
   if (::kill(process, 0) != 0 && errno == ESRCH) throw Failure("PID: there is no process " + pid_text);
 
   const Machine machine = machine_of("host");
@@ -968,14 +968,14 @@ int placed_verb(int argc, char** argv) {
     expected.memory_nodes = parse_cpu_list("--nodes", nodes);
     std::vector<int> known;
     for (const Node& node : machine.nodes) known.push_back(node.id);
-    if (!within(expected.memory_nodes, known)) throw UsageError("--nodes", "found '" + nodes + "'", cpu_list(known));
+    if (!within(expected.memory_nodes, known)) throw UsageError("--nodes", "found " + quote(nodes), cpu_list(known));
     count_pages(process);  // a verdict on what cannot be seen would be none
   }
   if (!cpus.empty()) {
     expected.cpus = parse_cpu_list("--cpus", cpus);
     std::vector<int> known;
     for (const Cpu& cpu : machine.cpus) known.push_back(cpu.id);
-    if (!within(expected.cpus, known)) throw UsageError("--cpus", "found '" + cpus + "'", cpu_list(known));
+    if (!within(expected.cpus, known)) throw UsageError("--cpus", "found " + quote(cpus), cpu_list(known));
     for (const int cpu : expected.cpus) expected.layout.parts.push_back({cpu});
   } else if (const auto claim = claim_of(process)) {
     expected.layout = claim->layout;
@@ -995,7 +995,7 @@ int placed_verb(int argc, char** argv) {
   const Report report = observer.report();
   if (report.threads.empty()) throw Failure("PID: there is no process " + pid_text + " any more");
   if (as_json) {
-    std::cout << to_json(report).dump() << "\n";
+    std::cout << to_line(to_json(report)) << "\n";
     return report.held ? 0 : 1;
   }
   std::vector<int> online;

@@ -1,8 +1,10 @@
 /// meshmark-place plan: what a policy would do with jobs that come one after the other, as a table or as JSON.
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -83,6 +85,18 @@ json machine_json(const Machine& machine, const std::string& topology) {
   return m;
 }
 
+/// Waits for nobody: a FIFO without a reader cannot be written.
+void write_to(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
+  if (file >= 0) fcntl(file, F_SETFL, O_WRONLY);
+  std::size_t at = 0;
+  for (ssize_t n = 1; file >= 0 && n > 0 && at < text.size(); at += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
+    n = write(file, text.data() + at, text.size() - at);
+  const std::string reason = why();
+  if (file < 0 || close(file) != 0 || at < text.size())
+    throw UsageError("--save", "cannot write " + shown_path(path) + ": " + reason, "a file that can be written");
+}
+
 }  // namespace
 
 int plan_verb(int argc, char** argv) {
@@ -116,7 +130,7 @@ int plan_verb(int argc, char** argv) {
   std::vector<int> sizes;
   for (const std::string& word : split(jobs, ',')) {
     const long long n = parse_integer("--jobs", word);
-    if (n < 1 || n > 65536) throw UsageError("--jobs", "found '" + word + "'", "1 to 65536 slots a job, as in 2,2,4");
+    if (n < 1 || n > 65536) throw UsageError("--jobs", "found " + quote(word), "1 to 65536 slots a job, as in 2,2,4");
     sizes.push_back(static_cast<int>(n));
   }
   Machine machine = machine_of(topology);
@@ -157,9 +171,8 @@ int plan_verb(int argc, char** argv) {
     refused += job.contains("refused") ? 1 : 0;
     plan["jobs"].push_back(std::move(job));
   }
-  if (!save.empty() && !(std::ofstream(save) << plan.dump() << "\n" << std::flush))
-    throw UsageError("--save", "cannot write '" + save + "'", "a file that can be written");
-  std::cout << (as_json ? plan.dump() + "\n" : table(plan, topology)) << std::flush;
+  if (!save.empty()) write_to(save, to_line(plan) + "\n");
+  std::cout << (as_json ? to_line(plan) + "\n" : table(plan, topology)) << std::flush;
   if (refused > 0)
     throw Failure(std::to_string(refused) + " of " + std::to_string(sizes.size()) + " jobs found no place");
   return 0;

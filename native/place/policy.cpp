@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <limits>
 #include <numeric>
 #include <set>
@@ -11,6 +10,7 @@
 
 #include "command.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
 #include "search.hpp"
@@ -508,7 +508,7 @@ std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
     for (const Cpu& c : machine.cpus)
       if (std::find(d.cpus.begin(), d.cpus.end(), c.id) != d.cpus.end()) nodes.insert(machine.node_at(c.node));
   }
-  if (nodes.empty()) throw UsageError("near", "found '" + near + "'", known);
+  if (nodes.empty()) throw UsageError("near", "found " + quote(near), known);
   return {nodes.begin(), nodes.end()};
 }
 
@@ -698,13 +698,13 @@ void check(const Request& request) {
     known = known || policy == request.policy;
     names += (names.empty() ? "" : ", ") + policy;
   }
-  if (!known) throw UsageError("bind", "found policy '" + request.policy + "'", names);
+  if (!known) throw UsageError("bind", "found policy " + quote(request.policy), names);
   if (request.slots < 1) throw UsageError("slots", "found " + std::to_string(request.slots), "1 or more");
   if (!request.list.empty() && request.policy != "list")
-    throw UsageError("bind", "found policy '" + request.policy + "' and the list " + cpu_list(request.list),
+    throw UsageError("bind", "found policy " + quote(request.policy) + " and the list " + cpu_list(request.list),
                      "one of the two");
   if ((request.policy == "list" || request.policy == "none") && (!request.near.empty() || request.max_hops))
-    throw UsageError("bind", "'" + request.policy + "' leaves nothing to choose for near= or distance<=",
+    throw UsageError("bind", quote(request.policy) + " leaves nothing to choose for near= or distance<=",
                      "other policies with them");
   if (request.policy == "none" && request.exclude)
     throw UsageError("bind", "'none' takes no CPUs that could be excluded", "other policies with exclude");
@@ -749,7 +749,7 @@ void parse_bind(const std::string& text, Request& request) {
   const auto wrong = [&](const std::string& word) -> UsageError {
     std::string names;
     for (const auto& [policy, help] : policies()) names += policy + (policy == "list" ? "=CPUS" : "") + ", ";
-    return {"bind", "found '" + word + "' in '" + text + "'",
+    return {"bind", "found " + quote(word) + " in " + quote(text),
             names + "with near=DEVICE, near=node:N, distance<=HOPS, exclude"};
   };
   const auto is_list = [](const std::string& word) {
@@ -759,7 +759,7 @@ void parse_bind(const std::string& text, Request& request) {
   const auto take = [&](const std::string& word) {
     for (const int cpu : parse_cpu_list("bind", word)) {
       if (!seen.insert(cpu).second)
-        throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice in '" + text + "'", "each CPU once");
+        throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice in " + quote(text), "each CPU once");
       request.list.push_back(cpu);
     }
   };
@@ -798,7 +798,7 @@ void parse_bind(const std::string& text, Request& request) {
       request.near = word.substr(5);
     } else if (word.rfind("distance<=", 0) == 0) {
       const long long hops = parse_integer("bind: distance<=", word.substr(10));
-      if (hops < 0 || hops > 1024) throw UsageError("bind", "found '" + word + "'", "0 to 1024 hops");
+      if (hops < 0 || hops > 1024) throw UsageError("bind", "found " + quote(word), "0 to 1024 hops");
       request.max_hops = static_cast<int>(hops);
     } else {
       throw wrong(word);
@@ -810,7 +810,7 @@ SlotKind parse_slot_kind(const std::string& field, const std::string& text) {
   const std::string word = lower(text);
   for (const SlotKind kind : {SlotKind::procs, SlotKind::cores, SlotKind::threads})
     if (word == name(kind)) return kind;
-  throw UsageError(field, "found '" + text + "'", "procs, cores, threads");
+  throw UsageError(field, "found " + quote(text), "procs, cores, threads");
 }
 
 std::string name(SlotKind kind) {
@@ -819,22 +819,19 @@ std::string name(SlotKind kind) {
 
 Sharing read_sharing(const std::string& file) {
   const auto wrong = [&](const std::string& what, const std::string& allowed) -> UsageError {
-    return {"sharing", file + ": " + what, allowed};
+    return {"sharing", shown_path(file) + ": " + what, allowed};
   };
-  std::ifstream in(file, std::ios::binary);
-  std::string text(std::size_t{64} << 20, '\0');
-  if (!in.read(text.data(), static_cast<long>(text.size())).eof() || in.bad() || in.gcount() == 0)
-    throw wrong("found no file that can be read, of 1 B to 64 MiB", "a JSON file");
-  text.resize(static_cast<std::size_t>(in.gcount()));
-  const json given = json::parse(text, nullptr, false);
+  const Input input = read_input(file);
+  if (!input.wrong.empty()) throw wrong(input.wrong, input.allowed);
+  const json given = parse_json(input.text);
   if (!given.is_object() || (!given.contains("traffic") && !given.contains("hunger")))
     throw wrong("found neither 'traffic' nor 'hunger'", R"({"traffic": [[…]], "hunger": […]})");
   const auto numbers = [&](const json& list, const std::string& where, double most) {
     std::vector<double> values;
-    if (!list.is_array()) throw wrong(where + ": found " + list.dump().substr(0, 40), "a list of numbers");
+    if (!list.is_array()) throw wrong(where + ": found " + shown_json(list), "a list of numbers");
     for (const json& v : list) {
       if (!v.is_number() || !(v.get<double>() >= 0) || v.get<double>() > most)
-        throw wrong(where + ": found " + v.dump().substr(0, 40), most == 1 ? "0 to 1" : "finite numbers from 0");
+        throw wrong(where + ": found " + shown_json(v), most == 1 ? "0 to 1" : "finite numbers from 0");
       values.push_back(v.get<double>());
     }
     return values;
@@ -875,6 +872,7 @@ std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, co
 
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken) {
   check(request);
+  allowed_to(machine, request);  // a wrong limit is one for those, too, whom it would not concern
   if (request.policy == "none") return {{}, "not bound", false, {}, {}, false};
   if (request.policy == "list") return place_list(machine, request, taken);
   const View view = view_of(machine, request, taken);

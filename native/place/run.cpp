@@ -97,10 +97,10 @@ std::optional<Options> read_options(int argc, char** argv) {
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   if (waits->count() > 0) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
   if (!timeout.empty()) o.timeout_s = parse_time("timeout", timeout);
-  if (!timeout.empty() && o.timeout_s <= 0) throw UsageError("timeout", "found '" + timeout + "'", "a time above 0");
+  if (!timeout.empty() && o.timeout_s <= 0) throw UsageError("timeout", "found " + quote(timeout), "a time above 0");
   o.verify = verifies->count() > 0;
   o.strict = verify == "strict";
-  if (!verify.empty() && !o.strict) throw UsageError("verify", "found '" + verify + "'", "nothing, or strict");
+  if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "nothing, or strict");
   if (o.hard && soft) throw UsageError("hard", "found together with --soft", "one of them");
   if (o.hard && o.no_claim)
     throw UsageError("hard", "found together with --no-claim: the claim is what removes the cpuset", "one of them");
@@ -137,7 +137,7 @@ int slurm_size() {
   for (const std::string& word : split(variable(name.c_str()), ',')) {
     int ranks = 0, times = 1;
     if (std::sscanf(word.c_str(), "%d(x%d)", &ranks, &times) < 1 || ranks < 1 || times < 1)
-      throw UsageError(name, "found '" + variable(name.c_str()) + "'", "such as 4(x2),3");
+      throw UsageError(name, "found " + quote(variable(name.c_str())), "such as 4(x2),3");
     if (node < times) return ranks;
     node -= times;
   }
@@ -191,7 +191,7 @@ std::pair<int, std::string> unfit(const std::string& program) {
     if (access(place.c_str(), X_OK) == 0) return {0, ""};
     seen = seen || access(place.c_str(), F_OK) == 0;
   }
-  const std::string what = "'" + program + (named ? "'" : "' in PATH");
+  const std::string what = quote(program) + (named ? "" : " in PATH");
   if (seen) return {kNotExecutable, what + " cannot be executed: Permission denied"};
   return {kNotFound, "found no " + what};
 }
@@ -207,7 +207,7 @@ int complain(const std::pair<int, std::string>& unfit_command) {
   words.push_back(nullptr);
   execvp(words[0], words.data());
   const int status = errno == ENOENT ? kNotFound : kNotExecutable;
-  std::fprintf(stderr, "meshmark: error: command: '%s' cannot be executed: %s\n", words[0], why().c_str());
+  std::fprintf(stderr, "meshmark: error: command: %s cannot be executed: %s\n", quote(words[0]).c_str(), why().c_str());
   _exit(status);
 }
 
@@ -236,7 +236,7 @@ std::vector<std::string> launcher_words(const std::string& form, int ranks) {
       {"slurm", {"srun", "-n"}},      {"slurm-mask", {"srun", "-n"}},  {"flux", {"flux", "run", "-n"}}};
   const auto start = starts.find(form);
   if (start == starts.end())
-    throw UsageError("launcher", "found '" + form + "'", "openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
+    throw UsageError("launcher", "found " + quote(form), "openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
   std::vector<std::string> words = start->second;
   words.push_back(std::to_string(ranks));
   return words;
@@ -651,7 +651,7 @@ int run_verb(int argc, char** argv) {
   int record = -1;
   if (!o.record.empty()) record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (!o.record.empty() && record < 0)
-    throw UsageError("record", "cannot write '" + o.record + "': " + why(), "a file that can be written");
+    throw UsageError("record", "cannot write " + quote(o.record) + ": " + why(), "a file that can be written");
 
   Plan plan = decide(o);
   std::vector<std::string> command = o.command;
@@ -722,7 +722,7 @@ int run_verb(int argc, char** argv) {
     if (const off_t end = lseek(record, 0, SEEK_END); end > 0 && pread(record, &last, 1, end - 1) == 1 && last != '\n')
       text = "\n" + text;  // what was torn before stays alone
     if (write(record, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      throw Failure("record: cannot write '" + o.record + "': " + why());
+      throw Failure("record: cannot write " + quote(o.record) + ": " + why());
   }
   if (plan.held) {
     try {

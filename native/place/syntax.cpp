@@ -90,7 +90,7 @@ struct Reader {
   const Machine& machine;
   std::string form, example;
 
-  [[noreturn]] void wrong(const std::string& word) const { throw UsageError(form, "found '" + word + "'", example); }
+  [[noreturn]] void wrong(const std::string& word) const { throw UsageError(form, "found " + quote(word), example); }
 
   // `text` alone, or as a piece of `word`.
   int number(const std::string& text, const std::string& word) const {
@@ -107,7 +107,7 @@ struct Reader {
     if (at == machine.cpus.end() || at->id != cpu) {
       std::vector<int> online;
       for (const Cpu& c : machine.cpus) online.push_back(c.id);
-      throw UsageError(form, "found CPU " + std::to_string(cpu) + " in '" + word + "'", "CPUs " + cpu_list(online));
+      throw UsageError(form, "found CPU " + std::to_string(cpu) + " in " + quote(word), "CPUs " + cpu_list(online));
     }
     return cpu;
   }
@@ -278,7 +278,7 @@ std::vector<std::vector<int>> parse_rank_file(const Reader& read, const std::str
     if (const std::string h = where.substr(equals + 1); host.empty() && !h.empty())
       host = h;
     else if (h != host || h.empty())
-      throw UsageError(read.form, "found '" + where + "'", "one host: a layout is of one node");
+      throw UsageError(read.form, "found " + quote(where), "one host: a layout is of one node");
     std::vector<int> numbers;
     for (const std::string& word : split(slot.substr(5), ',')) {
       const std::vector<int> more = read.range(word);
@@ -643,7 +643,7 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
     }
     const bool by_os = physical && (type == "pu" || type.starts_with("n"));
     if (physical && !by_os)
-      throw UsageError("hwloc", "found '" + word + "' with --physical",
+      throw UsageError("hwloc", "found " + quote(word) + " with --physical",
                        "pu or numanode: others have no number of their own");
     const std::size_t dash = index.find('-'), wrap = index.find(':');
     const int last = by_os ? *std::max_element(objects.begin(), objects.end()) : static_cast<int>(objects.size()) - 1;
@@ -728,7 +728,7 @@ Layout parse_likwid(const Reader& read, const std::string& text) {
   for (const std::string& word : split(value, ','))
     for (const int n : read.range(word)) {
       if (static_cast<std::size_t>(n) >= order.size())
-        throw UsageError("likwid", "found number " + std::to_string(n) + " in '" + word + "'",
+        throw UsageError("likwid", "found number " + std::to_string(n) + " in " + quote(word),
                          "0-" + std::to_string(order.size() - 1) + ", counting the allowed CPUs");
       add(layout, {order[static_cast<std::size_t>(n)]});
     }
@@ -754,7 +754,7 @@ Layout parse_numactl(const Reader& read, const std::string& text) {
     for (const std::string& word : split(rest, ','))
       for (const int n : read.range(word)) {
         if (static_cast<std::size_t>(n) >= allowed.size())
-          throw UsageError("numactl", "found number " + std::to_string(n) + " in '" + value + "'",
+          throw UsageError("numactl", "found number " + std::to_string(n) + " in " + quote(value),
                            "+0 to +" + std::to_string(allowed.size() - 1));
         cpus.push_back(allowed[static_cast<std::size_t>(n)]);
       }
@@ -859,7 +859,7 @@ const Syntax& syntax(const std::string& form) {
     if (form == s.name) return s;
     names.emplace_back(s.name);
   }
-  throw UsageError("form", "found '" + form + "'", join(names, ", "));
+  throw UsageError("form", "found " + quote(form), join(names, ", "));
 }
 
 std::string names_of(bool (*can)(const Syntax&)) {
@@ -1021,12 +1021,11 @@ int translate_verb(int argc, char** argv) {
   if (inside)
     for (const auto& part : layout.parts) counted.parts.push_back(relative(part, machine.allowed));
   if (as_json) {
-    std::cout << json{{"parts", layout.parts},
-                      {"relative", inside ? json(counted.parts) : json()},
-                      {"allowed", machine.allowed},
-                      {"forms", made},
-                      {"refused", refused}}
-                     .dump()
+    std::cout << to_line({{"parts", layout.parts},
+                          {"relative", inside ? json(counted.parts) : json()},
+                          {"allowed", machine.allowed},
+                          {"forms", made},
+                          {"refused", refused}})
               << "\n";
     return 0;
   }

@@ -5,16 +5,15 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <map>
-#include <sstream>
 #define TOML_HEADER_ONLY 1
 #include <toml++/toml.h>
 
 #include "bind.hpp"
 #include "command.hpp"
 #include "error.hpp"
+#include "input_file.hpp"
 #include "options.hpp"
 #include "policy.hpp"
 #include "syntax.hpp"
@@ -64,12 +63,12 @@ std::optional<std::string> policy(const Said& said) {
   if (value == "N" || value == "NONE") return "none";
   if (value == "PACK") return "pack";
   if (value == "ANY") return "any";
-  throw UsageError(said.variable, "found '" + said.value + "'", "Y, N, NONE, BALANCE, PACK, ANY, USER, USER_CPU_LIST");
+  throw UsageError(said.variable, "found " + quote(said.value), "Y, N, NONE, BALANCE, PACK, ANY, USER, USER_CPU_LIST");
 }
 
 [[noreturn]] void contradict(const Said& one, const Said& other) {
   throw UsageError(one.variable,
-                   "found '" + one.value + "', which contradicts " + other.variable + "='" + other.value + "'",
+                   "found " + quote(one.value) + ", which contradicts " + other.variable + "=" + quote(other.value),
                    "one of them");
 }
 
@@ -109,7 +108,7 @@ Layer layer_of(const std::string& file, const std::string& prefix, const toml::t
     } else {
       for (const char* pages : {"default", "4KiB", "thp", "2MiB", "1GiB"})
         if (*text == pages) layer.pages = text;
-      if (!layer.pages) throw UsageError(where, "found '" + *text + "'", "default, 4KiB, thp, 2MiB, 1GiB");
+      if (!layer.pages) throw UsageError(where, "found " + quote(*text), "default, 4KiB, thp, 2MiB, 1GiB");
     }
   }
   return layer;
@@ -123,26 +122,23 @@ struct Config {
 
 Config read_config(const std::string& file, bool settings) {
   if (file == "/dev/null") return {};  // none, as people say it
-  std::error_code error;
-  if (std::filesystem::is_directory(file, error) || std::filesystem::file_size(file, error) > kMostBytes || error)
-    throw UsageError(file, "cannot be read: " + (error ? error.message() : "no file of at most 1 MiB"), "a TOML file");
-  std::ifstream stream(file);
-  std::stringstream text;
-  text << stream.rdbuf();
-  if (!stream) throw UsageError(file, "cannot be read", "a TOML file");
+  const Input input = read_input(file, kMostBytes);
+  const std::string where = shown_path(file);
+  if (!input.wrong.empty()) throw UsageError(where, input.wrong, input.allowed + ", TOML");
   Config config;
   try {
-    const toml::table table = toml::parse(text.str(), file);
+    const toml::table table = toml::parse(input.text, file);
     config.site = layer_of(file, "", table, settings, true);
     if (const toml::table* all = table["profile"].as_table())
       for (const auto& [key, value] : *all) {
         const std::string name(key.str());
-        if (!value.is_table()) throw UsageError(file + ": profile." + name, "is no table", "[profile." + name + "]");
+        if (!value.is_table())
+          throw UsageError(where + ": profile." + shown(name), "is no table", "[profile." + shown(name) + "]");
         config.profiles[name] = layer_of(file, "profile." + name + ".", *value.as_table(), true, false);
       }
   } catch (const toml::parse_error& wrong) {
     throw UsageError(
-        file, "line " + std::to_string(wrong.source().begin.line) + ": " + std::string(wrong.description()), "TOML");
+        where, "line " + std::to_string(wrong.source().begin.line) + ": " + shown_message(wrong.description()), "TOML");
   }
   return config;
 }
@@ -263,7 +259,7 @@ Wishes settle(const std::string& profile, const std::optional<std::string>& bind
     if (found == profiles.end()) {
       std::string known;
       for (const auto& [name, layer] : profiles) known += (known.empty() ? "" : ", ") + name;
-      throw UsageError("--profile", "found '" + profile + "'",
+      throw UsageError("--profile", "found " + quote(profile),
                        known.empty() ? "none: " + site + " has no [profile.NAME]" : known);
     }
     settled.take(found->second.first, "profile " + profile + " of " + found->second.second);

@@ -68,7 +68,8 @@ class Table {
     for (const auto& [name, weight] : *node->as_table()) {
       std::size_t event = 0;
       while (event < events.size() && events[event].name != name.str()) ++event;
-      if (event == events.size()) wrong(key, "names '" + std::string(name.str()) + "', which is no event of this PMU");
+      if (event == events.size())
+        wrong(key, "names " + quote(std::string(name.str())) + ", which is no event of this PMU");
       const auto value = weight.value<double>();
       if (!weight.is_number() || !value) wrong(key, "must give each event a number");
       found.emplace_back(event, *value);
@@ -146,7 +147,7 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
                          metric.sum("sum", made.events, true),
                          metric.sum("over", made.events, false)};
       if (!m.name.starts_with(made.component + "."))
-        metric.wrong("name", "found '" + m.name + "', it must begin with '" + made.component + ".'");
+        metric.wrong("name", "found " + quote(m.name) + ", it must begin with '" + made.component + ".'");
       made.metrics.push_back(std::move(m));
     });
     found.push_back(std::move(made));

@@ -9,11 +9,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <fstream>
+#include <filesystem>
 #include <iostream>
 #include <tuple>
 
+#include "base/entry.hpp"
 #include "base/error.hpp"
+#include "base/input_file.hpp"
 #include "canary.hpp"
 #include "sampler.hpp"
 
@@ -27,14 +29,18 @@ int complain(const std::string& message, int status) {
   return status;
 }
 
-}  // namespace
+/// The object in a file that an option named.
+mm::json read_object(const std::string& option, const std::string& path) {
+  const mm::Input input = mm::read_input(path);
+  const std::string where = option + ": " + mm::shown_path(path) + ": ";
+  if (!input.wrong.empty()) throw mm::UsageError(option, where + input.wrong, input.allowed);
+  mm::json object = mm::parse_json(input.text);
+  if (!object.is_object()) throw mm::UsageError(option, where + "a JSON object is needed");
+  return object;
+}
 
-int main(int argc, char** argv) {
+int answer(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
-  struct sigaction act{};
-  act.sa_handler = on_signal;  // without SA_RESTART: it ends the sleep
-  for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &act, nullptr);
-
   mm::watch::Settings settings;
   double rate = 1;
   bool describe = false;
@@ -66,16 +72,18 @@ int main(int argc, char** argv) {
     std::cout << app.help();
     return 0;
   } catch (const CLI::ParseError& wrong) {
-    return complain(wrong.what(), 2);
+    return complain(mm::shown_message(wrong.what()), 2);
   }
   settings.period_s = 1 / rate;
+  const auto has = [&](const char* folder) { return std::filesystem::is_directory(settings.root + folder); };
+  if (!settings.root.empty() && !has("/proc") && !has("/sys"))
+    return complain("--root: " + mm::shown_path(settings.root) + ": has neither proc nor sys; allowed: a tree that " +
+                        "meshmark machine capture recorded",
+                    2);
   try {
     for (const auto& [option, file, into] :
          {std::tuple{"--attained", &attained, &settings.attained}, {"--canary", &canary, &settings.canary}}) {
-      if (file->empty()) continue;
-      std::ifstream text(*file);
-      *into = mm::json::parse(text, nullptr, false);
-      if (!into->is_object()) return complain(std::string(option) + ": " + *file + ": a JSON object is needed", 2);
+      if (!file->empty()) *into = read_object(option, *file);
     }
     if (calibration > 0) {
       mm::watch::Board board;
@@ -84,14 +92,27 @@ int main(int argc, char** argv) {
       return 0;
     }
     mm::watch::Sampler sampler(settings);
+    struct sigaction act{};
+    act.sa_handler = on_signal;  // without SA_RESTART: it ends the sleep. Until here a signal ends the program at once
+    for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &act, nullptr);
     mm::watch::Outlet out(STDOUT_FILENO);
-    out.line(sampler.header().dump() + "\n");
+    out.line(mm::to_line(sampler.header()) + "\n");
     out.flush();
     if (!describe) sampler.run(out, stop);
+  } catch (const mm::UsageError& wrong) {
+    return complain(wrong.what() + (wrong.allowed.empty() ? "" : "; allowed: " + wrong.allowed), 2);
+  } catch (const mm::json::exception&) {  // of what these two hold nothing is checked before it is needed
+    return complain("--attained, --canary: found an object of another kind; allowed: what meshmark wrote for them", 2);
   } catch (const mm::Absent& absent) {
     return complain(absent.what(), 77);
   } catch (const std::exception& wrong) {
-    return complain(wrong.what(), 1);
+    return complain(mm::in_words(wrong), 1);
   }
   return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return mm::enter("meshmark-watch", [&] { return answer(argc, argv); });
 }

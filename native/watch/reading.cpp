@@ -1,6 +1,7 @@
 #include "reading.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,8 +16,14 @@ constexpr std::size_t kMostText = 64u << 20;  // no file of /proc or /sys is lar
 constexpr std::size_t kMostListed = 1u << 16;
 }  // namespace
 
-File::File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-  if (descriptor_ >= 0) buffer_.resize(4096);
+File::File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
+  if (descriptor_ < 0) return;
+  // A recorded tree may hold anything: what is no file has no text, and nobody waits for it.
+  struct stat status{};
+  if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode))
+    buffer_.resize(4096);
+  else
+    ::close(std::exchange(descriptor_, -1));
 }
 
 File::~File() {

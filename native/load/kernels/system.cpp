@@ -253,7 +253,7 @@ class Scratch {
       std::string path = folder_ + "/meshmark-XXXXXX";
       file_ = mkostemp(path.data(), O_CLOEXEC);
       if (file_ < 0)
-        throw Absent("no file may be made in '" + folder_ + "': " + because(errno),
+        throw Absent("no file may be made in " + quote(folder_) + ": " + because(errno),
                      "name a folder by MESHMARK_SCRATCH");
       unlink(path.c_str());
     }

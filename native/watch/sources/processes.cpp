@@ -26,7 +26,7 @@ constexpr double kLeastShare = 0.01, kLeastPeriod = 2, kMostCost = 0.005;
 
 /// A file that is read once; empty where it is gone.
 std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
-  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return {};
   std::size_t have = 0;
   while (true) {
