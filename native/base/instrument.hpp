@@ -61,7 +61,8 @@ struct Point {
   std::shared_ptr<Team> team{};
   int cpu = -1;
   std::function<void()> prepare{};  ///< untimed, before each burst: warm caches; may be empty
-  /// One timed batch of about 1 to 20 ms. Throw Failure if the result is wrong. With a team it calls team->run.
+  /// One timed batch of about 1 to 20 ms. Throw Failure if the result is wrong, Absent (here or in `prepare`) if it
+  /// cannot be had. With a team it calls team->run.
   std::function<Values()> burst;
   /// After the last burst: observed conditions to add, e.g. {"huge_share": 1.0}; may be empty.
   std::function<json()> observe{};
@@ -73,6 +74,9 @@ struct Point {
   bool shield = true;        ///< false for bursts that last longer than 0.1 s or that sleep or start processes
   bool timed_inside = true;  ///< false: others do the work (fio); switches and canaries of our thread say nothing of it
   bool once = false;         ///< one sample is all there is to have (a residual, a system that takes minutes)
+  /// Why it is not measured at all: reported instead. Its number is taken all the same, so that an output that goes on
+  /// with an earlier one has the same points.
+  std::optional<Absent> missing{};
   bool width_of_first_only = false;  ///< the other metrics ride along and need no interval of the asked width
 };
 
@@ -122,6 +126,8 @@ class Run {
   /// Arena on `node` (-1: by policy) or nullptr after an `absent` line (not enough memory, no huge pages …).
   std::shared_ptr<Arena> arena(std::size_t bytes, Pages pages, int node, int touch_cpu, const std::string& metric,
                                const json& conditions);
+  /// How much memory can be touched in this share of the budget that is left, B: what is prepared counts as well.
+  std::size_t affordable_bytes(Pages pages, double share) const;
   /// A team of these CPUs, made once and shared.
   std::shared_ptr<Team> team(const std::vector<int>& cpus);
   /// Lets go of all teams that no point holds any more.
@@ -141,6 +147,9 @@ class Run {
 
   // For instruments with a loop of their own, whose samples are taken on many processes at once (native/comm).
   double left_s() const;  ///< of the budget
+  /// Until then, by wall_s(), a point may still get its first sample: a little after the end of the budget.
+  double last_call_s() const;
+  Absent out_of_budget() const;  ///< what a point without a sample is then
   /// The number of the next point, and whether an earlier output holds all of it.
   std::pair<std::size_t, bool> next_point();
   /// Values and marks of the samples of a point that an earlier output holds.

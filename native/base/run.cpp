@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <numeric>
 #include <thread>
 
@@ -40,7 +41,6 @@ struct Progress {
   double spent_s = 0, overhead = 0;
   bool done = false, resumed = false, shielded = false, wide = true;
   bool inside = false;  // the burst runs on the one member's thread; else it calls team->run itself
-  std::string failure;
 };
 
 /// Holds the CPUs that do not take part, at real-time priority, while a burst runs.
@@ -75,6 +75,12 @@ class Holder {
   std::atomic<bool> stop_{false};
   std::vector<std::thread> threads_;
 };
+
+std::string brief(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
+}
 
 double share_marked(const Progress& p, int mark) {
   if (p.marks.empty()) return 0;
@@ -136,6 +142,15 @@ std::shared_ptr<Arena> Run::arena(std::size_t bytes, Pages pages, int node, int 
     absent(metric, conditions, why.what(), why.enable);
     return nullptr;
   }
+}
+
+std::size_t Run::affordable_bytes(Pages pages, double share) const {
+  constexpr std::size_t kTrial = std::size_t{16} << 20;
+  const double begin_s = wall_s();
+  // A pool of explicit pages may be spent to the last one.
+  Arena::make({kTrial, pages == Pages::base ? pages : Pages::thp, Policy::local, -1, -1});
+  const double rate = static_cast<double>(kTrial) / std::max(wall_s() - begin_s, 1e-6);
+  return static_cast<std::size_t>(rate * left_s() * share);
 }
 
 std::shared_ptr<Team> Run::team(const std::vector<int>& cpus) {
@@ -200,6 +215,12 @@ void Run::derive(const std::string& metric, const std::vector<double>& samples, 
   emit(line);
 }
 
+double Run::last_call_s() const { return state_.started_s + budget_s() + std::clamp(0.5 * budget_s(), 0.5, 10.0); }
+
+Absent Run::out_of_budget() const {
+  return Absent("the budget of " + brief(budget_s()) + " s ended before its first sample", "a larger --budget");
+}
+
 double Run::left_s() const { return std::max(0.0, state_.started_s + budget_s() - wall_s()); }
 
 std::pair<std::size_t, bool> Run::next_point() {
@@ -248,7 +269,7 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
   for (Point& point : points) {
     Progress p;
     p.inside = point.team == nullptr;
-    if (p.inside) point.team = team({point.cpu >= 0 ? point.cpu : all_cpus.front()});
+    if (p.inside && !point.missing) point.team = team({point.cpu >= 0 ? point.cpu : all_cpus.front()});
     p.index = s.next_index++;
     p.samples.resize(point.metrics.size());
     if (const auto old = s.earlier.samples.find(p.index); old != s.earlier.samples.end())
@@ -268,10 +289,9 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
   const CpuTimes before = read_cpu_times();
   const auto finish = [&](Progress& p) {
     p.done = true;
-    if (p.samples.empty() || p.samples[0].empty()) {
-      absent(p.point.metrics.empty() ? "" : p.point.metrics[0], p.point.conditions,
-             p.failure.empty() ? "the budget ended before its first sample" : p.failure,
-             p.failure.empty() ? "a larger --budget" : "");
+    if (p.point.missing || p.samples.empty() || p.samples[0].empty()) {
+      const Absent why = p.point.missing.value_or(out_of_budget());
+      absent(p.point.metrics.empty() ? "" : p.point.metrics[0], p.point.conditions, why.what(), why.enable);
       return;
     }
     json conditions = p.point.conditions;
@@ -423,15 +443,21 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
         finish(p);
         continue;
       }
-      // Even an exhausted budget gives a point its one sample, unless it is far over: then it is absent, and said so.
-      if (wall_s() > s.started_s + 2 * budget_s() + 1) {
+      // Even an exhausted budget gives a point its one sample, and the first one does get it; but late is late.
+      if (p.point.missing || (first && wall_s() > last_call_s() && s.sampled)) {
         finish(p);
         continue;
       }
+      s.sampled = true;
       try {
         visit(p);
+      } catch (const Absent& why) {
+        p.point.missing = why;
+        for (auto& m : p.samples) m.clear();
+        finish(p);
+        continue;
       } catch (const Failure& why) {
-        p.failure = why.what();
+        p.point.missing = Absent(why.what());
         for (auto& m : p.samples) m.clear();
         finish(p);
         continue;

@@ -20,6 +20,7 @@ struct Run::State {
   std::size_t points = 0, resumed = 0, absences = 0, results = 0, next_index = 0;
   double last_beat_s = 0, burst_s = 0, window_s = 0;
   bool header_written = false;
+  bool sampled = false;      ///< a point, or at least tried
   json processes = nullptr;  ///< of a run among many
 
   /// What an earlier output holds: samples by point, and finished points.

@@ -230,6 +230,7 @@ void measure_anatomy(Run& run) {
   const auto programs = run.choices("program");
   for (std::size_t i = 0; i < programs.size(); ++i) {
     try {
+      if (too_late(run)) throw run.out_of_budget();
       take_apart(run, programs[i], 1.0 / static_cast<double>(programs.size() - i));
     } catch (const Absent& why) {
       run.absent("step_time", {{"program", programs[i]}, {"mpi", world.kind()}}, why.what(), why.enable);

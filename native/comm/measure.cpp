@@ -241,6 +241,12 @@ std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
 
 }  // namespace
 
+bool too_late(const Run& run) {
+  int late = wall_s() > run.last_call_s();
+  check(MPI_Bcast(&late, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");
+  return late != 0;
+}
+
 std::vector<double> measure(Run& run, std::vector<Case> cases, double share, bool tied) {
   World& world = World::get();
   const double percent = run.real("interval_percent");
@@ -319,19 +325,21 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
     if (world.rank() == 0 && !world.oversubscribed()) usleep(kReading_us);
   };
 
+  const auto give_up_on = [&](Progress& p) {
+    const Absent why = run.out_of_budget();
+    p.failure = why.what();
+    p.what.enable = why.enable;
+    finish(p);
+  };
+
   for (Progress& p : all)
     if (p.what.missing && !p.resumed) finish(p);
 
   // Nothing is timed that was not seen to bring the right data.
-  static const double far_over_s = wall_s() + run.left_s() + run.budget_s() + 1;  // of the first call
   for (Progress& p : all) {
     if (p.done) continue;
-    int too_late = wall_s() > far_over_s;
-    check(MPI_Bcast(&too_late, 1, MPI_INT, 0, world.all()), "MPI_Bcast");
-    if (too_late != 0) {
-      p.failure = "the budget ended before its first block";
-      p.what.enable = "a larger --budget";
-      finish(p);
+    if (too_late(run)) {
+      give_up_on(p);
       continue;
     }
     for (std::uint64_t iterations : {1u, 3u}) {
@@ -370,6 +378,10 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
     for (const std::size_t at : order) {
       Progress& p = all[at];
       if (p.done) continue;
+      if (p.blocks.empty() && too_late(run)) {
+        give_up_on(p);
+        continue;
+      }
       if (p.start.empty()) p.start = utc_now();
       ++tag;
       if (p.what.mark && p.what.run) p.what.mark(tag, false);
@@ -414,6 +426,7 @@ void Batch::add(Case what, double bytes, const std::function<Case()>& make) {
     room = static_cast<double>(world.room());
   }
   try {
+    if (too_late(run_)) throw run_.out_of_budget();
     if (bytes > room)
       throw Absent("it needs " + std::to_string(static_cast<long long>(bytes) >> 20) + " MiB on each rank, " +
                        std::to_string(static_cast<long long>(room) >> 20) + " may be used",

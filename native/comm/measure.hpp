@@ -75,6 +75,9 @@ void each_word(std::size_t words, bool whole, const Visit& visit) {
 /// have seen more of a slow stretch than the other.
 std::vector<double> measure(Run& run, std::vector<Case> cases, double share, bool tied = false);
 
+/// Whether the budget is spent so far that nothing new may be begun: rank 0 decides for all. Collective.
+bool too_late(const Run& run);
+
 /// Cases that are measured together, as far as memory holds them at once, in the order in which they are added.
 class Batch {
  public:

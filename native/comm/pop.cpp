@@ -470,7 +470,7 @@ std::vector<std::vector<int>> grids(const std::string& asked) {
   if (asked == "all" || asked == "best") return all;
   for (const auto& one : all)
     if (asked == std::to_string(one[0]) + "x" + std::to_string(one[1])) return {one};
-  throw UsageError("grid", "found '" + asked + "'", "all, best, " + names);
+  throw UsageError("grid", "found " + quote(asked), "all, best, " + names);
 }
 
 void measure_pop(Run& run) {
@@ -483,6 +483,7 @@ void measure_pop(Run& run) {
     // A first look: the least of three solves, by the plainest protocol.
     std::vector<double> least;
     for (const auto& extent : extents) {
+      if (too_late(run)) throw run.out_of_budget();
       run.beat("a first look at " + Grid::of(extent).name());
       Pop pop(mpi_halos().front(), Grid::of(extent), reductions.front());
       least.push_back(1e30);

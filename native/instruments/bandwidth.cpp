@@ -438,7 +438,7 @@ void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     const auto equals = item.find('=');
     const std::string name = item.substr(0, equals);
     if (equals == std::string::npos || (name != "copy" && name != "scale" && name != "add" && name != "triad"))
-      run.refuse("diagnose", "found '" + item + "'", "copy=RATE, scale=RATE, add=RATE, triad=RATE");
+      run.refuse("diagnose", "found " + mm::quote(item), "copy=RATE, scale=RATE, add=RATE, triad=RATE");
     const auto foreign = static_cast<double>(mm::parse_size("diagnose", item.substr(equals + 1)));
     double ordinary = 0, streaming = 0;
     for (const mm::Outcome& o : outcomes)
@@ -505,7 +505,11 @@ void measure(mm::Run& run) {
     run.allot(share_of(0));
     // The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
     std::vector<Share> shares;
-    const std::size_t largest = footprints.back();
+    // What cannot be touched in half of the time is not begun; the smallest is, in any case.
+    const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share_of(0));
+    std::size_t largest = footprints.front();
+    for (const std::size_t f : footprints)
+      if (Part::arena_bytes(f) <= affordable) largest = f;
     for (int t = 0; in_threads && t < *std::max_element(threads.begin(), threads.end()); ++t) {
       const int smallest = *std::find_if(threads.begin(), threads.end(), [&](int x) { return x > t; });
       const std::size_t bytes = largest / static_cast<std::size_t>(smallest);
@@ -524,6 +528,7 @@ void measure(mm::Run& run) {
               if (kernel == "read" && store == "streaming") continue;  // it stores nothing
               add_point(run, points, {kernel, store, isa, fill, *f, pages, node}, {order.begin(), order.begin() + t},
                         shares, crew);
+              if (*f > largest && !points.empty()) points.back().missing = run.out_of_budget();
             }
     };
     if (in_threads) {

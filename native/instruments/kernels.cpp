@@ -77,20 +77,33 @@ std::vector<const mm::load::Entry*> chosen(const mm::Run& run) {
     for (const mm::load::Entry& e : mm::load::kernels())
       if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
     if (found.size() == before)
-      run.refuse("kernel", "found '" + word + "'", "all, a kind, or a name that meshmark list kernels tells");
+      run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name that meshmark list kernels tells");
   }
   return found;
 }
 
+constexpr double kBurst_s = 4e-3;
+
 /// The machine and the system as one kernel's points see them: memory of its own, and who works.
 struct Work {
+  const mm::load::Entry* entry;
+  mm::load::Shape shape;
   std::shared_ptr<mm::Team> team;
-  std::unique_ptr<mm::load::Memory> memory;
-  std::unique_ptr<mm::load::Kernel> kernel;
-  const mm::load::Info* info = nullptr;
+  std::unique_ptr<mm::load::Memory> memory{};
+  std::unique_ptr<mm::load::Kernel> kernel{};
   std::size_t cursor = 0, burst = 0;
   double cpu_s = 0, system_s = 0;
-  std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts;  ///< by rank
+  std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts{};  ///< by rank
+
+  /// Memory and kernel, once a burst of it is due: to make all of a large volume takes longer than many a budget.
+  void make_ready() {
+    if (kernel) return;
+    memory =
+        std::make_unique<mm::load::Memory>(shape.threads, [this](const std::function<void(int)>& f) { team->run(f); });
+    kernel = mm::load::make(*entry, shape, *memory);
+    burst =
+        mm::iterations_for(kBurst_s, [&](std::uint64_t n) { return run(n); }, static_cast<std::uint64_t>(team->size()));
+  }
 
   /// Wall time of so many units from where the last ones ended. The threads meet at its end alone: walks of a small
   /// volume are shorter than a meeting takes. With `counting` the counters look on.
@@ -102,7 +115,7 @@ struct Work {
       if (counting) counts[static_cast<std::size_t>(rank)]->begin();
       for (std::size_t left = units; left > 0; first = 0) {
         const std::size_t n = std::min(left, all - first);
-        if (info->team)
+        if (entry->info.team)
           kernel->run(first, first + n, rank);
         else if (part(n, rank) < part(n, rank + 1))
           kernel->run(first + part(n, rank), first + part(n, rank + 1), rank);
@@ -115,7 +128,6 @@ struct Work {
   }
 };
 
-constexpr double kBurst_s = 4e-3;
 constexpr double kOthers = 0.25;  // of the CPUs' time: base data would be of them as well
 
 /// Of this process, s. The kernel divides the exact sum by what its clock ticks found, so only long sums tell.
@@ -195,12 +207,25 @@ json counted(Work& work, Counting& counting) {
   return said;
 }
 
+/// What one unit does, exactly, by condition.
+json amounts(const Work& work) {
+  const mm::load::Counts c = work.kernel->counts();
+  return {{"memory_bytes", work.memory->bytes()},
+          {"team", work.entry->info.team},
+          {"flops", c.flops},
+          {"int_ops", c.int_ops},
+          {"load_bytes", c.load_bytes},
+          {"store_bytes", c.store_bytes},
+          {"line_read_bytes", c.line_read_bytes},
+          {"line_write_bytes", c.line_write_bytes},
+          {"io_read_bytes", c.io_read_bytes},
+          {"io_write_bytes", c.io_write_bytes},
+          {"system_calls", c.system_calls}};
+}
+
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Entry& entry, std::size_t volume,
                int stride, const std::vector<int>& cpus, Counting& counting,
                const std::shared_ptr<const Others>& others) {
-  auto work = std::make_shared<Work>();
-  work->info = &entry.info;
-  work->team = run.team(cpus);
   const int threads = static_cast<int>(cpus.size());
   json conditions{{"kernel", entry.info.name},
                   {"kind", entry.info.kind},
@@ -208,40 +233,20 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Ent
                   {"stride", stride},
                   {"threads", threads},
                   {"served_by", entry.info.sized ? served_by(volume, threads) : "L1"}};
-  mm::load::Shape shape{volume, stride, threads};
-  try {
-    work->memory = std::make_unique<mm::load::Memory>(
-        threads, [team = work->team](const std::function<void(int)>& f) { team->run(f); });
-    work->kernel = mm::load::make(entry, shape, *work->memory);
-  } catch (const mm::Absent& why) {
-    run.absent("unit_time", conditions, why.what(), why.enable);
-    return;
-  }
-  const mm::load::Counts c = work->kernel->counts();
-  conditions["memory_bytes"] = work->memory->bytes();
-  conditions["team"] = entry.info.team;
-  for (const auto& [name, value] : {std::pair{"flops", c.flops},
-                                    {"int_ops", c.int_ops},
-                                    {"load_bytes", c.load_bytes},
-                                    {"store_bytes", c.store_bytes},
-                                    {"line_read_bytes", c.line_read_bytes},
-                                    {"line_write_bytes", c.line_write_bytes},
-                                    {"io_read_bytes", c.io_read_bytes},
-                                    {"io_write_bytes", c.io_write_bytes},
-                                    {"system_calls", c.system_calls}})
-    conditions[name] = value;
   mm::Point p;
   p.conditions = std::move(conditions);
   p.metrics = {"unit_time", "unit_cpu_time"};
+  if (mm::wall_s() > run.last_call_s()) {  // not even threads are made for what will not be measured
+    p.missing = run.out_of_budget();
+    points.push_back(std::move(p));
+    return;
+  }
+  const auto work = std::make_shared<Work>(Work{&entry, {volume, stride, threads}, run.team(cpus)});
   p.team = work->team;
   p.width_of_first_only = true;
   p.shield = entry.info.kind != "system" && entry.info.kind != "idle" && entry.info.kind != "sharing";
   p.timed_inside = entry.info.kind != "idle";
-  p.prepare = [work] {
-    if (work->burst == 0)
-      work->burst = mm::iterations_for(
-          kBurst_s, [&](std::uint64_t n) { return work->run(n); }, static_cast<std::uint64_t>(work->team->size()));
-  };
+  p.prepare = [work] { work->make_ready(); };
   p.burst = [work] {
     const double before_s = process_cpu_s(), system_s = process_system_s();
     const double took_s = work->run(work->burst), used_s = process_cpu_s() - before_s;
@@ -251,11 +256,12 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Ent
     return mm::Values{took_s / n, used_s / n};
   };
   p.observe = [work, &counting, others, prepare = p.prepare, burst = p.burst] {
-    if (work->burst == 0) {  // all its samples are of an earlier run
+    if (!work->kernel) {  // all its samples are of an earlier run
       prepare();
       burst();
     }
-    json said = counted(*work, counting);
+    json said = amounts(*work);
+    said.update(counted(*work, counting));
     said["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
     said["others_share"] = others->share();
     return said;

@@ -15,6 +15,7 @@ namespace {
 using mm::json;
 
 constexpr std::size_t kNursery = std::size_t{64} << 20;   // where small rings are built anew for each sample
+constexpr double kPreparing = 0.5;                        // share of the budget in which memory is touched, at most
 constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // a ring up to this is rebuilt elsewhere for each sample
 constexpr double kBurst_s = 4e-3;
 
@@ -124,7 +125,8 @@ struct Group {
   int node;
 };
 
-void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& outcomes) {
+/// `share` of the budget that is left is for this group.
+void measure_group(mm::Run& run, const Group& group, double share, std::vector<mm::Outcome>& outcomes) {
   const auto footprints = run.sizes("footprint_bytes"), strides = run.sizes("stride_bytes");
   const auto patterns = run.choices("pattern");
   const std::size_t locality = run.bytes("locality_bytes");
@@ -139,21 +141,41 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
     const std::vector<int> cpus(order.begin(), order.begin() + processes);
     const auto team = run.team(cpus);
 
-    // One arena a chaser: a nursery for the small rings, and a part of its own for every large one, so that all
-    // rings stand ready while the rounds go over them.
-    std::size_t bytes = kNursery;
-    for (std::size_t f : footprints)
-      if (f > kSmallRing) bytes += f * strides.size() * patterns.size();
-    const json asked{{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", processes}};
-    std::vector<std::shared_ptr<mm::Arena>> arenas;
-    for (int cpu : cpus) {
-      auto arena = run.arena(bytes, group.pages, group.node, cpu, "load_latency", asked);
-      if (!arena) break;
-      arenas.push_back(std::move(arena));
+    // Each chaser has a nursery for the small rings, and an arena for every large footprint, so that all rings stand
+    // ready while the rounds go over them. From small to large, and none that would take what is left for preparing.
+    const double begun_s = mm::wall_s(), until_s = begun_s + kPreparing * share * run.left_s();
+    std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas;  // by footprint; kSmallRing: the nursery
+    std::map<std::size_t, mm::Absent> without;
+    std::size_t touched = 0;
+    const auto make = [&](std::size_t footprint, std::size_t bytes) {
+      const double rate = static_cast<double>(touched) / std::max(mm::wall_s() - begun_s, 1e-6);
+      const std::size_t more = bytes * cpus.size();
+      // The nursery and the first of the others in any case: there may be no more.
+      if (arenas.size() > 1 && mm::wall_s() + static_cast<double>(more) / rate > until_s) {
+        without.emplace(footprint, run.out_of_budget());
+        return;
+      }
+      try {
+        std::vector<std::shared_ptr<mm::Arena>> made;
+        const mm::Policy policy = group.node >= 0 ? mm::Policy::node : run.policy();
+        for (const int cpu : cpus) made.push_back(mm::Arena::make({bytes, group.pages, policy, group.node, cpu}));
+        arenas[footprint] = std::move(made);
+        touched += more;
+      } catch (const mm::Absent& why) {
+        without.emplace(footprint, why);
+      }
+    };
+    make(kSmallRing, kNursery);
+    if (const auto why = without.find(kSmallRing); why != without.end()) {
+      run.absent("load_latency",
+                 {{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", processes}},
+                 why->second.what(), why->second.enable);
+      continue;
     }
-    if (arenas.size() != cpus.size()) continue;
+    for (const std::size_t f : footprints)
+      if (f > kSmallRing) make(f, f * strides.size() * patterns.size());
 
-    std::size_t used = kNursery;
+    std::map<std::size_t, std::size_t> used;  // of the arena of a footprint
     for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
       for (std::size_t stride : strides)
         for (const std::string& pattern : patterns) {
@@ -165,11 +187,12 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
             run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
           auto chasers = std::make_shared<std::vector<Chaser>>(cpus.size());
           const bool small = *f <= kSmallRing;
-          for (std::size_t i = 0; i < cpus.size(); ++i) {
-            (*chasers)[i].region = arenas[i]->data() + (small ? 0 : used);
+          const auto& mine = arenas[small ? kSmallRing : *f];
+          for (std::size_t i = 0; i < mine.size(); ++i) {
+            (*chasers)[i].region = mine[i]->data() + (small ? 0 : used[*f]);
             (*chasers)[i].region_bytes = small ? kNursery : *f;
           }
-          if (!small) used += *f;
+          used[*f] += *f;
 
           auto loads = std::make_shared<std::uint64_t>(0);
           auto visits = std::make_shared<std::uint64_t>(run.seed());
@@ -185,8 +208,9 @@ void measure_group(mm::Run& run, const Group& group, std::vector<mm::Outcome>& o
                           {"processes", processes},
                           {"state", "clean"}};
           p.metrics = {"load_latency"};
+          if (const auto why = without.find(*f); why != without.end()) p.missing = why->second;
           p.team = team;
-          p.arenas = arenas;
+          p.arenas = mine;
           p.prepare = [=] {
             const std::uint64_t seed = (*visits)++;
             team->run([&](int rank) {
@@ -295,8 +319,9 @@ void measure(mm::Run& run) {
     for (int node : nodes) groups.push_back({pages, node});
   std::vector<mm::Outcome> outcomes;
   for (std::size_t i = 0; i < groups.size(); ++i) {
-    run.allot(1.0 / static_cast<double>(groups.size() - i));
-    measure_group(run, groups[i], outcomes);
+    const double share = 1.0 / static_cast<double>(groups.size() - i);
+    run.allot(share);
+    measure_group(run, groups[i], share, outcomes);
   }
   derive_levels(run, outcomes);
 }
