@@ -439,7 +439,7 @@ def _checked_words(d: Description, extra: list[str]) -> list[str]:
 @app.command()
 def survey(
     quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of ten")] = False,
-    spec: Annotated[str, typer.Option("--spec", help="TOML file of your own")] = "",
+    spec: Annotated[str | None, typer.Option("--spec", help="TOML file of your own", show_default=False)] = None,
     out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")
@@ -454,13 +454,13 @@ def survey(
     from meshmark.measure.survey import last_run, load_run, run_survey
     from meshmark.report.build import write_report
 
-    if quick and spec:
+    if quick and spec is not None:
         raise UsageError("--quick: found with --spec, allowed is one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
     goes_on = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
     with interruptible(f"what was measured is kept, {goes_on} goes on"), progress_of_plan("survey") as made:
         folder = run_survey(
-            spec=spec or ("quick" if quick else "full"),
+            spec=spec if spec is not None else "quick" if quick else "full",
             folder=folder,
             runs=data_home() / "runs",
             store_folder=store or data_home() / "store",
