@@ -74,7 +74,8 @@ def test_a_torn_file_is_named_and_hides_nothing(tmp_path: Path) -> None:
     torn = tmp_path / "r--b.records.parquet"
     torn.write_bytes(torn.read_bytes()[:100])
     assert [r.conditions["n"] for r in store.query()] == [1]
-    (tmp_path / ".x.records.parquet.abcd1234").write_bytes(b"PAR1 what a killed writer left aside")
+    for aside in (".x.records.parquet.abcd1234", ".meshmark-store.json.0123456789ab"):
+        (tmp_path / aside).write_bytes(b"PAR1 what a killed writer left aside")
     assert [p.name for p, wrong in store.verify() if wrong] == [torn.name]
 
 

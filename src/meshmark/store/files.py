@@ -25,6 +25,7 @@ from meshmark.errors import MeshmarkError, UsageError
 
 MAX_TEXT_BYTES: Final = 16 << 20  # a specification, a scenario, a program: none that is meant comes near
 _MAX_LINKS: Final = 40  # as the kernel
+ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # a file that is being written, or whose writer was killed
 
 
 # ------------------------------------------------------------------ writing

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import open_regular, quoted, read_json, write_file
+from meshmark.store.files import ASIDE, open_regular, quoted, read_json, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 
@@ -236,8 +236,8 @@ class Store:
         import pyarrow.parquet as pq
 
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
-            if path.name in {MARKER, MEASURING} or re.fullmatch(r"\..+\.parquet\.\w+", path.name):
-                continue  # the latter is what a killed writer left aside; no reader takes it for data
+            if path.name in {MARKER, MEASURING} or ASIDE.fullmatch(path.name):
+                continue  # the latter is of a writer that was killed, or is at work; no reader takes it for data
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
