@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import subprocess
 import tempfile
@@ -45,14 +46,19 @@ class Live:
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         command += ["--without", ",".join(without)] if without else []
-        self._given = tempfile.NamedTemporaryFile("w", suffix=".json", encoding="utf-8")  # noqa: SIM115 (read as the process starts)
+        # In memory: a file of that name would stay when this process is killed.
+        given = os.memfd_create("attained")
         if attained is not None:
-            json.dump(attained, self._given)
-            self._given.flush()
-            command += ["--attained", self._given.name]
+            os.write(given, json.dumps(attained).encode())
+            command += ["--attained", f"/proc/self/fd/{given}"]
         command += ["--canary", str(canary)] if canary is not None else []
         self._talk = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self._talk, encoding="utf-8")
+        try:
+            self._process = subprocess.Popen(
+                command, stdout=subprocess.PIPE, stderr=self._talk, encoding="utf-8", pass_fds=(given,)
+            )
+        finally:
+            os.close(given)
         assert self._process.stdout is not None
         self._lines = self._process.stdout
         first = self._lines.readline()
@@ -97,7 +103,6 @@ class Live:
             self._process.kill()
             self._process.wait()
         self._talk.close()
-        self._given.close()
 
 
 def memory_is_counted() -> bool:
