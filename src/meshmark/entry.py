@@ -41,6 +41,11 @@ def main() -> None:
                 os.execv(program, ["meshmark-place", *words])
             except OSError:
                 continue  # the command line below says what is missing
+    import signal
+
+    # What is loaded now takes a moment, in which Ctrl-C would end in a traceback. `end_by_signals` takes over.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     from meshmark.cli import main as command_line
 
     command_line()

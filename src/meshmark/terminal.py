@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meshmark.errors import MeshmarkError
 from meshmark.process import ended
 
 if TYPE_CHECKING:
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
 
 
 def data_home() -> Path:
-    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    """Where stores and runs lie by default.
+
+    Raises:
+        MeshmarkError: this user has no home.
+    """
+    try:
+        base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    except RuntimeError:  # HOME is not set, and the user is in no list
+        raise MeshmarkError(
+            "this user has no home, so there is no folder for results", "set HOME, or XDG_DATA_HOME"
+        ) from None
     return Path(base) / "meshmark"
 
 

@@ -109,3 +109,42 @@ def test_a_limit_of_memory_is_named(tmp_path: Path) -> None:
         done = shell(f"ulimit -v {limit_kib}; meshmark store list", {"XDG_DATA_HOME": str(tmp_path)})
         assert b"warning: ulimit -v allows " in done.stderr and b"Traceback" not in done.stderr
     assert b"ulimit" not in shell("meshmark list machines").stderr
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'meshmark.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from meshmark.entry import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "version"], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+def test_a_signal_after_the_last_word_is_no_traceback() -> None:
+    program = (
+        "import atexit, os, signal, sys; sys.argv = ['meshmark', 'version']\n"
+        "atexit.register(lambda: os.kill(os.getpid(), signal.SIGTERM))\n"
+        "from meshmark.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert done.returncode == -signal.SIGTERM
+    assert done.stdout
+    assert not done.stderr
+
+
+def test_a_user_without_a_home_is_one_line() -> None:
+    """Who is in no list of users, as in a container, and whose HOME is not set."""
+    program = (
+        "import pathlib, sys; sys.argv = ['meshmark', 'store', 'list']\n"
+        "def none(): raise RuntimeError('Could not determine home directory.')\n"
+        "pathlib.Path.home = none\n"
+        "from meshmark.cli import main; main()"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "XDG_DATA_HOME"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[0].startswith("meshmark: error: this user has no home")
