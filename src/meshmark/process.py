@@ -63,8 +63,8 @@ _ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so i
 
 
 def end_by_signals() -> None:
-    """Ctrl-C, SIGTERM and SIGHUP do the same: keep what is to be kept, remove what is temporary, say so. A signal that is
-    ignored (`nohup`) stays so."""
+    """Ctrl-C, SIGTERM and SIGHUP do the same: keep what is to be kept, remove what is temporary, say so. A signal that
+    is ignored (`nohup`) stays so."""
 
     def end(number: int, _: FrameType | None) -> None:
         global _ended_by  # noqa: PLW0603
