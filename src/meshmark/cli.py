@@ -135,6 +135,11 @@ def _answered() -> Any:
         if os.environ.get("MESHMARK_TRACE"):
             raise
         fail(MeshmarkError(f"unexpected {type(why).__name__}: {quoted(why, 300)}", hint="MESHMARK_TRACE=1 shows where"))
+    except BaseException as why:
+        if type(why).__name__ != "PanicException":
+            raise
+        # Of a library in Rust, as that which draws charts, where it gets no descriptor or no thread.
+        fail(MeshmarkError(f"a library failed: {quoted(why)}", hint="ulimit -n and ulimit -u may be too small"))
 
 
 @app.command()

@@ -86,8 +86,26 @@ def end_at_once() -> None:
 
 def ended() -> tuple[str, int]:
     """Of a KeyboardInterrupt: what happened, for people, and the exit status."""
+    if _ended_by == signal.SIGINT and (limit := _no_thread()):
+        return limit, 1  # OpenBLAS, which comes with NumPy, interrupts who loads it where it can start no thread
     text = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
     return text, 128 + _ended_by
+
+
+def _no_thread() -> str:
+    """Why no thread can be started, "" if one can."""
+    import resource
+    import threading
+
+    thread = threading.Thread(target=lambda: None)
+    try:
+        thread.start()
+    except RuntimeError:
+        soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
+        limit = "" if soft == resource.RLIM_INFINITY else f": ulimit -u allows {soft} processes and threads"
+        return f"error: no thread can be started{limit}"
+    thread.join()
+    return ""
 
 
 def memory_limit(below_bytes: int = sys.maxsize) -> str:

@@ -148,3 +148,33 @@ def test_a_user_without_a_home_is_one_line() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, env=env)
     assert done.returncode == 1
     assert done.stderr.splitlines()[0].startswith("meshmark: error: this user has no home")
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("os.kill(os.getpid(), signal.SIGINT)", "meshmark: error: no thread can be started"),
+        (
+            "raise type('PanicException', (BaseException,), {})('left: 24')",
+            "meshmark: error: a library failed: left: 24",
+        ),
+    ],
+)
+def test_what_libraries_do_when_limits_are_too_small_is_one_line(fault: str, says: str) -> None:
+    """OpenBLAS interrupts this process where no thread can be started, and those in Rust raise no Exception."""
+    program = f"""
+import os, signal, sys, threading
+import meshmark.store.store
+def refused(self): raise RuntimeError("can't start new thread")
+def runs(self):
+    threading.Thread.start = refused
+    {fault}
+meshmark.store.store.Store.runs = runs
+sys.argv = ["meshmark", "store", "list"]
+from meshmark.cli import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(says)
+    assert "Traceback" not in done.stderr
