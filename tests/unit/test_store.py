@@ -7,6 +7,7 @@ import multiprocessing
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -147,3 +148,14 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     assert {p.name.removesuffix(".records.parquet") for p in store.broken} == bad
     assert {p.name.removesuffix(".records.parquet") for p, wrong in store.verify() if wrong} == bad
     assert not any("\n" in why or len(why) > 200 for why in store.broken.values())
+
+
+def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:
+    """An older version took them in."""
+    store = Store(tmp_path)
+    store.add("odd", "a", [replace(record(), provenance={"start": "2026-11-20T00:00:00Z", "command": "\ud800"})])
+    store.add("good", "a", [record()])
+    assert [(r["run"], r["start"]) for r in store.runs()] == [
+        ("odd", "2026-11-20T00:00:00Z"), ("good", "2026-11-21T00:00:00Z")
+    ]  # fmt: skip
+    assert len(store.query()) == 1 and len(store.broken) == 1

@@ -216,11 +216,12 @@ class Store:
 
     def runs(self) -> list[dict[str, Any]]:
         """One object a run: run, machine, records, instruments, start."""
+        # No function of JSON: one text that is no Unicode would be an error of the whole query.
         return self._select(
             "records",
             """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
                       list_sort(list(DISTINCT instrument)) AS instruments,
-                      min(json_extract_string(provenance, '$.start')) AS start
+                      min(nullif(regexp_extract(provenance, '"start": *"([^"]*)"', 1), '')) AS start
                FROM {files} GROUP BY run ORDER BY start, run""",
         )
 
