@@ -1,0 +1,387 @@
+"""Damaged input of every kind, to the native programs built with sanitizers: each ends by itself, with a status of its
+own and without a complaint of a sanitizer.
+
+Slow: `make check-all` runs it, some seconds a kind; MESHMARK_MUTATION_SECONDS says how many, and MESHMARK_MUTATION_SEED
+from which on. A failure names the seed, and leaves the input in the test's folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from mutate import damaged, damaged_words
+
+from meshmark.model.machine import find_machine
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = Path(os.environ.get("MESHMARK_MUTATION_BIN", ROOT / "build" / "asan" / "bin"))
+MACHINES = ROOT / "tests" / "machines"
+SECONDS = float(os.environ.get("MESHMARK_MUTATION_SECONDS", "20"))
+SEED = int(os.environ.get("MESHMARK_MUTATION_SEED", "1"))
+STATUSES = {0, 1, 2, 77}
+PATIENCE_S = 20
+SANITIZER = 99
+
+pytestmark = pytest.mark.slow
+
+
+@dataclass
+class Kind:
+    """A kind of input.
+
+    Attributes:
+        seeds: whole ones.
+        words: the command line that reads one; FILE is its path.
+        on_stdin: it is read there instead.
+        long: work of hours may be asked for, in right words: what is killed then is no hang.
+    """
+
+    seeds: list[bytes]
+    words: tuple[str, ...]
+    on_stdin: bool = False
+    long: bool = False
+
+
+def lines(*objects: object) -> bytes:
+    return b"".join(json.dumps(o).encode() + b"\n" for o in objects)
+
+
+# No path in it is one that a damage could make a file of somebody's.
+PLAN = {
+    "format": "meshmark load plan",
+    "version": 1,
+    "scenario": "a",
+    "sample_s": 0.01,
+    "timeout_s": 1,
+    "setup_s": 1,
+    "canary": {"before_s": 0, "after_s": 0, "during": False},
+    "programs": [
+        {
+            "name": "a",
+            "copy": 0,
+            "argv": ["true"],
+            "start_s": 0,
+            "cpus": "0",
+            "nice": 1,
+            "priority": "batch",
+            "memory": "local",
+            "env": {"A": "b"},
+            "stdout": "out",
+            "stderr": "err",
+        },
+        {"name": "a", "copy": 1, "argv": ["sleep", "0.01"], "synthesised": False},
+    ],
+}
+MATRIX = {"nodes": [0, 1], "unit": "ns", "what": "load latency", "better": "lower", "values": [[80, 140.5], [141, 81]]}
+SHARING = {"traffic": [[0, 5e9], [5e9, 0]], "hunger": [0.5, 1]}
+SETTINGS = b"""bind = 'pack'
+slots = "cores"
+memory = 'interleave=0'
+pages = "thp"
+[profile.quiet]
+bind = 'list=0'
+slots = 'threads'
+"""
+CANARY = {
+    "nodes": {"0": [[0, 8e-8, 9e-8, 1e-7], [1e9, 9e-8, 1e-7, 2e-7], [5e9, 2e-7, 3e-7, 4e-7]]},
+    "tells": {"0": True},
+}
+ATTAINED = {"memory": {"0": [[0, 1e10], [0.5, 2e10], [1, 2.1e10]]}, "link": {"0 to 1": [[0, 1e10]]}}
+
+
+def unpack(folder: Path) -> None:
+    with tarfile.open(MACHINES / "numa-2.tar.xz") as tar:
+        tar.extractall(folder, filter="data")
+
+
+def pmus(folder: Path) -> None:
+    sys.path.insert(0, str(MACHINES))
+    from trees import make_tree
+
+    root = make_tree(folder / "made", "intel-spr-2s")
+    for entry in root.iterdir():
+        entry.rename(folder / entry.name)
+
+
+def program() -> bytes:
+    sys.path.insert(0, str(ROOT / "tests" / "unit"))
+    from made_program import made_program
+
+    with tempfile.TemporaryDirectory() as folder:
+        return made_program(PROGRAMS / "meshmark-load", Path(folder) / "a.json", 5, 2).read_bytes()
+
+
+def journal() -> bytes:
+    words = ("clock", "--budget", "100ms", "--cpus", "0", "--clocks", "monotonic")
+    return subprocess.run([PROGRAMS / "meshmark-probe", *words], capture_output=True, check=True, timeout=60).stdout
+
+
+def kinds() -> dict[str, Callable[[], Kind]]:
+    """By name; made when they are due, since some ask the programs."""
+    xml = [(MACHINES / name).read_bytes() for name in ("hbm-2.xml", "2x8-snc4.xml")]
+    place, watch = ("place", "plan", "--jobs", "2"), ("watch", "--rate", "20", "--duration", "0.1")
+    two = ("--topology", "pack:2 [numa] core:2 pu:1")
+    made: dict[str, Callable[[], Kind]] = {
+        "topology": lambda: Kind(xml, (*place, "--policy", "compact", "--topology", "FILE")),
+        "matrix": lambda: Kind([lines(MATRIX)], (*place, *two, "--matrix", "FILE")),
+        "sharing": lambda: Kind([lines(SHARING)], (*place, *two, "--policy", "sharing", "--sharing", "FILE")),
+        "settings": lambda: Kind([SETTINGS], ("place", "run", "--no-claim", "--profile", "quiet", "--", "true")),
+        "program": lambda: Kind([program()], ("load", "program", "FILE"), long=True),
+        "plan": lambda: Kind([lines(PLAN)], ("load", "run", "FILE"), long=True),
+        "requests": lambda: Kind(model_requests(), ("model",), on_stdin=True, long=True),
+        "journal": lambda: Kind(
+            [journal()],
+            ("probe", "clock", "--budget", "100ms", "--cpus", "0", "--clocks", "monotonic", "--resume", "FILE"),
+        ),
+        "canary": lambda: Kind([lines(CANARY)], (*watch, "--sources", "canary,node", "--canary", "FILE")),
+        "attained": lambda: Kind([lines(ATTAINED)], (*watch, "--attained", "FILE")),
+    }
+    return made
+
+
+def model_requests() -> list[bytes]:
+    """What Python asks the model for machines of publications, as far as it is short."""
+    runs = [{"kind": "describe"}, {"kind": "hops"}, {"kind": "loads"}, {"kind": "traffic", "load": 0.3, "packets": 200}]
+    return [
+        lines({"machine": find_machine(name).resolved(), "runs": runs, "threads": 1})
+        for name in ("gs1280-4", "es80", "e325")
+    ]
+
+
+KINDS = kinds()
+
+
+def environment(folder: Path) -> dict[str, str]:
+    return {
+        **os.environ,
+        "ASAN_OPTIONS": f"detect_leaks=0:allocator_may_return_null=1:exitcode={SANITIZER}:log_path={folder}/sanitizer"
+        ":max_allocation_size_mb=2048:handle_abort=1",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:exitcode={SANITIZER}:log_path={folder}/sanitizer",
+        "MESHMARK_LEDGER": f"{folder}/ledger",
+        "XDG_CONFIG_HOME": f"{folder}/none",
+        "OMP_NUM_THREADS": "2",
+    }
+
+
+def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, str], long: bool) -> str:
+    """How it ended: its status, "long", or what is wrong with that."""
+    process = subprocess.Popen(
+        [PROGRAMS / f"meshmark-{words[0]}", *words[1:]], cwd=folder, env=env, stdout=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL, stderr=(folder / "err").open("wb"),
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        process.communicate(text, timeout=2 if long else PATIENCE_S)
+    except subprocess.TimeoutExpired:
+        process.terminate()  # what is asked for work of hours ends all the same when it is told to
+        try:
+            process.communicate(timeout=PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            return "hang: does not end at SIGTERM"
+        if not long:
+            return "hang"
+    said = (folder / "err").read_bytes()
+    reports = b"".join(file.read_bytes() for file in folder.glob("sanitizer*"))
+    if process.returncode == SANITIZER or b"Sanitizer" in said + reports or b"runtime error" in said + reports:
+        return "sanitizer"
+    if b"terminate called" in said or b"Assertion" in said or b"Traceback" in said:
+        return "no error line of ours"
+    if long and process.returncode in (-15, 143):
+        return "long"
+    # A program of a plan may end as it likes; the launcher's status is its own.
+    return str(process.returncode) if process.returncode in STATUSES else f"status {process.returncode}"
+
+
+def tries(seconds: float) -> Iterator[int]:
+    end, number = time.monotonic() + seconds, SEED
+    while time.monotonic() < end:
+        yield number
+        number += 1
+
+
+def run_all(name: str, folder: Path, seconds: float, one: Callable[[int, Path], str]) -> None:
+    """Tries on each CPU, and says how they ended."""
+    workers = len(os.sched_getaffinity(0))
+    counts: Counter[str] = Counter()
+    wrong: list[str] = []
+
+    def work(worker: int) -> None:
+        for number in tries(seconds):
+            seed = number * workers + worker
+            own = folder / f"{worker}"
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir()
+            ended = one(seed, own)
+            counts[ended] += 1
+            if ended not in {*map(str, STATUSES), "long"}:
+                kept = folder / f"seed-{seed}"
+                if not kept.exists():
+                    own.rename(kept)
+                said = (kept / "err").read_text(errors="replace")[-1500:]
+                reports = "".join(f.read_text(errors="replace")[:3000] for f in kept.glob("sanitizer*"))
+                wrong.append(f"{name}, seed {seed}: {ended}; input in {kept}\n{said}\n{reports}")
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(work, range(workers)))
+    print(f"\n{name}: {counts.total()} mutations, " + ", ".join(f"{n} × {how}" for how, n in sorted(counts.items())))
+    assert not wrong, f"{len(wrong)} of {counts.total()}\n" + "\n".join(wrong[:5])
+    assert counts.total() > 0
+
+
+def test_what_is_damaged_was_whole() -> None:
+    """Else all that follows would be refused for the same reason."""
+    for name, make in KINDS.items():
+        kind = make()
+        for seed in kind.seeds:
+            with tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "input"
+                file.write_bytes(seed)
+                assert verdict(*asked(name, kind, file, seed)) == "0", (name, (file.parent / "err").read_text())
+
+
+def asked(name: str, kind: Kind, file: Path, data: bytes) -> tuple[list[str], Path, bytes | None, dict[str, str], bool]:
+    """What `verdict` wants to know of this kind, with the input in `file`."""
+    env = environment(file.parent)
+    if name == "settings":
+        env["MESHMARK_SITE_CONFIG"] = str(file)
+    words = [str(file) if word == "FILE" else word for word in kind.words]
+    return words, file.parent, data if kind.on_stdin else None, env, kind.long
+
+
+def needed(program: str) -> None:
+    assert (PROGRAMS / f"meshmark-{program}").exists(), "not built: tools/build.sh asan"
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_damaged_files(name: str, tmp_path: Path) -> None:
+    kind = KINDS[name]()
+    needed(kind.words[0])
+
+    def one(seed: int, folder: Path) -> str:
+        chance = random.Random(f"{name} {seed}")
+        data = damaged(chance, chance.choice(kind.seeds), kind.seeds)
+        file = folder / "input"
+        file.write_bytes(data)
+        return verdict(*asked(name, kind, file, data))
+
+    run_all(name, tmp_path, SECONDS, one)
+
+
+@pytest.mark.parametrize("tree", ["captured", "of counters"])
+def test_damaged_trees(tree: str, tmp_path: Path) -> None:
+    needed("watch")
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    (unpack if tree == "captured" else pmus)(whole)
+    root = next(folder for folder in (whole, *whole.iterdir()) if (folder / "sys").is_dir())
+    files = [f for f in sorted(root.rglob("*")) if f.is_file() and not f.is_symlink()]
+    contents = [f.read_bytes() for f in files if f.stat().st_size < 1 << 16]
+
+    def one(seed: int, folder: Path) -> str:
+        chance = random.Random(f"{tree} {seed}")
+        shutil.copytree(root, folder / "tree", symlinks=True, copy_function=os.link)
+        for file in chance.sample(files, chance.choice((1, 3, 30))):
+            into = folder / "tree" / file.relative_to(root)
+            into.unlink()  # the others are links to the whole ones
+            if (how := chance.randrange(12)) == 0:
+                os.mkfifo(into)
+            elif how > 1:
+                into.write_bytes(damaged(chance, file.read_bytes(), contents))
+        return verdict(
+            ["watch", "--rate", "20", "--duration", "0.1", "--root", str(folder / "tree")], folder, None,
+            environment(folder), long=False,
+        )  # fmt: skip
+
+    run_all(f"tree, {tree}", tmp_path, SECONDS, one)
+
+
+@pytest.mark.parametrize("program", ["probe", "comm", "watch", "place", "load"])
+def test_damaged_command_lines(program: str, tmp_path: Path) -> None:
+    needed(program)
+    lines_of: list[list[str]] = []
+    if program in ("probe", "comm"):
+        done = subprocess.run([PROGRAMS / f"meshmark-{program}", "--describe"], capture_output=True, check=True)
+        for instrument in json.loads(done.stdout):
+            whole = [instrument["name"], "--check"]  # reads all and measures nothing
+            for p in instrument["parameters"]:
+                if p["kind"] != "flag" and p["default"]:
+                    whole += [p["option"], p["default"]]
+            lines_of.append(whole)
+    elif program == "watch":
+        lines_of.append(["--describe", "--rate", "10", "--hold", "1", "--sources", "cpu,node", "--without", "io"])
+    elif program == "place":
+        lines_of += [
+            [
+                "plan",
+                "--topology",
+                "pack:2 [numa] core:4 pu:2",
+                "--policy",
+                "compact,near=node:0,distance<=1",
+                "--jobs",
+                "1,2",
+                "--within",
+                "0-7",
+                "--taken",
+                "3",
+                "--slots",
+                "threads",
+                "--json",
+            ],
+            [
+                "run",
+                "--bind",
+                "pack(socket=1)",
+                "-n",
+                "1",
+                "--memory",
+                "weighted=0:1",
+                "--pages",
+                "thp",
+                "--no-claim",
+                "--",
+                "true",
+            ],
+            [
+                "run",
+                "--bind",
+                "affinity[core(1,same=socket,exclusive=(core,injob)):cpubind=core:membind=localonly]",
+                "--no-claim",
+                "--",
+                "true",
+            ],
+            ["translate", "--from", "taskset", "--to", "all", "--topology", "pack:2 core:2 pu:1", "0-1"],
+            ["translate", "parts=0-1;2-3", "--json"],
+            ["slots", "--json"],
+        ]
+    else:
+        lines_of += [["kernels", "--json"], ["program", "x.json", "--window", "10ms", "--order"], ["run", "x.json"]]
+    others = sorted({word for line in lines_of for word in line})
+
+    def one(seed: int, folder: Path) -> str:
+        chance = random.Random(f"{program} {seed}")
+        words = damaged_words(chance, chance.choice(lines_of), others)
+        # Only what is checked or planned: no benchmark of hours, and no command but the one that does nothing.
+        if program in ("probe", "comm") and "--check" not in words:
+            words.append("--check")
+        if "run" in words[:1] and "--" in words:
+            words = [*words[: words.index("--")], "--", "true"]
+        (folder / "words").write_bytes(os.fsencode("\n".join(words)))
+        return verdict([program, *words], folder, None, environment(folder), long=program == "watch")
+
+    run_all(f"command line of {program}", tmp_path, SECONDS, one)
