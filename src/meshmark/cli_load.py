@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from meshmark.load.make import Trial
     from meshmark.load.metrics import Metrics
     from meshmark.load.program import Program
-    from meshmark.load.scenario import Scenario
+    from meshmark.load.scenario import Here, Member, Scenario
     from meshmark.load.variants import Variant
 
 app = typer.Typer(
@@ -107,7 +108,7 @@ def variants(
     """
     from meshmark.load.metrics import all_metrics, of_variants
 
-    own = _own_metrics(metrics) if metrics else {}
+    own = _own_metrics(metrics)
     found, _ = base_variants(base_name)
     wanted = {word.strip() for word in kernel.split(",") if word.strip()}
     known = {name for v in found for name in (v.kernel, v.kind)}
@@ -199,13 +200,10 @@ def base_variants(name: str) -> tuple[list[Variant], str]:
     return found, machine
 
 
-def _own_metrics(path: Path) -> Metrics:
-    from meshmark.load.metrics import parse_metrics
+def _own_metrics(path: Path | None) -> Metrics:
+    from meshmark.load.metrics import read_metrics
 
-    try:
-        return parse_metrics(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as why:
-        raise UsageError(f"metrics: cannot read '{path}': {why}") from why
+    return read_metrics(path) if path else {}
 
 
 def _seconds(option: str, text: str) -> float:
@@ -220,7 +218,7 @@ def _seconds(option: str, text: str) -> float:
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
-    """Synthesises, calibrates and writes every program that the scenario prescribes."""
+    """Synthesises, calibrates and writes every program that the scenario prescribes; no trial where one cannot be."""
     from meshmark.load.make import calibrate
     from meshmark.load.program import dump_program
     from meshmark.load.synthesis import synthesize
@@ -230,23 +228,24 @@ def _make(
     if not wanted:
         return []
     variants, machine = base_variants(base_name)
-    found = []
+    made = []
     for p in wanted:
         assert p.prescription is not None
-        if p.prescription.threads > len(cpus) and not p.oversubscribe:
-            raise UsageError(f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}")
-        program = synthesize(variants, p.prescription, own_metrics=scenario.metrics, machine=machine)
-        for note in program.notes:
+        made.append(synthesize(variants, p.prescription, own_metrics=scenario.metrics, machine=machine))
+        for note in made[-1].notes:
             say(f"note: {p.name}: {note}")
-        on = cpus[-p.prescription.threads :]  # not the first: interrupts and daemons gather there
+    found = []
+    for p, program in zip(wanted, made, strict=True):
+        threads = program.prescription.threads
+        on = cpus[-threads:]  # not the first: interrupts and daemons gather there
         env = {
-            "OMP_NUM_THREADS": str(p.prescription.threads),
+            "OMP_NUM_THREADS": str(threads),
             **({"OMP_WAIT_POLICY": p.wait_policy} if p.wait_policy else {}),
         }
-        program, trials = calibrate(program, trial_s, rounds, on, env, talk=say)
+        calibrated, trials = calibrate(program, trial_s, rounds, on, env, talk=say)
         file = out / f"{p.name}.json"
-        write_file(file, dump_program(program).encode())
-        found.append((file, program, trials))
+        write_file(file, dump_program(calibrated).encode())
+        found.append((file, calibrated, trials))
     return found
 
 
@@ -267,22 +266,27 @@ def make(
 
     example: meshmark load make bus.toml --out programs
     """
+    from meshmark.load.check import check_kernels, check_threads
     from meshmark.load.scenario import read_scenario
 
-    own = _own_metrics(metrics) if metrics else {}
-    found = _make(read_scenario(scenario, own), out, base_name, cpus_of(cpus), rounds, _seconds("--trial", trial))
-    if not found:
+    asked = read_scenario(scenario, _own_metrics(metrics))
+    on, trial_s = cpus_of(cpus), _seconds("--trial", trial)
+    if not any(p.prescription for p in asked.programs):
         raise UsageError(
             f"{scenario}: no program prescribes anything", "run_time_s, memory_gb_per_s, …, in [[program]]"
         )
+    check_kernels(asked)
+    check_threads(asked, on)
+    with interruptible(f"programs that were finished are in {out}"):
+        found = _make(asked, out, base_name, on, rounds, trial_s)
     rows = []
     for file, program, trials in found:
         wish = program.prescription
         last = trials[-1] if trials else None
-        for name, asked in {"run_time_s": wish.run_time_s, **wish.metrics}.items():
+        for name, value in {"run_time_s": wish.run_time_s, **wish.metrics}.items():
             planned = program.planned()[name]
             tried = None if last is None or name == "run_time_s" else last.metrics.get(name)
-            rows.append({"program": wish.name, "metric": name, "asked": asked, "planned": planned, "last trial": tried})
+            rows.append({"program": wish.name, "metric": name, "asked": value, "planned": planned, "last trial": tried})
         say(f"{wish.name}: {program.calls} calls of {len(program.kernels)} kernels, "
             f"{scaled(program.memory_bytes, 'B')}: {file}")  # fmt: skip
     if not as_json:
@@ -321,51 +325,91 @@ def run(
     Programs that were not made yet are made first, from quick base data if there are none. With --alone each program
     also runs by itself, in turns with the scenario, and how much slower it is in company is told.
 
+    Exit status: 0 if every program ended by itself with status 0; 1 if one did not (could not be started, another
+    status, a signal, timeout_s), or the run was cut; 2 if the scenario is refused, before anything is measured or runs.
+
     example: meshmark load run bus.toml --out bus
     """
-    from meshmark.load.run import expected_end_s, new_folder, read_run, run_scenario
+    from meshmark.load.check import check_scenario
+    from meshmark.load.run import new_folder, refuse_run_in
     from meshmark.load.scenario import Here, read_scenario
 
-    found = read_scenario(scenario, _own_metrics(metrics) if metrics else {})
+    found = read_scenario(scenario, _own_metrics(metrics))
     on = cpus_of(cpus)
     trial_s = _seconds("--trial", trial)
     compared = alone or repetitions > 1
     if watch and compared:
         raise UsageError("--watch: found with --alone or --repetitions, allowed with a single run")
     folder = out or new_folder(data_home() / ("studies" if compared else "load"))
-    files = _files(found, programs or folder / "programs", base_name, on, rounds, trial_s, store)
+    if not compared:
+        refuse_run_in(folder)
     here = Here(on, Here.now().memory_bytes)
+    files, missing = _files(found, programs or folder / "programs")
+    check_scenario(found, here, files)
     kept = None if no_store else store or data_home() / "store"
+    if missing:
+        with interruptible("programs that were finished are kept"):
+            files |= _made(found, missing, programs or folder / "programs", base_name, on, rounds, trial_s, store)
     if compared:
-        from meshmark.cli_study import end
-        from meshmark.load.alone import company
-        from meshmark.load.study import How
+        _compared(found, folder, files, here, alone, repetitions, seed, as_json, kept)
+    else:
+        _single(found, folder, files, here, watch, as_json, kept)
 
+
+def _single(
+    found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, watch: bool, as_json: bool, kept: Path | None
+) -> None:
+    """One run, shown and kept; what went wrong in it is the last thing that is said.
+
+    Raises:
+        MeshmarkError: a program did not end well, or the run was cut.
+    """
+    from meshmark.load.run import RunCutError, expected_end_s, not_well, run_scenario
+
+    try:
+        with (
+            interruptible(f"what there is lies in {folder}"), watched(folder, watch),
+            _Live(found, expected_end_s(found, files)) as live,
+        ):  # fmt: skip
+            ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
+    except RunCutError as why:
+        with contextlib.suppress(MeshmarkError):  # as a full disk, which is why it was cut
+            _show(why.run, as_json, kept)
+        raise
+    _show(ran, as_json, kept)
+    if said := not_well(ran):
+        raise MeshmarkError(said, f"{folder / 'output'} has what they printed")
+
+
+def _compared(
+    found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, alone: bool, repetitions: int, seed: int,
+    as_json: bool, kept: Path | None,
+) -> None:  # fmt: skip
+    """Repeated runs.
+
+    Raises:
+        MeshmarkError: some of them do not count, or the run was cut.
+    """
+    from meshmark.cli_study import end, resumable
+    from meshmark.load.alone import company
+    from meshmark.load.run import read_run
+    from meshmark.load.study import How
+
+    with resumable(folder):
         result = company(found, folder, files, alone=alone, here=here,
                          how=How(repetitions=repetitions, seed=seed, talk=say))  # fmt: skip
-        if result.run is not None:
-            _show(read_run(result.run), as_json, kept)
-        end(result, as_json, kept)
-        return
-    with watched(folder, watch), _Live(found, expected_end_s(found, files)) as live:
-        ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
-    _show(ran, as_json, kept)
+    if result.run is not None:
+        _show(read_run(result.run), as_json, kept)
+    end(result, as_json, kept)
 
 
-def _files(
-    scenario: Scenario, folder: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float,
-    store: Path | None,
-) -> dict[str, Path]:  # fmt: skip
-    """Files of the programs that a scenario prescribes: those of the folder, and the others made there.
+def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Member]]:
+    """Files of the programs that a scenario prescribes, as far as the folder has them; and the others.
 
     Raises:
         UsageError: one in the folder was made for another prescription.
     """
-    from dataclasses import replace
-
-    from meshmark.load.base import base_run
-    from meshmark.load.scenario import made_for_another
-    from meshmark.machine.identity import host_id
+    from meshmark.load.scenario import about_program, made_for_another
 
     files: dict[str, Path] = {}
     missing = []
@@ -373,20 +417,33 @@ def _files(
         if p.prescription is None:
             continue
         file = folder / f"{p.name}.json"
-        if not file.exists():
+        if not os.path.lexists(file):
             missing.append(p)
             continue
-        if differs := made_for_another(file, p.prescription):
+        with about_program(p.name):
+            differs = made_for_another(file, p.prescription)
+        if differs:
             raise UsageError(f"program {p.name}: {file} was made for {differs}",
                              "meshmark load make makes it again, or name another folder with --programs")  # fmt: skip
         files[p.name] = file
-    if not missing:
-        return files
+    return files, missing
+
+
+def _made(
+    scenario: Scenario, missing: list[Member], folder: Path, base_name: str, cpus: tuple[int, ...], rounds: int,
+    trial_s: float, store: Path | None,
+) -> dict[str, Path]:  # fmt: skip
+    """Makes these programs, from quick base data if there are none."""
+    from dataclasses import replace
+
+    from meshmark.load.base import base_run
+    from meshmark.machine.identity import host_id
+
     if not base_name and base_run(data_home() / "runs", host_id()) is None:
         say("meshmark: no base data of this machine yet; quick ones first")
         base(quick=True, anyway=True, store=store)
     todo = replace(scenario, programs=tuple(missing))
-    return files | {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
+    return {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
 
 
 class _Live:

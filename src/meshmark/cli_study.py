@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shlex
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
-from meshmark.errors import UsageError
-from meshmark.terminal import data_home, say
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.terminal import data_home, interruptible, say
 
 if TYPE_CHECKING:
     from meshmark.load.study import How, StudyResult
@@ -66,7 +68,11 @@ def _folder(out: Path | None, name: str) -> Path:
 
 
 def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
-    """Prints the table, draws the chart, keeps the records."""
+    """Prints the table, draws the chart, keeps the records.
+
+    Raises:
+        MeshmarkError: some run does not count; after all that.
+    """
     import vl_convert
 
     from meshmark.report import charts, studies
@@ -85,10 +91,17 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))
-        return
-    print(result.table)
-    for path in drawn:
-        print(path)
+    else:
+        print(result.table)
+        for path in drawn:
+            print(path)
+    if result.spoiled:
+        raise MeshmarkError(f"{result.study}: {result.spoiled}", f"{result.folder} has the runs and what they printed")
+
+
+def resumable(folder: Path) -> contextlib.AbstractContextManager[None]:
+    """What is said where a study is interrupted."""
+    return interruptible(f"what was run is kept, the same command with --out {shlex.quote(str(folder))} goes on")
 
 
 def _kept(store: Path | None, no_store: bool) -> Path | None:
@@ -111,9 +124,11 @@ def shared_bus(
     from meshmark.load.studies import shared_bus as study
 
     variants, machine = _variants(base)
-    result = study(variants, _folder(out, "shared-bus"), cpus=_cpus(cpus), copies=copies,
-                   rates_gb_per_s=_numbers("--rates", rates), run_time_s=run_time, threshold=threshold,
-                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    folder = _folder(out, "shared-bus")
+    with resumable(folder):
+        result = study(variants, folder, cpus=_cpus(cpus), copies=copies,
+                       rates_gb_per_s=_numbers("--rates", rates), run_time_s=run_time, threshold=threshold,
+                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -131,8 +146,10 @@ def mix(
     from meshmark.load.studies import mix as study
 
     variants, machine = _variants(base)
-    result = study(variants, _folder(out, "mix"), cpus=_cpus(cpus), rate_gb_per_s=rate, run_time_s=run_time,
-                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    folder = _folder(out, "mix")
+    with resumable(folder):
+        result = study(variants, folder, cpus=_cpus(cpus), rate_gb_per_s=rate, run_time_s=run_time,
+                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -151,8 +168,10 @@ def isolation(
     from meshmark.load.studies import isolation as study
 
     variants, machine = _variants(base)
-    result = study(variants, _folder(out, "isolation"), rate_gb_per_s=rate, run_time_s=run_time, margin=margin,
-                   how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    folder = _folder(out, "isolation")
+    with resumable(folder):
+        result = study(variants, folder, rate_gb_per_s=rate, run_time_s=run_time, margin=margin,
+                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -174,8 +193,10 @@ def copies(
     numbers = _numbers("--counts", counts)
     if not all(n.is_integer() for n in numbers):
         raise UsageError(f"--counts: found '{counts}', allowed are whole numbers such as 1,2,4")
-    result = study(command, _folder(out, "copies"), cpus=_cpus(cpus), counts=tuple(map(int, numbers)),
-                   how=_how(repetitions, clock, seed))  # fmt: skip
+    folder = _folder(out, "copies")
+    with resumable(folder):
+        result = study(command, folder, cpus=_cpus(cpus), counts=tuple(map(int, numbers)),
+                       how=_how(repetitions, clock, seed))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -194,8 +215,10 @@ def overload(
     from meshmark.load.overload import overload as study
 
     variants, machine = ((), "") if command else _variants(base)
-    result = study(_folder(out, "overload"), variants=variants, work=command or None, cpus=_cpus(cpus), extra=extra,
-                   run_time_s=run_time, how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+    folder = _folder(out, "overload")
+    with resumable(folder):
+        result = study(folder, variants=variants, work=command or None, cpus=_cpus(cpus), extra=extra,
+                       run_time_s=run_time, how=_how(repetitions, "wall", seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -215,9 +238,11 @@ def omp_overload(
     from meshmark.load.overload import omp_overload as study
 
     variants, machine = _variants(base)
-    result = study(_folder(out, "omp-overload"), variants=variants, threads=threads, sequentials=sequentials,
-                   cpus=_cpus(cpus), policies=tuple(p.strip() for p in policies.split(",")), run_time_s=run_time,
-                   how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+    folder = _folder(out, "omp-overload")
+    with resumable(folder):
+        result = study(folder, variants=variants, threads=threads, sequentials=sequentials,
+                       cpus=_cpus(cpus), policies=tuple(p.strip() for p in policies.split(",")), run_time_s=run_time,
+                       how=_how(repetitions, "wall", seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -237,8 +262,10 @@ def matrix(
     from meshmark.load.interference import interference_matrix as study
 
     variants, machine = _variants(base)
-    result = study(variants, _folder(out, "matrix"), classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
-                   cpus=_cpus(cpus), run_time_s=run_time, how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    folder = _folder(out, "matrix")
+    with resumable(folder):
+        result = study(variants, folder, classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
+                       cpus=_cpus(cpus), run_time_s=run_time, how=_how(repetitions, clock, seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))
 
 
@@ -260,6 +287,9 @@ def curve(
     if not command:
         raise UsageError("curve: found no command", "meshmark load study curve -- ./a.out")
     variants, machine = _variants(base)
-    result = study(command, variants, _folder(out, "curve"), cpus=_cpus(cpus), neighbours=neighbours,
-                   rates_gb_per_s=_numbers("--rates", rates), how=_how(repetitions, clock, seed, machine))  # fmt: skip
+    folder = _folder(out, "curve")
+    with resumable(folder):
+        result = study(command, variants, folder, cpus=_cpus(cpus), neighbours=neighbours,
+                       rates_gb_per_s=_numbers("--rates", rates),
+                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
     end(result, as_json, _kept(store, no_store))

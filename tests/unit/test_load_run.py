@@ -129,16 +129,21 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
         file = "{program}"
         [[program]]
         name = "nowhere"
-        command = ["./is-not-there"]
+        command = ["./lacks"]
         """)  # fmt: skip
+    (tmp_path / "lacks").write_text("#!/is/not/there\n")
+    (tmp_path / "lacks").chmod(0o755)
     done = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 1, done.stderr
     assert "dies, copy 0: was ended by signal 9" in done.stderr
     assert "busy, copy 0: ended" in done.stderr
-    assert "nowhere, copy 0: not started: './is-not-there' cannot be executed" in done.stderr
+    assert "nowhere, copy 0: not started: './lacks' cannot be executed" in done.stderr
     assert "\x1b" not in done.stderr  # no terminal: no bar
     records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
     assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
+    (told,) = [line for line in done.stderr.splitlines() if line.startswith("meshmark: error: ")]
+    assert "2 of 3 programs did not end well: dies: was ended by signal 9; nowhere: './lacks' cannot be" in told
+    assert (tmp_path / "out" / "gantt.html").is_file()
 
 
 STUBBORN = "trap '' TERM INT HUP; (setsid sleep 604 &); i=0; while :; do i=$((i+1)); done"
@@ -348,7 +353,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         name = "load-quick"
         [[step]]
         instrument = "kernels"
-        options = {{ kernel = "{names}", volume = "256KiB,128MiB", stride = "1", threads = "1,2", budget = "15s" }}
+        options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "15s" }}
         """)  # fmt: skip
     done = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--anyway", folder=folder)
     assert done.returncode == 0, done.stderr

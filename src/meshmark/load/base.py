@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.variants import COUNTER_PREFIX, COUNTS, LEVELS, Variant
 from meshmark.measure.journal import parse_line
 from meshmark.measure.plan import Plan
+from meshmark.store.files import open_regular, read_json
 from meshmark.store.lines import MOST_LINE_BYTES
 from meshmark.store.record import Record
 
@@ -105,10 +105,10 @@ def look(folder: Path) -> BaseRun | None:
     if not plan.steps or any(step.instrument != INSTRUMENT for step in plan.steps):
         return None
     try:
-        state = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+        state = read_json(folder / "run.json")
         started, finished = str(state["started"]), bool(state["steps"])
         machine = next((m for step in plan.steps if (m := _machine(folder / "journal" / f"{step.id}.jsonl"))), "")
-    except (OSError, ValueError, KeyError, TypeError) as why:
+    except (UsageError, OSError, ValueError, KeyError, TypeError) as why:
         raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
     if not machine:  # killed before its first word: the plan says which machine was meant
         words = plan.steps[0].argv
@@ -118,9 +118,11 @@ def look(folder: Path) -> BaseRun | None:
 
 def _machine(journal: Path) -> str:
     """The machine of a journal's header, "" where there is none."""
-    if not journal.exists():
+    try:
+        lines = open_regular(journal)
+    except FileNotFoundError:
         return ""
-    with journal.open("rb") as lines:
+    with lines:
         header = parse_line(lines.readline(MOST_LINE_BYTES)) or {}
     return str(header.get("machine", ""))
 

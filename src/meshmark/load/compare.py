@@ -372,7 +372,7 @@ def _dot(ratio: float, interval: tuple[float, float] | None, low: float, high: f
 
 def compare_html(c: Comparison) -> str:
     """Both charts on one axis, times, totals and what differs, in one file that needs nothing else."""
-    end_s = max(c.a.first.bench_s, c.b.first.bench_s)
+    end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
     charts = []
     machines = [checked_beside(s.first, found_beside(s.first.folder))[0] for s in (c.a, c.b)]
     most = max(most_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))

@@ -13,7 +13,7 @@ from typing import Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.effects import Curve
 from meshmark.load.prescription import Prescription
-from meshmark.load.program import parse_program
+from meshmark.load.program import read_program
 from meshmark.load.study import (
     LEAD_S,
     OUTLASTS,
@@ -210,7 +210,7 @@ def interference_curve(
     for rate in sorted(set(held_out_gb_per_s)):
         make(rate, held=True)
     for key, file in (held_out or {}).items():
-        rate = neighbours * parse_program(file.read_text(encoding="utf-8"), str(file)).planned()["memory_gb_per_s"]
+        rate = neighbours * read_program(file).planned()["memory_gb_per_s"]
         beside[key] = rate, file.resolve()
     first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
     alone = Cell(name="alone", measured=("measured",),

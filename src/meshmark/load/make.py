@@ -11,10 +11,8 @@ import dataclasses
 import json
 import os
 import subprocess
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
@@ -22,6 +20,7 @@ from meshmark.load.metrics import Metrics, all_metrics
 from meshmark.load.program import Program, dump_program
 from meshmark.load.run import find_load
 from meshmark.load.synthesis import Measured, recalibrate
+from meshmark.machine.native import die_with_parent
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU: beyond it CPU time tells, not wall time
 FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program differ by more
@@ -73,14 +72,21 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
     Raises:
         MeshmarkError, AbsentError: as the native program refused, with its own line.
     """
-    with tempfile.TemporaryDirectory(prefix="meshmark-load-") as folder:
-        file = Path(folder) / "program.json"
-        file.write_text(dump_program(program), encoding="utf-8")
+
+    def prepare() -> None:
+        die_with_parent()
+        if cpus:
+            os.sched_setaffinity(0, cpus)
+
+    # A file without a name: whoever is killed leaves nothing.
+    with os.fdopen(os.memfd_create("program"), "wb") as file:
+        file.write(dump_program(program).encode())
+        file.flush()
         try:
             done = subprocess.run(
-                [find_load(), "program", file], capture_output=True, encoding="utf-8", errors="replace", check=False,
-                stdin=subprocess.DEVNULL, env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
-                preexec_fn=(lambda: os.sched_setaffinity(0, cpus)) if cpus else None,
+                [find_load(), "program", f"/proc/{os.getpid()}/fd/{file.fileno()}"], capture_output=True,
+                encoding="utf-8", errors="replace", check=False, stdin=subprocess.DEVNULL, preexec_fn=prepare,
+                env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
             )  # fmt: skip
         except OSError as why:
             raise MeshmarkError(f"{program.prescription.name}: cannot be run: {why.strerror or why}") from why

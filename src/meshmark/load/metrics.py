@@ -16,19 +16,22 @@ import ast
 import math
 import re
 import tomllib
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 
 from meshmark.errors import UsageError
 from meshmark.load.variants import COLUMNS, COUNTERS, Table, Variant, Vector, found
+from meshmark.store.files import quoted, read_text
 
 _LONGEST: Final = 500  # characters of a formula
 _DEEPEST: Final = 40
 _MOST: Final = 200  # metrics in one text
-_MOST_TEXT: Final = 1 << 16
+_MAX_BYTES: Final = 1 << 16  # of a file of metrics
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
 # Keys of a prescription that are no metrics.
@@ -228,7 +231,9 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
     if len(formula) > _LONGEST:
         raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed are {_LONGEST}")
     try:
-        tree = ast.parse(formula.strip(), mode="eval").body
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what is refused in a moment
+            tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
         raise UsageError(
             f"{what}: {formula[:60]!r} is no formula; write it with + - * / ( ), numbers and names"
@@ -256,17 +261,23 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dic
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
     """
-    if len(toml) > _MOST_TEXT:
-        raise UsageError(f"{origin}: {len(toml)} characters; allowed are {_MOST_TEXT}")
     try:
         raw = tomllib.loads(toml)
     except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        said = " ".join(str(why).split())[:160]
-        raise UsageError(f"{origin}: not TOML: {said}") from why
+        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
     tables = raw.pop("metric", {})
     if raw:
         raise UsageError(f"{origin}: found {next(iter(raw))[:60]!r}; allowed are tables [metric.NAME]")
     return metrics_of(tables, origin, counters)
+
+
+def read_metrics(path: Path) -> dict[str, Metric]:
+    """A user's metrics from their file.
+
+    Raises:
+        UsageError: it cannot be read, or as `parse_metrics`.
+    """
+    return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
 def metrics_of(tables: object, origin: str, counters: Collection[str] = ()) -> dict[str, Metric]:

@@ -19,6 +19,7 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -27,13 +28,23 @@ from meshmark.errors import MeshmarkError
 from meshmark.load.metrics import Metric, Metrics, all_metrics, metric
 from meshmark.load.order import Uniformity
 from meshmark.load.prescription import Prescription, parse_prescription
-from meshmark.load.variants import COLUMNS, Table, Variant, found, real, text, variant_from_json, whole
+from meshmark.load.variants import (
+    COLUMNS,
+    MAX_PROGRAM_BYTES,
+    Table,
+    Variant,
+    found,
+    real,
+    text,
+    variant_from_json,
+    whole,
+)
+from meshmark.store.files import quoted, read_text
 
 FORMAT: Final = "meshmark load program"
 VERSION: Final = 1
 _MOST_CALLS: Final = 1 << 29  # of one variant: up to there times are exact (order.py)
 _MOST_VARIANTS: Final = 10_000
-_LARGEST: Final = 64 << 20  # characters of a file
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +172,15 @@ def dump_program(program: Program) -> str:
     return "{" + ",\n ".join(lines) + "}\n"
 
 
+def read_program(path: Path) -> Program:
+    """A program from its file.
+
+    Raises:
+        MeshmarkError: it cannot be read, or as `parse_program`.
+    """
+    return parse_program(read_text(path, MAX_PROGRAM_BYTES), str(path))
+
+
 def parse_program(data: str, where: str) -> Program:
     """A program from the text of its file.
 
@@ -170,8 +190,6 @@ def parse_program(data: str, where: str) -> Program:
     Raises:
         MeshmarkError: one line that names the field, what was found and what is allowed.
     """
-    if len(data) > _LARGEST:
-        raise MeshmarkError(f"{where}: {len(data)} characters; a program's file has at most {_LARGEST}")
 
     def refuse(word: str) -> float:
         raise ValueError(f"{word} is no number")
@@ -185,7 +203,7 @@ def parse_program(data: str, where: str) -> Program:
     try:
         raw = json.loads(data, parse_constant=refuse, object_pairs_hook=once)
     except (ValueError, RecursionError) as why:
-        raise MeshmarkError(f"{where}: not JSON: {' '.join(str(why).split())[:160]}") from why
+        raise MeshmarkError(f"{where}: not JSON: {quoted(why)}") from why
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:

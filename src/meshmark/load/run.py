@@ -18,12 +18,13 @@ import signal
 import statistics
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.lines import journal_lines, kept_scenario
 from meshmark.load.metrics import Metrics
 from meshmark.load.scenario import (
     Here,
@@ -32,14 +33,14 @@ from meshmark.load.scenario import (
     place_copies,
     read_scenario,
     run_plan,
+    run_time_of,
     scenario_json,
     stem,
     threads_of,
 )
 from meshmark.machine.native import die_with_parent, find_native
 from meshmark.machine.tree import format_list, parse_list
-from meshmark.store.files import write_file
-from meshmark.store.lines import whole_lines
+from meshmark.store.files import open_regular, quoted, write_file
 from meshmark.store.record import Record, Scalar, median_interval
 from meshmark.store.run import Absence
 
@@ -49,6 +50,7 @@ DRIFT: Final = 0.1  # of the canary from before to after
 STOLEN: Final = 0.01
 MISPLACED: Final = 0.01  # of a program's memory; where it was not bound to its nodes, a MiB too
 _SYNC_S: Final = 1.0
+_MOST_NAMED: Final = 5  # programs in a line
 _RATES: Final = (
     ("memory_rate", "B/s", ("memory_read_bytes", "memory_write_bytes")),
     ("cache_rate", "B/s", ("cache_bytes",)),
@@ -337,6 +339,14 @@ def _rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
 # ---------------------------------------------------------------- running
 
 
+class RunCutError(MeshmarkError):
+    """The runner did not get to the end of its scenario; what it had written by then is in `run`."""
+
+    def __init__(self, message: str, run: LoadRun) -> None:
+        super().__init__(message)
+        self.run = run
+
+
 def find_load() -> Path:
     """The program of `MESHMARK_LOAD`, of the installed package, or of the build folder of this checkout.
 
@@ -368,7 +378,8 @@ def run_scenario(
 
     Raises:
         UsageError: the scenario asks for what is not here (CPUs, threads, memory), or a program has no file.
-        MeshmarkError: the native program or the folder fails.
+        RunCutError: the native program was killed, or ended before its time.
+        MeshmarkError: the folder cannot be written.
         KeyboardInterrupt: after all programs were ended and what there is was written.
     """
     if isinstance(scenario, Path):
@@ -391,25 +402,47 @@ def run_scenario(
         members.append(p)
     scenario = replace(scenario, programs=tuple(members))
     check_here(scenario, here, memory)
-    if (out / JOURNAL).exists():
-        raise UsageError(f"{out}: a run lies there already", "name another folder with --out")
+    refuse_run_in(out)
     cpus = place_copies(scenario, here)
     output = out.resolve() / "output"
     plan = run_plan(scenario, cpus, {n: (str(load), "program", str(f), "--wait") for n, f in files.items()}, output)
     try:
         output.mkdir(parents=True, exist_ok=True)
+        journal = (out / JOURNAL).open("xb")
+    except FileExistsError:
+        refuse_run_in(out)
+        raise
     except OSError as why:
-        raise MeshmarkError(f"cannot make {output}: {why.strerror or why}") from why
-    about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
-    write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
-    write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
-    complaint, status = _run(load, out, report, tick)
+        raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
+    with journal:  # the folder is ours from here on
+        about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
+        write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
+        write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
+        complaint, status = _run(load, out, journal, report, tick)
     run = read_run(out)
-    if run.cut:
-        raise MeshmarkError(f"the run was cut: {complaint or f'exit status {status}'}; what there is lies in {out}")
-    if status in {128 + signal.SIGINT, 128 + signal.SIGTERM}:
-        raise KeyboardInterrupt
-    return run
+    if status < 0:
+        complaint = f"its runner was ended by {signal.Signals(-status).name}"
+    elif run.status == "stopped":
+        complaint = f"its runner was ended by {_signal_of(run)}"
+    elif status in {0, 1} and not run.cut:
+        return run
+    raise RunCutError(f"the run was cut: {complaint or f'exit status {status}'}; what there is lies in {out}", run)
+
+
+def refuse_run_in(out: Path) -> None:
+    """
+    Raises:
+        UsageError: a run lies in the folder.
+    """
+    if os.path.lexists(out / JOURNAL):
+        raise UsageError(f"{out}: a run lies there already", "name another folder with --out")
+
+
+def _signal_of(run: LoadRun) -> str:
+    try:
+        return signal.Signals(int(run.end.get("signal", 0))).name
+    except ValueError:
+        return "a signal"
 
 
 def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
@@ -422,21 +455,19 @@ def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
     for p in scenario.programs:
         file = p.file or files.get(p.name)
         if p.synthesised and file is not None:
-            asked = _object(file).get("prescription")
-            run_time_s = asked.get("run_time_s") if isinstance(asked, dict) else None
-            if isinstance(run_time_s, int | float):
-                last_s = max(last_s, max(p.start_s) + float(run_time_s))
+            last_s = max(last_s, max(p.start_s) + run_time_of(file))
     return min(last_s, scenario.timeout_s) if scenario.timeout_s else last_s
 
 
 def _run(
-    load: Path, out: Path, report: Callable[[Mapping[str, Any]], None] | None, tick: Callable[[], None] | None
-) -> tuple[str, int]:
+    load: Path, out: Path, sink: IO[bytes], report: Callable[[Mapping[str, Any]], None] | None,
+    tick: Callable[[], None] | None,
+) -> tuple[str, int]:  # fmt: skip
     """Its last words and its exit status. It writes the journal itself, and sends a byte with every event: who looks on
     should not be a load."""
-    journal, talk = out / JOURNAL, out / "run.err"
+    talk = out / "run.err"
     try:
-        with journal.open("xb") as sink, talk.open("wb") as errors:
+        with talk.open("wb") as errors:
             listen, notify = os.pipe()
             with open(listen, "rb", buffering=0) as news:
                 try:
@@ -448,7 +479,7 @@ def _run(
                 finally:
                     os.close(notify)
                 try:
-                    _look_on(news, sink, journal, report, tick)
+                    _look_on(news, sink, out / JOURNAL, report, tick)
                 except BaseException:
                     child.send_signal(signal.SIGINT)
                     raise
@@ -525,53 +556,43 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
     windows: dict[Key, list[dict[str, Any]]] = {}
     threads: dict[int, _Thread] = {}
     start_s, last_s = None, 0.0
-    for line in _lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
+    for line in journal_lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
         kind = line["type"]
-        try:
-            t_s = float(line.get("t_s", last_s))
-            last_s = max(last_s, t_s)
-            if kind == "header":
-                header = line
-            elif kind == "event":
-                events.append(line)
-                if line["event"] == "start":
-                    start_s = t_s
-            elif kind == "thread":
-                threads[int(line["thread"])] = _Thread(line)
-            elif kind == "sample":
-                for number, *look in line["threads"]:
-                    if number in threads and len(look) >= 6:
-                        threads[number].looks.append([t_s, *look])
-            elif kind == "thread_total":
-                threads.setdefault(int(line["thread"]), _Thread(line)).total = line
-            elif kind == "pages":
-                key = (str(line["program"]), int(line["copy"]))
-                pages[key, int(line["pid"])] = {int(n): int(b) for n, b in line["bytes"].items()}
-            elif kind == "canary":
-                canary.append(line)
-            elif kind == "end":
-                end = line
-            elif kind in {"window", "done", "total"}:
-                key = (str(line["program"]), int(line["copy"]))
-                if kind == "window":
-                    windows.setdefault(key, []).append(line)
-                else:
-                    (done if kind == "done" else totals)[key] = line
-        except (KeyError, TypeError, ValueError, AttributeError):
-            continue  # a line that is not what it says it is
+        t_s = float(line.get("t_s", last_s))
+        last_s = max(last_s, t_s)
+        if kind == "header":
+            header = line
+        elif kind == "event":
+            events.append(line)
+            if line["event"] == "start":
+                start_s = t_s
+        elif kind == "thread":
+            threads[line["thread"]] = _Thread(line)
+        elif kind == "sample":
+            for number, *look in line["threads"]:
+                if number in threads:
+                    threads[number].looks.append([t_s, *look])
+        elif kind == "thread_total":
+            threads.setdefault(line["thread"], _Thread(line)).total = line
+        elif kind == "pages":
+            key = (line["program"], line["copy"])
+            pages[key, line["pid"]] = {int(n): b for n, b in line["bytes"].items()}
+        elif kind == "canary":
+            canary.append(line)
+        elif kind == "end":
+            end = line
+        elif kind in {"window", "done", "total"}:
+            key = (line["program"], line["copy"])
+            if kind == "window":
+                windows.setdefault(key, []).append(line)
+            else:
+                (done if kind == "done" else totals)[key] = line
     begin = start_s if start_s is not None else last_s
-    scenario = _object(folder / "scenario.json")
+    scenario = kept_scenario(folder / "scenario.json")
     available = _list(str(scenario.get("available_cpus", header.get("conditions", {}).get("cpus_allowed", ""))))
-    bound = {
-        (str(p["program"]), int(p["copy"])): _list(str(p.get("cpus", "")))
-        for p in header.get("programs", ())
-        if isinstance(p, dict) and "program" in p and "copy" in p
-    }
-    nodes = {
-        (str(p["program"]), int(p["copy"])): _list(str(p.get("nodes", "none")))
-        for p in header.get("programs", ())
-        if isinstance(p, dict) and "program" in p and "copy" in p
-    }
+    copies = {(p["program"], p["copy"]): p for p in header.get("programs", ())}
+    bound = {key: _list(str(p.get("cpus", ""))) for key, p in copies.items()}
+    nodes = {key: _list(str(p.get("nodes", "none"))) for key, p in copies.items()}
     cpus = set().union(*(set(c or available) for c in bound.values())) if bound else set(available)
     uses = sorted((_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()),
                   key=lambda t: t.thread)  # fmt: skip
@@ -592,26 +613,6 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
         bench_s=max(ended, default=0.0), cpus=tuple(sorted(cpus)), bound=bound, events=events, windows=windows,
         canary=canary, end=end, begin_s=begin, nodes=nodes,
     )  # fmt: skip
-
-
-def _lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
-    for raw in whole_lines(journal):
-        if raw.startswith(but):
-            continue
-        try:
-            line = json.loads(raw)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(line, dict) and isinstance(line.get("type"), str):
-            yield line
-
-
-def _object(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _list(text: str) -> tuple[int, ...]:
@@ -706,13 +707,13 @@ def _spans(
 def _last_words(folder: Path, p: ProgramUse) -> str:
     """The last line that a program wrote to its standard error."""
     try:
-        with (folder / "output" / f"{stem(p.program, p.copy)}.err").open("rb") as file:
+        with open_regular(folder / "output" / f"{stem(p.program, p.copy)}.err") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
             said = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
     lines = [" ".join(x.split()) for x in said if x.strip()]
-    return ": " + lines[-1].removeprefix("meshmark: ").removeprefix("error: ")[:200] if lines else ""
+    return ": " + quoted(lines[-1].removeprefix("meshmark: ").removeprefix("error: "), 200) if lines else ""
 
 
 def _program_use(
@@ -756,6 +757,15 @@ def _program_use(
         migrations=sum(t.migrations for t in mine), pages=counted, done=told,
         **{k: sum(getattr(t, k) for t in mine) for k in _PARTS},
     )  # fmt: skip
+
+
+def not_well(run: LoadRun) -> str:
+    """Which programs did not end well, and why, in a line; "" where all did."""
+    bad = [p for p in run.programs if p.how != "ok"]
+    many = {p.program for p in run.programs if p.copy > 0}
+    said = [f"{p.program}{f', copy {p.copy}' if p.program in many else ''}: {p.reason}" for p in bad[:_MOST_NAMED]]
+    said += [f"and {len(bad) - _MOST_NAMED} more"] if len(bad) > _MOST_NAMED else []
+    return f"{len(bad)} of {len(run.programs)} programs did not end well: {'; '.join(said)}" if bad else ""
 
 
 def canary_said(run: LoadRun) -> str:

@@ -23,12 +23,12 @@ formula = "(memory_read_bytes + memory_write_bytes) / flops"
 
 from __future__ import annotations
 
+import contextlib
 import difflib
-import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -36,14 +36,15 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import RESERVED, Metrics, all_metrics, metrics_of
 from meshmark.load.prescription import Prescription, parse_prescription
-from meshmark.load.variants import found, real, text, whole
+from meshmark.load.variants import MAX_PROGRAM_BYTES, found, real, text, whole
 from meshmark.machine.tree import Tree, format_list, kilobytes, parse_list
+from meshmark.store.files import quoted, read_json, read_text
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
 SLOTS: Final = ("procs", "cores", "threads")
 MOST_PROCESSES: Final = 4096
-_MOST_TEXT: Final = 1 << 20
+_MAX_BYTES: Final = 1 << 20  # of a scenario's file
 _MEMORY: Final = re.compile(r"(default|local|bind|preferred|interleave|weighted)(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 # Of a [[program]], whatever it runs.
@@ -149,15 +150,7 @@ def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
     """
-    try:
-        raw = path.read_bytes()
-    except OSError as why:
-        raise UsageError(f"{path}: {why.strerror or why}") from why
-    try:
-        said = raw.decode()
-    except UnicodeDecodeError as why:
-        raise UsageError(f"{path}: is no UTF-8 text") from why
-    return parse_scenario(said, str(path), own, path.parent)
+    return parse_scenario(read_text(path, _MAX_BYTES), str(path), own, path.parent)
 
 
 def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
@@ -171,12 +164,10 @@ def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Pa
     Raises:
         UsageError: one line that names the key, what was found and what is allowed.
     """
-    if len(said) > _MOST_TEXT:
-        raise UsageError(f"{where}: {len(said)} characters; allowed are {_MOST_TEXT}")
     try:
         raw = tomllib.loads(said)
     except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise UsageError(f"{where}: not TOML: {' '.join(str(why).split())[:160]}") from why
+        raise UsageError(f"{where}: not TOML: {quoted(why)}") from why
     try:
         return _scenario(raw, where, _own_metrics(raw.pop("metric", {}), where, own or {}), folder)
     except UsageError:
@@ -409,6 +400,15 @@ def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, fol
     return Member(name=name, copies=copies, **kept)
 
 
+@contextlib.contextmanager
+def about_program(name: str) -> Iterator[None]:
+    """What is refused meanwhile names the program."""
+    try:
+        yield
+    except UsageError as why:
+        raise UsageError(f"program {name}: {why}", why.hint) from why
+
+
 def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] | None = None) -> None:
     """Whether this host has what a scenario asks for; before anything starts.
 
@@ -466,7 +466,8 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
     for policy, placed in by_policy.items():
         words = ["plan", "--topology", "host", "--policy", policy, "--slots", scenario.slots,
                  "--jobs", ",".join(str(p.threads) for p, _ in placed), "--within", format_list(here.cpus)]  # fmt: skip
-        jobs = native.answer(words).get("jobs")
+        with about_program(placed[0][0].name):
+            jobs = native.answer(words).get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(placed):
             raise MeshmarkError(f"policy {policy}: the plan has not a job for each program")
         for (p, copy), job in zip(placed, jobs, strict=True):
@@ -544,22 +545,39 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
 
 
 def threads_of(path: Path) -> tuple[int, int]:
-    """Threads and B of memory of a program's file, without reading all of it into a program.
+    """Threads and B of memory of a program's file, without taking all of it for a program.
 
     Raises:
         UsageError: it cannot be read, or is no program.
     """
+    return _looked_into(path)[1:]
+
+
+def _looked_into(path: Path) -> tuple[dict[str, Any], int, int]:
+    """The prescription of a program's file, its threads, and B of memory."""
+    raw = read_json(path, MAX_PROGRAM_BYTES)
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-        threads = raw["prescription"].get("threads", 1)
-        memory = sum(int(v["volume_bytes"]) for v in raw["variants"])
-        if raw["format"] != "meshmark load program" or not isinstance(threads, int):
+        wish = raw["prescription"]
+        if raw["format"] != "meshmark load program" or not isinstance(wish, dict):
             raise ValueError
-    except OSError as why:
-        raise UsageError(f"{path}: {why.strerror or why}") from why
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as why:
+        at = str(path)
+        threads = whole(wish.get("threads", 1), f"{at}: prescription.threads", 1, 1 << 16)
+        memory = sum(whole(v["volume_bytes"], f"{at}: volume_bytes", 0, 1 << 50) for v in raw["variants"])
+    except MeshmarkError as why:
+        raise UsageError(str(why)) from why
+    except (ValueError, KeyError, TypeError) as why:
         raise UsageError(f"{path}: is no program of meshmark load make") from why
-    return threads, memory
+    return wish, threads, memory
+
+
+def run_time_of(path: Path) -> float:
+    """Run time that a program's file was made for, s; 0 where it does not say.
+
+    Raises:
+        UsageError: it cannot be read, or is no program.
+    """
+    said = _looked_into(path)[0].get("run_time_s")
+    return float(said) if isinstance(said, int | float) and 0 < said < 1e9 else 0.0
 
 
 def made_for_another(path: Path, wish: Prescription) -> str:
@@ -569,9 +587,7 @@ def made_for_another(path: Path, wish: Prescription) -> str:
     Raises:
         UsageError: it cannot be read, or is no program.
     """
-    threads_of(path)
-    was = json.loads(path.read_text(encoding="utf-8"))["prescription"]
-    asked = wish.to_json()
+    was, asked = _looked_into(path)[0], wish.to_json()
     for key in {**asked, **was}:
         if was.get(key) != asked.get(key):
             return f"{_shown(key)} = {found(was.get(key))}, now {found(asked.get(key))}"

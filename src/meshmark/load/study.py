@@ -25,16 +25,17 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.load.lines import is_count, is_number
 from meshmark.load.make import calibrate
 from meshmark.load.prescription import Prescription
-from meshmark.load.program import Program, dump_program, parse_program
+from meshmark.load.program import Program, dump_program, read_program
 from meshmark.load.run import LoadRun, ProgramUse, Slowdown, Totals, run_scenario, slowdown
 from meshmark.load.scenario import Canary, Here, Member, Scenario
 from meshmark.load.synthesis import explain, synthesize
-from meshmark.load.variants import Variant, found
+from meshmark.load.variants import MAX_PROGRAM_BYTES, Variant, found
 from meshmark.machine.tree import format_list
 from meshmark.measure.journal import read_journal
-from meshmark.store.files import held, write_file
+from meshmark.store.files import held, read_bytes, read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.record import SCHEMA, Record, Scalar, median, median_interval
 from meshmark.store.run import Absence
@@ -125,13 +126,24 @@ class Outcome:
     def from_json(line: Mapping[str, Any]) -> Outcome:
         """
         Raises:
-            KeyError, TypeError: it is no such line.
+            KeyError, TypeError, ValueError: it is no such line.
         """
         kept = {k: v for k, v in line.items() if k != "type"}
-        return Outcome(**{
+        one = Outcome(**{
             **kept, "measured": tuple(line["measured"]), "uses": tuple(Use(**u) for u in line["uses"]),
             "totals": Totals(**line["totals"]), "flags": frozenset(line["flags"]),
         })  # fmt: skip
+        texts = (one.cell, one.run, one.start, one.reason, *one.measured, *one.flags, *one.about.values(),
+                 *(text for u in one.uses for text in (u.program, u.how)))  # fmt: skip
+        counts = (one.repetition, *(n for u in one.uses for n in (u.copy, u.threads)))
+        times = (n for u in one.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
+        numbers = (*times, *dataclasses.astuple(one.totals), *one.more.values())
+        if not (all(isinstance(t, str) for t in texts) and all(map(is_count, counts)) and all(map(is_number, numbers))):
+            raise ValueError("a value is not of its type")
+        if not one.reason and not (one.of() and all(u.wall_s > 0 for u in one.of())):
+            raise ValueError("what counts has a run time")
+        json.dumps(kept, ensure_ascii=False).encode()  # half of a character cannot be shown
+        return one
 
 
 def _use(p: ProgramUse) -> Use:
@@ -254,9 +266,9 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
     path = folder / PLAN
     if path.exists():
         try:
-            known = json.loads(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError) as why:
-            raise UsageError(f"{path}: is no study of Meshmark's", "name another folder with --out") from why
+            known = read_json(path)
+        except UsageError as why:
+            raise UsageError(f"no study of Meshmark's: {why}", "name another folder with --out") from why
         for key in {**asked, **(known if isinstance(known, dict) else {})}:
             if not isinstance(known, dict) or known.get(key) != asked.get(key):
                 was = known.get(key) if isinstance(known, dict) else known
@@ -381,10 +393,7 @@ class Maker:
         """The same program with so many times the calls: a neighbour that outlasts what is measured."""
         out = path.with_name(f"{path.stem}.long.json")
         if not out.exists():
-            write_file(
-                out,
-                dump_program(lengthened(parse_program(path.read_text(encoding="utf-8"), str(path)), factor)).encode(),
-            )
+            write_file(out, dump_program(lengthened(read_program(path), factor)).encode())
         return out
 
     def _path(self, name: str) -> Path:
@@ -560,6 +569,7 @@ class StudyResult:
     records: tuple[Record, ...]
     absences: tuple[Absence, ...]
     table: str
+    spoiled: str = ""  # which runs do not count, in a line; "": all do
 
 
 class Bench:
@@ -590,6 +600,7 @@ class Bench:
         self.maker = Maker(folder=out, variants=variants, machine=how.machine, cpus=self.cpus, rounds=how.rounds,
                            talk=how.talk)  # fmt: skip
         self.failed: list[tuple[str, str, dict[str, Scalar]]] = []  # metric, reason, conditions
+        self.spoiled = ""
 
     def begin(self) -> None:
         start_study(self.out, self.name, self.parameters, self.how.talk)
@@ -609,6 +620,8 @@ class Bench:
                 for g in groups]  # fmt: skip
         outcomes = run_cells(self.out, groups, self.how.repetitions, self.how.seed, self.how.talk, look, self.here)
         all_of = [o for runs in outcomes.values() for o in runs]
+        if bad := [o for o in all_of if o.reason]:
+            self.spoiled = f"{len(bad)} of {len(all_of)} runs do not count: {bad[0].cell}: {bad[0].reason}"
         about: Mapping[str, str] = all_of[0].about if all_of else {}
         results = Results(
             study=self.name, machine=self.how.machine or about.get("machine", ""), common=self.common,
@@ -646,7 +659,7 @@ class Bench:
             raise MeshmarkError(f"{self.name}: no run counts: {why}", f"{self.out} has the runs and what they printed")
         lines = [said_table, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
         return {"study": self.name, "folder": self.out, "records": tuple(results.records),
-                "absences": tuple(results.absences), "table": "\n".join(lines)}  # fmt: skip
+                "absences": tuple(results.absences), "table": "\n".join(lines), "spoiled": self.spoiled}  # fmt: skip
 
     def rates(self, given: Sequence[float], wish: Prescription) -> tuple[float, ...]:
         """GB/s, rising: those given, or shares of what base data allow.
@@ -693,8 +706,8 @@ def said_work(work: Work) -> list[str] | str:
     if not isinstance(work, Path):
         return [str(w) for w in work]
     try:
-        return f"{work} {hashlib.sha256(work.read_bytes()).hexdigest()[:16]}"
-    except OSError:
+        return f"{work} {hashlib.sha256(read_bytes(work, MAX_PROGRAM_BYTES)).hexdigest()[:16]}"
+    except UsageError:
         return str(work)  # refused where it is used
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError, UsageError
+from meshmark.store.files import quoted
 
 Vector = NDArray[np.float64]
 
@@ -70,6 +71,7 @@ MEANING: Final = {
 
 _NAME_LENGTH: Final = 120
 _MOST_THREADS: Final = 1 << 16
+MAX_PROGRAM_BYTES: Final = 64 << 20  # of a file of variants, which is what a program is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,9 +137,12 @@ def served_by(volume_bytes: int, l1_bytes: int, l2_bytes: int, l3_bytes: int, th
 
 
 def found(value: object) -> str:
-    """What was found, for a message: one line of at most 60 characters."""
-    said = repr(value)
-    return said if len(said) <= 60 else said[:57] + "..."
+    """What was found in a file, for a message: as Python writes it, in one line of at most 60 characters."""
+    try:
+        said = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
+        said = f"a {type(value).__name__} that is too long to be shown"
+    return quoted(said, 60)
 
 
 def real(value: object, what: str, low: float, high: float) -> float:

@@ -1,0 +1,181 @@
+"""The lines of a run's journal: what each kind holds. A damaged one is passed over as a whole, so that whoever reads a
+run can rely on what its lines say."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import MeshmarkError
+from meshmark.store.files import read_json
+from meshmark.store.lines import whole_lines
+
+Test = Callable[[Any], bool]
+_MOST: Final = 1 << 63
+_MOST_S: Final = 1e7  # of a run; what draws it keeps numbers for every step of it
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST < value < _MOST
+
+
+def _time(value: object) -> bool:
+    return is_number(value) and -_MOST_S <= value <= _MOST_S  # type: ignore[operator]
+
+
+def is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and -_MOST < value < _MOST
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _numbers(value: object) -> bool:
+    return isinstance(value, list) and all(map(is_number, value))
+
+
+def _by_node(value: object) -> bool:
+    return isinstance(value, dict) and all(len(k) <= 6 and k.isdecimal() and is_count(v) for k, v in value.items())
+
+
+def _looks(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(x, list) and len(x) == 7 and isinstance(x[1], str)
+        and all(type(n) is int and -1 <= n < _MOST for n in (x[0], *x[2:]))
+        for x in value
+    )  # fmt: skip
+
+
+_COPY: Final[dict[str, Test]] = {"program": _text, "copy": is_count}
+_PARTS: Final = dict.fromkeys(("user_s", "system_s", "waiting_s", "sleeping_s"), _time)
+_TASK: Final[dict[str, Test]] = {**_COPY, "thread": is_count, "pid": is_count, "tid": is_count, "command": _text}
+# What a line has to have, and what it may have; what else it has nobody looks at.
+_NEEDED: Final[Mapping[str, Mapping[str, Test]]] = {
+    "event": {"event": _text, "t_s": _time},
+    "thread": {**_TASK, "t_s": _time},
+    "sample": {"t_s": _time, "threads": _looks},
+    "thread_total": {**_TASK, **_PARTS, "from_s": _time, "to_s": _time, "migrations": _whole, "cpus": _text},
+    "pages": {**_COPY, "pid": is_count, "bytes": _by_node},
+    "canary": {"t_s": _time, "when": _text, "load_latency_s": is_number},
+    "window": {**_COPY, "from_s": _time, "to_s": _time},
+    "done": _COPY,
+    "total": {**_COPY, "how": _text},
+}
+_ENDED: Final[dict[str, Test]] = {
+    **_PARTS, "released_s": _time, "ended_s": _time, "unseen_s": _time, "threads": is_count, "migrations": _whole,
+    "largest_bytes": is_count,
+}  # fmt: skip
+_OPTIONAL: Final[dict[str, Test]] = {
+    "t_s": _time, **_COPY, "pid": is_count, "status": _whole, "signal": _whole, "reason": _text, "pages": _by_node,
+}  # fmt: skip
+_SUMS: Final = ("done", "window")  # of which all is numbers, but for these
+_NO_SUMS: Final = frozenset({"type", "program", "wrong"})
+_STATUSES: Final = ("ok", "timeout", "stopped")
+
+
+def journal_lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
+    """Its lines that are what they say; others are passed over, as those that start with one of `but`."""
+    for raw in whole_lines(journal):
+        if raw.startswith(but):
+            continue
+        try:
+            line = json.loads(raw)
+            if b"\\u" in raw:
+                json.dumps(line, ensure_ascii=False).encode()  # half of a character cannot be shown
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(line, dict) or not isinstance(kind := line.get("type"), str):
+            continue
+        if kind == "header":
+            yield _header(line)
+        elif kind == "end":
+            yield _end(line)
+        elif _fits(kind, line):
+            yield line
+
+
+def _fits(kind: str, line: Mapping[str, Any]) -> bool:
+    needed = _NEEDED.get(kind, {})
+    if kind == "total" and line.get("how") != "failed":
+        needed = {**needed, **_ENDED}
+    if not all(key in line and test(line[key]) for key, test in needed.items()):
+        return False
+    if kind in _SUMS:
+        wrong = line.get("wrong", [])
+        if not isinstance(wrong, list) or not all(is_number(v) for k, v in line.items() if k not in _NO_SUMS):
+            return False
+    return all(test(line[key]) for key, test in _OPTIONAL.items() if key in line and key not in needed)
+
+
+def _header(line: Mapping[str, Any]) -> dict[str, Any]:
+    texts = ("machine", "scenario", "start", "build", "compiler")
+    copies = line.get("programs")
+    sample_s: Any = line.get("sample_s")
+    kept = {
+        **line, **{k: line[k] if isinstance(line[k], str) else "" for k in texts if k in line},
+        "sample_s": float(sample_s) if _time(sample_s) and sample_s > 0 else 0.1,
+        "conditions": _scalars(line.get("conditions")),
+        "programs": [p for p in copies if _is_copy(p)] if isinstance(copies, list) else [],
+    }  # fmt: skip
+    if not _time(kept.get("t_s", 0.0)):
+        del kept["t_s"]
+    return kept
+
+
+def _scalars(value: object) -> dict[str, Any]:
+    """What conditions may be."""
+    kept = value.items() if isinstance(value, dict) else ()
+    return {k: v for k, v in kept if v is None or isinstance(v, str | bool) or is_number(v)}
+
+
+def _is_copy(value: object) -> bool:
+    return isinstance(value, dict) and all(k in value and test(value[k]) for k, test in _COPY.items())
+
+
+def _end(line: Mapping[str, Any]) -> dict[str, Any]:
+    machine, sampling = line.get("machine"), line.get("sampling")
+    kept = {
+        "type": "end", "status": line["status"] if line.get("status") in _STATUSES else "cut",
+        "machine": {k: v for k, v in machine.items() if _numbers(v)} if isinstance(machine, dict) else {},
+        "sampling": {k: v for k, v in sampling.items() if is_number(v)} if isinstance(sampling, dict) else {},
+    }  # fmt: skip
+    kept.update({k: line[k] for k in ("t_s", "bench_s") if _time(line.get(k))})
+    kept.update({k: line[k] for k in ("signal", "samples") if is_count(line.get(k))})
+    return kept
+
+
+_MEMBER: Final[dict[str, Test]] = {
+    "name": _text, "copies": is_count, "threads": is_count, "nice": _whole, "priority": _text, "policy": _text,
+    "wait_policy": _text, "memory": _text,
+}  # fmt: skip
+
+
+def kept_scenario(path: Path) -> dict[str, Any]:
+    """What a run's folder says of its scenario, without what is damaged; empty where it says nothing."""
+    try:
+        found = read_json(path)
+        json.dumps(found, ensure_ascii=False).encode()
+    except (MeshmarkError, UnicodeEncodeError, RecursionError):
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    members = found.get("programs")
+    texts = ("name", "policy", "available_cpus")
+    return {
+        **{k: v for k, v in found.items() if k not in texts or isinstance(v, str)},
+        "programs": [p for p in members if _is_member(p)] if isinstance(members, list) else [],
+    }
+
+
+def _is_member(value: object) -> bool:
+    if not isinstance(value, dict) or "name" not in value:
+        return False
+    starts = value.get("start_s")
+    return all(test(value[k]) for k, test in _MEMBER.items() if k in value) and (starts is None or _numbers(starts))
