@@ -12,17 +12,18 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import until
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.place import advise as adviser
 from meshmark.place.advise import BASELINE, Candidate, Here, Outcome, Plan, Runner, Wishes, candidates, evidence
 from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
+from meshmark.store.files import held
 from meshmark.store.record import Record
 
 # ------------------------------------------------------------------ statistics
@@ -584,21 +585,33 @@ def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
         Plan.load(tmp_path / "other" / "plan.json")
 
 
-def test_interrupting_ends_what_runs(world: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.Signals) -> None:
     folder = world({}, hangs=["none"])
     code = (
         "from pathlib import Path; from meshmark.place.advise import *\n"
+        "from meshmark.process import end_by_signals; end_by_signals()\n"
         f"Runner(Path({str(folder)!r}), ['prog'], '', False, {{}}).run(Candidate(BASELINE), 1, 60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
     log = Path(os.environ["FAKE_WORLD"] + ".log")
-    until = time.monotonic() + 20
-    while not log.exists() and time.monotonic() < until:
-        time.sleep(0.02)
-    child.send_signal(signal.SIGINT)
+    assert until(log.exists)
+    child.send_signal(number)
     child.wait(20)
-    left = [p for p in Path("/proc").iterdir() if p.name.isdigit() and _is(p, str(tmp_path / "meshmark-place"))]
-    assert left == []
+
+    def left() -> list[Path]:
+        return [p for p in Path("/proc").iterdir() if p.name.isdigit() and _is(p, str(tmp_path / "meshmark-place"))]
+
+    assert until(lambda: left() == [])
+
+
+def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
+    Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
+    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise", "--resume", str(tmp_path)]
+    with held(tmp_path):
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert f"{tmp_path}: another process is measuring there" in done.stderr
 
 
 def _is(process: Path, program: str) -> bool:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +20,8 @@ import pytest
 from meshmark.machine.topology import from_sysfs
 from meshmark.machine.tree import Tree
 from meshmark.place import check_os
-from meshmark.place.check_os import ORDER, Check, Spill, Start, examine, spread_of, told_apart
+from meshmark.place.check_os import ORDER, Check, Spill, Start, _apart, examine, spread_of, told_apart
+from waiting import alive, until
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = sorted(
@@ -365,6 +368,46 @@ def test_a_spread_that_binding_would_take_away_is_wrong(
 def test_without_the_native_program_the_test_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MESHMARK_PLACE", str(tmp_path / "none"))
     assert of(examine(starts=2), "scheduling quality").judged == "absent"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: signal.Signals) -> None:
+    place = tmp_path / "place"
+    place.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
+    place.chmod(0o755)
+    (tmp_path / "tmp").mkdir()
+    env = {**os.environ, "MESHMARK_PLACE": str(place), "TMPDIR": str(tmp_path / "tmp")}
+    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "check-os", "--starts", "2"]
+    with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+        try:
+            assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
+            child.send_signal(number)
+            _, err = child.communicate(timeout=30)
+        finally:
+            child.kill()
+    assert child.returncode == (143 if number == signal.SIGTERM else -number)
+    assert number == signal.SIGKILL or "ended by SIGTERM" in err
+    assert until(lambda: not alive(int((tmp_path / "pid").read_text())))
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
+    def endless() -> Spill:
+        time.sleep(600)
+        return Spill(0, {})
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    began = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(KeyboardInterrupt):
+            _apart(endless)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - began < 300  # it waits for the child, which has gone
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:

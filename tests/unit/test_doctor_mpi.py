@@ -297,6 +297,23 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
     assert until(lambda: not alive(int(note.read_text())), 5)
 
 
+def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    code = ("import os, sys; from meshmark.measure.doctor_mpi import try_for_real\n"
+            "from meshmark.process import end_by_signals; end_by_signals()\n"
+            "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))")  # fmt: skip
+    # The shell tells its rank to end, as launchers do; one that is killed cannot.
+    script = f"trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > {note}; wait"
+    with subprocess.Popen([sys.executable, "-c", code, script], stderr=subprocess.DEVNULL) as child:
+        try:
+            assert until(lambda: note.exists() and note.read_text().endswith("\n"))
+            child.terminate()
+            child.wait(30)
+        finally:
+            child.kill()
+    assert until(lambda: not alive(int(note.read_text())))
+
+
 def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:
     environment = dict(os.environ)
     assert try_for_real(["true"], environment).why == ""

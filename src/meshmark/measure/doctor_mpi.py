@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark.machine.doctor import Finding, Judged, in_order
-from meshmark.machine.native import die_with_parent
+from meshmark.machine.native import end_with_parent
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.store.record import Record
@@ -110,7 +110,7 @@ def try_for_real(
     """As `Try`; nothing of what it started is left when it returns."""
 
     def prepare() -> None:
-        die_with_parent()
+        end_with_parent()  # a launcher that is asked ends its ranks, and leaves nothing in the temporary folder
         if cpus:
             os.sched_setaffinity(0, cpus)
 
@@ -126,14 +126,22 @@ def try_for_real(
         out, talk = child.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         over = True
-        child.terminate()  # a launcher that is asked ends its ranks, also those that are in groups of their own
-        try:
-            out, talk = child.communicate(timeout=3)
-        except subprocess.TimeoutExpired:
-            os.killpg(child.pid, signal.SIGKILL)
-            out, talk = child.communicate()
+        out, talk = _ended(child)
+    except BaseException:
+        _ended(child)
+        raise
     status = child.returncode
     return Tried(128 - status if status < 0 else status, out, talk, over)
+
+
+def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Ends a trial with all that it started; what it had said."""
+    child.terminate()  # a launcher that is asked ends its ranks, also those that are in groups of their own
+    try:
+        return child.communicate(timeout=3)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        return child.communicate()
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ class StepSpec(BaseModel):
 
     instrument: str
     name: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]*$", max_length=60)
-    repetitions: int = Field(default=1, ge=1, le=100)
+    repetitions: int = Field(default=1, ge=1, le=100, strict=True)  # true is no number
     options: dict[str, Any] = Field(default_factory=dict)
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.machine.native import end_with_parent
 from meshmark.machine.tree import format_list, parse_list
 from meshmark.place import native
 from meshmark.place.halving import Race, Verdict
@@ -340,7 +341,7 @@ class Runner:
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
                 words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                env={**os.environ, **one.environment()}, start_new_session=True,
+                env={**os.environ, **one.environment()}, start_new_session=True, preexec_fn=end_with_parent,
             )  # fmt: skip
             try:
                 status = child.wait(limit_s)

@@ -17,10 +17,10 @@ import mmap
 import os
 import platform
 import re
+import signal
 import statistics
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,6 +30,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
+from meshmark.machine.native import die_with_parent
 from meshmark.machine.topology import Topology, from_sysfs
 from meshmark.machine.tree import Tree, chosen, format_list, kilobytes, parse_list
 from meshmark.place import native
@@ -577,6 +578,9 @@ def _apart(work: Callable[[], Spill]) -> Spill:
     child = os.fork()
     if child == 0:
         try:
+            die_with_parent()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
             said = work()
             answer = {
@@ -592,6 +596,9 @@ def _apart(work: Callable[[], Spill]) -> Spill:
     try:
         with os.fdopen(out, "rb") as file:
             data = file.read()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)  # else it would fill the node to its end
+        raise
     finally:
         os.waitpid(child, 0)
     if not data:
@@ -670,19 +677,21 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     Raises:
         MeshmarkError: it did not run.
     """
-    with tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
-        record = Path(folder) / "record.jsonl"
+    # A file without a name: whoever is killed leaves nothing.
+    with os.fdopen(os.memfd_create("record"), "rb") as record:
         placed = ["-n", str(threads)] if bind != "none" else []
+        named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
         done = subprocess.run(
-            [native.find_place(), "run", "--bind", bind, *placed, "--verify", "--record", record, "--", sys.executable,
+            [native.find_place(), "run", "--bind", bind, *placed, "--verify", "--record", named, "--", sys.executable,
              "-c", _TRIAD, str(threads), str(elements), str(passes)],
             stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=600,
+            preexec_fn=die_with_parent,
         )  # fmt: skip
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         try:
             rate = float(done.stdout)
-            lines = [json.loads(x) for x in record.read_text(encoding="utf-8").splitlines()]
-        except (OSError, ValueError):
+            lines = [json.loads(x) for x in record.read().splitlines()]
+        except ValueError:
             raise MeshmarkError(f"the triad ended with status {done.returncode}: {said}") from None
     from meshmark.place.advise import Candidate, evidence
 
