@@ -25,7 +25,7 @@ from meshmark.cli_serve import register as register_serve
 from meshmark.cli_store import app as store_app
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.process import end_at_once, end_by_signals, ended, flushed, memory_limit, open_streams
+from meshmark.process import end_at_once, end_by_signals, ended, flushed, find_home, memory_limit, open_streams
 from meshmark.store.files import quoted
 from meshmark.terminal import (
     counted,
@@ -79,6 +79,7 @@ def main() -> None:
     if not open_streams():
         fail(MeshmarkError("standard output is closed"))
     end_by_signals()
+    find_home()
     if limit := memory_limit(_MEMORY_BYTES):
         # Some libraries abort where they get none, and nothing can be said any more.
         say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")

@@ -58,8 +58,17 @@ def flushed() -> OSError | None:
     return None
 
 
+def find_home() -> bool:
+    """Whether this user has a home. One in no list and without HOME, as in a container, is given one where nothing can
+    be written: libraries that ask for it as they are loaded would fail."""
+    if os.path.expanduser("~") == "~":  # noqa: PTH111 (which raises)
+        os.environ["HOME"] = os.devnull
+    return os.environ.get("HOME") != os.devnull
+
+
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so its number is kept here
+_limit = ""  # OpenBLAS, which comes with NumPy, interrupts who loads it where it can start no thread: why it cannot
 
 
 def end_by_signals() -> None:
@@ -67,12 +76,14 @@ def end_by_signals() -> None:
     is ignored (`nohup`) stays so."""
 
     def end(number: int, _: FrameType | None) -> None:
-        global _ended_by  # noqa: PLW0603
+        global _ended_by, _limit  # noqa: PLW0603
         _ended_by = signal.Signals(number)
+        if number == signal.SIGINT:
+            _limit = _no_thread()
         raise KeyboardInterrupt
 
     for number in _ENDING:
-        if signal.getsignal(number) is signal.SIG_DFL:
+        if signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
             signal.signal(number, end)
 
 
@@ -86,8 +97,8 @@ def end_at_once() -> None:
 
 def ended() -> tuple[str, int]:
     """Of a KeyboardInterrupt: what happened, for people, and the exit status."""
-    if _ended_by == signal.SIGINT and (limit := _no_thread()):
-        return limit, 1  # OpenBLAS, which comes with NumPy, interrupts who loads it where it can start no thread
+    if _limit:
+        return _limit, 1
     text = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
     return text, 128 + _ended_by
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from meshmark.errors import MeshmarkError
-from meshmark.process import ended
+from meshmark.process import ended, find_home
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
@@ -25,13 +25,10 @@ def data_home() -> Path:
     Raises:
         MeshmarkError: this user has no home.
     """
-    try:
-        base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
-    except RuntimeError:  # HOME is not set, and the user is in no list
-        raise MeshmarkError(
-            "this user has no home, so there is no folder for results", "set HOME, or XDG_DATA_HOME"
-        ) from None
-    return Path(base) / "meshmark"
+    base = os.environ.get("XDG_DATA_HOME")
+    if not base and not find_home():
+        raise MeshmarkError("this user has no home for results", "set HOME, or XDG_DATA_HOME")
+    return Path(base or Path.home() / ".local" / "share") / "meshmark"
 
 
 def say(text: str) -> None:
