@@ -1,0 +1,208 @@
+"""Runs in a mount namespace of its own: one command after the other on a disk with so many pages left.
+
+usage: small_disk.py FOLDER COMMAND [--pages N]; prints a line of JSON a case. FOLDER holds what the commands read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from started import Ended, Place
+
+from meshmark.store.files import ASIDE
+from meshmark.store.store import Store
+
+PAGE = 4096
+FREE_PAGES = range(13)
+SIZE = 16 << 20
+OLD = b"what was there before\n"
+FULL = ("No space left", "cannot write", "cannot be written")
+ENOUGH = ("--budget", "60s", "--interval", "60")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command that writes to the disk.
+
+    Args:
+        words: with the disk's folder, as often as it is run again.
+        old: files that are there before, and are either as they were or new and whole afterwards.
+        again: its words when there is space again; None: the same.
+        whole: raises where a file under its final name is torn.
+    """
+
+    words: Callable[[Path], list[str]]
+    old: Sequence[str] = ()
+    again: Callable[[Path], list[str]] | None = None
+    whole: Callable[[Path], None] = lambda disk: None
+
+
+def _json_lines(name: str) -> Callable[[Path], None]:
+    def whole(disk: Path) -> None:
+        for line in (disk / name).read_text().splitlines():
+            json.loads(line)
+
+    return whole
+
+
+def _ends(name: str, end: bytes) -> Callable[[Path], None]:
+    def whole(disk: Path) -> None:
+        assert (disk / name).read_bytes().rstrip().endswith(end), name
+
+    return whole
+
+
+def _report_whole(disk: Path) -> None:
+    for path in disk.glob("rep/**/*"):
+        end = {".html": b"</html>", ".json": b"}", ".svg": b"</svg>", ".png": b"IEND\xaeB`\x82"}.get(path.suffix, b"")
+        assert not path.is_file() or ASIDE.fullmatch(path.name) or path.read_bytes().rstrip().endswith(end), path
+
+
+def _recording_whole(disk: Path) -> None:
+    from meshmark.watch.recording import Recording
+
+    for path in disk.glob("rec*.parquet*"):
+        if path.stat().st_size:
+            frames = [f.seq for f in Recording(path).frames()]
+            assert not frames or frames == [*range(frames[0], frames[0] + len(frames))], path
+
+
+def _capture_whole(disk: Path) -> None:
+    from meshmark.machine.capture import open_machine
+
+    open_machine(str(disk / "capture.tar.gz"))
+
+
+def _load_whole(disk: Path) -> None:
+    from meshmark.load.run import JOURNAL, read_run
+
+    for folder in disk.glob("load*"):
+        if (folder / JOURNAL).exists():
+            read_run(folder)
+
+
+def _again(before: list[str], folder: str, *resumed: str) -> Callable[[Path], list[str]]:
+    """To go on where there is something to go on with."""
+
+    def words(disk: Path) -> list[str]:
+        return [str(disk / x) if x.startswith("./") else x
+                for x in (resumed if (disk / folder / "plan.json").exists() else before)]  # fmt: skip
+
+    return words
+
+
+def _measure_again(disk: Path) -> list[str]:
+    if list(disk.glob("store/.measuring/*/plan.json")):
+        return ["measure", "--resume", "--store", str(disk / "store")]
+    return CASES["measure"].words(disk)
+
+
+def on_disk(*words: str) -> Callable[[Path], list[str]]:
+    return lambda disk: [str(disk / x) if x.startswith("./") else x for x in words]
+
+
+_SURVEY = ["survey", "--spec", "spec.toml", "--out", "./run", "--store", "./store"]
+_ADVISE = ["advise", "--out", "./adv", "--no-store", "--policies", "none,compact", "--memory", "default",
+           "--pages", "default", "--budget", "1s", "--", "sleep", "0.02"]  # fmt: skip
+CASES = {
+    "measure": Case(on_disk("measure", "bandwidth", "--kernel", "copy,triad", "--footprint", "4MiB", "--threads", "1",
+                            *ENOUGH, "--store", "./store"), again=_measure_again),
+    "survey": Case(on_disk(*_SURVEY), again=_again(_SURVEY, "run", "survey", "--resume", "--out", "./run", "--store",
+                                                   "./store")),
+    "store export": Case(on_disk("store", "export", "--store", "full", "--out", "./out.jsonl"), ("out.jsonl",),
+                         whole=_json_lines("out.jsonl")),
+    "store import": Case(on_disk("store", "import", "in.jsonl", "--store", "./store")),
+    "report": Case(on_disk("report", "run", "--out", "./rep"), whole=_report_whole),
+    "record": Case(on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec.parquet"),
+                   again=on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec2.parquet"),
+                   whole=_recording_whole),
+    "load run": Case(on_disk("load", "run", "sc.toml", "--out", "./load", "--no-store"),
+                     again=on_disk("load", "run", "sc.toml", "--out", "./load2", "--no-store"), whole=_load_whole),
+    "model show": Case(on_disk("model", "show", "gs1280-64", "--svg", "./x.svg"), ("x.svg",),
+                       whole=_ends("x.svg", b"</svg>")),
+    "model measure": Case(on_disk("model", "measure", "hot_spot", "gs1280-4", "--chains", "1..2", "--frames",
+                                  "./f.jsonl", "--no-store"), ("f.jsonl",), whole=_json_lines("f.jsonl")),
+    "machine capture": Case(on_disk("machine", "capture", "./capture.tar.gz"), ("capture.tar.gz",),
+                            whole=_capture_whole),
+    "advise": Case(on_disk(*_ADVISE), again=_again(_ADVISE, "adv", "advise", "--resume", "./adv", "--no-store",
+                                                   "--budget", "1s")),
+}  # fmt: skip
+
+
+def mount(folder: Path) -> None:
+    """A tmpfs; it goes with this process, whose namespace nobody else has."""
+    folder.mkdir(exist_ok=True)
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, f"size={SIZE}".encode()):
+        why = ctypes.get_errno()
+        raise OSError(why, os.strerror(why), str(folder))
+
+
+def fill(disk: Path, pages: int) -> None:
+    """Leaves so many pages."""
+    free = os.statvfs(disk).f_bavail * os.statvfs(disk).f_frsize // PAGE
+    with (disk / "filler").open("wb") as filler:
+        os.posix_fallocate(filler.fileno(), 0, (free - pages) * PAGE)
+
+
+def full(case: Case, disk: Path, done: Ended) -> list[str]:
+    """What is wrong after it ran on a full disk."""
+    wrong = []
+    if done.status not in {0, 1, 2}:
+        wrong.append(f"status {done.status}: {done.err[-400:]!r}")
+    if done.status and not (done.complaint and any(x in done.err for x in FULL)):
+        wrong.append(f"says {done.err[-400:]!r}")
+    for name in case.old:
+        data = (disk / name).read_bytes()
+        if done.status and data != OLD:
+            wrong.append(f"{name} is neither old nor new: {len(data)} B")
+    try:
+        if not case.old or done.status == 0:
+            case.whole(disk) if (disk / case.words(disk)[-1]).exists() or not case.old else None
+    except Exception as why:
+        wrong.append(f"torn: {type(why).__name__}: {why}")
+    if bad := [f"{p.name}: {why}" for p, why in Store(disk / "store").verify() if why]:
+        wrong.append(f"in the store: {bad}")
+    if left := [str(p) for p in disk.rglob(".*") if ASIDE.fullmatch(p.name)]:
+        wrong.append(f"leaves {left}")
+    return wrong
+
+
+def tried(name: str, folder: Path, pages: int) -> dict[str, Any]:
+    """One command with so many pages left, and then with space."""
+    case, disk = CASES[name], folder / f"disk-{name.replace(' ', '-')}-{pages}"
+    place = Place(folder, {"XDG_DATA_HOME": f"{disk}.data"}, log=disk.name)
+    mount(disk)
+    for old in case.old:
+        (disk / old).write_bytes(OLD)
+    fill(disk, pages)
+    done = place.run(case.words(disk))
+    wrong = full(case, disk, done)
+    (disk / "filler").unlink()
+    final = place.run((case.again or case.words)(disk)) if done.status else done
+    if final.status:
+        wrong.append(f"with space again: status {final.status}: {final.err[-400:]!r}")
+    try:
+        case.whole(disk)
+    except Exception as why:
+        wrong.append(f"torn in the end: {type(why).__name__}: {why}")
+    return {"name": name, "pages": pages, "status": done.status, "said": done.complaint, "wrong": wrong}
+
+
+def main() -> None:
+    folder, name = Path(sys.argv[1]), sys.argv[2]
+    with ThreadPoolExecutor(2) as pool:
+        for case in pool.map(lambda n: tried(name, folder, n), [int(sys.argv[4])] if sys.argv[3:] else FREE_PAGES):
+            print(json.dumps(case), flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,79 @@
+"""Full disks: 0 to 12 free pages under each command that writes. One line, nothing torn, nothing lost, and with space
+again it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import pytest
+from small_disk import CASES, FREE_PAGES
+from started import Place
+from test_kills import SCENARIO, SPEC, write_results
+
+NAMESPACE = ["unshare", "-m", "--propagation", "private"] if os.geteuid() == 0 else ["unshare", "-rm"]
+
+
+@cache
+def why_not() -> str:
+    """Why no file system can be mounted here."""
+    probe = [*NAMESPACE, "sh", "-c", "mount -t tmpfs -o size=64k tmpfs /mnt"]
+    try:
+        done = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60)
+    except OSError as why:
+        return str(why)
+    return done.stderr.strip() or f"status {done.returncode}" if done.returncode else ""
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the commands read: a run, a store, results to import, a scenario."""
+    folder = tmp_path_factory.mktemp("disks")
+    (folder / "spec.toml").write_text(SPEC)
+    (folder / "sc.toml").write_text(SCENARIO)
+    write_results(folder / "in.jsonl")
+    place = Place(folder)
+    for words in (["survey", "--spec", "spec.toml", "--out", "run", "--store", "full"],
+                  ["store", "import", "in.jsonl", "--store", "full"]):  # fmt: skip
+        done = place.run(words)
+        assert done.status == 0, done.err
+    return folder
+
+
+def tried(folder: Path, name: str, pages: int | None = None) -> list[dict[str, object]]:
+    script = str(Path(__file__).with_name("small_disk.py"))
+    more = [] if pages is None else ["--pages", str(pages)]
+    line = [*NAMESPACE, sys.executable, script, str(folder), name, *more]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=580, cwd=folder)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return [json.loads(x) for x in done.stdout.splitlines()]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_full_disk(prepared: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if why := why_not():
+        pytest.skip(f"no file system can be mounted here: {why}")
+    cases = tried(prepared, name)
+    assert [c["pages"] for c in cases] == [*FREE_PAGES]
+    statuses = Counter(c["status"] for c in cases)
+    wrong = [f"{name}, {c['pages']} pages: {w}" for c in cases for w in c["wrong"]]  # type: ignore[attr-defined]
+    with capsys.disabled():
+        print(f"\n{name}: {len(cases)} disks, statuses {dict(sorted(statuses.items()))}, {len(wrong)} faults")
+    assert statuses.keys() - {0}, "the disk was never full"
+    assert not wrong, "\n".join(wrong)
+
+
+def test_a_full_disk_under_an_export(tmp_path: Path) -> None:
+    """One of the above, which `make test` has the time for."""
+    if why := why_not():
+        pytest.skip(f"no file system can be mounted here: {why}")
+    write_results(tmp_path / "in.jsonl")
+    assert Place(tmp_path).run(["store", "import", "in.jsonl", "--store", "full"]).status == 0
+    (case,) = tried(tmp_path, "store export", 1)
+    assert (case["status"], case["wrong"]) == (1, [])

@@ -1,0 +1,457 @@
+"""Commands killed at random moments: no orphan, no torn line, no temporary file, and nothing measured twice afterwards.
+
+The moment is a share of the time that the command takes undisturbed on this machine, now. Ctrl-C goes to the whole
+group, SIGTERM and SIGKILL to the command alone, as a terminal, a batch system and the kernel send them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from started import Ended, Place
+
+from meshmark.load.run import JOURNAL, read_run
+from meshmark.measure.journal import read_journal
+from meshmark.measure.plan import Plan
+from meshmark.store.lines import whole_lines
+from meshmark.store.store import MEASURING, Store
+from meshmark.watch.recording import Recording
+from mpi_here import needed
+
+Found = Counter[Any]
+SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
+POINTS = (
+    "kernel",
+    "store",
+    "footprint_bytes",
+    "words",
+    "links.bandwidth",
+    "n",
+    "program",
+    "copy",
+    "candidate",
+)  # conditions that tell results apart
+ENOUGH = ("--budget", "60s", "--interval", "60")  # each point ends with its least samples, however busy the machine is
+SPEC = """name = "short"
+[[step]]
+instrument = "bandwidth"
+options = { kernel = "copy,triad", footprint = "4MiB", threads = 1, store = "ordinary", budget = "60s", interval = 60 }
+[[step]]
+instrument = "latency"
+options = { footprint = "16KiB,128KiB", budget = "60s", interval = 60 }
+[[step]]
+instrument = "bandwidth"
+options = { kernel = "read", footprint = "4MiB", threads = "1", store = "ordinary", budget = "60s", interval = 60 }
+"""
+BASE = """name = "short"
+[[step]]
+instrument = "kernels"
+options = { kernel = "triad,copy", volume = "L2", stride = "1", threads = "1", budget = "60s", interval = 60 }
+[[step]]
+instrument = "kernels"
+options = { kernel = "daxpy", volume = "L2", stride = "1", threads = "1", budget = "60s", interval = 60 }
+"""
+SCENARIO = """[[program]]
+name = "one"
+command = ["sleep", "1"]
+[[program]]
+name = "two"
+command = ["sh", "-c", "sleep 0.4; sleep 0.6"]
+"""
+
+
+# ------------------------------------------------------------------ what is there
+
+
+def stored(place: Place) -> Found:
+    """The points in the store, which is whole, and its runs. A busy host makes some points absent: they count."""
+    store = Store(place.folder / "store")
+    assert [(p.name, why) for p, why in store.verify() if why] == []
+    rows = store.rows()
+    points = [(step, *(f"{k} {r.conditions[k]}" for k in POINTS if k in r.conditions)) for _, step, r in rows]
+    results = Counter((run, r.metric, p) for (run, _, r), p in zip(rows, points, strict=True))
+    assert not results or max(results.values()) == 1, "a result is there twice"
+    points += [(a.step, *(f"{k} {a.conditions[k]}" for k in POINTS if k in a.conditions)) for a in store.absences()]
+    assert not store.broken
+    return Counter({**dict.fromkeys(points, 1), "runs": len({run for run, _, _ in rows})})
+
+
+def sound_store(place: Place) -> None:
+    stored(place)
+
+
+def sound_journals(place: Place) -> None:
+    """No line that a reader takes is torn, and nothing in the store is wrong."""
+    for journal in place.folder.rglob("journal/*.jsonl"):
+        reading = read_journal(whole_lines(journal), journal.stem)
+        assert (reading.nonsense, reading.wrong) == (0, []), journal
+    for plan in (*place.folder.glob("run/plan.json"), *place.folder.glob(f"store/{MEASURING}/*/plan.json")):
+        Plan.load(plan)
+    stored(place)
+
+
+# ------------------------------------------------------------------ the commands
+
+
+@dataclass(frozen=True)
+class Case:
+    """A command to be killed.
+
+    Args:
+        start: its words.
+        again: its words after a kill, to go on or to start over; none where all is there already.
+        resumes: whether `again` is a command of its own kind, to be killed as well.
+        sound: raises where what a kill left is not well.
+        found: what there is in the end.
+        endless: it serves until it is ended.
+        temporary: it has temporary files, which no other process could remove after a SIGKILL.
+    """
+
+    name: str
+    start: Callable[[Place], list[str]]
+    again: Callable[[Place], list[str]]
+    found: Callable[[Place], Found]
+    prepare: Callable[[Place], None] = lambda _: None
+    sound: Callable[[Place], None] = sound_journals
+    resumes: bool = False
+    endless: bool = False
+    temporary: bool = False
+    kills: int = 16
+    needs: Callable[[], object] = lambda: None
+
+
+def _file(name: str, text: str) -> Callable[[Place], None]:
+    return lambda place: (place.folder / name).write_text(text) and None
+
+
+def _survey(place: Place) -> list[str]:
+    go_on = ["--resume"] if (place.folder / "run" / "plan.json").exists() else ["--spec", "spec.toml"]
+    return ["survey", *go_on, "--out", "run", "--store", "store"]
+
+
+def _surveyed(place: Place) -> Found:
+    json.loads((place.folder / "run" / "card.json").read_text())
+    assert (place.folder / "run" / "report.html").read_text().rstrip().endswith("</html>")
+    return stored(place)
+
+
+def _base(place: Place) -> list[str]:
+    go_on = ["--resume"] if (place.folder / "run" / "plan.json").exists() else ["--spec", "base.toml"]
+    return ["load", "base", *go_on, "--anyway", "--out", "run", "--store", "store"]
+
+
+def _measured(words: list[str]) -> dict[str, Any]:
+    def again(place: Place) -> list[str]:
+        if list((place.folder / "store" / MEASURING).glob("*/plan.json")):
+            return ["measure", "--resume", "--store", "store"]
+        return [] if stored(place)["runs"] else words
+
+    return {"start": lambda _: words, "again": again, "found": stored, "resumes": True}
+
+
+def _sweep(place: Place) -> list[str]:
+    return ["model", "sweep", "gs1280-4", "--vary", "links.bandwidth=1.5..6/24", "--instrument", "gups",
+            "--option", "threads=all", "--store", "store", "--resume"]  # fmt: skip
+
+
+def _runs(kind: str, place: Place) -> list[Path]:
+    return sorted(place.folder.glob(f"{kind}-*"), key=lambda p: int(p.name.split("-")[1].split(".")[0]))
+
+
+def _load_run(place: Place) -> list[str]:
+    """A scenario that was killed cannot go on: it runs in another folder."""
+    return ["load", "run", "sc.toml", "--out", f"load-{len(_runs('load', place))}", "--store", "store"]
+
+
+def _sound_load(place: Place) -> None:
+    for folder in _runs("load", place):
+        if (folder / JOURNAL).exists():
+            assert read_run(folder).status in {"ok", "cut", "stopped"}
+    stored(place)
+
+
+def _load_found(place: Place) -> Found:
+    last = read_run(_runs("load", place)[-1])
+    return Counter((p.program, p.how) for p in last.programs)
+
+
+def _record(place: Place) -> list[str]:
+    number = len({p.name.split(".")[0] for p in _runs("rec", place)})
+    return ["record", "--rate", "20", "--duration", "1", "--no-canary", "--out", f"rec-{number}.parquet"]
+
+
+def _sound_recordings(place: Place) -> None:
+    """Each is whole, or begins at the first frame and lacks none."""
+    for path in _runs("rec", place):
+        if path.name.startswith("."):
+            continue
+        if path.suffix == ".part" and not path.stat().st_size:
+            continue  # killed before its first word
+        frames = [f.seq for f in Recording(path).frames()]
+        assert frames == [*range(frames[0], frames[0] + len(frames))] if frames else True, path
+
+
+def _recorded(place: Place) -> Found:
+    last = _runs("rec", place)[-1]
+    assert last.suffix == ".parquet"
+    assert Recording(last).count()
+    return Counter()  # how many there are is a matter of when it ended
+
+
+def write_results(path: Path) -> None:
+    """What there is to import: 40 results of four runs."""
+    lines = []
+    for run, n in itertools.product(range(4), range(10)):
+        lines.append({
+            "type": "result", "schema": 1, "source": "host", "machine": "m", "instrument": "latency", "run": f"r{run}",
+            "metric": "load_latency", "unit": "s", "value": 1e-9, "interval": [1e-9, 1e-9], "samples": [1e-9] * 7,
+            "flags": [], "conditions": {"n": n}, "provenance": {"start": "2026-01-01T00:00:00Z"},
+        })  # fmt: skip
+    path.write_text("".join(json.dumps(x) + "\n" for x in lines))
+
+
+def _import(_: Place) -> list[str]:
+    return ["store", "import", "in.jsonl", "--store", "store"]
+
+
+def _advise(place: Place) -> list[str]:
+    asked = ["--policies", "none,compact", "--memory", "default", "--pages", "default"]
+    go_on = ["--resume", "adv"] if (place.folder / "adv" / "plan.json").exists() else ["--out", "adv", *asked]
+    return ["advise", *go_on, "--budget", "2s", "--store", "store", "--", "sleep", "0.02"]
+
+
+def _advised(place: Place) -> Found:
+    answer = json.loads((place.folder / "adv" / "answer.json").read_text())
+    runs = len([x for x in whole_lines(place.folder / "adv" / "journal.jsonl") if json.loads(x)["type"] == "run"])
+    assert answer["runs"] <= runs
+    found = stored(place)
+    assert found["runs"] == 1
+    return Counter()  # how many candidates get how many runs is a matter of time
+
+
+def _sound_advice(place: Place) -> None:
+    for line in whole_lines(place.folder / "adv" / "journal.jsonl"):
+        json.loads(line)
+    stored(place)
+
+
+def _of_a_run(place: Place) -> None:
+    """One survey for all trials."""
+    earlier = place.folder.parent / "undisturbed" / "run"
+    if earlier.exists():
+        shutil.copytree(earlier, place.folder / "run")
+        return
+    (place.folder / "spec.toml").write_text(SPEC)
+    assert place.run(_survey(place)).status == 0
+    place.started = 0
+
+
+def _report(_: Place) -> list[str]:
+    return ["report", "run", "--out", "rep"]
+
+
+def _sound_report(place: Place) -> None:
+    """No file under its final name is torn."""
+    for path in place.folder.glob("rep/**/*"):
+        data = path.read_bytes() if path.is_file() and not path.name.startswith(".") else b"-"
+        end = {".html": b"</html>", ".json": b"}", ".svg": b"</svg>", ".png": b"IEND\xaeB`\x82"}.get(path.suffix, b"")
+        assert data and data.rstrip().endswith(end), path
+
+
+def _reported(place: Place) -> Found:
+    _sound_report(place)
+    return Counter(str(p.relative_to(place.folder)) for p in place.folder.glob("rep/**/*"))
+
+
+def _printed(place: Place) -> Found:
+    out = (place.folder / f"{place.log}.{place.started}.out").read_text()
+    assert not (place.folder / "data").exists()
+    return Counter(json.loads(x)["conditions"]["kernel"] for x in out.splitlines())
+
+
+BANDWIDTH = [
+    "measure",
+    "bandwidth",
+    "--kernel",
+    "copy,scale,add,triad",
+    "--footprint",
+    "4MiB",
+    "--threads",
+    "1",
+    *ENOUGH,
+]
+HALO = ["measure", "halo", "--ranks", "2", "--mpi", "openmpi", "--words", "1,2,4,8", "--protocol", "sendrecv",
+        "--store", "./store", *ENOUGH]  # fmt: skip
+CASES = (
+    Case("survey", _survey, _survey, _surveyed, _file("spec.toml", SPEC), resumes=True, kills=12),
+    Case("measure", **_measured([*BANDWIDTH, "--store", "./store"])),
+    Case("measure --no-store", lambda _: [*BANDWIDTH, "--no-store", "--json"],
+         lambda _: [*BANDWIDTH, "--no-store", "--json"], _printed, temporary=True),
+    Case("measure halo", **_measured(HALO), kills=10, temporary=True, needs=lambda: needed("openmpi")),
+    Case("load base", _base, _base, stored, _file("base.toml", BASE), resumes=True, kills=10),
+    Case("load run", _load_run, _load_run, _load_found, _file("sc.toml", SCENARIO), _sound_load, kills=14),
+    Case("record", _record, _record, _recorded, sound=_sound_recordings),
+    Case("model sweep", _sweep, _sweep, stored, resumes=True, kills=12),
+    Case("store import", _import, _import, stored, lambda place: write_results(place.folder / "in.jsonl"), sound_store),
+    Case("advise", _advise, _advise, _advised, sound=_sound_advice, resumes=True, kills=10),
+    Case("report", _report, _report, _reported, _of_a_run, _sound_report, kills=12),
+    Case("serve", lambda _: ["serve", "--port", "0", "--store", "store"], lambda _: [], lambda _: Counter(),
+         sound=sound_store, endless=True, kills=12),
+)  # fmt: skip
+
+
+# ------------------------------------------------------------------ the trials
+
+
+@dataclass
+class Tally:
+    """What is told at the end."""
+
+    kills: Counter[str] = field(default_factory=Counter)
+    by: Counter[str] = field(default_factory=Counter)
+    early: int = 0  # the command had ended before
+    left: list[str] = field(default_factory=list)  # temporary files and files aside, after SIGKILL alone
+    faults: list[str] = field(default_factory=list)
+    lock: Any = field(default_factory=threading.Lock)
+
+
+def undisturbed(case: Case, place: Place) -> tuple[float, Found]:
+    """How long it takes, s, and what it yields."""
+    case.prepare(place)
+    began = time.monotonic()
+    if case.endless:
+        command = place.start(case.start(place))
+        while not command.out.read_text():
+            assert command.child.poll() is None, command.err.read_text()
+        took = 1.5 * (time.monotonic() - began)
+        command.kill(signal.SIGTERM, 0)
+        command.ended()
+        return took, Counter()
+    done = place.run(case.start(place))
+    assert done.status == 0, done.err
+    return time.monotonic() - began, case.found(place)
+
+
+def looked_at(case: Case, place: Place, number: int, done: Ended, whole: Found, tally: Tally) -> list[str]:
+    """What is wrong after a kill."""
+    wrong = []
+    if orphans := place.orphans():
+        wrong.append(f"orphans: {orphans}")
+    if number == signal.SIGKILL:
+        if not case.temporary and (left := place.temporaries()):
+            wrong.append(f"leaves {left[:5]}")
+        place.left = place.temporaries() + place.asides()
+        tally.left += place.left
+    else:
+        word = "interrupted" if number == signal.SIGINT else f"ended by {signal.Signals(number).name}"
+        if done.status in {0, -number}:
+            # It came when all was done and said: no word, and nothing is missing.
+            if "Traceback" in done.err or word in done.err or (not case.endless and case.found(place) != whole):
+                wrong.append(f"status {done.status}, not {128 + number}: {done.err[-300:]!r}")
+        elif done.status != 128 + number or not done.complaint.startswith(f"meshmark: {word}"):
+            wrong.append(f"status {done.status}, says {done.err[-500:]!r}")
+        if left := [x for x in place.temporaries() + place.asides() if x not in place.left]:
+            wrong.append(f"leaves {left[:5]}")
+    try:
+        case.sound(place)
+    except Exception as why:
+        wrong.append(f"what it left is not well: {type(why).__name__}: {str(why)[:500]}")
+    return wrong
+
+
+def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tally: Tally) -> None:
+    """Killed once, where it resumes maybe twice, and then to its end."""
+    dice = random.Random(seed)
+    place = Place(folder)
+    case.prepare(place)
+    wrong: list[str] = []
+    for turn in range(1 + case.resumes):
+        words = case.start(place) if turn == 0 else case.again(place)
+        if not words:
+            break
+        number = SIGNALS[(seed + turn) % len(SIGNALS)]
+        command = place.start(words)
+        hit = command.kill(number, dice.uniform(0.1, 1.0) * takes_s)
+        done = command.ended()
+        with tally.lock:
+            if not hit:
+                tally.early += 1
+                break
+            tally.kills[case.name + (" --resume" if turn else "")] += 1
+            tally.by[signal.Signals(number).name] += 1
+        wrong += [f"{signal.Signals(number).name} in {place.started}: {w}" for w in
+                  looked_at(case, place, number, done, whole, tally)]  # fmt: skip
+    words = case.again(place)
+    if words:
+        done = place.run(words)
+        if done.status:
+            wrong.append(f"again: status {done.status}: {done.err[-500:]!r}")
+    try:
+        found = case.found(place)
+        if found != whole:
+            more, less = ([*(a - b).items()][:3] for a, b in ((found, whole), (whole, found)))
+            wrong.append(f"in the end: {found.total()} instead of {whole.total()}: too much {more}, too little {less}")
+    except Exception as why:
+        wrong.append(f"in the end: {type(why).__name__}: {str(why)[:500]}")
+    if left := place.orphans():
+        wrong.append(f"in the end orphans: {left}")
+    with tally.lock:
+        tally.faults += [f"{case.name}, seed {seed}: {w}" for w in wrong]
+
+
+def trials(case: Case, folder: Path, kills: int, first_seed: int = 0) -> Tally:
+    """As many trials as it takes, two at once: most of the time they wait."""
+    tally = Tally()
+    takes_s, whole = undisturbed(case, Place(folder / "undisturbed"))
+    seeds = iter(range(first_seed, first_seed + 4 * kills + 8))
+    with ThreadPoolExecutor(2) as pool:
+        while tally.kills.total() < kills * (1 + case.resumes) and not tally.faults:
+            some = list(itertools.islice(seeds, 4))
+            assert some, "it ends before it is killed"
+            list(pool.map(lambda s: trial(case, folder / str(s), takes_s, whole, s, tally), some))
+    return tally
+
+
+def told(tally: Tally) -> str:
+    kills = ", ".join(f"{name}: {n}" for name, n in tally.kills.items())
+    by = " ".join(f"{name}:{n}" for name, n in sorted(tally.by.items()))
+    left = f", {len(tally.left)} files left by SIGKILL" if tally.left else ""
+    return f"kills {kills} ({by}); {tally.early} ended before{left}; {len(tally.faults)} faults"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name.replace(" ", "-"))
+def test_killed_at_any_moment(case: Case, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    case.needs()
+    share = float(os.environ.get("MESHMARK_KILLS", "1"))  # of the kills, for who looks for one fault
+    seed = int(os.environ.get("MESHMARK_SEED", "0"))
+    tally = trials(case, tmp_path, max(1, round(share * case.kills)), seed)
+    with capsys.disabled():
+        print(f"\n{told(tally)}")
+        for fault in tally.faults:
+            print(f"  {fault[:700]}")
+        for left in sorted({x.rpartition("/")[2] for x in tally.left})[:10]:
+            print(f"  left by SIGKILL: {left}")
+    assert not tally.faults, "\n".join(tally.faults)
+
+
+def test_an_import_killed_three_times(tmp_path: Path) -> None:
+    """One of the above, which `make test` has the time for."""
+    case = next(c for c in CASES if c.name == "store import")
+    tally = trials(case, tmp_path, 3)
+    assert not tally.faults, "\n".join(tally.faults)

@@ -1,0 +1,191 @@
+"""Commands where they are not welcome: other users, no home, nothing to write to, little memory, few descriptors. Each
+works, or ends in one line and a status that says so; none hangs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from started import MESHMARK, Ended, Place
+from test_disks import NAMESPACE
+from test_kills import write_results
+
+import meshmark
+
+NOBODY = "65534"
+NO_NAME = "61234"  # no user has this number, so that nobody knows where its home is
+LATENCY = ["measure", "latency", "--footprint", "16KiB", "--budget", "2s", "--interval", "60"]
+SPEC = """name = "short"
+[[step]]
+instrument = "latency"
+options = { footprint = "16KiB", budget = "2s", interval = 60 }
+"""
+COMMANDS = {
+    "version": ["version"],
+    "list": ["list", "instruments"],
+    "measure": LATENCY,
+    "measure --no-store": [*LATENCY, "--no-store"],
+    "measure --on": ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB"],
+    "survey": ["survey", "--spec", "{here}/spec.toml"],
+    "report": ["report"],
+    "store import": ["store", "import", "{here}/in.jsonl"],
+    "store list": ["store", "list"],
+    "record": ["record", "--rate", "20", "--duration", "0.3", "--out", "{out}/r.parquet"],
+    "model show": ["model", "show", "gs1280-4", "--svg", "{out}/x.svg"],
+    "load run": ["load", "run", "{here}/sc.toml"],
+    "advise": ["advise", "--policies", "none,compact", "--memory", "default", "--pages", "default", "--budget", "1s",
+               "--", "true"],
+    "machine capture": ["machine", "capture", "{out}/m.tar.gz"],
+    "doctor": ["doctor"],
+    "slots": ["slots"],
+    "run": ["run", "--bind", "compact", "--", "true"],
+}  # fmt: skip
+ABSENT = {"report"}  # nothing was measured before
+
+
+@dataclass(frozen=True)
+class Where:
+    """A place.
+
+    Args:
+        wrap: words before the command; `{folder}` is its own.
+        more: environment; None is not set.
+        works: all commands succeed.
+        user: who runs them, as a number, where that is somebody else.
+        namespace: what is mounted there is for it alone.
+    """
+
+    wrap: Sequence[str] = ()
+    more: Mapping[str, str | None] = field(default_factory=dict)
+    works: bool = False
+    user: str = ""
+    namespace: bool = False
+    closed: str = ""  # a folder of its own that cannot be written
+    said: str = ""  # that is enough of an explanation, as some libraries abort where they get no memory
+
+
+def shell(line: str) -> list[str]:
+    return ["bash", "-c", f'{line} exec "$@"', "bash"]
+
+
+NO_HOME = {"HOME": None, "XDG_DATA_HOME": None, "XDG_CONFIG_HOME": None, "XDG_STATE_HOME": None, "XDG_CACHE_HOME": None}
+PLACES = {
+    "another user": Where(user=NOBODY, works=True),
+    "a user without a name": Where(user=NO_NAME, works=True),
+    "no home": Where(user=NO_NAME, more=NO_HOME),
+    "home not writable": Where(user=NOBODY, more={**NO_HOME, "HOME": "{folder}/closed"}, closed="closed"),
+    "data not writable": Where(user=NOBODY, more={"XDG_DATA_HOME": "{folder}/closed"}, closed="closed"),
+    "read-only": Where([*NAMESPACE, *shell("mount --bind / / && mount -o remount,bind,ro / || exit 99;")],
+                       namespace=True),
+    "folder read-only": Where([*NAMESPACE, *shell(
+        "mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} || exit 99;")], namespace=True),
+    "folder deleted": Where(shell("mkdir -p {folder}/gone && cd {folder}/gone && rmdir {folder}/gone || exit 99;"),
+                            works=True),
+    "TMPDIR missing": Where(more={"TMPDIR": "{folder}/missing"}, works=True),
+    "TMPDIR not writable": Where(user=NOBODY, more={"TMPDIR": "{folder}/closed"}, closed="closed", works=True),
+    "ulimit -v": Where(shell("ulimit -v 300000;"), said="ulimit -v allows"),
+    "less -v": Where(shell("ulimit -v 150000;"), said="ulimit -v allows"),
+    "ulimit -n": Where(shell("ulimit -n 16;")),
+    "ulimit -u": Where(shell("ulimit -u 3;"), user=NO_NAME),
+    "ulimit -f": Where(shell("ulimit -f 4;")),
+    "input closed": Where(shell("exec <&-;"), works=True),
+    "errors closed": Where(shell("exec 2>&-;")),
+}  # fmt: skip
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """One that all users can reach, as pytest's own is not."""
+    made = Path(tempfile.mkdtemp(prefix="places-"))
+    made.chmod(0o755)
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def become(user: str) -> list[str]:
+    return ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--"] if user else []
+
+
+def why_not(where: Where) -> str:
+    if where.user:
+        if os.geteuid() != 0:
+            return "only root can become another user"
+        probe = [*become(where.user), *MESHMARK, "version"]
+        done = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60, cwd="/")
+        if done.returncode:
+            return f"user {where.user} cannot reach {Path(meshmark.__file__).parent}: {done.stderr.strip()[-200:]}"
+    if where.namespace:
+        done = subprocess.run([*NAMESPACE, "sh", "-c", "mount --bind / /"], capture_output=True, text=True, check=False)
+        if done.returncode:
+            return f"no file system can be mounted here: {done.stderr.strip()}"
+    return ""
+
+
+def tried(folder: Path, where: Where, name: str) -> Ended:
+    """One command in a place, with a home of its own."""
+    own = folder / name.replace(" ", "-")
+    own.mkdir()
+    (own / "spec.toml").write_text(SPEC)
+    (own / "sc.toml").write_text('[[program]]\nname = "one"\ncommand = ["true"]\n')
+    write_results(own / "in.jsonl")
+    more = {k: v.replace("{folder}", str(own)) if v else v for k, v in where.more.items()}
+    wrap = [w.replace("{folder}", str(own)) for w in where.wrap]
+    place = Place(own, {"HOME": str(own), **more}, [*wrap, *become(where.user)])
+    if where.closed:
+        (own / where.closed).mkdir()
+    if where.user:
+        for path in (own, *own.iterdir()):
+            if path.name != where.closed:
+                os.chown(path, int(where.user), int(where.user))
+    if where.closed:
+        (own / where.closed).chmod(0o555)
+    return place.run([w.format(here=own, out=own / "out") for w in COMMANDS[name]])
+
+
+def wrong_with(where: Where, name: str, done: Ended) -> str:
+    if done.status and where.said and where.said in done.err and "Traceback" not in done.err:
+        return ""
+    allowed = {1} if name in ABSENT else {0} if where.works else {0, 1, 2, 77}
+    if name in ABSENT:
+        allowed |= {2}
+    if done.status not in allowed:
+        return f"status {done.status}: {done.err[-500:]!r}"
+    if done.status and not done.complaint and "2>&-" not in " ".join(where.wrap):
+        return f"says {done.err[-500:]!r}"
+    bad = next((x for x in ("Traceback", "unexpected ", "Exception ignored") if x in done.err + done.out), "")
+    return f"{bad}: {done.err[-500:]!r}" if bad else ""
+
+
+def faults(folder: Path, where: Where, names: Sequence[str]) -> tuple[Counter[int], list[str]]:
+    with ThreadPoolExecutor(2) as pool:
+        ended = list(pool.map(lambda name: tried(folder, where, name), names))
+    wrong = [(name, wrong_with(where, name, done)) for name, done in zip(names, ended, strict=True)]
+    return Counter(d.status for d in ended), [f"{name}: {why}" for name, why in wrong if why]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", PLACES)
+def test_a_command_where_it_is_not_welcome(folder: Path, where: str, capsys: pytest.CaptureFixture[str]) -> None:
+    if why := why_not(PLACES[where]):
+        pytest.skip(why)
+    statuses, wrong = faults(folder, PLACES[where], [*COMMANDS])
+    with capsys.disabled():
+        print(f"\n{where}: {statuses.total()} commands, statuses {dict(sorted(statuses.items()))}, {len(wrong)} faults")
+        for fault in wrong:
+            print(f"  {fault[:600]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_three_commands_with_few_descriptors(folder: Path) -> None:
+    """One of the above, which `make test` has the time for."""
+    statuses, wrong = faults(folder, PLACES["ulimit -n"], ["list", "measure --no-store", "store import"])
+    assert not wrong, "\n".join(wrong)
+    assert statuses.total() == 3
