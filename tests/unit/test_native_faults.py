@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from waiting import until
 
 from mpi_here import needed
-from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("MESHMARK_BIN", ROOT / "build" / "release" / "bin"))
@@ -149,10 +149,10 @@ LONG = "A" * 5000
         ("probe", "latency", "--footprint", LONG),
         ("probe", "latency", f"--{LONG}"),
         ("probe", "bandwidth", "--store", LONG),
-        ("probe", "clock", "--resume", f"/nowhere/{LONG[:200]}"),
+        ("probe", "clock", "--resume", f"/proc/nowhere/{LONG[:200]}"),
         ("watch", "--sources", LONG),
         ("watch", "--rate", LONG),
-        ("watch", "--canary", f"/nowhere/{LONG}"),
+        ("watch", "--canary", f"/proc/nowhere/{LONG}"),
         ("load", LONG),
         ("load", "program", LONG),
         ("load", "program", "x", f"--window={LONG}"),
