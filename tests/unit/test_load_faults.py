@@ -35,6 +35,7 @@ from meshmark.load.run import JOURNAL, RunCutError, find_load, read_run, records
 from meshmark.load.scenario import Here, parse_scenario, read_scenario, threads_of
 from meshmark.load.study import read_outcomes
 from meshmark.load.variants import found
+from meshmark.measure.spec import parse_spec
 
 QUIET = "[scenario]\ncanary = false\n"
 WISH = "[[program]]\nname = 'p'\nrun_time_s = 1\n"
@@ -562,6 +563,30 @@ def check_study(folder: Path, seed: int) -> None:
         json.dumps(one.to_json(), allow_nan=False)
         if not one.reason:
             one.time_s("wall"), one.time_s("dedicated")
+
+
+SPEC = """
+name = 'x'
+summary = 'y'
+[[step]]
+instrument = 'kernels'
+name = 'a'
+repetitions = 2
+options = { kernel = 'triad', volume = '64KiB', threads = 1, budget = '5s' }
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_specification_says_it_is_taken_or_refused(seed: int) -> None:
+    quietly(lambda: parse_spec(torn(random.Random(seed), SPEC), "s.toml"))
+
+
+@pytest.mark.parametrize("key", ["repetitions", "options.threads", "options.volume", "name", "unknown"])
+def test_a_huge_number_in_a_specification_is_one_line(key: str) -> None:
+    text = f"name = 'x'\n[[step]]\ninstrument = 'kernels'\n{key} = 0x{'f' * 9000}"
+    with pytest.raises(UsageError) as why:
+        parse_spec(text, "s.toml")
+    assert len(str(why.value)) < 400 and "\n" not in str(why.value)
 
 
 MANY = settings(max_examples=3000, deadline=None)

@@ -141,7 +141,7 @@ def found(value: object) -> str:
     try:
         said = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
-        said = f"a {type(value).__name__} that is too long to be shown"
+        said = f"a value of type {type(value).__name__}, too long to be shown"
     return quoted(said, 60)
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine.native import find_native
 from meshmark.measure.launch import KINDS, find_comm
+from meshmark.store.files import quoted
 
 
 def find_probe() -> Path:
@@ -72,7 +73,7 @@ class Description:
             if wanted in (p.word, p.name):
                 return p
         known = ", ".join(p.word for p in self.parameters)
-        raise UsageError(f"{self.name}: found '{word}', allowed are {known}")
+        raise UsageError(f"{self.name}: found '{quoted(word)}', allowed are {known}")
 
 
 def descriptions() -> dict[str, Description]:
@@ -121,7 +122,7 @@ def description(instrument: str) -> Description:
             "those among ranks need an MPI library: install its development package, then make setup, or build the "
             "wheel anew"
         )  # fmt: skip
-        raise UsageError(f"instrument: found '{instrument}', allowed are {', '.join(known)}", lacking)
+        raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", lacking)
     return known[instrument]
 
 
@@ -134,12 +135,15 @@ def words(d: Description, options: Mapping[str, Any]) -> list[str]:
             raise UsageError(f"{d.name}.{word}: found in a specification; the run itself sets it")
         if parameter.kind == "flag":
             if not isinstance(value, bool):
-                raise UsageError(f"{d.name}.{word}: found {value!r}, allowed are true and false")
+                raise UsageError(f"{d.name}.{word}: found '{quoted(value)}', allowed are true and false")
             line += [parameter.option] if value else []
         elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
-            raise UsageError(f"{d.name}.{word}: found {value!r}, a text, a number or a list is needed")
+            raise UsageError(f"{d.name}.{word}: found '{quoted(value)}', a text, a number or a list is needed")
         else:
-            line += [parameter.option, _text(value)]
+            try:
+                line += [parameter.option, _text(value)]
+            except ValueError as why:  # an integer of thousands of digits
+                raise UsageError(f"{d.name}.{word}: found {quoted(value)}") from why
     return line
 
 

@@ -60,7 +60,7 @@ def parse_spec(text: str, origin: str) -> Spec:
         spec = Spec.model_validate(raw)
     except ValidationError as why:
         first = why.errors()[0]
-        place = ".".join(str(p) for p in first["loc"]) or "the file"
+        place = ".".join(quoted(p) for p in first["loc"]) or "the file"
         found = quoted(first.get("input"), 60)
         allowed = first["msg"]
         if first["type"] == "extra_forbidden":
