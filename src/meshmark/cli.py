@@ -78,11 +78,6 @@ def main() -> None:
     """Entry point: every error is one line and an exit status, never a traceback."""
     if not open_streams():
         fail(MeshmarkError("standard output is closed"))
-    end_by_signals()
-    find_home()
-    if limit := memory_limit(_MEMORY_BYTES):
-        # Some libraries abort where they get none, and nothing can be said any more.
-        say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")
     status = _status()
     # A full disk or a reader that has gone may show only now.
     if (why := flushed()) is not None:
@@ -106,6 +101,11 @@ def _status() -> int:
 
 def _answered() -> Any:
     try:
+        end_by_signals()
+        find_home()
+        if limit := memory_limit(_MEMORY_BYTES):
+            # Some libraries abort where they get none, and nothing can be said any more.
+            say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")
         code = app(standalone_mode=False)
         if code == 130:
             raise KeyboardInterrupt  # the parser took it

@@ -182,3 +182,15 @@ main()
     assert done.returncode == 1
     assert done.stderr.startswith(says)
     assert "Traceback" not in done.stderr
+
+
+def test_a_signal_at_the_first_moment_is_one_line() -> None:
+    """Right after there are handlers."""
+    program = (
+        "import os, signal, sys; sys.argv = ['meshmark', 'version']\n"
+        "from meshmark import cli\n"
+        "cli.find_home = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")

@@ -40,6 +40,7 @@ LAUNCHERS: Final = frozenset(
 METRICS: Final = ("elapsed", "user", "system", "waiting")
 _TOO_LONG: Final = 5.0  # times as long as the baseline is no candidate
 _LEAST_LIMIT_S = 10.0
+_SPACE_BYTES: Final = 1 << 16  # more than a run leaves
 _TAIL_BYTES: Final = 16 << 20  # of a program's output; a figure of merit comes near its end
 _BUSY: Final = 0.1  # a thread that computes at least this share of the time wants a CPU
 
@@ -329,7 +330,11 @@ class Runner:
         self.program = native.find_place()
 
     def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
-        """Runs it once; never raises for what the command does."""
+        """Runs it once; never raises for what the command does.
+
+        Raises:
+            MeshmarkError: the folder's disk is full.
+        """
         self.runs.mkdir(parents=True, exist_ok=True)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
@@ -358,9 +363,10 @@ class Runner:
             last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "it said nothing")
             how = f"signal {-status}" if status < 0 else f"status {status}"
             outcome.reason = f"ended with {how}: {_printable(last.removeprefix('meshmark: error: '))}"
-            return outcome
-        self._read(record, one, outcome)
+        else:
+            self._read(record, one, outcome)
         if outcome.reason:
+            self._check_space()
             return outcome
         outcome.elapsed_s = outcome.times["elapsed"]
         outcome.cost = outcome.elapsed_s
@@ -376,6 +382,12 @@ class Runner:
         out.unlink()
         err.unlink()
         return outcome
+
+    def _check_space(self) -> None:
+        """A full disk is no failure of the command: its candidate would be out, also when there is space again."""
+        probe = self.runs / "space"
+        write_file(probe, bytes(_SPACE_BYTES))
+        probe.unlink()
 
     def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
         try:

@@ -12,6 +12,7 @@ the other metrics are 32-bit floats.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -107,6 +108,7 @@ class Recorder:
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
+        self._begun = False  # something is on disk, the header before it
         fields = [pa.field("t_s", pa.float64()), pa.field(_LINE, pa.string())]
         self._schema = pa.schema(fields, metadata=_metadata(header))
         self._waiting: list[tuple[float, str]] = []
@@ -160,9 +162,13 @@ class Recorder:
             self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
             self._sync()
         except OSError as why:
+            if not self._begun:
+                self.part.unlink(missing_ok=True)  # without a whole header it is no recording
+                raise RecordingError(f"{self.out}: {why.strerror or why}") from why
             raise RecordingError(
                 f"{self.part}: {why.strerror or why}", "what was recorded before is whole: meshmark replay reads it"
             ) from why
+        self._begun = True
         self._waiting.clear()
 
     def _sync(self) -> None:
@@ -185,7 +191,8 @@ class Recorder:
         if kind is None or issubclass(kind, KeyboardInterrupt):
             self.close()
         else:
-            self._file.close()  # what is whole stays in the .part file
+            with contextlib.suppress(OSError):  # what a full disk did not take; the reason was said
+                self._file.close()  # what is whole stays in the .part file
 
 
 def compact(part: Path, out: Path) -> None:
