@@ -75,8 +75,12 @@ def end_by_signals() -> None:
     """Ctrl-C, SIGTERM and SIGHUP do the same: keep what is to be kept, remove what is temporary, say so. A signal that
     is ignored (`nohup`) stays so."""
 
+    own = os.getpid()
+
     def end(number: int, _: FrameType | None) -> None:
         global _ended_by, _limit  # noqa: PLW0603
+        if os.getpid() != own:
+            os._exit(128 + number)  # a child of ours before it becomes its program: an exception would be printed
         _ended_by = signal.Signals(number)
         if number == signal.SIGINT:
             _limit = _no_thread()

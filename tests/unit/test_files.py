@@ -189,3 +189,20 @@ def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
         assert lock(tmp_path / "run" / ".lock") is None
     with held(tmp_path / "run", resumed=True):
         pass
+
+
+def test_an_interrupt_leaves_nothing_however_early_it_comes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As Python notices a signal: when the call that was at work has returned, and its result is lost."""
+    really = os.open
+
+    def interrupted(*words: object, **more: object) -> int:
+        handle = really(*words, **more)  # type: ignore[arg-type]
+        if "x.json" in str(words[0]):
+            os.close(handle)
+            raise KeyboardInterrupt
+        return handle
+
+    monkeypatch.setattr(os, "open", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_file(tmp_path / "x.json", b"{}")
+    assert not list(tmp_path.iterdir())

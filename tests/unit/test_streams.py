@@ -194,3 +194,14 @@ def test_a_signal_at_the_first_moment_is_one_line() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
+
+
+def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
+    """Ctrl-C goes to it as well, between fork and exec."""
+    program = (
+        "import os, signal; from meshmark.process import end_by_signals; end_by_signals()\n"
+        "if not (child := os.fork()): os.kill(os.getpid(), signal.SIGINT)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("130\n", "")

@@ -70,40 +70,43 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield out
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    try:
-        aside, beside = _aside(target, old)
-    except PermissionError:
+    # The kernel applies the umask; the name stays below the 255 B that file systems allow.
+    name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
+    aside = target.with_name(name)
+    beside: IO[bytes] | None = None
+    try:  # from before there is a file on: a signal may come at any moment
+        try:
+            beside = _aside(aside, target, old)
+        except PermissionError:
+            if old is None:
+                raise
+        if beside is not None:
+            with beside:
+                yield beside
+                beside.flush()
+                os.fsync(beside.fileno())
+            aside.replace(target)
+            sync_folder(target.parent)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            aside.unlink()
+        raise
+    if beside is None:
         # The folder is not ours, or the owner cannot be kept. The file itself may still be ours to write.
-        if old is None:
-            raise
         whole = io.BytesIO()
         yield whole
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), "wb") as in_place:
             in_place.write(whole.getbuffer())
             in_place.flush()
             os.fsync(in_place.fileno())
-        return
-    try:
-        with beside:
-            yield beside
-            beside.flush()
-            os.fsync(beside.fileno())
-        aside.replace(target)
-    except BaseException:
-        aside.unlink(missing_ok=True)
-        raise
-    sync_folder(target.parent)
 
 
-def _aside(target: Path, old: os.stat_result | None) -> tuple[Path, IO[bytes]]:
-    """A new file beside `target`, with a name that nobody can have prepared, which looks like the one it replaces.
+def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
+    """A new file with a name that nobody can have prepared, which looks like the `target` that it is to replace.
 
     Raises:
         PermissionError: none may be made there, or its owner cannot be that of the old one.
     """
-    # The kernel applies the umask; the name stays below the 255 B that file systems allow.
-    name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
-    aside = target.with_name(name)
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
         if old is not None:
@@ -115,10 +118,11 @@ def _aside(target: Path, old: os.stat_result | None) -> tuple[Path, IO[bytes]]:
             with contextlib.suppress(OSError):
                 for key in os.listxattr(target):
                     os.setxattr(handle, key, os.getxattr(target, key))
-        return aside, os.fdopen(handle, "wb")
+        return os.fdopen(handle, "wb")
     except BaseException:
         os.close(handle)
-        aside.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            aside.unlink()
         raise
 
 
