@@ -24,7 +24,7 @@ PAGE = 4096
 FREE_PAGES = range(13)
 SIZE = 16 << 20
 OLD = b"what was there before\n"
-FULL = ("No space left", "cannot write", "cannot be written")
+FULL = ("No space left", "cannot write", "cannot be written", "the run was cut")
 ENOUGH = ("--budget", "60s", "--interval", "60")
 
 

@@ -34,17 +34,8 @@ from mpi_here import needed
 
 Found = Counter[Any]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
-POINTS = (
-    "kernel",
-    "store",
-    "footprint_bytes",
-    "words",
-    "links.bandwidth",
-    "n",
-    "program",
-    "copy",
-    "candidate",
-)  # conditions that tell results apart
+# Conditions that tell results apart.
+POINTS = ("kernel", "store", "footprint_bytes", "words", "links.bandwidth", "n", "program", "copy", "candidate")
 ENOUGH = ("--budget", "60s", "--interval", "60")  # each point ends with its least samples, however busy the machine is
 SPEC = """name = "short"
 [[step]]
