@@ -215,7 +215,11 @@ void Run::derive(const std::string& metric, const std::vector<double>& samples, 
   emit(line);
 }
 
-double Run::last_call_s() const { return state_.started_s + budget_s() + std::clamp(0.5 * budget_s(), 0.5, 10.0); }
+double Run::last_call_s() const {
+  // Something is to come of it, if only late; then little more.
+  const bool any = state_.sampled || state_.results > 0 || state_.resumed > 0;
+  return state_.started_s + budget_s() + (any ? std::clamp(0.5 * budget_s(), 0.5, 10.0) : std::max(budget_s(), 1.0));
+}
 
 Absent Run::out_of_budget() const {
   return Absent("the budget of " + brief(budget_s()) + " s ended before its first sample", "a larger --budget");

@@ -95,7 +95,10 @@ Table Table::table(const char* key) const {
 Time ps(double ns) { return static_cast<Time>(std::llround(ns * 1000.0)); }
 
 std::int64_t fs_per_flit(double gb_per_s, int flit_bytes) {
-  return gb_per_s <= 0 ? 0 : std::llround(flit_bytes / gb_per_s * 1e6);
+  const double fs = gb_per_s <= 0 ? 0 : flit_bytes / gb_per_s * 1e6;
+  // A second: much more would leave the range of times, and no wire is as slow.
+  if (fs > 1e15) throw UsageError("bandwidth", "found " + shown(gb_per_s) + " GB/s", "0 or at least 1e-6 GB/s");
+  return std::llround(fs);
 }
 
 namespace {
