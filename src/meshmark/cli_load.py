@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
+from meshmark.cli_load_live import Live
 from meshmark.cli_load_watch import WatchOption, watched
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
 from meshmark.cli_study import app as study_app
@@ -369,7 +370,7 @@ def _single(
     try:
         with (
             interruptible(f"what there is lies in {folder}"), watched(folder, watch),
-            _Live(found, expected_end_s(found, files)) as live,
+            Live(found, expected_end_s(found, files)) as live,
         ):  # fmt: skip
             ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
     except RunCutError as why:
@@ -444,70 +445,6 @@ def _made(
         base(quick=True, anyway=True, store=store)
     todo = replace(scenario, programs=tuple(missing))
     return {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
-
-
-class _Live:
-    """What is told while a scenario runs: who ended, a line each; how many run and wait, on a terminal a bar that is
-    drawn again once a second, elsewhere a line every ten seconds. More would be a load."""
-
-    def __init__(self, scenario: Scenario, expected_s: float) -> None:
-        self.expected_s = expected_s
-        self.state = {(p.name, copy): "wait" for p in scenario.programs for copy in range(p.copies)}
-        self.start_s = self.began = self.last = 0.0
-        self.bar: Any = None
-        self.task: Any = None
-
-    def __enter__(self) -> _Live:
-        if sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-            self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
-                console=Console(stderr=True), transient=True, auto_refresh=False,
-            )  # fmt: skip
-            self.bar.start()
-            self.task = self.bar.add_task("starting", total=self.expected_s or None, left="")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.bar is not None:
-            self.bar.stop()
-
-    def take(self, event: Mapping[str, Any]) -> None:
-        what = event.get("event")
-        if what == "start":
-            self.start_s, self.began = float(event["t_s"]), time.monotonic()
-            self.last = self.began
-            return
-        key = (str(event.get("program")), int(event.get("copy", 0)))
-        if what == "released":
-            self.state[key] = "run"
-        elif what in {"exit", "failed"}:
-            self.state[key] = "ended"
-            at_s = float(event["t_s"]) - self.start_s if self.began else 0.0
-            how = (
-                f"not started: {event.get('reason')}" if what == "failed"
-                else f"was ended by signal {event['signal']}" if "signal" in event
-                else f"ended with status {event['status']}" if event.get("status") else "ended"
-            )  # fmt: skip
-            say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {how}")
-
-    def draw(self) -> None:
-        if not self.began:
-            return
-        now = time.monotonic()
-        done_s = now - self.began
-        left = max(0.0, self.expected_s - done_s)
-        states = list(self.state.values())
-        said = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
-        to_go = f"at least {left:.0f} s left" if left else ""
-        if self.bar is not None:
-            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=said, left=to_go)
-            self.bar.refresh()
-        elif now - self.last > 10:
-            self.last = now
-            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (said, to_go))))
 
 
 @app.command("show")

@@ -21,7 +21,7 @@ import pytest
 import typer
 from made_program import made_program
 
-from meshmark.cli_load import _Live
+from meshmark.cli_load_live import Live
 from meshmark.cli_study import app as study_app
 from meshmark.load.alone import TOGETHER, company
 from meshmark.load.prescription import Prescription
@@ -215,7 +215,7 @@ def test_a_terminal_is_told_how_many_run_and_wait_and_for_how_long(monkeypatch: 
     told = _Terminal()
     monkeypatch.setattr(sys, "stderr", told)
     monkeypatch.setenv("TERM", "xterm")
-    with _Live(parse_scenario("[[program]]\ncommand = ['x']\ncopies = 3", "made"), 60.0) as live:
+    with Live(parse_scenario("[[program]]\ncommand = ['x']\ncopies = 3", "made"), 60.0) as live:
         live.take({"event": "start", "t_s": 2.0})
         for copy in range(2):
             live.take({"event": "released", "t_s": 2.1, "program": "program", "copy": copy})
