@@ -78,7 +78,11 @@ def main() -> None:
     """Entry point: every error is one line and an exit status, never a traceback."""
     if not open_streams():
         fail(MeshmarkError("standard output is closed"))
-    status = _status()
+    try:
+        status = _status()
+    except (MemoryError, SystemError):  # without memory not even an error can be put in words
+        os.write(2, b"meshmark: error: memory cannot be had\n")
+        os._exit(1)
     # A full disk or a reader that has gone may show only now.
     if (why := flushed()) is not None:
         if status == 0 and not isinstance(why, BrokenPipeError):

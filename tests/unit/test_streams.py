@@ -205,3 +205,14 @@ def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
     assert (done.stdout, done.stderr) == ("130\n", "")
+
+
+def test_without_memory_for_an_error_there_is_one_line() -> None:
+    program = (
+        "import sys; sys.argv = ['meshmark', 'list', 'nonsense']\n"
+        "from meshmark import cli\n"
+        "def fail(_): raise SystemError('error return without exception set')\n"
+        "cli.fail = fail; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "meshmark: error: memory cannot be had\n")
