@@ -350,6 +350,7 @@ def record(
 
     example: meshmark record --rate 10 --duration 60 --out night.parquet
     """
+    from meshmark.process import signals_call
     from meshmark.watch.recording import HOLD_S, Recorder
 
     _refuse_settings(on, settings)
@@ -362,17 +363,11 @@ def record(
         with (
             _live(rate, duration, root, HOLD_S, use_of, canary, store) as live,
             Recorder(out, live.header) as recorder,
-            _ended_by_signals(),
+            signals_call(live.stop),  # what it holds comes first, then its end
         ):
             say(f"recording {live.header.machine} at {rate:g} Hz; Ctrl-C ends it")
-            try:
-                for line in live.lines():
-                    recorder.add_line(line)
-            except KeyboardInterrupt:
-                live.stop()  # what it holds comes first
-                for line in live.lines():
-                    recorder.add_line(line)
-                say("")
+            for line in live.lines():
+                recorder.add_line(line)
     print(out)
     say(f"{recorder.frames} frames, {out.stat().st_size} B; meshmark replay {out}")
 

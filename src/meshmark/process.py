@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import codecs
+import contextlib
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final
 
@@ -89,6 +91,20 @@ def end_by_signals() -> None:
     for number in _ENDING:
         if signal.getsignal(number) in {signal.SIG_DFL, signal.default_int_handler}:
             signal.signal(number, end)
+
+
+@contextlib.contextmanager
+def signals_call(stop: Callable[[], None]) -> Iterator[None]:
+    """Meanwhile the same signals call `stop`, and interrupt nothing: of a line that is half read nothing is lost."""
+    before = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: stop())
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def end_at_once() -> None:

@@ -382,6 +382,36 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
         Recorder(out, header())
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, number: signal.Signals) -> None:
+    """A sampler that has written half a frame when the signal comes, and the rest of it after that."""
+    lines = [json.dumps(frame(n, 0.5, 0.5, 0.5, 0.5).to_json()) for n in (1, 2)]
+    sampler = tmp_path / "sampler"
+    sampler.write_text(
+        f"#!{sys.executable}\n"
+        "import signal, sys\n"
+        "def end(*_):\n"
+        f"    print({lines[0][60:]!r}, {lines[1]!r}, sep=chr(10), flush=True)\n"
+        "    sys.exit(0)\n"
+        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, end)\n"
+        f"print({json.dumps(header().to_json())!r})\n"
+        f"print({lines[0][:60]!r}, end='', flush=True)\n"
+        f"open({str(tmp_path / 'half')!r} if '--hold' in sys.argv else '/dev/null', 'w').close()\n"
+        "while True: signal.pause()\n"
+    )
+    sampler.chmod(0o755)
+    out = tmp_path / "r.parquet"
+    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "record", "--no-canary", "--out", str(out)]
+    env = {**os.environ, "MESHMARK_WATCH": str(sampler)}
+    child = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert child.stderr is not None and until((tmp_path / "half").exists)
+    assert "Ctrl-C ends it" in child.stderr.readline()
+    child.send_signal(number)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 0, said
+    assert [f.seq for f in Recording(out).frames()] == [1, 2]
+
+
 def test_a_strangers_file_beside_a_recording_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "victim").write_text("mine")
     (tmp_path / "r.tmp").symlink_to("victim")
