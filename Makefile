@@ -35,10 +35,10 @@ test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
 test-unit:
-	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/unit $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/bench $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers
@@ -66,7 +66,7 @@ layers:
 sanitize:
 	tools/build.sh asan
 	ctest --test-dir build/asan --output-on-failure --no-tests=error
-	$(BIN)/python -m pytest -q tests/sanitized $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
 check-all: check tidy tsan fuzz ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
 	$(BIN)/python -m pytest -q -m slow

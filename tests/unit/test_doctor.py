@@ -332,7 +332,7 @@ def test_the_worst_comes_first(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", RECORDED)
 def test_recorded_machines_are_examined(tmp_path: Path, name: str) -> None:
     with tarfile.open(MACHINES / f"{name}.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
+        archive.extractall(tmp_path)
     findings = looked(tmp_path / "root")
     assert of(findings, "hypervisor").judged == "spoils-measurements"
     assert of(findings, "clock source").judged in {"ok", "spoils-measurements"}

@@ -196,7 +196,10 @@ def test_every_result_alone_renders(name: str) -> None:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize("name", INSTRUMENTS)
+@pytest.mark.parametrize(
+    "name",
+    [n if n in {"latency", "gups", "halo", "run"} else pytest.param(n, marks=pytest.mark.slow) for n in INSTRUMENTS],
+)
 def test_without_any_one_condition_there_is_a_page(name: str) -> None:
     records = some(made().get(name, ()), 2)
     # What all among ranks have is asked for by few charts; the slow test has it of every one.
