@@ -127,7 +127,10 @@ def test_memory_goes_where_it_is_sent(case: str) -> None:
     assert answer["truth"] == {"0": SIZE}
     (process,) = answer["said"]["processes"]
     assert process["left_bytes"] == {} and process["moved_bytes"] >= SIZE * 4096
-    assert process["after"]["0"] - process["before"].get("0", 0) == process["moved_bytes"]
+    # The kernel counts pages by mapping: of one with pages of its own and shared ones, as the data of an interpreter
+    # that is one file (Debian's), an own page may be missing there, and is moved all the same.
+    grown = process["after"]["0"] - process["before"].get("0", 0)
+    assert 0 <= process["moved_bytes"] - grown <= 4 * 4096
     if case == "threads":
         assert answer["cpus"] == [0, 1]
 

