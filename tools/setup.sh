@@ -158,7 +158,7 @@ if [ ! -x .venv/bin/meshmark ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; 
   rm -f $stamp build/pip.log
   [ -x .venv/bin/python ] && [ "$(interpreter .venv/bin/python)" = "$base" ] || "$base" -m venv --clear .venv
   # Whatever comes from a registry comes by its hash, the installers first; the project itself needs nothing more.
-  if .venv/bin/python -m pip install -q --log build/pip.log --require-hashes -r requirements/installers.txt >&2; then
+  if .venv/bin/python -m pip install -q --progress-bar off --log build/pip.log --require-hashes -r requirements/installers.txt >&2; then
     install=(.venv/bin/uv pip install -q --python .venv/bin/python)
   else
     ! grep -q 'DO NOT MATCH THE HASHES' build/pip.log || fail "the registry's pip or uv is not the one that is locked"

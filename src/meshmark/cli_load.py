@@ -523,9 +523,9 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
 
     records, absences = records_of(result)
     if store is not None and records:
-        from meshmark.store.store import Store
+        from meshmark.store.store import Store, run_name
 
-        Store(store).add(f"load-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", "load", records, absences,
+        Store(store).add(run_name("load"), "load", records, absences,
                          records[0].machine)  # fmt: skip
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))

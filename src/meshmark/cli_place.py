@@ -316,13 +316,13 @@ def advise(
     from meshmark.measure.plan import seconds
     from meshmark.place import advise as adviser
     from meshmark.store.files import held, write_file
-    from meshmark.store.store import Store
+    from meshmark.store.store import Store, run_name
 
     if budget and seconds(budget) <= 0:
         raise UsageError(f"--budget: found '{budget}', a time such as 10m or 90s is needed")
     if resume is not None and out is not None:
         raise UsageError("--resume: found with --out, allowed is one of them")
-    folder = resume or out or data_home() / "runs" / f"advise-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    folder = resume or out or data_home() / "runs" / run_name("advise")
     plan = adviser.Plan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         if command and command != plan.command:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shlex
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -64,7 +62,9 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
 
 
 def _folder(out: Path | None, name: str) -> Path:
-    return out or data_home() / "studies" / f"{name}-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    from meshmark.store.store import run_name
+
+    return out or data_home() / "studies" / run_name(name)
 
 
 def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
@@ -77,10 +77,10 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
 
     from meshmark.report import charts, studies
     from meshmark.store.files import write_file
-    from meshmark.store.store import Store
+    from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
-        Store(store).add(f"study-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}", result.study, list(result.records),
+        Store(store).add(run_name("study"), result.study, list(result.records),
                          list(result.absences), result.records[0].machine)  # fmt: skip
     drawn = [studies.write_study(result.folder)]
     for name, chart in studies.draw(result.records).items():

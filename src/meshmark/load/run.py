@@ -43,6 +43,7 @@ from meshmark.machine.tree import format_list, parse_list
 from meshmark.store.files import open_regular, quoted, write_file
 from meshmark.store.record import Record, Scalar, median_interval
 from meshmark.store.run import Absence
+from meshmark.store.store import run_name
 
 JOURNAL: Final = "run.jsonl"
 FOREIGN: Final = 0.05  # share of the CPUs that others may take before a run counts as noisy
@@ -891,4 +892,4 @@ def utilisation(run: LoadRun, step_s: float = 0.5) -> list[tuple[float, float]]:
 
 def new_folder(home: Path) -> Path:
     """A name for a run's folder that no other run has."""
-    return home / f"load-{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}"
+    return home / run_name("load")
