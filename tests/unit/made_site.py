@@ -135,6 +135,14 @@ def record(path: Path, frames: int = 20) -> None:
             recorder.add(frame(n))
 
 
+def recordings(folder: Path) -> Path:
+    """A folder with one recording."""
+    made = folder / "recordings"
+    made.mkdir()
+    record(made / "night.parquet")
+    return made
+
+
 def started(words: list[str], **env: str) -> tuple[subprocess.Popen[str], str]:
     """A command that serves, on a free port, with the address that it printed."""
     child = subprocess.Popen([*MAIN, *words, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,

@@ -22,7 +22,7 @@ import made_run
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_site import Site, frame, header, record
+from made_site import Site, frame, header, record, recordings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from waiting import until
 
@@ -48,10 +48,7 @@ EVENTS = Path(__file__).resolve().parents[2] / "native" / "watch" / "events"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "recordings"
-    made.mkdir()
-    record(made / "night.parquet")
-    return made
+    return recordings(tmp_path)
 
 
 # ------------------------------------------------------------------ the front page

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from made_site import BAD, Site, frame, header, record, started, status_of
+from made_site import BAD, Site, frame, header, record, recordings, started, status_of
 
 from meshmark.cli_serve import LoadFolders
 from meshmark.errors import MeshmarkError, UsageError
@@ -29,10 +29,7 @@ from meshmark.web.server import NotHere
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    made = tmp_path / "recordings"
-    made.mkdir()
-    record(made / "night.parquet")
-    return made
+    return recordings(tmp_path)
 
 
 def has_headers(headers: dict[str, str]) -> bool:

@@ -15,7 +15,6 @@ from __future__ import annotations
 import ast
 import math
 import re
-import tomllib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,7 +25,7 @@ import numpy as np
 
 from meshmark.errors import UsageError
 from meshmark.load.variants import COLUMNS, COUNTERS, Table, Variant, Vector, found
-from meshmark.store.files import quoted, read_text
+from meshmark.store.files import parse_toml, read_text
 
 _LONGEST: Final = 500  # characters of a formula
 _DEEPEST: Final = 40
@@ -261,10 +260,7 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dic
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
     """
-    try:
-        raw = tomllib.loads(toml)
-    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
+    raw = parse_toml(toml, origin)
     tables = raw.pop("metric", {})
     if raw:
         raise UsageError(f"{origin}: found {next(iter(raw))[:60]!r}; allowed are tables [metric.NAME]")

@@ -27,7 +27,6 @@ import contextlib
 import difflib
 import os
 import re
-import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -38,7 +37,7 @@ from meshmark.load.metrics import RESERVED, Metrics, all_metrics, metrics_of
 from meshmark.load.prescription import Prescription, parse_prescription
 from meshmark.load.variants import MAX_PROGRAM_BYTES, found, real, text, whole
 from meshmark.machine.tree import Tree, format_list, kilobytes, parse_list
-from meshmark.store.files import quoted, read_json, read_text
+from meshmark.store.files import parse_toml, read_json, read_text
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
@@ -164,10 +163,7 @@ def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Pa
     Raises:
         UsageError: one line that names the key, what was found and what is allowed.
     """
-    try:
-        raw = tomllib.loads(said)
-    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise UsageError(f"{where}: not TOML: {quoted(why)}") from why
+    raw = parse_toml(said, where)
     try:
         return _scenario(raw, where, _own_metrics(raw.pop("metric", {}), where, own or {}), folder)
     except UsageError:

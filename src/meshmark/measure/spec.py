@@ -10,7 +10,6 @@ options = { footprint = "4KiB..1GiB", pages = "4KiB,thp", budget = "10s" }
 
 from __future__ import annotations
 
-import tomllib
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from meshmark.errors import UsageError
 from meshmark.measure.probe import check, description, words
-from meshmark.store.files import quoted, read_text
+from meshmark.store.files import parse_toml, quoted, read_text
 
 MAX_BYTES = 1 << 20
 SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
@@ -52,10 +51,7 @@ def parse_spec(text: str, origin: str) -> Spec:
     Raises:
         UsageError: names the file, the field, what was found and what is allowed.
     """
-    try:
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
+    raw = parse_toml(text, origin)
     try:
         spec = Spec.model_validate(raw)
     except ValidationError as why:

@@ -221,6 +221,23 @@ def read_json(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> Any:
         raise UsageError(f"cannot read {quoted(path)}: no JSON: {quoted(why)}") from why
 
 
+def parse_toml(text: str, origin: str) -> dict[str, Any]:
+    """Tables of TOML text.
+
+    Args:
+        origin: what errors call the text.
+
+    Raises:
+        UsageError: it is no TOML.
+    """
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
+        raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
+
+
 def quoted(what: object, most: int = 100) -> str:
     """Text that was found, for one line of an error: at most so many characters, none that a terminal would obey."""
     try:
