@@ -28,7 +28,7 @@ run: setup ## characterise this machine (meshmark survey --quick)
 test: setup-tests test-native test-python ## every test: C++, Python, guests, browser
 
 test-native:
-	ctest --test-dir build/release --output-on-failure --no-tests=error
+	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
 # Two at once: guests and browsers keep one CPU busy, and unit tests wait for processes most of the time.
 test-python:
@@ -65,7 +65,7 @@ layers:
 
 sanitize:
 	tools/build.sh asan
-	ctest --test-dir build/asan --output-on-failure --no-tests=error
+	ctest --test-dir build/asan -j 2 --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
 check-all: check tidy tsan fuzz ## also clang-tidy, the thread sanitizer, slow tests, new random inputs
@@ -79,7 +79,7 @@ tidy:
 
 tsan:
 	tools/build.sh tsan
-	ctest --test-dir build/tsan --output-on-failure --no-tests=error
+	ctest --test-dir build/tsan -j 2 --output-on-failure --no-tests=error
 
 bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)

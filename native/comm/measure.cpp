@@ -239,6 +239,10 @@ std::string wrong(const Case& c, std::uint32_t tag, bool whole) {
   return "";
 }
 
+// Whether this process has timed a block, or took up a run that had: the same on every rank. Until then nothing is too
+// late for the one point that is furthest, or a short budget would be spent on proofs and bring no number at all.
+bool any_block = false;
+
 }  // namespace
 
 bool too_late(const Run& run) {
@@ -259,6 +263,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
     const auto [index, finished] = run.next_point();
     p.index = index;
     p.resumed = p.done = world.tell(finished).get<bool>();
+    any_block = any_block || p.resumed;
     p.what = std::move(c);
     if (p.what.missing) {
       p.done = true;
@@ -338,9 +343,10 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
     if (p.what.missing && !p.resumed) finish(p);
 
   // Nothing is timed that was not seen to bring the right data.
+  bool any_proven = false;
   for (Progress& p : all) {
     if (p.done) continue;
-    if (too_late(run)) {
+    if ((any_proven || any_block) && too_late(run)) {
       give_up_on(p);
       continue;
     }
@@ -359,6 +365,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
       finish(p);
       continue;
     }
+    any_proven = true;
     while (!p.what.single) {
       // Twice, since one that was disturbed is no measure of how many a block needs.
       double took = timed(p.what, p.iterations).block.seconds * static_cast<double>(p.iterations);
@@ -380,7 +387,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
     for (const std::size_t at : order) {
       Progress& p = all[at];
       if (p.done) continue;
-      if (p.blocks.empty() && too_late(run)) {
+      if (p.blocks.empty() && any_block && too_late(run)) {
         give_up_on(p);
         continue;
       }
@@ -396,6 +403,7 @@ std::vector<double> measure(Run& run, std::vector<Case> cases, double share, boo
       if (p.what.values) found.block.also = p.what.values();
       p.spent_s += found.block.seconds * static_cast<double>(p.iterations);
       p.blocks.push_back(found.block);
+      any_block = true;
       if ((!tied && p.enough(percent)) || p.blocks.size() >= kMostSamples || found.told_s > end_s) finish(p);
       run.beat(p.what.metric);
     }
@@ -428,7 +436,8 @@ void Batch::add(Case what, double bytes, const std::function<Case()>& make) {
     room = static_cast<double>(world.room());
   }
   try {
-    if (too_late(run_)) throw run_.out_of_budget();
+    const bool any = any_block || std::any_of(held_.begin(), held_.end(), [](const Case& c) { return !c.missing; });
+    if (any && too_late(run_)) throw run_.out_of_budget();
     if (bytes > room)
       throw Absent("it needs " + std::to_string(static_cast<long long>(bytes) >> 20) + " MiB on each rank, " +
                        std::to_string(static_cast<long long>(room) >> 20) + " may be used",

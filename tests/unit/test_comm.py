@@ -116,6 +116,15 @@ def test_a_short_budget_is_short(kind: str) -> None:
     assert time.monotonic() - began < 40  # seconds where nobody else wants the CPUs
 
 
+@kinds
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [("halo", "--words", "8"), ("pop",)], ids=" ".join)
+def test_a_budget_that_proofs_outlast_still_brings_a_number(kind: str, words: tuple[str, ...]) -> None:
+    """More ranks than CPUs take turns, and what is proven first of all has to be timed before it is too late for it."""
+    lines = measured(kind, 2 * CPUS, *words, "--protocol", "mpi", "--budget", "100ms")
+    assert of(lines, "result")
+
+
 def by_size(lines: list[Line], metric: str, **only: Any) -> dict[int, Line]:
     return {
         r["conditions"]["message_bytes"]: r
