@@ -30,7 +30,7 @@ test: setup-tests test-native test-python ## every test: C++, Python, guests, br
 test-native:
 	ctest --test-dir build/release -j 2 --output-on-failure --no-tests=error
 
-# Two at once: guests and browsers keep one CPU busy, and unit tests wait for processes most of the time.
+# Two at once, of about the same length: guests, browsers and ranks, and all else, which mostly waits for processes.
 test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
@@ -38,7 +38,7 @@ test-unit:
 	$(BIN)/python -m pytest -q -m "not slow" tests/unit $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/ranks tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers

@@ -143,6 +143,7 @@ def test_a_survey_from_spec_to_report(home: dict[str, str], tmp_path: Path) -> N
     assert len([x for x in exported if '"load_latency"' in x]) == 14  # two runs of seven points
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(SMALL)
     out = tmp_path / "run"

@@ -456,7 +456,7 @@ def test_ranges_and_grids() -> None:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", "model", "sweep", "gs1280-64",
+    line = [sys.executable, "-c", "from meshmark.cli import main; main()", "model", "sweep", "gs1280-16",
             "--vary", "links.bandwidth=1..6/40", "--instrument", "gups", "--option", "threads=all",
             "--store", str(tmp_path / "s")]  # fmt: skip
     with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
@@ -467,7 +467,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     done = len(Store(tmp_path / "s").query())
     assert 3 <= done < 40
     said: list[str] = []
-    machine = find_machine("gs1280-64")
+    machine = find_machine("gs1280-16")
     vary = ["links.bandwidth=1..6/40"]
     records = run_sweep(machine, vary, "gups", {"threads": "all"}, tmp_path / "s", True, None, said.append)
     assert len(records) == 40

@@ -132,6 +132,7 @@ def test_of_two_measurements_of_one_point_the_clearer_is_drawn() -> None:
     ].startswith("2.0")
 
 
+@pytest.mark.slow
 def test_a_machine_of_256_cpus_is_drawn_whole_and_small_enough(tmp_path: Path) -> None:
     topology = open_machine(str(MACHINES / "4x64.xml")).topology.to_dict()
     records = [*made_run.latency(nodes=4), *made_run.lines(256, ["swap"])]

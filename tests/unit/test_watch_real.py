@@ -177,6 +177,7 @@ def sleepers(count: int) -> Iterator[int]:
             os.killpg(group.pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 def test_thousands_of_processes_neither_hold_ticks_up_nor_cost_more_than_their_budget() -> None:
     wanted, rate, seconds = 2000, 10.0, 12.0
     with sleepers(wanted) as made:

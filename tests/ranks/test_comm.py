@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import alive, until
 
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner, StepResult
 from mpi_here import has_coarrays, has_openshmem, installed, needed
+from waiting import alive, until
 
 CPUS = len(os.sched_getaffinity(0))
 SOURCE = Path(__file__).resolve().parents[2]

@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from waiting import alive, until
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner
+from waiting import alive, until
 
 # What Open MPI 4.1 and MPICH 4.0 say of a rank that was killed.
 OPEN_MPI_KILLED = """--------------------------------------------------------------------------

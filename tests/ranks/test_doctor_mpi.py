@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import alive, until
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.machine.doctor import ORDER, Finding
@@ -21,6 +20,7 @@ from meshmark.measure import doctor_mpi, launch
 from meshmark.measure.doctor_mpi import Host, Tried, examine, try_for_real
 from meshmark.store.record import median_interval
 from mpi_here import installed
+from waiting import alive, until
 
 NOWHERE = Path("/proc/nonexistent")  # in /proc nobody can make a file
 Answer = Callable[[list[str], Mapping[str, str]], Tried]

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 from mini_slurm import CannotStart, mini_slurm
-from waiting import until
 
 from meshmark.measure import launch
 from mpi_here import installed, needed
+from waiting import until
 
 SHORT = ("--bytes", "8", "--protocol", "send", "--budget", "300ms")
 MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # which of srun's joins the tasks of a library
