@@ -2,6 +2,7 @@
 /// over all ranks, so that it is latency that decides.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <numbers>
 #include <set>

@@ -1,6 +1,7 @@
 /// swim: shallow water on a staggered grid, rows over ranks, one halo exchange a step.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <map>
 #include <numbers>
 

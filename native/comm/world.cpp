@@ -13,6 +13,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <system_error>
 
 #include "base/error.hpp"
 #include "base/host.hpp"

@@ -24,6 +24,7 @@
 #include <limits>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include "build_info.hpp"

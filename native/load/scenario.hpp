@@ -3,6 +3,7 @@
 /// happens.
 #include <sys/types.h>
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>

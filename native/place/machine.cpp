@@ -11,6 +11,7 @@
 #include <cerrno>
 #include <cmath>
 #include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <system_error>
 
 #include "entry.hpp"
 #include "error.hpp"
@@ -264,6 +266,8 @@ std::string ending_of_trial(const std::function<void()>& all) {
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_CPU, &time);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+      std::signal(fault, SIG_DFL);  // a sanitizer's, say
     const Hush hush;
     try {
       all();

@@ -19,6 +19,7 @@
 #include <iostream>
 #include <memory>
 #include <set>
+#include <system_error>
 #include <thread>
 
 #include "clock.hpp"

@@ -7,8 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
-#define TOML_HEADER_ONLY 1
-#include <toml++/toml.h>
+#include <system_error>
 
 #include "bind.hpp"
 #include "command.hpp"
@@ -17,6 +16,7 @@
 #include "options.hpp"
 #include "policy.hpp"
 #include "syntax.hpp"
+#include "toml.hpp"
 
 namespace mm::place {
 namespace {

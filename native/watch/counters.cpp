@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
+#include <system_error>
 #include <utility>
 
 #include "reading.hpp"

@@ -1,9 +1,10 @@
 #include "definitions.hpp"
 
-#include <toml++/toml.h>
+#include <initializer_list>
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/toml.hpp"
 #include "built_in_events.hpp"
 
 namespace mm::watch {

@@ -7,13 +7,15 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <iterator>
+#include <system_error>
 #include <utility>
 
 namespace mm::watch {
 
 namespace {
 constexpr std::size_t kMostText = 64u << 20;  // no file of /proc or /sys is larger; a bound for hostile trees
-constexpr std::size_t kMostListed = 1u << 16;
+constexpr std::int64_t kMostListed = 1 << 16;
 }  // namespace
 
 File::File(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
@@ -114,7 +116,7 @@ std::vector<int> list_of(std::string_view text) {
     const std::size_t dash = part.find('-');
     const std::int64_t first = number(part.substr(0, dash));
     const std::int64_t last = dash == std::string_view::npos ? first : number(part.substr(dash + 1));
-    if (first < 0 || last < first || static_cast<std::size_t>(last - first) + found.size() >= kMostListed) return {};
+    if (first < 0 || last < first || last >= kMostListed || last - first + std::ssize(found) >= kMostListed) return {};
     for (std::int64_t n = first; n <= last; ++n) found.push_back(static_cast<int>(n));
   }
   return found;

@@ -50,7 +50,7 @@ def gathered(name: str) -> dict[str, Any] | str:
     machine = MACHINES[name]
     plan = {"watch": str(WATCH), "far": machine["far"], "bytes": HELD, "unplug": machine["unplug"],
             "step_s": STEP_S, "rate": RATE}  # fmt: skip
-    return booted.gathered(name, "watch_inside.py", plan, 180)
+    return booted.gathered(name, "watch_inside.py", plan, 480)
 
 
 class Watched:

@@ -1,9 +1,11 @@
 /// Proof on this machine: what is put wrong is found, what is right is not accused, and what cannot be seen is told.
 /// Several nodes are tested in guests (tests/guest/test_guest_place_proof.py).
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -150,10 +152,17 @@ TEST(PlacePages, OfThisProcessGrowByWhatItTouches) {
   const std::uint64_t before = all();
   void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
-  std::memset(at, 1, kBytes);
+  // By the kernel: what an instrumented program writes touches memory of the sanitizer too.
+  const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
+  for (std::size_t done = 0; done < kBytes;) {
+    const long n = syscall(SYS_read, zeros, static_cast<char*>(at) + done, kBytes - done);
+    ASSERT_GT(n, 0);
+    done += static_cast<std::size_t>(n);
+  }
+  close(zeros);
   const std::uint64_t after = all();
   munmap(at, kBytes);
-  EXPECT_NEAR(static_cast<double>(after - before), kBytes, 0.01 * kBytes);
+  EXPECT_NEAR(static_cast<double>(after - before), kBytes, 0.03 * kBytes);  // counting itself takes some
 }
 
 TEST_F(PlaceProof, ARightPlacementHolds) {
@@ -565,8 +574,7 @@ TEST(NextTouch, RefusesWhatCannotBeMarked) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(mm_next_touch(closed.data(), 4 * 4096), -1);
   EXPECT_EQ(errno, EACCES);
-  int here = 0;
-  const std::uintptr_t below = reinterpret_cast<std::uintptr_t>(&here) - 3 * 4096;
+  const auto below = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - 3 * 4096;  // of the stack
   // NOLINTNEXTLINE(performance-no-int-to-ptr): no object of ours is there
   EXPECT_EQ(mm_next_touch(reinterpret_cast<char*>(below), 6 * 4096), -1);
   EXPECT_EQ(errno, EINVAL);

@@ -557,8 +557,8 @@ def injured(
     ranks: list[Line] = journalled(runner, step, "header")[0]["processes"]
     pids = [p["pid"] for p in ranks]
     files = set().union(*map(shared_files, pids))
-    children = Path("/proc/self/task").glob("*/children")  # of the thread, and it alone starts something
-    (launcher,) = {int(pid) for child in children for pid in child.read_text().split()}
+    children = Path(f"/proc/self/task/{thread.native_id}/children")  # others start browsers and guests
+    (launcher,) = map(int, children.read_text().split())
     injure(launcher, pids)
     thread.join(timeout=60)
     assert not thread.is_alive()

@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import until
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.place import advise as adviser
@@ -25,6 +24,7 @@ from meshmark.place.advise import BASELINE, Candidate, Here, Outcome, Plan, Runn
 from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
 from meshmark.store.files import held
 from meshmark.store.record import Record
+from waiting import until
 
 # ------------------------------------------------------------------ statistics
 

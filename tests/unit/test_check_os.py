@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from waiting import alive, until
 
 from meshmark.machine.topology import from_sysfs
 from meshmark.machine.tree import Tree
 from meshmark.place import check_os
 from meshmark.place.check_os import ORDER, Check, Spill, Start, _apart, examine, spread_of, told_apart
+from waiting import alive, until
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = sorted(

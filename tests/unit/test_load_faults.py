@@ -19,7 +19,6 @@ import pytest
 from made_load import made_load, made_study
 from made_program import made_program
 from typer.testing import CliRunner
-from waiting import alive, until
 
 from meshmark.cli_load import app
 from meshmark.errors import UsageError
@@ -27,6 +26,7 @@ from meshmark.load.program import parse_program
 from meshmark.load.run import JOURNAL, RunCutError, find_load, read_run, run_scenario
 from meshmark.load.scenario import parse_scenario, threads_of
 from meshmark.load.variants import found
+from waiting import alive, until
 
 QUIET = "[scenario]\ncanary = false\n"
 WISH = "[[program]]\nname = 'p'\nrun_time_s = 1\n"

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from waiting import until
 
 from mpi_here import needed
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(os.environ.get("MESHMARK_BIN", ROOT / "build" / "release" / "bin"))

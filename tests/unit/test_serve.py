@@ -24,7 +24,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_site import Site, frame, header, record, recordings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
-from waiting import until
 
 from meshmark.cli_serve import NEED_MORE, Runs
 from meshmark.errors import MeshmarkError, UsageError
@@ -42,6 +41,7 @@ from meshmark.web.pages import _span
 from meshmark.web.parts import ModelRow, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.site import GRAFANA
+from waiting import until
 
 EVENTS = Path(__file__).resolve().parents[2] / "native" / "watch" / "events"
 

@@ -19,7 +19,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_site import BAD, Site, frame, header, record, recordings, started, status_of
 from starlette.types import ASGIApp, Message
-from waiting import until
 
 from meshmark.cli_serve import LoadFolders
 from meshmark.errors import MeshmarkError
@@ -27,6 +26,7 @@ from meshmark.web.guard import SECURITY
 from meshmark.web.listener import MAX_WAITING_PER_ADDRESS
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
+from waiting import until
 
 Wanted = tuple[str, bytes, bytes, list[tuple[bytes, bytes]]]  # method, path, query, headers
 

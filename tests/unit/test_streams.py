@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from waiting import until
 
 import meshmark
+from waiting import until
 
 MAIN = "from meshmark.cli import main; main()"
 # Python would make UTF-8 of these by itself.

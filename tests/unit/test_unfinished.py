@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from waiting import until
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.unfinished import KEPT, begin, newest
 from meshmark.store.store import MEASURING, Store
+from waiting import until
 
 FAKE = Path(__file__).with_name("fake_probe.py")
 

@@ -31,7 +31,6 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
-from waiting import until
 
 from meshmark.cli import app
 from meshmark.errors import MeshmarkError, UsageError
@@ -50,6 +49,7 @@ from meshmark.web.hub import Hub, Past
 from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.server import make_app, serve
+from waiting import until
 
 ROOT = Path(__file__).resolve().parents[2]
 MACHINES = ROOT / "tests" / "machines"
@@ -791,13 +791,14 @@ def test_threads_of_a_busy_process_say_where_they_ran_and_waited() -> None:
     )
     with subprocess.Popen([sys.executable, "-c", spin]) as busy:
         try:
-            with Live(2.0, 7.0, sources=["processes"]) as live:
-                last = list(live.frames())[-1]
+            with Live(2.0, 60.0, sources=["processes"]) as live:
+                seen = (p for frame in live.frames() for p in frame.processes if p["pid"] == busy.pid)
+                # From the second look at both on: a look costs time, so a slow machine has few of them.
+                mine = next(p for p in seen if [t["cpu"] is None for t in p.get("busiest", ())] == [False, False])
         finally:
             busy.kill()
-    mine = next(p for p in last.processes if p["pid"] == busy.pid)
     assert mine["allowed"] == str(cpu) and mine["threads"] == 2
-    assert len(mine["busiest"]) == 2 and all(t["on"] == cpu for t in mine["busiest"])
+    assert all(t["on"] == cpu for t in mine["busiest"])
     assert sum(t["cpu"] for t in mine["busiest"]) == pytest.approx(mine["cpu"], abs=0.15)
     assert sum(t["waiting"] for t in mine["busiest"]) > 0.4
 

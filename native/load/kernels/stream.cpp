@@ -1,5 +1,6 @@
 /// Walks through arrays in order: fill, copy, scale, add, triad (after STREAM) and their kin, with a stride, and past
 /// the caches.
+#include <algorithm>
 #include <array>
 #include <cmath>
 
