@@ -61,6 +61,7 @@ int memory_node[kNodes];  ///< of a CPU's node: itself, or the nearest with memo
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 struct sigaction before;  ///< the handler that was there
 std::atomic<unsigned long> touched{0}, moved{0}, kept{0}, lost{0};
+std::atomic<unsigned long> calls{0};  ///< of mm_next_touch, counted before a page loses its access
 
 int protection(std::uint8_t state) {
   return ((state & kRead) != 0 ? PROT_READ : 0) | ((state & kWrite) != 0 ? PROT_WRITE : 0) |
@@ -156,6 +157,7 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   // Set by no loader at run time: a library's plain thread-local storage may be allocated at its first use.
   static thread_local std::uintptr_t last __attribute__((tls_model("initial-exec"))) = 0;
   static thread_local int times __attribute__((tls_model("initial-exec"))) = 0;
+  static thread_local unsigned long call_then __attribute__((tls_model("initial-exec"))) = 0;
   const int error = errno;
   const auto at = reinterpret_cast<std::uintptr_t>(info->si_addr);
   Range* const range = info->si_code == SEGV_ACCERR ? find(at) : nullptr;
@@ -178,9 +180,12 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  // Not marked: another thread opened it since, and the access works when tried again; or it is a real fault.
-  times = last == at ? times + 1 : 1;
+  // Not marked: another thread opened it since, and the access works when tried again; or it is a real fault. A thread
+  // that is late again after the next call of mm_next_touch is only late.
+  const unsigned long call_now = calls.load();
+  times = last == at && call_then == call_now ? times + 1 : 1;
   last = at;
+  call_then = call_now;
   errno = error;
   if (times > 3) pass_on(signal, info, context);
 }
@@ -334,7 +339,9 @@ Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
   range->begin = begin;
   range->end = end;
   range->chunk = chunk;
-  range->state = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(at) + head);  // zero: kFree
+  range->state = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(at) + head);
+  // Until give(): a thread that met a free chunk without access would take its fault for a real one.
+  for (std::size_t i = 0; i < chunks; ++i) range->state[i].store(kTaken, std::memory_order_relaxed);
   ranges[n].store(range, std::memory_order_release);
   range_count.store(n + 1, std::memory_order_release);
   return range;
@@ -403,6 +410,7 @@ int mark_all(std::uintptr_t begin, std::uintptr_t end) {
   void* const room = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (room == MAP_FAILED) return ENOMEM;
   auto* const pieces = static_cast<Piece*>(room);
+  calls.fetch_add(1);
   take(begin, end);
   const long n = pieces_of(begin, end, pieces);
   int why = n < 0 ? ENOMEM : 0;
