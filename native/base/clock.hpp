@@ -1,6 +1,8 @@
 #pragma once
 /// The cheapest invariant clock there is: the time-stamp counter where it is invariant, the kernel's raw
 /// monotonic clock elsewhere. Ticks are turned into seconds with a rate calibrated once at start.
+#include <sys/time.h>
+
 #include <cstdint>
 #include <ctime>
 #include <string>
@@ -46,6 +48,10 @@ struct ClockInfo {
 const ClockInfo& clock_info();
 
 inline double seconds(Ticks ticks) { return static_cast<double>(ticks) * clock_info().seconds_per_tick; }
+
+inline double seconds(const timeval& t) {
+  return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+}
 
 /// Wall time in seconds since an arbitrary start; for budgets, never for samples.
 inline double wall_s() { return static_cast<double>(kernel_ns(CLOCK_MONOTONIC)) * 1e-9; }

@@ -5,7 +5,6 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cmath>
 #include <csignal>
@@ -15,8 +14,10 @@
 #include <map>
 #include <numeric>
 
+#include "arguments.hpp"
 #include "clock.hpp"
 #include "error.hpp"
+#include "fields.hpp"
 #include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -30,41 +31,6 @@ namespace {
 
 constexpr std::uint64_t kMostCalls = std::uint64_t{1} << 29;
 
-/// A number or a text of an object of the file; Failure names the place.
-struct Fields {
-  const json& object;
-  std::string where;
-
-  [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const {
-    throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
-  }
-  const json& at(const std::string& key) const {
-    const auto found = object.find(key);
-    if (found == object.end()) throw Failure(where + ": has no " + key);
-    return *found;
-  }
-  std::string text(const std::string& key) const {
-    const json& value = at(key);
-    if (!value.is_string()) refuse(key, value, "a text");
-    return value.get<std::string>();
-  }
-  double real(const std::string& key, double low, double high) const {
-    const json& value = at(key);
-    if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
-      refuse(key, value, "a number from " + json(low).dump() + " to " + json(high).dump());
-    return value.get<double>();
-  }
-  std::uint64_t whole(const std::string& key, std::uint64_t low, std::uint64_t high) const {
-    const json& value = at(key);
-    if (!value.is_number_unsigned() || value.get<std::uint64_t>() < low || value.get<std::uint64_t>() > high)
-      refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
-    return value.get<std::uint64_t>();
-  }
-  std::uint64_t whole_or(const std::string& key, std::uint64_t fallback, std::uint64_t low, std::uint64_t high) const {
-    return object.contains(key) ? whole(key, low, high) : fallback;
-  }
-};
-
 /// What all threads of this process have waited for a CPU, s.
 double waited_s() {
   double total = 0;
@@ -75,8 +41,6 @@ double waited_s() {
 }
 
 double cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
-
-double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 
 constexpr std::pair<const char*, double Counts::*> kCounts[] = {{"flops", &Counts::flops},
                                                                 {"int_ops", &Counts::int_ops},
@@ -221,7 +185,7 @@ Program read_program(const std::string& path) {
   if (!wish.is_object()) file.refuse("prescription", wish, "an object");
   const Fields prescription{wish, named + ": prescription"};
   program.name = wish.contains("name") ? prescription.text("name") : "program";
-  program.threads = static_cast<int>(prescription.whole_or("threads", 1, 1, 1 << 16));
+  program.threads = prescription.whole("threads", 1, 1, 1 << 16);
   if (wish.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
   if (program.pace > 0) program.run_time_s = prescription.real("run_time_s", 1e-3, 1e6);
   const json& shares = file.at("shares");
@@ -250,12 +214,12 @@ Program read_program(const std::string& path) {
       throw Failure(where + ".kernel: " + why.what() + "; this build has no such kernel");
     }
     part.shape.volume_bytes = f.whole("volume_bytes", 0, std::uint64_t{1} << 50);
-    part.shape.stride = static_cast<int>(f.whole_or("stride", 1, 1, 1 << 20));
-    part.shape.threads = static_cast<int>(f.whole_or("threads", 1, 1, 1 << 16));
+    part.shape.stride = f.whole("stride", 1, 1, 1 << 20);
+    part.shape.threads = f.whole("threads", 1, 1, 1 << 16);
     if (part.shape.threads != program.threads)
       f.refuse("threads", variants[i].value("threads", json(1)),
                std::to_string(program.threads) + ", as the program has");
-    part.window = f.whole_or("window", 1, 1, std::uint64_t{1} << 50);
+    part.window = f.has("window") ? f.whole("window", 1, std::uint64_t{1} << 50) : 1;
     part.calls = f.whole("calls", 1, kMostCalls);
     part.phase = f.real("phase", 0, 1);
     const std::string by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
@@ -288,14 +252,14 @@ std::size_t Order::next() {
 }
 
 int program_verb(int argc, char** argv) {
-  CLI::App app{"run a program of prescribed behaviour\nexample: meshmark-load program traffic.json"};
+  Arguments app{"run a program of prescribed behaviour\nexample: meshmark-load program traffic.json"};
   std::string path, window = "100ms";
   bool wait = false, order = false;
-  app.add_option("FILE", path, "made by meshmark load make")->required();
-  app.add_option("--window", window, "a line of what was done at the end of each")->capture_default_str();
-  app.add_flag("--wait", wait, "set up, say so, and start at a line on standard input");
-  app.add_flag("--order", order, "print the order of the calls and run none");
-  if (!place::read_words(app, argc, argv, "program")) return 0;
+  app.add("FILE", path, "made by meshmark load make").required();
+  app.add("--window", window, "a line of what was done at the end of each").show_default();
+  app.flag("--wait", wait, "set up, say so, and start at a line on standard input");
+  app.flag("--order", order, "print the order of the calls and run none");
+  if (!app.read(argc, argv, "program")) return 0;
   const double window_s = parse_time("window", window);
   if (window_s <= 0) throw UsageError("window", "found " + quote(window), "more than 0s");
   const Program program = read_program(path);
@@ -377,8 +341,8 @@ int program_verb(int argc, char** argv) {
   end.update({{"type", "end"},
               {"program", program.name},
               {"wall_s", end_s - begin_s},
-              {"user_s", seconds_of(after.ru_utime) - seconds_of(before.ru_utime)},
-              {"system_s", seconds_of(after.ru_stime) - seconds_of(before.ru_stime)},
+              {"user_s", seconds(after.ru_utime) - seconds(before.ru_utime)},
+              {"system_s", seconds(after.ru_stime) - seconds(before.ru_stime)},
               {"waiting_s", waiting_s},
               {"spun_s", spun_s},
               {"late_s", late_s},
@@ -389,10 +353,10 @@ int program_verb(int argc, char** argv) {
 }
 
 int kernels_verb(int argc, char** argv) {
-  CLI::App app{"the kernels that programs are made of\nexample: meshmark-load kernels --json"};
+  Arguments app{"the kernels that programs are made of\nexample: meshmark-load kernels --json"};
   bool as_json = false;
-  app.add_flag("--json", as_json, "one object a line");
-  if (!place::read_words(app, argc, argv, "kernels")) return 0;
+  app.flag("--json", as_json, "one object a line");
+  if (!app.read(argc, argv, "kernels")) return 0;
   for (const Entry& e : kernels()) {
     if (as_json)
       emit({{"name", e.info.name},

@@ -10,7 +10,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -27,9 +26,11 @@
 #include <system_error>
 #include <utility>
 
+#include "arguments.hpp"
 #include "build_info.hpp"
 #include "clock.hpp"
 #include "error.hpp"
+#include "fields.hpp"
 #include "host.hpp"
 #include "input_file.hpp"
 #include "json.hpp"
@@ -57,7 +58,6 @@ std::string said(int error) { return std::strerror(error); }
 
 double boot_s() { return static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9; }
 double own_cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
-double seconds_of(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 double rounded(double s) { return std::round(s * 1e9) / 1e9; }
 
 /// Nobody of ours is left afterwards: who starts another while being ended is found in the next round.
@@ -83,50 +83,6 @@ std::vector<int> nodes_asked(const Start& s, std::optional<place::Machine>& mach
 }
 
 // ---------------------------------------------------------------- the plan
-
-struct Fields {
-  const json& object;
-  std::string where;
-
-  [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const {
-    throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
-  }
-  bool has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
-  std::string text(const std::string& key, const std::string& fallback) const {
-    if (!has(key)) return fallback;
-    // A text with a zero in it would be cut by every call to the kernel.
-    if (!object[key].is_string() || object[key].get<std::string>().find('\0') != std::string::npos)
-      refuse(key, object[key], "a text");
-    return object[key].get<std::string>();
-  }
-  double real(const std::string& key, double fallback, double low, double high) const {
-    if (!has(key)) return fallback;
-    const json& value = object[key];
-    if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
-      refuse(key, value, "a number from " + json(low).dump() + " to " + json(high).dump());
-    return value.get<double>();
-  }
-  int whole(const std::string& key, int fallback, int low, int high) const {
-    if (!has(key)) return fallback;
-    const json& value = object[key];
-    if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high)
-      refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
-    return value.get<int>();
-  }
-  bool truth(const std::string& key) const {
-    if (!has(key)) return false;
-    if (!object[key].is_boolean()) refuse(key, object[key], "true or false");
-    return object[key].get<bool>();
-  }
-  std::vector<int> cpus(const std::string& key) const {
-    const std::string list = text(key, "");
-    try {
-      return list.empty() ? std::vector<int>{} : parse_cpu_list(key, list);
-    } catch (const UsageError&) {
-      refuse(key, object[key], "a list such as 0-3,8");
-    }
-  }
-};
 
 const std::map<std::string, int>& priorities() {
   static const std::map<std::string, int> known = {
@@ -766,8 +722,8 @@ class Runner {
       ::wait4(pid, &status, 0, &use);
       if (mine == job_of_.end()) {
         if (const auto process = processes_.find(pid); process != processes_.end()) {
-          jobs_[process->second.job].others_user_s += seconds_of(use.ru_utime);
-          jobs_[process->second.job].others_system_s += seconds_of(use.ru_stime);
+          jobs_[process->second.job].others_user_s += seconds(use.ru_utime);
+          jobs_[process->second.job].others_system_s += seconds(use.ru_stime);
         }
         continue;
       }
@@ -1181,8 +1137,8 @@ class Runner {
       line["signal"] = WTERMSIG(job.wait_status);
     else
       line["status"] = WEXITSTATUS(job.wait_status);
-    const double system_s = std::max(0.0, seconds_of(job.use.ru_stime) - job.base_system_s) + job.others_system_s;
-    const double cpu_s = std::max(0.0, seconds_of(job.use.ru_utime) + seconds_of(job.use.ru_stime) - job.base_cpu_s) +
+    const double system_s = std::max(0.0, seconds(job.use.ru_stime) - job.base_system_s) + job.others_system_s;
+    const double cpu_s = std::max(0.0, seconds(job.use.ru_utime) + seconds(job.use.ru_stime) - job.base_cpu_s) +
                          job.others_user_s + job.others_system_s;
     json pages = json::object();
     std::map<int, std::uint64_t> bytes;
@@ -1353,12 +1309,12 @@ RunPlan read_run_plan(const std::string& path) {
 }
 
 int run_verb(int argc, char** argv) {
-  CLI::App app{
+  Arguments app{
       "runs the programs of a plan at once and looks at every thread of theirs\n"
       "example: meshmark-load run plan.json"};
   std::string path;
-  app.add_option("PLAN", path, "made by meshmark load run")->required();
-  if (!place::read_words(app, argc, argv, "run")) return 0;
+  app.add("PLAN", path, "made by meshmark load run").required();
+  if (!app.read(argc, argv, "run")) return 0;
   const RunPlan plan = read_run_plan(path);
   Inherited inherited;
   if (::sched_getaffinity(0, sizeof inherited.cpus, &inherited.cpus) != 0)

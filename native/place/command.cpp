@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -14,18 +13,6 @@
 #include "options.hpp"
 
 namespace mm::place {
-
-bool read_words(CLI::App& app, int argc, char** argv, const std::string& verb) {
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return false;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError(verb, shown_message(wrong.what()));
-  }
-  return true;
-}
 
 pid_t read_pid(const std::string& text) {
   const long long pid = parse_integer("PID", text);

@@ -10,14 +10,8 @@
 
 #include "json.hpp"
 
-namespace CLI {
-class App;
-}
-
 namespace mm::place {
 
-/// Reads the words of a verb. False where they asked for help, which is printed then. UsageError names the verb.
-bool read_words(CLI::App& app, int argc, char** argv, const std::string& verb);
 /// The number of a process; UsageError where it is none.
 pid_t read_pid(const std::string& text);
 

@@ -12,7 +12,6 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -24,6 +23,7 @@
 #include <iostream>
 #include <utility>
 
+#include "arguments.hpp"
 #include "clock.hpp"
 #include "command.hpp"
 #include "error.hpp"
@@ -598,13 +598,13 @@ json waiting_in(const Folder& folder) {
 }  // namespace
 
 int slots_verb(int argc, char** argv) {
-  CLI::App app{"Who holds which CPUs of this node, and who waits.\n\nexample: meshmark slots --json"};
-  app.name("meshmark slots");
+  Arguments app{"Who holds which CPUs of this node, and who waits.\n\nexample: meshmark slots --json",
+                "meshmark slots"};
   std::string where = ledger_folder();
   bool as_json = false;
-  app.add_option("--ledger", where, "folder of the claims")->capture_default_str();
-  app.add_flag("--json", as_json, "one object");
-  if (!read_words(app, argc, argv, "slots")) return 0;
+  app.add("--ledger", where, "folder of the claims").show_default();
+  app.flag("--json", as_json, "one object");
+  if (!app.read(argc, argv, "slots")) return 0;
   const std::vector<Claim> claims = Ledger(where).claims();
   const json waiting = waiting_in(open_folder(where, false));
   const Machine machine = machine_of("host");

@@ -6,7 +6,6 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -22,6 +21,7 @@
 #include <system_error>
 #include <thread>
 
+#include "arguments.hpp"
 #include "clock.hpp"
 #include "command.hpp"
 #include "error.hpp"
@@ -342,7 +342,7 @@ std::vector<int> nodes_of(const std::string& field, const std::string& text, con
   return nodes;
 }
 
-std::string mib(std::uint64_t bytes) {
+std::string in_mib(std::uint64_t bytes) {
   char text[32];
   std::snprintf(text, sizeof text, "%.1f", static_cast<double>(bytes) / (1 << 20));
   return text;
@@ -365,17 +365,18 @@ json to_json(const Outcome& out) {
 }
 
 void print(const Outcome& out) {
-  std::printf("process %d: moved %s of %s MiB in %.3f s (%.0f MB/s)\n", out.process, mib(out.moved).c_str(),
-              mib(out.wanted).c_str(), out.seconds, static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
+  std::printf("process %d: moved %s of %s MiB in %.3f s (%.0f MB/s)\n", out.process, in_mib(out.moved).c_str(),
+              in_mib(out.wanted).c_str(), out.seconds,
+              static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
   for (const auto& [reason, bytes] : out.left)
-    std::printf("  %s MiB did not: %s\n", mib(bytes).c_str(), remedies().at(reason).c_str());
+    std::printf("  %s MiB did not: %s\n", in_mib(bytes).c_str(), remedies().at(reason).c_str());
   std::set<int> nodes;
   for (const auto* count : {&out.before, &out.after})
     for (const auto& [node, bytes] : *count) nodes.insert(node);
   std::printf("  node  before (MiB)  after (MiB)\n");
   const auto at = [](const std::map<int, std::uint64_t>& count, int node) {
     const auto found = count.find(node);
-    return mib(found == count.end() ? 0 : found->second);
+    return in_mib(found == count.end() ? 0 : found->second);
   };
   for (const int node : nodes)
     std::printf("  %4d  %12s  %11s\n", node, at(out.before, node).c_str(), at(out.after, node).c_str());
@@ -384,7 +385,7 @@ void print(const Outcome& out) {
 }  // namespace
 
 int migrate_verb(int argc, char** argv) {
-  CLI::App app{
+  Arguments app{
       "Moves the memory of a running program to other nodes, and says what moved and what could not. Pages of files\n"
       "and shared libraries stay; new pages follow the program's own policy. Exit status 1: something was left.\n\n"
       "example: meshmark migrate 4711 --to 1",
@@ -392,14 +393,14 @@ int migrate_verb(int argc, char** argv) {
   std::string pid_text, to, from;
   bool children = false, threads = false, as_json = false;
   Wish wish;
-  app.add_option("PID", pid_text, "the process")->required();
-  app.add_option("--to", to, "nodes; of several each gets 2 MiB in turn")->required();
-  app.add_option("--from", from, "only what is on these nodes [all]");
-  app.add_flag("--children", children, "its descendants too");
-  app.add_flag("--threads-too", threads, "bind its threads to the CPUs of these nodes first");
-  app.add_flag("--shared", wish.shared, "also pages that other processes share (needs CAP_SYS_NICE)");
-  app.add_flag("--json", as_json, "one JSON object");
-  if (!read_words(app, argc, argv, "migrate")) return 0;
+  app.add("PID", pid_text, "the process").required();
+  app.add("--to", to, "nodes; of several each gets 2 MiB in turn").required();
+  app.add("--from", from, "only what is on these nodes [all]");
+  app.flag("--children", children, "its descendants too");
+  app.flag("--threads-too", threads, "bind its threads to the CPUs of these nodes first");
+  app.flag("--shared", wish.shared, "also pages that other processes share (needs CAP_SYS_NICE)");
+  app.flag("--json", as_json, "one JSON object");
+  if (!app.read(argc, argv, "migrate")) return 0;
   const pid_t root = read_pid(pid_text);
   const Machine machine = machine_of("host");
   wish.to = nodes_of("--to", to, machine);

@@ -8,7 +8,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cerrno>
@@ -21,6 +20,7 @@
 #include <set>
 #include <thread>
 
+#include "arguments.hpp"
 #include "bind.hpp"
 #include "clock.hpp"
 #include "command.hpp"
@@ -940,21 +940,21 @@ std::optional<Claim> claim_of(pid_t process) {
 }  // namespace
 
 int placed_verb(int argc, char** argv) {
-  CLI::App app{
+  Arguments app{
       "Says where every thread of a running program and its pages are, and whether they are where they should be.\n"
       "Exit status 0: held, or nothing was expected; 1: not.\n\n"
       "example: meshmark placed 4711 --cpus 0-3 --nodes 0",
       "meshmark placed"};
   std::string pid_text, duration = "1s", interval, cpus, nodes;
   bool each = false, as_json = false;
-  app.add_option("PID", pid_text, "the process whose tree is looked at")->required();
-  app.add_option("--duration", duration, "watch for so long")->capture_default_str();
-  app.add_option("--interval", interval, "look so often [1ms, growing to 100ms]");
-  app.add_option("--cpus", cpus, "CPUs that every thread should be allowed [those of its claim]");
-  app.add_option("--nodes", nodes, "memory nodes where its pages should be");
-  app.add_flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
-  app.add_flag("--json", as_json, "one JSON object");
-  if (!read_words(app, argc, argv, "placed")) return 0;
+  app.add("PID", pid_text, "the process whose tree is looked at").required();
+  app.add("--duration", duration, "watch for so long").show_default();
+  app.add("--interval", interval, "look so often [1ms, growing to 100ms]");
+  app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its claim]");
+  app.add("--nodes", nodes, "memory nodes where its pages should be");
+  app.flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
+  app.flag("--json", as_json, "one JSON object");
+  if (!app.read(argc, argv, "placed")) return 0;
   const pid_t process = read_pid(pid_text);
   const double watch_s = parse_time("--duration", duration);
   const double gap_s = interval.empty() ? 0 : parse_time("--interval", interval);

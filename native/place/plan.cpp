@@ -2,13 +2,13 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <set>
 #include <sstream>
 
+#include "arguments.hpp"
 #include "bind.hpp"
 #include "command.hpp"
 #include "error.hpp"
@@ -103,26 +103,24 @@ int plan_verb(int argc, char** argv) {
   std::string topology = "host", policy = "balance", jobs = "1", kind = "cores", matrix, within, sharing, taken_list,
               save;
   bool as_json = false;
-  CLI::App app{
+  Arguments app{
       "What a policy would do with jobs that come one after the other.\n\n"
       "example: meshmark place --topology 'pack:2 [numa] core:4 pu:1' --policy pack --jobs 2,2,2",
       "meshmark place"};
-  app.add_option("--topology", topology, "host, a synthetic description, or a file of hwloc's XML")
-      ->capture_default_str();
+  app.add("--topology", topology, "host, a synthetic description, or a file of hwloc's XML").show_default();
   std::string names;
   for (const auto& [word, help] : policies())
     if (word != "user") names += (names.empty() ? "" : ", ") + word;
-  app.add_option("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude")
-      ->capture_default_str();
-  app.add_option("--jobs", jobs, "slots of each job: N,N,…")->capture_default_str();
-  app.add_option("--slots", kind, "what a slot is: procs (sockets), cores, threads")->capture_default_str();
-  app.add_option("--matrix", matrix, "distances between the nodes, JSON, instead of the firmware's");
-  app.add_option("--within", within, "only these CPUs [all that are allowed]");
-  app.add_option("--sharing", sharing, "traffic between parts and their hunger, JSON");
-  app.add_option("--taken", taken_list, "CPUs that another job holds already");
-  app.add_flag("--json", as_json, "for programs");
-  app.add_option("--save", save, "writes that to this file, besides the table");
-  if (!read_words(app, argc, argv, "place")) return 0;
+  app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude").show_default();
+  app.add("--jobs", jobs, "slots of each job: N,N,…").show_default();
+  app.add("--slots", kind, "what a slot is: procs (sockets), cores, threads").show_default();
+  app.add("--matrix", matrix, "distances between the nodes, JSON, instead of the firmware's");
+  app.add("--within", within, "only these CPUs [all that are allowed]");
+  app.add("--sharing", sharing, "traffic between parts and their hunger, JSON");
+  app.add("--taken", taken_list, "CPUs that another job holds already");
+  app.flag("--json", as_json, "for programs");
+  app.add("--save", save, "writes that to this file, besides the table");
+  if (!app.read(argc, argv, "place")) return 0;
 
   Request request;
   parse_bind(policy, request);

@@ -8,7 +8,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
@@ -24,6 +23,7 @@
 #include <set>
 #include <sstream>
 
+#include "arguments.hpp"
 #include "bind.hpp"
 #include "build_info.hpp"
 #include "clock.hpp"
@@ -62,43 +62,40 @@ std::optional<Options> read_options(int argc, char** argv) {
   const auto dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
   if (dashes != argv + argc) o.command.assign(dashes + 1, argv + argc);
 
-  CLI::App app{
+  Arguments app{
       "Places a command: on which CPUs it runs, where its pages go, and with --verify proof that both held.\n"
       "Without --bind, and where neither site, profile nor environment says a policy: balance with -n, else none.\n\n"
-      "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input"};
-  app.name("meshmark run");
+      "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
+      "meshmark run"};
   std::string wait, verify, timeout;
   bool soft = false;
-  app.add_option("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
-  app.add_option("--slots", o.slots, "what counts as a slot: procs, cores, threads [cores]");
-  app.add_option("-n", o.n, "slots [1; all of a list; with --each the ranks on this node]")
-      ->check(CLI::Range(1, 65536));
-  app.add_flag("--each", o.each, "a slot a rank or thread, not one mask for all");
-  app.add_flag("--openmp", o.openmp, "--each, and as many OpenMP threads as slots");
-  app.add_option("--launcher", o.launcher,
-                 "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
-  app.add_option("--memory", o.memory, "default, local, bind, preferred, interleave [=NODES], weighted=NODE:WEIGHT,…");
-  app.add_option("--pages", o.pages, "default, 4KiB, thp, 2MiB, 1GiB");
-  app.add_option("--within", o.within, "only these CPUs [all that are allowed]");
-  app.add_option("--matrix", o.matrix, "file with measured distances between nodes, JSON");
-  app.add_option("--sharing", o.sharing, "file with traffic and hunger of the parts, JSON, for --bind sharing");
-  app.add_option("--profile", o.profile, "of this name in the configuration");
-  app.add_flag("--hard", o.hard, "a cpuset, which the command cannot undo");
-  app.add_flag("--soft", soft, "affinity, which it can [so]");
-  const CLI::Option* const waits =
-      app.add_option("--wait", wait, "for CPUs that others hold [for ever]")->expected(0, 1);
-  app.add_flag("--no-claim", o.no_claim, "neither look at nor add to the claims of this node");
-  const CLI::Option* const verifies =
-      app.add_option("--verify", verify, "say whether it held; strict: exit status 3 if it did not")->expected(0, 1);
-  app.add_option("--record", o.record, "add elapsed, user, system and waiting time to this file, JSON Lines");
-  app.add_option("--timeout", timeout, "then it is ended, and the exit status is 124");
-  app.add_flag("--say", o.say, "say where it went before it starts");
-  if (!read_words(app, static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
+  app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
+  app.add("--slots", o.slots, "what counts as a slot: procs, cores, threads [cores]");
+  app.add("-n", o.n, "slots [1; all of a list; with --each the ranks on this node]").from(1, 65536);
+  app.flag("--each", o.each, "a slot a rank or thread, not one mask for all");
+  app.flag("--openmp", o.openmp, "--each, and as many OpenMP threads as slots");
+  app.add("--launcher", o.launcher, "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
+  app.add("--memory", o.memory, "default, local, bind, preferred, interleave [=NODES], weighted=NODE:WEIGHT,…");
+  app.add("--pages", o.pages, "default, 4KiB, thp, 2MiB, 1GiB");
+  app.add("--within", o.within, "only these CPUs [all that are allowed]");
+  app.add("--matrix", o.matrix, "file with measured distances between nodes, JSON");
+  app.add("--sharing", o.sharing, "file with traffic and hunger of the parts, JSON, for --bind sharing");
+  app.add("--profile", o.profile, "of this name in the configuration");
+  app.flag("--hard", o.hard, "a cpuset, which the command cannot undo");
+  app.flag("--soft", soft, "affinity, which it can [so]");
+  const Arguments::Option waits = app.add("--wait", wait, "for CPUs that others hold [for ever]").may_be_bare();
+  app.flag("--no-claim", o.no_claim, "neither look at nor add to the claims of this node");
+  const Arguments::Option verifies =
+      app.add("--verify", verify, "say whether it held; strict: exit status 3 if it did not").may_be_bare();
+  app.add("--record", o.record, "add elapsed, user, system and waiting time to this file, JSON Lines");
+  app.add("--timeout", timeout, "then it is ended, and the exit status is 124");
+  app.flag("--say", o.say, "say where it went before it starts");
+  if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
-  if (waits->count() > 0) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
+  if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
   if (!timeout.empty()) o.timeout_s = parse_time("timeout", timeout);
   if (!timeout.empty() && o.timeout_s <= 0) throw UsageError("timeout", "found " + quote(timeout), "a time above 0");
-  o.verify = verifies->count() > 0;
+  o.verify = verifies.given();
   o.strict = verify == "strict";
   if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "nothing, or strict");
   if (o.hard && soft) throw UsageError("hard", "found together with --soft", "one of them");
@@ -484,8 +481,6 @@ Outcome supervise(const Options& o, const Plan& plan, pid_t child, int started, 
 }
 
 // ---------------------------------------------------------------- what is written down
-
-double seconds(const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); }
 
 bool any_of(const Report& report, std::initializer_list<Violation> which) {
   for (const ThreadVerdict& t : report.threads)

@@ -1,6 +1,5 @@
 #include "syntax.hpp"
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
 #include <functional>
@@ -9,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "arguments.hpp"
 #include "bind.hpp"
 #include "command.hpp"
 #include "error.hpp"
@@ -966,25 +966,24 @@ int translate_verb(int argc, char** argv) {
   std::string from = "parts", text, parts, to_text = "all", topology = "host", memory_text, command = "./a.out";
   int tasks = 1;
   bool as_json = false;
-  CLI::App app{
+  Arguments app{
       "One layout in the words of another launcher.\n\n"
       "example: meshmark translate --from omp-places '{0,4},{1,5}' --to slurm,mpich",
       "meshmark translate"};
-  app.add_option("--from", from, "form of TEXT, or `affinity` (LSF's affinity[…])")->capture_default_str();
-  app.add_option("TEXT", text, "a line, an option's or variable's value, a rank file's text; - is standard input");
-  app.add_option("--parts", parts, "instead of --from and TEXT: CPUs of the parts, such as '0,4;1,5'");
-  app.add_option("--to", to_text, "forms, with commas between, or all")->capture_default_str();
-  app.add_option("--topology", topology, "host, a synthetic description or a file of hwloc's XML")
-      ->capture_default_str();
-  app.add_option("--memory", memory_text, "memory policy, such as bind or interleave=0-1 [default]");
-  app.add_option("--tasks", tasks, "tasks, for --from affinity")->check(CLI::Range(1, 1 << 16))->capture_default_str();
-  app.add_option("--command", command, "the program in the lines")->capture_default_str();
-  app.add_flag("--json", as_json, "one JSON object");
+  app.add("--from", from, "form of TEXT, or `affinity` (LSF's affinity[…])").show_default();
+  app.add("TEXT", text, "a line, an option's or variable's value, a rank file's text; - is standard input");
+  app.add("--parts", parts, "instead of --from and TEXT: CPUs of the parts, such as '0,4;1,5'");
+  app.add("--to", to_text, "forms, with commas between, or all").show_default();
+  app.add("--topology", topology, "host, a synthetic description or a file of hwloc's XML").show_default();
+  app.add("--memory", memory_text, "memory policy, such as bind or interleave=0-1 [default]");
+  app.add("--tasks", tasks, "tasks, for --from affinity").from(1, 1 << 16).show_default();
+  app.add("--command", command, "the program in the lines").show_default();
+  app.flag("--json", as_json, "one JSON object");
   std::string all = "forms:\n";
   for (const Syntax& s : syntaxes())
     all += "  " + std::string(s.name) + std::string(12 - std::string(s.name).size(), ' ') + s.help + "\n";
   app.footer(all);
-  if (!read_words(app, argc, argv, "translate")) return 0;
+  if (!app.read(argc, argv, "translate")) return 0;
   if (parts.empty() == text.empty())
     throw UsageError("TEXT", parts.empty() ? "is missing" : "is there beside --parts", "TEXT or --parts");
   const Machine machine = machine_of(topology);

@@ -4,7 +4,6 @@
 /// (docs/reference/frames.md).
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -13,6 +12,7 @@
 #include <iostream>
 #include <tuple>
 
+#include "base/arguments.hpp"
 #include "base/entry.hpp"
 #include "base/error.hpp"
 #include "base/input_file.hpp"
@@ -44,35 +44,29 @@ int answer(int argc, char** argv) {
   mm::watch::Settings settings;
   double rate = 1;
   bool describe = false;
-  CLI::App app{"Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5"};
-  app.add_option("--rate", rate, "frames a second (Hz)")->check(CLI::Range(0.001, 1000.0))->capture_default_str();
-  app.add_option("--duration", settings.duration_s, "then it ends (s); 0: never")->check(CLI::Range(0.0, 1e9));
-  app.add_option("--hold", settings.hold_s, "write frames this often (s); 0: each at once")
-      ->check(CLI::Range(0.0, 60.0));
-  app.add_option("--root", settings.root, "a recorded tree with proc and sys, instead of this machine")
-      ->check(CLI::ExistingDirectory);
+  mm::Arguments app{
+      "Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5"};
+  app.add("--rate", rate, "frames a second (Hz)").from(0.001, 1000.0).show_default();
+  app.add("--duration", settings.duration_s, "then it ends (s); 0: never").from(0.0, 1e9);
+  app.add("--hold", settings.hold_s, "write frames this often (s); 0: each at once").from(0.0, 60.0);
+  app.add("--root", settings.root, "a recorded tree with proc and sys, instead of this machine").of_folder();
   std::string attained, canary;
   double calibration = 0;
-  app.add_option("--calibrate", calibration,
-                 "measure for so long (s) how the canary's latency grows with traffic, print that and end")
-      ->check(CLI::Range(1.0, 3600.0));
-  app.add_option("--canary", canary, "a file that --calibrate printed: then the canary estimates traffic")
-      ->check(CLI::ExistingFile);
-  app.add_option("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON")
-      ->check(CLI::ExistingFile);
+  app.add("--calibrate", calibration,
+          "measure for so long (s) how the canary's latency grows with traffic, print that and end")
+      .from(1.0, 3600.0);
+  app.add("--canary", canary, "a file that --calibrate printed: then the canary estimates traffic").of_file();
+  app.add("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON").of_file();
   std::vector<std::string> known;
   for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
   std::sort(known.begin(), known.end());
-  app.add_option("--sources", settings.sources, "what to sample [all]")->delimiter(',')->check(CLI::IsMember(known));
-  app.add_option("--without", settings.without, "what not to sample")->delimiter(',')->check(CLI::IsMember(known));
-  app.add_flag("--describe", describe, "the header alone");
+  app.add("--sources", settings.sources, "what to sample [all]").one_of(known);
+  app.add("--without", settings.without, "what not to sample").one_of(known);
+  app.flag("--describe", describe, "the header alone");
   try {
-    app.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    std::cout << app.help();
-    return 0;
-  } catch (const CLI::ParseError& wrong) {
-    return complain(mm::shown_message(wrong.what()), 2);
+    if (!app.read(argc, argv, "options")) return 0;
+  } catch (const mm::UsageError& wrong) {
+    return complain(wrong.what(), 2);
   }
   settings.period_s = 1 / rate;
   const auto has = [&](const char* folder) { return std::filesystem::is_directory(settings.root + folder); };

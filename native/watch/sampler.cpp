@@ -19,6 +19,7 @@
 #include "base/clock.hpp"
 #include "base/error.hpp"
 #include "base/host.hpp"
+#include "clock.hpp"
 #include "counters.hpp"
 #include "reading.hpp"
 
@@ -29,10 +30,7 @@ namespace {
 double cpu_seconds() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
-  const auto of = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
-  };
-  return of(use.ru_utime) + of(use.ru_stime);
+  return seconds(use.ru_utime) + seconds(use.ru_stime);
 }
 
 void sleep_until(double at, const std::atomic<bool>& stop) {

@@ -1,0 +1,73 @@
+#include "fields.hpp"
+
+#include "error.hpp"
+#include "options.hpp"
+
+namespace mm::load {
+
+void Fields::refuse(const std::string& key, const json& found, const std::string& allowed) const {
+  throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
+}
+
+bool Fields::has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
+
+const json& Fields::at(const std::string& key) const {
+  const auto found = object.find(key);
+  if (found == object.end()) throw Failure(where + ": has no " + key);
+  return *found;
+}
+
+std::string Fields::text(const std::string& key) const {
+  const json& value = at(key);
+  // A text with a zero in it would be cut by every call to the kernel.
+  if (!value.is_string() || value.get_ref<const std::string&>().find('\0') != std::string::npos)
+    refuse(key, value, "a text");
+  return value.get<std::string>();
+}
+
+double Fields::real(const std::string& key, double low, double high) const {
+  const json& value = at(key);
+  if (!value.is_number() || !(value.get<double>() >= low && value.get<double>() <= high))
+    refuse(key, value, "a number from " + json(low).dump() + " to " + json(high).dump());
+  return value.get<double>();
+}
+
+std::uint64_t Fields::whole(const std::string& key, std::uint64_t low, std::uint64_t high) const {
+  const json& value = at(key);
+  if (!value.is_number_unsigned() || value.get<std::uint64_t>() < low || value.get<std::uint64_t>() > high)
+    refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  return value.get<std::uint64_t>();
+}
+
+std::string Fields::text(const std::string& key, const std::string& fallback) const {
+  return has(key) ? text(key) : fallback;
+}
+
+double Fields::real(const std::string& key, double fallback, double low, double high) const {
+  return has(key) ? real(key, low, high) : fallback;
+}
+
+int Fields::whole(const std::string& key, int fallback, int low, int high) const {
+  if (!has(key)) return fallback;
+  const json& value = object[key];
+  if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high)
+    refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));
+  return value.get<int>();
+}
+
+bool Fields::truth(const std::string& key) const {
+  if (!has(key)) return false;
+  if (!object[key].is_boolean()) refuse(key, object[key], "true or false");
+  return object[key].get<bool>();
+}
+
+std::vector<int> Fields::cpus(const std::string& key) const {
+  const std::string list = text(key, "");
+  try {
+    return list.empty() ? std::vector<int>{} : parse_cpu_list(key, list);
+  } catch (const UsageError&) {
+    refuse(key, object[key], "a list such as 0-3,8");
+  }
+}
+
+}  // namespace mm::load

@@ -1,0 +1,32 @@
+#pragma once
+/// Values of an object of a JSON file, each within its limits. Failure names the place, what was found and what is
+/// allowed.
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "json.hpp"
+
+namespace mm::load {
+
+struct Fields {
+  const json& object;
+  std::string where;
+
+  [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const;
+  bool has(const std::string& key) const;  ///< and it is not null
+  const json& at(const std::string& key) const;
+
+  std::string text(const std::string& key) const;
+  double real(const std::string& key, double low, double high) const;
+  std::uint64_t whole(const std::string& key, std::uint64_t low, std::uint64_t high) const;
+
+  // The fallback where the key is missing or null.
+  std::string text(const std::string& key, const std::string& fallback) const;
+  double real(const std::string& key, double fallback, double low, double high) const;
+  int whole(const std::string& key, int fallback, int low, int high) const;
+  bool truth(const std::string& key) const;             ///< false without
+  std::vector<int> cpus(const std::string& key) const;  ///< none without
+};
+
+}  // namespace mm::load
