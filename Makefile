@@ -75,7 +75,8 @@ fuzz: setup-tests ## random inputs that were not tried before
 	MESHMARK_FUZZ=1 $(BIN)/python -m pytest -q -m hypothesis tests $(PYTEST_ARGS)
 
 tidy:
-	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/release
+	tools/build.sh check
+	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/check
 
 tsan:
 	tools/build.sh tsan

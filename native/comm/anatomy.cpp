@@ -18,7 +18,7 @@ std::vector<std::string> protocols() {
   return names;
 }
 
-const Description& description() {
+const Description& anatomy_description() {
   static const Description d{
       .name = "anatomy",
       .summary = "a step of pop, gyro or swim taken apart into computing, latency, bandwidth and waiting, and checked",
@@ -238,7 +238,7 @@ void measure_anatomy(Run& run) {
   }
 }
 
-const Instrument anatomy{description(), measure_anatomy};
+const Instrument anatomy{anatomy_description(), measure_anatomy};
 
 }  // namespace
 }  // namespace mm::comm

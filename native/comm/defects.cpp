@@ -23,7 +23,7 @@ namespace {
 constexpr int kRounds = 16;   // of single words: a library may lose some and not others
 constexpr int kFarthest = 8;  // words beside their place at which they are looked for
 
-const Description& description() {
+const Description& defects_description() {
   static const Description d{
       .name = "defects",
       .summary = "what a library gets wrong: words that do not arrive where they were sent",
@@ -191,7 +191,7 @@ void measure_defects(Run& run) {
   }
 }
 
-const Instrument defects{description(), measure_defects};
+const Instrument defects{defects_description(), measure_defects};
 
 }  // namespace
 }  // namespace mm::comm

@@ -211,7 +211,7 @@ class Gyro : public Program {
   Channel transpose_;
 };
 
-const Description& description() {
+const Description& gyro_description() {
   static const Description d{
       .name = "gyro",
       .summary = "a field of four dimensions transposed between two layouts by MPI_Alltoall: its share of a step",
@@ -289,7 +289,7 @@ void measure_gyro(Run& run) {
   batch.done();
 }
 
-const Instrument gyro{description(), measure_gyro};
+const Instrument gyro{gyro_description(), measure_gyro};
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 namespace mm::comm {
 namespace {
 
-const Description& description() {
+const Description& halo_description() {
   static const Description d{
       .name = "halo",
       .summary = "rows exchanged with the neighbours on a grid of ranks, by every protocol: which one is best here",
@@ -98,7 +98,7 @@ void measure_halo(Run& run) {
   }
 }
 
-const Instrument halo{description(), measure_halo};
+const Instrument halo{halo_description(), measure_halo};
 
 }  // namespace
 

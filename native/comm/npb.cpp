@@ -37,7 +37,7 @@ const std::vector<Problem>& problems() {
   return all;
 }
 
-const Description& description() {
+const Description& npb_description() {
   static const Description d{
       .name = "npb",
       .summary = "five of the NAS parallel kernels among ranks, verified: time, rate, and the share of communication",
@@ -155,7 +155,7 @@ void measure_npb(Run& run) {
   }
 }
 
-const Instrument npb_kernels{description(), measure_npb};
+const Instrument npb_kernels{npb_description(), measure_npb};
 
 }  // namespace
 }  // namespace mm::comm

@@ -5,7 +5,7 @@
 namespace mm::comm {
 namespace {
 
-const Description& description() {
+const Description& pingpong_description() {
   static const Description d{
       .name = "pingpong",
       .summary = "one message between two ranks: latency and bandwidth by size",
@@ -146,7 +146,7 @@ void measure_pingpong(Run& run) {
   }
 }
 
-const Instrument pingpong{description(), measure_pingpong};
+const Instrument pingpong{pingpong_description(), measure_pingpong};
 
 }  // namespace
 }  // namespace mm::comm

@@ -410,7 +410,7 @@ class Pop : public Program {
   double residual_ = 1, error_ = 1;
 };
 
-const Description& description() {
+const Description& pop_description() {
   static const Description d{
       .name = "pop",
       .summary = "the barotropic solver of an ocean model: where its iteration's time goes, and the best grid of ranks",
@@ -547,7 +547,7 @@ void measure_pop(Run& run) {
   run.derive("best_time", {best_s}, best, best_flags, "iteration_time");
 }
 
-const Instrument pop{description(), measure_pop};
+const Instrument pop{pop_description(), measure_pop};
 
 }  // namespace
 

@@ -8,7 +8,7 @@
 namespace mm::comm {
 namespace {
 
-const Description& description() {
+const Description& swap_description() {
   static const Description d{
       .name = "swap",
       .summary = "pairs of ranks exchange a message: by distance, alone and all pairs at once, and what that costs",
@@ -119,7 +119,7 @@ void measure_swap(Run& run) {
     }
 }
 
-const Instrument swap{description(), measure_swap};
+const Instrument swap{swap_description(), measure_swap};
 
 }  // namespace
 }  // namespace mm::comm

@@ -302,7 +302,7 @@ class Swim : public Program {
   double drift_[3] = {0, 0, 0};
 };
 
-const Description& description() {
+const Description& swim_description() {
   static const Description d{
       .name = "swim",
       .summary = "shallow water on a grid whose rows are dealt to ranks: time of a step, and of its halo exchange",
@@ -363,7 +363,7 @@ void measure_swim(Run& run) {
   }
 }
 
-const Instrument swim{description(), measure_swim};
+const Instrument swim{swim_description(), measure_swim};
 
 }  // namespace
 

@@ -178,8 +178,8 @@ class Canary : public Source {
   std::size_t latency_ = 0, clock_ = 0, moved_ = 0, pressure_ = 0;
 };
 
-const Registration<Canary> here("canary",
-                                "memory latency and clock rate by a short measurement, where no counter exists");
+const Registration<Canary> canary_source(
+    "canary", "memory latency and clock rate by a short measurement, where no counter exists");
 
 }  // namespace
 }  // namespace mm::watch

@@ -73,7 +73,7 @@ class Cpus : public Source {
   std::size_t busy_ = 0, user_ = 0, system_ = 0, interrupts_ = 0, steal_ = 0;
 };
 
-const Registration<Cpus> here("cpu", "time of every CPU, /proc/stat");
+const Registration<Cpus> cpu_source("cpu", "time of every CPU, /proc/stat");
 
 }  // namespace
 }  // namespace mm::watch

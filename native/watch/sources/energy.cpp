@@ -58,7 +58,7 @@ class Energy : public Source {
   std::size_t watts_ = 0;
 };
 
-const Registration<Energy> here("energy", "power of packages and memory, /sys/class/powercap");
+const Registration<Energy> energy_source("energy", "power of packages and memory, /sys/class/powercap");
 
 }  // namespace
 }  // namespace mm::watch

@@ -95,7 +95,7 @@ class InputOutput : public Source {
   std::size_t first_ = 0, first_net_ = 0, busy_ = 0, in_ = 0, out_ = 0;
 };
 
-const Registration<InputOutput> here("io", "disks and networks, /proc/diskstats and /sys/class/net");
+const Registration<InputOutput> io_source("io", "disks and networks, /proc/diskstats and /sys/class/net");
 
 }  // namespace
 }  // namespace mm::watch

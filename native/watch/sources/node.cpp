@@ -67,7 +67,7 @@ class Nodes : public Source {
   std::size_t total_ = 0, used_ = 0, share_ = 0, dirty_ = 0, huge_ = 0, counters_[kCounters] = {};
 };
 
-const Registration<Nodes> here("node", "memory of every node, its meminfo and numastat");
+const Registration<Nodes> node_source("node", "memory of every node, its meminfo and numastat");
 
 }  // namespace
 }  // namespace mm::watch

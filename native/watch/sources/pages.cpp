@@ -53,7 +53,7 @@ class Pages : public Source {
   std::vector<Counter> counters_;
 };
 
-const Registration<Pages> here("pages", "pages that the kernel moves, /proc/vmstat");
+const Registration<Pages> pages_source("pages", "pages that the kernel moves, /proc/vmstat");
 
 }  // namespace
 }  // namespace mm::watch

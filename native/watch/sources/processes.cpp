@@ -218,7 +218,7 @@ class Processes : public Source {
   std::uint64_t round_ = 0;
 };
 
-const Registration<Processes> here("processes", "the busiest processes and where their memory lies");
+const Registration<Processes> processes_source("processes", "the busiest processes and where their memory lies");
 
 }  // namespace
 }  // namespace mm::watch

@@ -53,7 +53,7 @@ class Resctrl : public Source {
   std::size_t total_ = 0, local_ = 0;
 };
 
-const Registration<Resctrl> here("resctrl", "memory traffic of every last-level cache, /sys/fs/resctrl");
+const Registration<Resctrl> resctrl_source("resctrl", "memory traffic of every last-level cache, /sys/fs/resctrl");
 
 }  // namespace
 }  // namespace mm::watch

@@ -65,7 +65,7 @@ class System : public Source {
   std::size_t running_ = 0, blocked_ = 0, switches_ = 0, interrupts_ = 0, forks_ = 0;
 };
 
-const Registration<System> here("system", "run queue, switches, interrupts and pressure, /proc");
+const Registration<System> system_source("system", "run queue, switches, interrupts and pressure, /proc");
 
 }  // namespace
 }  // namespace mm::watch
