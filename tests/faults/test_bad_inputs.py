@@ -213,5 +213,5 @@ def test_all_of_them(commands: Commands, kind: str, capsys: pytest.CaptureFixtur
     lines = list(spoiled_words() if kind == "words" else spoiled_files(names))
     found = tried(commands, lines)
     with capsys.disabled():
-        print(f"\n{len(lines)} bad inputs ({kind}): {len(found)} failures")
+        print(f"\n{len(lines)} bad inputs ({kind}): {len(found)} failures", *list(found.items())[:20], sep="\n")
     assert found == {}
