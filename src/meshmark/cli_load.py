@@ -500,14 +500,14 @@ def compare(
     """
     from meshmark.load.compare import compare as compared
     from meshmark.load.compare import compare_html, compare_text, read_side
-    from meshmark.store.files import write_file
+    from meshmark.store.files import write_text
 
     folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
     alike = folders[0].resolve().name == folders[1].resolve().name
     sides = [read_side(f, str(f) if alike else f.resolve().name) for f in folders]
     found = compared(*sides)
     if html is not None:
-        write_file(html, compare_html(found).encode())
+        write_text(html, compare_html(found))
     if as_json:
         print(json.dumps(found.to_json()))
         return

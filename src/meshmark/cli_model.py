@@ -95,9 +95,9 @@ def show(
     machine = find_machine(name, settings)
     found = figures(machine, simulate=False)
     if svg is not None:
-        from meshmark.store.files import write_file
+        from meshmark.store.files import write_text
 
-        write_file(svg, mesh_svg(machine).encode())
+        write_text(svg, mesh_svg(machine))
     origins = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
     origins += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
     if as_json:

@@ -170,7 +170,7 @@ def place() -> None:
 def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
     """The jobs of a plan on the mesh of a described machine, or on the parts of any other."""
     from meshmark.report.topology_svg import JOB_FILLS, topology_svg
-    from meshmark.store.files import read_bytes, write_file
+    from meshmark.store.files import read_bytes, write_text
 
     if path.suffix != ".svg":
         raise UsageError(f"--svg: found '{path}', a file that ends in .svg is needed")
@@ -205,7 +205,7 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
         else:
             machine_parts = from_synthetic(topology)
         text = topology_svg(machine_parts.to_dict(), held) + "\n"
-    write_file(path, text.encode())
+    write_text(path, text)
     say(f"meshmark: {path}")
 
 

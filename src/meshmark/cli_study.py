@@ -76,7 +76,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     import vl_convert
 
     from meshmark.report import charts, studies
-    from meshmark.store.files import write_file
+    from meshmark.store.files import write_file, write_text
     from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
@@ -87,7 +87,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
         spec = charts.for_file(chart)
         drawn.append(result.folder / f"{name}.png")
         write_file(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
-        write_file(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec).encode())
+        write_text(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec))
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))

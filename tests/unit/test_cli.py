@@ -143,6 +143,16 @@ def test_a_survey_from_spec_to_report(home: dict[str, str], tmp_path: Path) -> N
     assert len([x for x in exported if '"load_latency"' in x]) == 14  # two runs of seven points
 
 
+def test_a_survey_in_a_folder_whose_name_is_no_text_has_a_report(home: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "my.toml").write_text(
+        'name = "s"\n[[step]]\ninstrument = "clock"\noptions = { budget = "200ms", clocks = "tsc" }\n'
+    )
+    out = os.fsdecode(bytes(tmp_path) + b"/\xff\xfe")
+    done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", out, env=home)
+    assert done.returncode == 0, done.stderr
+    assert r"/\udcff\udcfe" in (Path(out) / "report.html").read_text()
+
+
 @pytest.mark.slow
 def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: dict[str, str], tmp_path: Path) -> None:
     (tmp_path / "my.toml").write_text(SMALL)

@@ -17,7 +17,7 @@ from typing import Final
 from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals, utilisation
 from meshmark.machine.tree import format_list
-from meshmark.store.files import write_file
+from meshmark.store.files import write_file, write_text
 
 MOST_LANES: Final = 64
 _STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
@@ -559,8 +559,8 @@ def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> t
 
     svg = gantt_svg(run, machine)
     page, drawing, picture = out / "gantt.html", out / "gantt.svg", out / "gantt.png"
-    write_file(page, gantt_html(run, machine).encode())
-    write_file(drawing, svg.encode())
+    write_text(page, gantt_html(run, machine))
+    write_text(drawing, svg)
     write_file(picture, vl_convert.svg_to_png(svg, scale=2))
     return page, drawing, picture
 

@@ -17,7 +17,7 @@ from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
 from meshmark.report.topology_svg import topology_svg
 from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
-from meshmark.store.files import write_file
+from meshmark.store.files import write_file, write_text
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.run import Absence, RunInfo
 
@@ -46,12 +46,12 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
         spec = charts.for_file(chart)
         png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
         write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_file(svg, vl_convert.vegalite_to_svg(spec).encode())
+        write_text(svg, vl_convert.vegalite_to_svg(spec))
         paths += [png, svg]
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
     write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")
-    write_file(html_path, _page(records, absences, run, drawn, notes).encode())
+    write_text(html_path, _page(records, absences, run, drawn, notes))
     return ReportPaths(html_path, card_path, tuple(paths))
 
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import write_file
+from meshmark.store.files import write_file, write_text
 from meshmark.watch.frames import USE, Frame, Header
 from meshmark.watch.terminal import PALETTES, STEPS
 
@@ -177,6 +177,6 @@ def _write(charts: dict[str, alt.VConcatChart], out: Path) -> list[Path]:
         spec["background"] = "white"
         png, svg = out / f"{name}.png", out / f"{name}.svg"
         write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_file(svg, vl_convert.vegalite_to_svg(spec).encode())
+        write_text(svg, vl_convert.vegalite_to_svg(spec))
         paths += [png, svg]
     return paths

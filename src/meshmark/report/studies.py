@@ -20,7 +20,7 @@ from meshmark.report.build import absent_table, badges, fill_template, flag_lege
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
 from meshmark.report.selection import cleaned, number, number_in, selected, value_of
 from meshmark.report.units import show
-from meshmark.store.files import write_file
+from meshmark.store.files import write_text
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
 
@@ -363,7 +363,7 @@ def write_study(folder: Path) -> Path:
         UsageError: none lies there. MeshmarkError: the folder cannot be written.
     """
     page = folder / "study.html"
-    write_file(page, study_page(folder).encode())
+    write_text(page, study_page(folder))
     return page
 
 

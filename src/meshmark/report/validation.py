@@ -13,7 +13,7 @@ import altair as alt
 from meshmark.model.validate import FIGURE_13, Row
 from meshmark.report.build import fill_template
 from meshmark.report.charts import PALETTE, Drawn, for_file
-from meshmark.store.files import write_file
+from meshmark.store.files import write_file, write_text
 
 TITLES: Final = {
     "gs1280_2003": "AlphaServer GS1280 (2003)", "eserver_325_2004": "IBM eServer 325 (2004)",
@@ -53,13 +53,13 @@ def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
         spec = for_file(chart)
         png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
         write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_file(svg, vl_convert.vegalite_to_svg(spec).encode())
+        write_text(svg, vl_convert.vegalite_to_svg(spec))
         paths += [png, svg]
     html, data = out / "validation.html", out / "validation.json"
     write_file(
         data, json.dumps({"scores": scores(rows), "statements": [as_json(r) for r in rows]}, indent=1).encode() + b"\n"
     )
-    write_file(html, _page(rows, drawn, made).encode())
+    write_text(html, _page(rows, drawn, made))
     return [html, data, *paths]
 
 

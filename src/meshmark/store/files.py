@@ -41,6 +41,16 @@ def write_file(path: Path, data: bytes) -> None:
         out.write(data)
 
 
+def write_text(path: Path, text: str) -> None:
+    """The same for text that people look at, whatever names and command lines are in it."""
+    write_file(path, utf8(text))
+
+
+def utf8(text: str) -> bytes:
+    """Text as bytes; half characters, which JSON and names of files can hold, become escapes."""
+    return text.encode("utf-8", "backslashreplace")
+
+
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
     """The same for what is written in pieces: takes the place of `path` when the `with` ends without an exception.

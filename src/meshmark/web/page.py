@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import write_file
+from meshmark.store.files import utf8, write_file
 from meshmark.watch.difference import Difference
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector
@@ -216,6 +216,6 @@ def write_page(out: Path, title: str, packed: bytes) -> int:
         MeshmarkError: the file is there already or cannot be written, or the page is not built.
     """
     check_out(out)
-    data = one_file(title, packed).encode()
+    data = utf8(one_file(title, packed))
     write_file(out, data)
     return len(data)

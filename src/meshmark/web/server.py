@@ -25,7 +25,7 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import quoted
+from meshmark.store.files import quoted, utf8
 from meshmark.web import openmetrics
 from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past
@@ -160,11 +160,6 @@ async def _refused(_: Request, why: Exception) -> Response:
     assert isinstance(why, MeshmarkError)
     text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
     return PlainTextResponse(utf8(text), 404 if isinstance(why, NotHere) else 503)
-
-
-def utf8(text: str) -> bytes:
-    """Text of an answer; half characters, which JSON and names of files can hold, become escapes."""
-    return text.encode("utf-8", "backslashreplace")
 
 
 def guarded(routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette]) -> Guard:

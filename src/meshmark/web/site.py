@@ -21,13 +21,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from meshmark.store.files import utf8
 from meshmark.web.guard import Guard
 from meshmark.web.hub import Hub, Past
 from meshmark.web.live import LiveMachine
 from meshmark.web.pages import front_page, loads_page
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import Known, NotHere, guarded, map_routes, metrics_route, reported, utf8
+from meshmark.web.server import Known, NotHere, guarded, map_routes, metrics_route, reported
 from meshmark.web.shelf import Shelf
 
 GRAFANA: Final = Path(__file__).with_name("grafana.json")
