@@ -5,10 +5,10 @@
 #include <cstdio>
 #include <iostream>
 
-#include "build_info.hpp"
 #include "entry.hpp"
 #include "instrument.hpp"
 #include "output.hpp"
+#include "provenance.hpp"
 #include "run_state.hpp"
 
 namespace mm {
@@ -99,7 +99,7 @@ int respond(int argc, char** argv, const Front& front) {
   program_name = front.name;
   CLI::App app{front.summary, front.name};
   app.require_subcommand(0, 1);
-  app.set_version_flag("--version", std::string(MM_VERSION));
+  app.set_version_flag("--version", kBuild);
   bool describe_all = false;
   app.add_flag("--describe", describe_all, "describe every instrument in JSON");
 

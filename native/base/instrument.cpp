@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "build_info.hpp"
 #include "input_file.hpp"
 #include "options.hpp"
 #include "output.hpp"
+#include "provenance.hpp"
 #include "run_state.hpp"
 #include "topology.hpp"
 
@@ -356,8 +356,8 @@ json Run::State::parameters_json() const {
 
 json Run::State::provenance(const std::string& start, double duration_s) const {
   json j;
-  j["build"] = MM_VERSION;
-  j["compiler"] = std::string(MM_COMPILER) + " " + MM_FLAGS;
+  j["build"] = kBuild;
+  j["compiler"] = kCompiler;
   j["command"] = command;
   j["kernel"] = kernel_release();
   j["start"] = start;

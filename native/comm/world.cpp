@@ -366,7 +366,7 @@ std::string World::find_transport() {
   };
   exchange();  // connections are made at the first message
   // Counters are a host's: what all of its ranks sent. What others send meanwhile is not in every round.
-  std::map<std::string, double> messages;
+  std::map<std::string, double> per_message;
   for (int round = 0; round < kProbe_rounds; ++round) {
     check(MPI_Barrier(all()), "MPI_Barrier");
     const auto sent_before = sent_bytes();
@@ -376,12 +376,12 @@ std::string World::find_transport() {
     for (const auto& [name, bytes] : sent_bytes()) {
       const auto old = sent_before.find(name);
       const double grown = (bytes - (old == sent_before.end() ? 0 : old->second)) / static_cast<double>(kProbe_bytes);
-      const auto [least, first] = messages.try_emplace(name, round == 0 ? grown : 0);
+      const auto [least, first] = per_message.try_emplace(name, round == 0 ? grown : 0);
       if (!first) least->second = std::min(least->second, grown);
     }
   }
   json grown = json::object();
-  for (const auto& [name, least] : messages)
+  for (const auto& [name, least] : per_message)
     if (least > 0.1) grown[name] = least;
   struct Host {
     int inside = 0, outside = 0, strange = 0;  ///< messages to ranks of it, of others, of others of another kernel

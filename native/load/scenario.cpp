@@ -27,7 +27,6 @@
 #include <utility>
 
 #include "arguments.hpp"
-#include "build_info.hpp"
 #include "clock.hpp"
 #include "error.hpp"
 #include "fields.hpp"
@@ -40,6 +39,7 @@
 #include "place/command.hpp"
 #include "place/pages.hpp"
 #include "place/proc.hpp"
+#include "provenance.hpp"
 #include "watch/canary.hpp"
 
 namespace mm::load {
@@ -427,8 +427,8 @@ class Runner {
           {"scenario", plan_.scenario},
           {"start", utc_now()},
           {"sample_s", plan_.sample_s},
-          {"build", MM_VERSION},
-          {"compiler", std::string(MM_COMPILER) + " " + MM_FLAGS},
+          {"build", kBuild},
+          {"compiler", kCompiler},
           {"conditions", conditions},
           {"tick_s", 1 / ticks_per_second()},
           {"sample_columns", {"thread", "state", "cpu", "ran_ns", "waited_ns", "user_ticks", "system_ticks"}},

@@ -25,7 +25,6 @@
 
 #include "arguments.hpp"
 #include "bind.hpp"
-#include "build_info.hpp"
 #include "clock.hpp"
 #include "command.hpp"
 #include "error.hpp"
@@ -36,6 +35,7 @@
 #include "options.hpp"
 #include "policy.hpp"
 #include "proc.hpp"
+#include "provenance.hpp"
 #include "syntax.hpp"
 
 namespace mm::place {
@@ -507,8 +507,8 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
   const std::string program = o.command[0].substr(o.command[0].rfind('/') + 1), machine = host_name();
   std::string arguments;
   for (std::size_t i = 1; i < o.command.size(); ++i) arguments += (i > 1 ? " " : "") + o.command[i];
-  const json provenance{{"build", MM_VERSION},
-                        {"compiler", std::string(MM_COMPILER) + " " + MM_FLAGS},
+  const json provenance{{"build", kBuild},
+                        {"compiler", kCompiler},
                         {"command", "run " + o.command[0] + " " + arguments},
                         {"kernel", kernel_release()},
                         {"start", outcome.start},
