@@ -1,11 +1,14 @@
 /// The halo exchange by MPI: two-sided in five ways, neighbour collectives, one-sided in three, shared memory, and
 /// rows with a stride by datatype or by copying.
-#include <atomic>
-#include <cstring>
+#include <mpi.h>
 
 #if defined(OPEN_MPI)
 #include <mpi-ext.h>
 #endif
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
 
 #include "base/error.hpp"
 #include "halo.hpp"
@@ -137,6 +140,10 @@ class Neighbours : public Plain {
 class PersistentNeighbours : public Neighbours {
  public:
   PersistentNeighbours(const Grid& grid, std::size_t words) : Neighbours(grid, words) {
+#if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 6
+    if (std::any_of(grid.extent.begin(), grid.extent.end(), [](int ranks) { return ranks <= 2; }))
+      throw Absent("Open MPI mixes up the two neighbours in a ring of one or two ranks (open-mpi/ompi#14416)");
+#endif
     for (std::size_t d = 0; d < rings_.size(); ++d) {
       requests_.emplace_back();
 #if MPI_VERSION >= 4

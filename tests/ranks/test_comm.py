@@ -72,7 +72,7 @@ def protocols() -> list[str]:
 @kinds
 @pytest.mark.parametrize(("ranks", "dimensions", "grid", "words"), [
     (2, 2, "2x1", (7, 1000)), (4, 2, "2x2", (7,)), slow(4, 2, "2x2", (1, 1000)), slow(3, 2, "3x1", (7, 1000)),
-    slow(4, 3, "2x2x1", (7, 1000)), slow(1, 3, "1x1x1", (7,)), (1, 1, "1", (7,)),
+    slow(3, 1, "3", (7, 1000)), slow(4, 3, "2x2x1", (7, 1000)), slow(1, 3, "1x1x1", (7,)), (1, 1, "1", (7,)),
 ])  # fmt: skip
 def test_every_protocol_brings_the_right_data(
     kind: str, ranks: int, dimensions: int, grid: str, words: tuple[int, ...]
@@ -84,7 +84,7 @@ def test_every_protocol_brings_the_right_data(
     found = of(lines, "result", "exchange_time")
     missing = of(lines, "absent")
     for line in missing:  # what a library lacks; never what it got wrong
-        assert re.search("this build has no|older than MPI 4", line["reason"]), line
+        assert re.search("this build has no|older than MPI 4|ompi#14416", line["reason"]), line
     assert {(r["conditions"]["protocol"], r["conditions"]["words"]) for r in found} == {
         (p, n) for p in protocols() for n in words
     } - {(line["conditions"]["protocol"], n) for line in missing for n in words}
