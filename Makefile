@@ -35,10 +35,10 @@ test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
 test-unit:
-	$(BIN)/python -m pytest -q -m "not slow" tests/unit $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 test-machines:
-	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/ranks tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/ranks $(PYTEST_ARGS)
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers
