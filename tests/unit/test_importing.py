@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.measure.importing import add_to, read_output
+from meshmark.measure.importing import Part, add_to, read_output
 from meshmark.store.export import to_csv, to_jsonl
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
@@ -79,6 +81,48 @@ def test_no_name_replaces_another_run(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="'a/b', which is another run"):
         imported(store, tmp_path, journal(n=5), "a/b")
     assert imported(store, tmp_path, journal(), "a/b") == [("a/b", 0)]
+
+
+def test_files_of_one_call_replace_nothing_of_each_other(tmp_path: Path) -> None:
+    """Two instruments of one survey, exported each by itself, are of one run and one step."""
+    whole, store = Store(tmp_path / "whole"), Store(tmp_path / "s")
+    for instrument in ("latency", "gups"):
+        whole.add("survey", instrument, [Record.from_json(result(instrument=instrument))])
+    files = []
+    for instrument in ("latency", "gups"):
+        lines = [
+            json.loads(line) | {"step": "import"} for line in to_jsonl(whole.rows(instrument=instrument)).splitlines()
+        ]
+        files.append(tmp_path / f"{instrument}.jsonl")
+        files[-1].write_text(bare(*lines))
+    parts = [part for file in files for part in read_output(file).parts]
+    for counts in ([1, 1, 0, 0], [0, 0, 0, 0]):
+        assert [n for _, n in add_to(store, parts + parts)] == counts
+    assert {r.instrument for r in store.query()} == {"latency", "gups"}
+    # With a name, and what is not named by its file.
+    for name, runs in (("night", {"night", "night-2"}), ("", {part.name for part in parts})):
+        other = Store(tmp_path / f"other{name}")
+        bare_parts = [replace(part, run="") for part in parts]
+        for count in (2, 0):
+            assert sum(n for _, n in add_to(other, bare_parts + bare_parts, name)) == count
+        assert {run for run, _, _ in other.rows()} == runs
+
+
+def test_a_damaged_file_is_not_replaced(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    assert imported(store, tmp_path, bare(result(run="r", step="a"))) == [("r", 1)]
+    (file,) = store.files()
+    file.write_bytes(damaged := file.read_bytes()[:-20])
+    ((run, count),) = imported(store, tmp_path, bare(result(run="r", step="a")))
+    assert run.startswith("r-") and count == 1 and file.read_bytes() == damaged
+
+
+def test_importers_of_one_run_wait_for_one_another(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    parts = [Part([Record.from_json(result(n=n))], run="r", step="a") for n in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda part: add_to(Store(store.folder), [part]), parts))
+    assert len(store.query()) == 8
 
 
 def test_runs_in_one_file_stay_apart_unless_one_resumed_the_other(tmp_path: Path) -> None:

@@ -142,12 +142,30 @@ def test_what_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
     (store.folder / "loop.records.parquet").symlink_to("loop.records.parquet")
     os.mkfifo(store.folder / "fifo.records.parquet")
     pq.write_table(pa.table({"t_s": [1.0]}), store.folder / "night.records.parquet")
+    # Columns of these names and other types, before and behind a good file by name.
+    for name, column, odd in (("a", "samples", [[1]]), ("z", "value", ["1"])):
+        table = pq.read_table(store.folder / "good--a.records.parquet").slice(0, 1)
+        changed = table.set_column(table.column_names.index(column), column, pa.array(odd))
+        pq.write_table(changed, store.folder / f"{name}.records.parquet")
     assert len(store.query()) == 50
     assert [r["run"] for r in store.runs()] == ["good"]
-    bad = {"page--a", "end--a", "folder", "loop", "fifo", "night"}
+    bad = {"page--a", "end--a", "folder", "loop", "fifo", "night", "a", "z"}
     assert {p.name.removesuffix(".records.parquet") for p in store.broken} == bad
     assert {p.name.removesuffix(".records.parquet") for p, wrong in store.verify() if wrong} == bad
     assert not any("\n" in why or len(why) > 200 for why in store.broken.values())
+
+
+def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s")
+    for run in ("good", "none", "odd"):
+        store.add(run, "a", [], [Absence(instrument="io", reason="no fio")], "m")
+    for run, column, value in (("odd", "conditions", "{x"), ("none", "reason", None)):
+        path = store.folder / f"{run}--a.absent.parquet"
+        table = pq.read_table(path)
+        changed = table.set_column(table.column_names.index(column), column, pa.array([value], pa.string()))
+        pq.write_table(changed, path)
+    assert len(store.absences()) == 1 and len(store.broken) == 2
+    assert {p.name[:4] for p, wrong in store.verify() if wrong} == {"odd-", "none"}
 
 
 def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:

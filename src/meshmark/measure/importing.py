@@ -205,29 +205,66 @@ def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[st
         UsageError: `name` is that of another run.
         MeshmarkError: the store cannot be written.
     """
-    there = store.steps()
+    with store.to_itself():
+        return _add(store, parts, name)
+
+
+def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
+    there = _There(store)
     todo: list[tuple[str, str, Part]] = []
-    for number, part in enumerate(parts, 1):
+    named: dict[str, str] = {}  # run by digest, where `name` says what they are called
+    for part in parts:
         if name:
-            run, step = name if number == 1 else f"{name}-{number}", f"{STEP}-{part.digest}"
-            if there.get(run, set()) - {step}:
+            run, step = f"{name}-{len(named) + 1}" if named else name, f"{STEP}-{part.digest}"
+            run = named.setdefault(part.digest, run)
+            if there.steps(run) - {step}:
                 raise UsageError(f"--name: found '{quoted(run)}', which is another run of the store",
                                  "leave --name out, or choose another")  # fmt: skip
         elif part.run:
-            taken = part.step in there.get(part.run, ()) and not _same(store, part)
+            taken = there.content(part.run, part.step) not in {None, _content(part.records)}
             run, step = (f"{part.run}-{part.digest}" if taken else part.run), part.step
         else:
             run, step = part.name, part.step
         todo.append((run, step, part))
+        there.plan(run, step, part)
     added = []
     for run, step, part in todo:
-        new = step not in there.get(run, ())
+        new = there.is_new(run, step)
         if new:
             store.add(run, step, part.records, part.absences, part.machine)
         added.append((run, len(part.records) if new else 0))
     return added
 
 
-def _same(store: Store, part: Part) -> bool:
-    there = store.query(run=part.run, step=part.step)
-    return bool(there) and Part(there).digest == Part(part.records).digest
+class _There:
+    """What the store has, and what is about to be added to it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._readable = store.steps()
+        self._planned: dict[tuple[str, str], str] = {}
+        self._added: set[tuple[str, str]] = set()
+
+    def steps(self, run: str) -> set[str]:
+        return self._readable.get(run, set()) | {step for of, step in self._planned if of == run}
+
+    def content(self, run: str, step: str) -> str | None:
+        """What the records of a step are; None: it is not there; `""`: its file cannot be read."""
+        if (run, step) in self._planned:
+            return self._planned[run, step]
+        if step in self._readable.get(run, ()):
+            return _content(self._store.query(run=run, step=step))
+        return "" if self._store.has_file(run, step) else None
+
+    def plan(self, run: str, step: str, part: Part) -> None:
+        self._planned.setdefault((run, step), _content(part.records))
+
+    def is_new(self, run: str, step: str) -> bool:
+        """Once for each: what is planned twice is added once."""
+        new = step not in self._readable.get(run, ()) and (run, step) not in self._added
+        self._added.add((run, step))
+        return new
+
+
+def _content(records: Sequence[Record]) -> str:
+    return Part(list(records)).digest

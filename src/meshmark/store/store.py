@@ -1,21 +1,25 @@
 """The store: a folder of immutable Parquet files, queried through DuckDB in memory.
 
-No lock and no server. A file is written aside, fsynced and renamed, so that a reader sees all of it or nothing;
-names are unique, so that writers never meet; folders merge by copying. Format: one row a record, `samples` as a
+No server. A file is written aside, fsynced and renamed, so that a reader sees all of it or nothing; names are unique,
+so that writers never meet, and only importers, whose names come from what they read, wait for one another; folders
+merge by copying. Format: one row a record, `samples` as a
 list of doubles, `conditions` and `provenance` as JSON text, so that a new condition is no change of the schema.
 """
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import hashlib
 import io
 import json
+import os
 import re
 import secrets
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
@@ -26,6 +30,7 @@ from meshmark.store.run import Absence
 if TYPE_CHECKING:
     import pyarrow as pa
 
+_Of = TypeVar("_Of")
 VERSION = 1
 MARKER = "meshmark-store.json"
 MEASURING = ".measuring"  # a folder of what is not measured to its end, which is no data yet
@@ -79,6 +84,16 @@ def _record(row: dict[str, Any]) -> Record:
     )
 
 
+def _absence(row: dict[str, Any]) -> Absence:
+    conditions = json.loads(row["conditions"])
+    if not isinstance(conditions, dict):
+        raise RecordError(f"conditions: found {conditions!r}, an object is needed")
+    if lacking := [k for k in ("instrument", "reason", "enable", "kind") if row[k] is None]:
+        raise RecordError(f"{lacking[0]}: found none, a text is needed")
+    texts = {k: row[k] for k in ("instrument", "metric", "reason", "enable", "kind", "step")}
+    return Absence(conditions=conditions, **texts)
+
+
 def _file_name(name: str) -> str:
     """Part of a file name, another one for each run or step, that stays in the folder whatever it is called."""
     dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
@@ -86,6 +101,10 @@ def _file_name(name: str) -> str:
     return (
         whole if len(whole) <= 110 else f"{whole[:90]}%{hashlib.sha256(name.encode(errors='replace')).hexdigest()[:16]}"
     )
+
+
+def _stem(run: str, step: str) -> str:
+    return f"{_file_name(run)}--{_file_name(step)}"
 
 
 def run_name(kind: str) -> str:
@@ -145,7 +164,7 @@ class Store:
         """Adds what one step of one run yielded; adding the same step again replaces it, so this is idempotent."""
         import pyarrow as pa
 
-        stem = f"{_file_name(run)}--{_file_name(step)}"
+        stem = _stem(run, step)
         if records:
             rows = [_row(r, run, step) for r in records]
             self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
@@ -157,6 +176,27 @@ class Store:
                 for a in absences
             ]  # fmt: skip
             self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(lines, schema=_absence_schema()))
+
+    def has_file(self, run: str, step: str) -> bool:
+        """Whether a step is there, even one that cannot be read."""
+        return (self.folder / f"{_stem(run, step)}.records.parquet").exists()
+
+    @contextlib.contextmanager
+    def to_itself(self) -> Iterator[None]:
+        """Others who ask for the same wait, so that what was not there when it was looked for is not there when it is
+        written; where the file system has no locks, nobody waits."""
+        handle: int | None = None
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            handle = os.open(self.folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            with contextlib.suppress(OSError):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        except OSError as why:
+            raise StoreError(f"store {self.folder}: cannot write: {why.strerror}") from why
+        try:
+            yield
+        finally:
+            os.close(handle)
 
     def files(self, kind: str = "records") -> list[Path]:
         """Files of a kind, also those that cannot be read."""
@@ -191,13 +231,14 @@ class Store:
         """Run, step and record, where columns (run, step, machine, instrument, metric, source) equal what is given."""
         where, values = _where(equal)
         found = self._select("records", f"SELECT {', '.join(COLUMNS)} FROM {{files}} {where}", values)
-        return [(row["run"], row["step"], record) for row in found if (record := self._record(row)) is not None]
+        parsed = ((row["run"], row["step"], self._parsed(row, _record)) for row in found)
+        return [(run, step, record) for run, step, record in parsed if record is not None]
 
-    def _record(self, row: dict[str, Any]) -> Record | None:
+    def _parsed(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
-            return _record(row)
+            return parse(row)
         except (RecordError, ValueError, TypeError) as why:  # bytes that are wrong, and still are Parquet
-            self.broken[self.folder / str(row["run"])] = f"a record disagrees with itself: {quoted(why)}"
+            self.broken[self.folder / str(row["run"])] = f"a row disagrees with itself: {quoted(why)}"
             return None
 
     def query(self, **equal: str) -> list[Record]:
@@ -206,13 +247,8 @@ class Store:
 
     def absences(self, **equal: str) -> list[Absence]:
         where, values = _where(equal)
-        return [
-            Absence(
-                instrument=row["instrument"], metric=row["metric"], conditions=json.loads(row["conditions"]),
-                reason=row["reason"], enable=row["enable"], kind=row["kind"], step=row["step"],
-            )
-            for row in self._select("absent", f"SELECT * FROM {{files}} {where}", values)
-        ]  # fmt: skip
+        found = self._select("absent", f"SELECT * FROM {{files}} {where}", values)
+        return [absence for row in found if (absence := self._parsed(row, _absence)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
         """One object a run: run, machine, records, instruments, start."""
@@ -247,10 +283,10 @@ class Store:
                 yield path, wrong
                 continue
             try:
-                for row in pq.read_table(path).to_pylist() if kind == "records" else ():
-                    _record(row)
+                for row in pq.read_table(path).to_pylist():
+                    _record(row) if kind == "records" else _absence(row)
             except (RecordError, ValueError, TypeError) as why:
-                yield path, f"a record disagrees with itself: {quoted(why)}"
+                yield path, f"a row disagrees with itself: {quoted(why)}"
             else:
                 yield path, ""
 
@@ -270,12 +306,15 @@ def _why_not(path: Path, kind: str) -> str:
     try:
         # Opened by us: Arrow would wait for a writer of a FIFO.
         with open_regular(path) as file:
-            names = pq.read_schema(file).names
+            found = pq.read_schema(file)
     except Exception as why:  # whatever a damaged file makes the reader raise
         return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
-    wanted = (_schema() if kind == "records" else _absence_schema()).names
-    lacking = [n for n in wanted if n not in names]
-    return f"no file of {kind}: it lacks the column {lacking[0]}" if lacking else ""
+    for wanted in _schema() if kind == "records" else _absence_schema():
+        if wanted.name not in found.names:
+            return f"no file of {kind}: it lacks the column {wanted.name}"
+        if (kept := found.field(wanted.name).type) != wanted.type:
+            return f"no file of {kind}: column {wanted.name}: found {kept}, {wanted.type} is needed"
+    return ""
 
 
 def _damage(path: Path) -> str:
