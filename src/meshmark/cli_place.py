@@ -322,7 +322,8 @@ def advise(
         raise UsageError(f"--budget: found '{budget}', a time such as 10m or 90s is needed")
     if resume is not None and out is not None:
         raise UsageError("--resume: found with --out, allowed is one of them")
-    folder = resume or out or data_home() / "runs" / run_name("advise")
+    run = run_name("advise")
+    folder = resume or out or data_home() / "runs" / run
     plan = adviser.Plan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         if command and command != plan.command:
@@ -330,8 +331,8 @@ def advise(
         command, fom, higher = plan.command, plan.figure, plan.higher
     elif not command:
         raise UsageError("COMMAND: found none, what to run is needed", "meshmark advise -- ./a.out")
-    elif (folder / "plan.json").exists():
-        raise UsageError(f"--out: found an advice in {folder}", f"meshmark advise --resume {folder}")
+    else:
+        _no_advice_in(folder)
     try:
         re.compile(fom)
     except re.error as why:
@@ -343,32 +344,37 @@ def advise(
     here, node_of = _here()
     runner = adviser.Runner(folder, command, fom, higher, node_of)
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
-    if plan is None:
-        wishes = adviser.Wishes(
-            _listed("--policies", policies, [n for n, of in PLACING.items() if not of.startswith("modifier")]),
-            _counts(threads), _listed("--memory", memory, MEMORY),
-            _listed("--pages", pages, PAGES), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
-            tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
-        )  # fmt: skip
-        if str(here.inherited):
-            say(f"as it is means: {here.inherited}, inherited from where this was started")
-        say(f"warm-up: {shlex.join(command)}")
-        plan = adviser.make_plan(
-            command, wishes, here, runner, budget_s=seconds(budget or "10m"), seed=seed, figure=fom, higher=higher
-        )
-        plan.save(folder / "plan.json")
-        say(f"{len(plan.candidates)} candidates, {len(plan.left_out)} left out, {plan.pilot_s:.3g} s a run: {folder}")
-    elif budget:
-        plan.budget_s = seconds(budget)
-        plan.save(folder / "plan.json")
-    kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
-    with held(folder, resumed=resume is not None), interruptible(kept):
-        advice = adviser.advise(plan, folder, runner, say)
+    with held(folder, resumed=resume is not None):
+        if plan is None:
+            _no_advice_in(folder)  # another may have begun there since
+            wishes = adviser.Wishes(
+                _listed("--policies", policies, [n for n, of in PLACING.items() if not of.startswith("modifier")]),
+                _counts(threads), _listed("--memory", memory, MEMORY),
+                _listed("--pages", pages, PAGES), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
+                tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
+            )  # fmt: skip
+            if str(here.inherited):
+                say(f"as it is means: {here.inherited}, inherited from where this was started")
+            say(f"warm-up: {shlex.join(command)}")
+            plan = adviser.make_plan(
+                command, wishes, here, runner, budget_s=seconds(budget or "10m"), seed=seed, figure=fom, higher=higher
+            )
+            plan.run = run
+            plan.save(folder / "plan.json")
+            left_out = len(plan.left_out)
+            say(f"{len(plan.candidates)} candidates, {left_out} left out, {plan.pilot_s:.3g} s a run: {folder}")
+        elif budget:
+            plan.budget_s = seconds(budget)
+            plan.save(folder / "plan.json")
+        kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
+        with interruptible(kept):
+            advice = adviser.advise(plan, folder, runner, say)
     found = adviser.records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = adviser.to_json(advice, adviser.lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
     if not no_store and found:
-        Store(store or data_home() / "store").add(folder.name, "advise", found, (), found[0].machine)
+        name = plan.run or folder.resolve().name
+        Store(store or data_home() / "store").add(name, "advise", found, (), found[0].machine)
     if as_json:
         for record in found:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
@@ -376,6 +382,11 @@ def advise(
     else:
         _print_advice(advice, answer)
     say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+
+
+def _no_advice_in(folder: Path) -> None:
+    if (folder / "plan.json").exists():
+        raise UsageError(f"--out: found an advice in {folder}", f"meshmark advise --resume {folder}")
 
 
 def _here() -> tuple[Here, dict[int, int]]:

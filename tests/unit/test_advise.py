@@ -24,6 +24,7 @@ from meshmark.place.advise import BASELINE, Candidate, Here, Outcome, Plan, Runn
 from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
 from meshmark.store.files import held
 from meshmark.store.record import Record
+from meshmark.store.store import Store
 from waiting import until
 
 # ------------------------------------------------------------------ statistics
@@ -612,6 +613,29 @@ def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
     assert f"{tmp_path}: another process is measuring there" in done.stderr
+
+
+def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise"]
+    ran = tmp_path / "ran"
+    Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
+    plan = (tmp_path / "old" / "plan.json").read_bytes()
+    for words in (["--out", str(tmp_path / "new"), "--", "touch", str(ran)],
+                  ["--resume", str(tmp_path / "old"), "--budget", "7s"]):  # fmt: skip
+        with held(Path(words[1])):
+            done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 1 and "another process is measuring there" in done.stderr
+    assert not ran.exists() and not (tmp_path / "new" / "plan.json").exists()
+    assert (tmp_path / "old" / "plan.json").read_bytes() == plan
+
+
+def test_advices_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise", "--budget", "1s"]
+    for folder in (tmp_path / "a" / "best", tmp_path / "b" / "best"):
+        words = ["--policies", "pack", "--pages", "default", "--store", str(tmp_path / "store"), "--out", str(folder)]
+        done = subprocess.run([*argv, *words, "--", "true"], capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, done.stderr
+    assert len(Store(tmp_path / "store").runs()) == 2
 
 
 def _is(process: Path, program: str) -> bool:

@@ -244,7 +244,13 @@ except MeshmarkError as why:
     first = subprocess.Popen([*words, "new"], stdout=subprocess.PIPE, text=True)
     assert until(fake.exists)
     first.send_signal(signal.SIGSTOP)  # it stays where it is, however long the second takes to start
+    plan, state = (folder / "plan.json").read_bytes(), (folder / "run.json").read_bytes()
     second = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
+    (folder / "plan.json").unlink()  # as before the first saved it
+    new = subprocess.run([*words, "new"], capture_output=True, text=True, check=True)
+    assert "another process is measuring there" in new.stdout and not (folder / "plan.json").exists()
+    assert (folder / "run.json").read_bytes() == state
+    (folder / "plan.json").write_bytes(plan)
     first.send_signal(signal.SIGCONT)
     assert "another process is measuring there" in second.stdout
     assert first.communicate(timeout=60)[0] == ""

@@ -60,16 +60,22 @@ def run_survey(
         started = datetime.datetime.now(datetime.UTC)
         run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id
-        if (folder / "plan.json").exists():
-            raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
+        _no_run_in(folder)
         state = {"run_id": run_id, "started": started.isoformat(), "spec": plan.spec, "command": command,
                  "version": version("meshmark"), "elapsed_s": 0.0, "host": host, "steps": []}  # fmt: skip
-        save_state(folder, state)
-        plan.save(folder / "plan.json")  # last: it makes the folder a run
     with held(folder, resumed=resume):
+        if not resume:
+            _no_run_in(folder)  # another may have begun there since
+            save_state(folder, state)
+            plan.save(folder / "plan.json")  # last: it makes the folder a run
         talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
         _run_steps(plan, folder, store, state, began, progress, talk)
     return folder
+
+
+def _no_run_in(folder: Path) -> None:
+    if (folder / "plan.json").exists():
+        raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
 
 
 def _run_steps(

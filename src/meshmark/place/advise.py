@@ -153,6 +153,7 @@ class Plan:
 
     Attributes:
         left_out: name of a candidate that would not differ, and the one it equals; or why it cannot be had here.
+        run: what it is called in the store; empty in plans of an older version, which went by their folder's name.
     """
 
     command: list[str]
@@ -164,6 +165,7 @@ class Plan:
     left_out: dict[str, str] = field(default_factory=dict)
     pilot_s: float = 0.0
     inherited: Inherited = Inherited()
+    run: str = ""
 
     def save(self, path: Path) -> None:
         write_file(path, json.dumps(asdict(self), indent=1).encode() + b"\n")
