@@ -65,9 +65,13 @@ register_place(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
-    """One line, in which what was found is quoted to 100 characters, and none is one that a terminal would obey."""
+    """One line, in which what was found is quoted to 100 characters, and none is one that a terminal would obey.
+
+    Of what stands without quotation marks, a path or the parser's own word, both ends are shown.
+    """
     word = "absent" if error.status == AbsentError.status else "error"
     text = re.sub(r"'([^']{99})[^']{2,}'", r"'\1…'", " ".join(str(error).split()))
+    text = re.sub(r"([^\s']{60})[^\s']{2,}([^\s']{39})", r"\1…\2", text)
     say(f"meshmark: {word}: {quoted(text, 1000)}")
     if error.hint:
         say(f"hint: {error.hint}")

@@ -68,7 +68,7 @@ class Done:
         errors = [x for x in self.err.splitlines() if ": error: " in x[:40] or ": absent: " in x[:40]]
         if self.status in (1, 2, 77) and len(errors) != 1:
             return f"status {self.status} with {len(errors)} lines that say why: {self.err[-600:]!r}"
-        if any(len(line) > 1100 for line in errors):
+        if any(len(line) > 1100 or max(map(len, line.split())) > 110 for line in errors):
             return f"a line of {max(map(len, errors))} characters"
         if self.status == 0 and errors:
             return f"status 0 with an error: {errors[0]}"

@@ -89,6 +89,15 @@ def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[s
     assert not list(Path(home["XDG_DATA_HOME"]).rglob("*.part"))
 
 
+@pytest.mark.parametrize("words", ["--{}", "load show {}", "replay {}.parquet", "report {}", "model show {}", "list {}",
+                                   "measure latency --footprint {}", "survey --spec {}", "load run {}"])  # fmt: skip
+def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) -> None:
+    done = meshmark(*words.format("x" * 240).split(), env=home)
+    (error,) = [x for x in done.stderr.splitlines() if x.startswith("meshmark: error:")]
+    assert done.returncode in (1, 2) and "x" * 50 in error
+    assert max(map(len, error.split())) <= 103, "a hundred, their quotation marks, and a colon"
+
+
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
