@@ -1,9 +1,12 @@
 /// meshmark-place plan: what a policy would do with jobs that come one after the other, as a table or as JSON.
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <iostream>
 #include <set>
 #include <sstream>
@@ -85,16 +88,54 @@ json machine_json(const Machine& machine, const std::string& topology) {
   return m;
 }
 
-/// Waits for nobody: a FIFO without a reader cannot be written.
-void write_to(const std::string& path, const std::string& text) {
-  const int file = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC, 0666);
-  if (file >= 0) fcntl(file, F_SETFL, O_WRONLY);
+bool write_all(int file, const std::string& text) {
   std::size_t at = 0;
-  for (ssize_t n = 1; file >= 0 && n > 0 && at < text.size(); at += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
+  for (ssize_t n = 1; n > 0 && at < text.size(); at += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
     n = write(file, text.data() + at, text.size() - at);
-  const std::string reason = why();
-  if (file < 0 || close(file) != 0 || at < text.size())
-    throw UsageError("--save", "cannot write " + shown_path(path) + ": " + reason, "a file that can be written");
+  return at == text.size();
+}
+
+/// In place: no regular file, or one in a folder of others. Waits for nobody: a FIFO without a reader cannot be
+/// written.
+bool write_into(const std::string& path, const std::string& text) {
+  const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
+  if (file < 0) return false;
+  fcntl(file, F_SETFL, O_WRONLY);
+  const bool whole = write_all(file, text);
+  return close(file) == 0 && whole;
+}
+
+/// A regular file, whole or not at all; links are followed, mode and owner stay.
+bool write_aside(std::string path, const struct stat* old, const std::string& text) {
+  if (char* const target = realpath(path.c_str(), nullptr)) {
+    path = target;
+    free(target);
+  }
+  const std::size_t name = path.rfind('/') + 1;  // 0 where there is no folder
+  std::string aside = path.substr(0, name) + "." + path.substr(name, 200) + ".XXXXXX";
+  const int file = mkostemp(aside.data(), O_CLOEXEC);
+  if (file < 0) return old != nullptr && write_into(path, text);
+  const mode_t mask = umask(0);
+  umask(mask);
+  int error = 0;
+  const auto tried = [&error](bool done) {
+    if (!done && error == 0) error = errno;
+  };
+  const bool others = old != nullptr && fchown(file, old->st_uid, old->st_gid) != 0;
+  tried(fchmod(file, old != nullptr ? old->st_mode & 07777 : 0666 & ~mask) == 0);
+  if (error == 0 && !others) tried(write_all(file, text) && fsync(file) == 0);
+  tried(close(file) == 0);
+  if (error == 0 && !others) tried(rename(aside.c_str(), path.c_str()) == 0);
+  if (error != 0 || others) unlink(aside.c_str());
+  errno = error;
+  return others && error == 0 ? write_into(path, text) : error == 0;
+}
+
+void write_to(const std::string& path, const std::string& text) {
+  struct stat old{};
+  const bool there = stat(path.c_str(), &old) == 0;
+  if (there && !S_ISREG(old.st_mode) ? write_into(path, text) : write_aside(path, there ? &old : nullptr, text)) return;
+  throw UsageError("--save", "cannot write " + shown_path(path) + ": " + why(), "a file that can be written");
 }
 
 }  // namespace

@@ -6,6 +6,7 @@ import json
 import os
 import random
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -72,6 +73,9 @@ def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subpr
         (["store", "import", "/proc/nonexistent"], 2, "cannot read /proc/nonexistent: No such file"),
         (["store", "export", "--format", "xml"], 2, "jsonl, csv"),
         (["frobnicate"], 2, "frobnicate"),
+        (["measure", "bandwidth", "--store", "stream", "--no-store"], 2, "store: found 'stream'"),
+        (["model", "measure", "exchange", "gs1280-4", "--block", "1TiB", "--no-store"], 2, "--block: found"),
+        (["record", "--set", "a=1", "--out", "night.parquet"], 2, "--set"),
         (["survey", "--frobnicate"], 2, "frobnicate"),
     ],
 )  # fmt: skip
@@ -87,6 +91,20 @@ def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[s
     errors = [x for x in done.stderr.splitlines() if x.startswith(("meshmark: error:", "meshmark: absent:"))]
     assert len(errors) == 1
     assert not list(Path(home["XDG_DATA_HOME"]).rglob("*.part"))
+
+
+@pytest.mark.parametrize("words", ["model show gs1280-4 --svg", "place --jobs 1 --save", "place --jobs 1 --svg",
+                                   "model measure hot_spot gs1280-4 --chains 1 --no-store --frames",
+                                   "store export --out"])  # fmt: skip
+def test_a_device_is_written_into_and_stays(home: dict[str, str], tmp_path: Path, words: str) -> None:
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
+        device.write_bytes(b"")
+    except PermissionError:
+        pytest.skip("no device can be made here")
+    assert meshmark(*words.split(), str(device), env=home).returncode == 0
+    assert stat.S_ISCHR(device.lstat().st_mode) and {p.name for p in tmp_path.iterdir()} <= {"null", "data"}
 
 
 @pytest.mark.parametrize("words", ["--{}", "load show {}", "replay {}.parquet", "report {}", "model show {}", "list {}",

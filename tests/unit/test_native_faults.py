@@ -222,6 +222,39 @@ def test_talk_never_goes_to_a_file_of_data(tmp_path: Path) -> None:
     assert json.loads(file.read_text())["jobs"][1]["refused"]
 
 
+def test_a_plan_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
+    file, link = tmp_path / "plan.json", tmp_path / "link"
+    file.write_text("old")
+    file.chmod(0o640)
+    link.symlink_to(file)
+    words = [BIN / "meshmark-place", "plan", "--topology", HOST, "--save", link]
+    full = subprocess.run(
+        words, capture_output=True, text=True, timeout=20, check=False, restore_signals=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
+    )  # fmt: skip
+    assert "--save: cannot write" in complaint(full, 2) and file.read_text() == "old"
+    subprocess.run(words, capture_output=True, timeout=20, check=True)
+    assert json.loads(file.read_text())["jobs"] and link.is_symlink() and file.stat().st_mode & 0o777 == 0o640
+    assert {p.name for p in tmp_path.iterdir()} == {"plan.json", "link"}
+
+
+def test_a_clock_before_1970_is_a_time(tmp_path: Path) -> None:
+    source, library = tmp_path / "clock.c", tmp_path / "clock.so"
+    source.write_text(
+        "#include <sys/syscall.h>\n#include <time.h>\n#include <unistd.h>\n"
+        "int clock_gettime(clockid_t id, struct timespec* t) {\n"
+        "  const int status = syscall(SYS_clock_gettime, id, t);\n"
+        "  if (id == CLOCK_REALTIME) t->tv_sec = -5;\n  return status;\n}\n"
+    )
+    subprocess.run(["c++", "-x", "c", "-shared", "-fPIC", "-o", library, source], check=True)
+    done = subprocess.run(
+        [BIN / "meshmark-watch", "--rate", "20", "--duration", "0.2", "--sources", "cpu"],
+        env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, timeout=20, check=True,
+    )  # fmt: skip
+    frames = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "frame"]
+    assert frames and all(-5 <= frame["at"] <= -4 for frame in frames)
+
+
 # ---------------------------------------------------------------- limits
 
 
@@ -360,7 +393,8 @@ def programs_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock"])
+@pytest.mark.parametrize("instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock", "peak",
+                                        "dgemm", "linpack"])  # fmt: skip
 def test_the_budget_bounds_all_of_it(instrument: str) -> None:
     # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, and
     # machines of tests are busy, so the bound here is wide; what was left is said.
