@@ -25,7 +25,7 @@ from meshmark.cli_serve import register as register_serve
 from meshmark.cli_store import app as store_app
 from meshmark.cli_watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.process import end_at_once, end_by_signals, ended, find_home, flushed, memory_limit, open_streams
+from meshmark.process import end_by_signals, ended, find_home, flushed, leave, memory_limit, open_streams
 from meshmark.store.files import quoted
 from meshmark.terminal import (
     counted,
@@ -92,8 +92,7 @@ def main() -> None:
         if status == 0 and not isinstance(why, BrokenPipeError):
             say(f"meshmark: error: standard output: {why.strerror or why}")
         status = status or 1
-    end_at_once()
-    raise SystemExit(status)
+    leave(status)
 
 
 def _status() -> int:
