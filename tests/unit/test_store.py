@@ -168,6 +168,26 @@ def test_an_absence_that_cannot_be_read_does_not_hide_the_rest(tmp_path: Path) -
     assert {p.name[:4] for p, wrong in store.verify() if wrong} == {"odd-", "none"}
 
 
+def test_a_signal_while_the_database_works_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB looks for signals itself, and tells of one by an error of its own."""
+    store = Store(tmp_path / "s")
+    store.add("good", "a", [record()])
+
+    class Interrupted:
+        def __enter__(self) -> Interrupted:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def execute(self, *_: object) -> None:
+            raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("duckdb.connect", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.query()
+
+
 def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:
     """An older version took them in."""
     store = Store(tmp_path)

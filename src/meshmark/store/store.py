@@ -219,6 +219,10 @@ class Store:
                     cursor = db.execute(query.format(files="read_parquet(?)"), [readable, *values])
                     names = [d[0] for d in cursor.description or ()]
                     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+                except RuntimeError as why:  # it answers a signal so
+                    if "interrupted" in str(why):
+                        raise KeyboardInterrupt from why
+                    raise
                 except duckdb.Error as why:
                     # Which one it is shows only when the pages themselves are read.
                     bad |= {p: text for p in wanted if p not in bad and (text := _damage(p))}
