@@ -245,6 +245,7 @@ mm::Crew::Work serve(const mm::MemoryRequest& request, std::size_t footprint) {
   const Part part(arena->data(), footprint);
   part.fill();
   return [arena, part, sum = 0.0](const mm::Crew::Order& o) mutable {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an order is four numbers, which may come from another process
     const Job job{static_cast<mm::StreamKernel>(o[1]), reinterpret_cast<mm::StreamFunction>(o[2]), o[3],
                   std::bit_cast<double>(o[4])};
     switch (static_cast<Op>(o[0])) {

@@ -674,15 +674,15 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
   };
   std::vector<int> cpus;
   bool memory = false;
-  for (std::size_t i = words.size() > 0 && words[0].ends_with("hwloc-bind") ? 1 : 0; i < words.size(); ++i) {
+  for (std::size_t i = !words.empty() && words[0].ends_with("hwloc-bind") ? 1 : 0; i < words.size(); ++i) {
     const std::string& word = words[i];
     if (word == "--") break;
     if (word == "--cpubind" || word == "--membind") {
       memory = word == "--membind";
     } else if (word == "--mempolicy") {
       ++i;
-    } else if (word == "--physical" || word == "-p" || word == "--logical" || word == "-l" || word == "--strict") {
-    } else if (memory) {
+    } else if (word == "--physical" || word == "-p" || word == "--logical" || word == "-l" || word == "--strict" ||
+               memory) {
     } else if (word.starts_with("0x")) {
       for (const int cpu : read.mask(word)) cpus.push_back(cpu);
     } else {

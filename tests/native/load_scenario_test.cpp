@@ -15,9 +15,7 @@ namespace {
 
 TEST(LoadScenario, ReadsWhatAThreadRanAndWaited) {
   const auto sums = parse_schedstat("192829 86502 1\n");
-  ASSERT_TRUE(sums);
-  EXPECT_EQ(sums->first, 192829u);
-  EXPECT_EQ(sums->second, 86502u);
+  EXPECT_EQ(sums, std::pair(std::uint64_t{192829}, std::uint64_t{86502}));
   for (const char* text : {"", "\n", "12", "12 ", "x 1 2", "1 x 2", "-1 2 3"})
     EXPECT_FALSE(parse_schedstat(text)) << text;
 }

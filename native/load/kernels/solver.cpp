@@ -494,7 +494,8 @@ class MultigridVCycle final : public Kernel {
   Counts counts() const override {
     Counts c;
     for (std::size_t level = m_; level > 0; level /= 2) {
-      const double m = static_cast<double>(level), points = m * m, half = static_cast<double>(level / 2);
+      const std::size_t coarse = level / 2;
+      const double m = static_cast<double>(level), points = m * m, half = static_cast<double>(coarse);
       if (level == 1) {
         c.flops += 1;
         c.load_bytes += 8;
@@ -512,8 +513,8 @@ class MultigridVCycle final : public Kernel {
       c.store_bytes += points * 8;
       // Of a solution all is touched, and what lies between its first and last row written.
       const auto right = static_cast<double>(inner(level) * 8);
-      const double written =
-          static_cast<double>((lines_of((level + 1) * (level + 1) * 8) - (level + 1) * 8 / kLine) * kLine);
+      const std::size_t untouched = (level + 1) * 8 / kLine;
+      const auto written = static_cast<double>((lines_of((level + 1) * (level + 1) * 8) - untouched) * kLine);
       c.line_read_bytes += static_cast<double>(whole(level) * 8) + 2 * right;
       c.line_write_bytes += written + right + (level < m_ ? right : 0);
     }

@@ -156,8 +156,8 @@ class Fft : public Kernel {
     }
   }
   /// A transform of four, a, b, c, d, to places `apart` from each other.
-  static inline void butterfly(Real ar, Real ai, Real br, Real bi, Real cr, Real ci, Real dr, Real di, Reals re,
-                               Reals im, std::size_t apart) {
+  static void butterfly(Real ar, Real ai, Real br, Real bi, Real cr, Real ci, Real dr, Real di, Reals re, Reals im,
+                        std::size_t apart) {
     const Real sr = ar + cr, si = ai + ci, tr = br + dr, ti = bi + di;
     const Real er = ar - cr, ei = ai - ci, fr = br - dr, fi = bi - di;
     re[0] = sr + tr;

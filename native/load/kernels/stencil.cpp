@@ -35,7 +35,7 @@ class Grid : public Kernel {
     Shape any = shape;
     any.threads = 1;
     nz_ = units_in(any, (plane_ + inner) * 8, 2 * plane_ * 8);
-    if (units() < static_cast<std::size_t>(shape.threads))
+    if (Grid::units() < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
     in_ = {memory.take<double>((nz_ + 2) * plane_)};
     out_ = {memory.take<double>(nz_ * inner)};

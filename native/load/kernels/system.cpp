@@ -67,7 +67,7 @@ class PageTouch final : public Kernel {
     if (units_ < static_cast<std::size_t>(shape.threads))
       throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
     const auto at = reinterpret_cast<std::uintptr_t>(memory.take<std::byte>(bytes() + page_));
-    words_ = {reinterpret_cast<u64*>((at + page_ - 1) / page_ * page_)};
+    words_ = {reinterpret_cast<u64*>((at + page_ - 1) / page_ * page_)};  // NOLINT(performance-no-int-to-ptr)
     madvise(words_.p, bytes(), MADV_NOHUGEPAGE);  // a huge page would be one fault for many; no such thing: no matter
     madvise(words_.p, bytes(), MADV_DONTNEED);
   }
