@@ -255,7 +255,7 @@ def test_what_memory_does_not_hold_is_absent_and_the_rest_goes_on(kind: str) -> 
     if there * 0.9 > needed:
         pytest.skip("this machine has memory for all that may be asked for")
     asked = ("--protocol", "datatype,sendrecv", "--dimensions", "3", "--words", f"8,{words}")
-    lines = measured(kind, 2, "halo", *asked, "--budget", "1s")
+    lines = measured(kind, 2, "halo", *asked, "--interval", "100", "--budget", "20s")
     gone = [line for line in of(lines, "absent") if line["conditions"]["protocol"] == "datatype"]
     assert [line["conditions"]["words"] for line in gone] == [words]
     assert re.search(r"words 16777216: it needs \d+ MiB on each rank, \d+ may be used", gone[0]["reason"])
