@@ -19,6 +19,7 @@ KINDS = installed()
 # As few blocks as make an interval; where others work, undisturbed ones may not come before the budget ends, and the
 # first ones only some time after it.
 SHORT = ("--interval", "100", "--budget", "25s")
+ENOUGH = ("--interval", "100", "--budget", "100s")  # for four ranks on two busy CPUs
 pytestmark = pytest.mark.skipif(not KINDS, reason="no MPI library is installed")
 
 # Between the program and the library: from the so-many-th message on, one bit of what came is another, or a sum is off.
@@ -97,9 +98,7 @@ def test_pop_needs_the_same_iterations_however_it_is_cut(kind: str) -> None:
         if not can_share_cpus(kind, ranks):
             continue
         expected |= grids
-        # Four ranks on two busy CPUs prove three grids in half a minute; a budget that is not needed is not used.
-        words = ("--grid", "all", "--protocol", "sendrecv", "--interval", "100", "--budget", "120s")
-        status, lines, _ = ask(kind, ranks, "pop", *words)
+        status, lines, _ = ask(kind, ranks, "pop", "--grid", "all", "--protocol", "sendrecv", *ENOUGH)
         assert status == 0, lines
         assert absences(lines) == []
         for line in results(lines, "iteration_time"):
@@ -117,7 +116,7 @@ def test_every_way_to_exchange_solves(kind: str) -> None:
     """Also the corners of a 9-point operator, which come by way of a neighbour's ghosts: 2 x 2 ranks."""
     if not can_share_cpus(kind, 4):
         pytest.skip("four ranks of MPICH need four CPUs")
-    status, lines, _ = ask(kind, 4, "pop", "--grid", "2x2", "--protocol", "all", "--reductions", "1", *SHORT)
+    status, lines, _ = ask(kind, 4, "pop", "--grid", "2x2", "--protocol", "all", "--reductions", "1", *ENOUGH)
     assert status == 0
     assert not [why for why in absences(lines) if "wrong" in why]
     found = {line["conditions"]["protocol"] for line in results(lines, "iteration_time")}
@@ -238,10 +237,11 @@ def test_anatomy_explains_its_step() -> None:
         assert latency["conditions"][f"{kinds[0]}s_per_step"] == pytest.approx(2 if program == "gyro" else 1)
         assert one("predicted_time", 2)["value"] == pytest.approx(step["value"] + latency["value"])
         assert one("predicted_time", 0.5)["value"] == pytest.approx(step["value"] - latency["value"] / 2)
-        # Round by round: both have as many, and the error is that of the one over the other.
+        # Round by round: both have as many, unless the budget ended between the two, and the error is that of the one
+        # over the other.
         error = one("prediction_error", 2)
         rounds = [[x for x in samples if x["point"] == r["point"]] for r in (step, slow)]
-        assert len(rounds[0]) == len(rounds[1]) >= len(error["samples"]) > 0
+        assert abs(len(rounds[0]) - len(rounds[1])) <= 1 and min(map(len, rounds)) >= len(error["samples"]) > 0
         if len(step["samples"]) == len(slow["samples"]) == len(rounds[0]):  # none was left out
             assert error["samples"] == pytest.approx(
                 [(a + latency["value"]) / b - 1 for a, b in zip(step["samples"], slow["samples"], strict=True)]

@@ -36,7 +36,9 @@ def npb(
     kind: str, ranks: int, *words: str, more: dict[str, str] | None = None
 ) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
     """What was said, and its lines."""
-    call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", "--budget", "4s", *words]
+    # Ranks that share CPUs take turns for a minute.
+    budget = ("--budget", "4s") if ranks <= CPUS else ("--interval", "100", "--budget", "100s")
+    call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", *budget, *words]
     done = subprocess.run(
         call, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL,
         env={**launch.environment(kind), **(more or {})},
