@@ -162,7 +162,8 @@ def place() -> None:
             raise SystemExit(subprocess.run(argv, check=False).returncode)
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", suffix=".json") as plan:
             status = subprocess.run([*argv, "--save", plan.name], check=False).returncode
-            if said := plan.read():  # nothing where it was refused
+            # By its name: another file has it since. Nothing is in it where the plan was refused.
+            if said := Path(plan.name).read_text(encoding="utf-8"):
                 _draw(json.loads(said), Path(drawing), named, _value(words, "--topology") or "host")
         raise SystemExit(status)
 

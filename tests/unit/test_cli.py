@@ -97,14 +97,14 @@ def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[s
                                    "model measure hot_spot gs1280-4 --chains 1 --no-store --frames",
                                    "store export --out"])  # fmt: skip
 def test_a_device_is_written_into_and_stays(home: dict[str, str], tmp_path: Path, words: str) -> None:
-    device = tmp_path / "null"
+    device = tmp_path / "null.svg"
     try:
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         device.write_bytes(b"")
     except PermissionError:
         pytest.skip("no device can be made here")
     assert meshmark(*words.split(), str(device), env=home).returncode == 0
-    assert stat.S_ISCHR(device.lstat().st_mode) and {p.name for p in tmp_path.iterdir()} <= {"null", "data"}
+    assert stat.S_ISCHR(device.lstat().st_mode) and {p.name for p in tmp_path.iterdir()} <= {"null.svg", "data"}
 
 
 @pytest.mark.parametrize("words", ["--{}", "load show {}", "replay {}.parquet", "report {}", "model show {}", "list {}",
