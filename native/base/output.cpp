@@ -28,16 +28,21 @@ void keep_output() {
   target = own;
 }
 
+bool write_all(int file, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t n = write(file, text.data(), text.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
 void emit(const json& line) {
   if (silent) return;
   // Host names and paths may hold bytes that are no UTF-8; they are shown as such, never fatal.
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = write(target, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
-    at += static_cast<std::size_t>(n);
-  }
+  if (!write_all(target, text)) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
 }
 
 }  // namespace mm

@@ -231,12 +231,7 @@ void put_s(std::string& to, double s) {
 }
 
 void write_out(std::string_view text) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = ::write(STDOUT_FILENO, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Failure("cannot write the results: " + said(errno));
-    at += static_cast<std::size_t>(n);
-  }
+  if (!write_all(STDOUT_FILENO, text)) throw Failure("cannot write the results: " + said(errno));
 }
 
 // ---------------------------------------------------------------- a child before it is the program

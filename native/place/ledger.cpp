@@ -29,6 +29,7 @@
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "policy.hpp"
 
 namespace mm::place {
@@ -105,13 +106,8 @@ std::string read_bounded(int fd) {
   return text;
 }
 
-void write_all(int fd, const std::string& text, const std::string& path) {
-  for (std::size_t at = 0; at < text.size();) {
-    const ssize_t n = write(fd, text.data() + at, text.size() - at);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) throw Failure("ledger " + path + ": cannot write: " + why());
-    at += static_cast<std::size_t>(n);
-  }
+void write_claim(int fd, const std::string& text, const std::string& path) {
+  if (!write_all(fd, text)) throw Failure("ledger " + path + ": cannot write: " + why());
 }
 
 std::string random_name() {
@@ -200,7 +196,7 @@ Fd publish(const Folder& folder, const std::string& name, const std::string& tex
                   "MESHMARK_LEDGER names another folder");
   fchmod(fd.get(), 0644);
   if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) throw Failure("ledger " + folder.path + ": cannot lock: " + why());
-  write_all(fd.get(), text, folder.path);
+  write_claim(fd.get(), text, folder.path);
   const std::string self = "/proc/self/fd/" + std::to_string(fd.get());
   if (linkat(AT_FDCWD, self.c_str(), folder.fd.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
     throw Failure("ledger " + folder.path + ": cannot add " + name + ": " + why());
@@ -295,7 +291,7 @@ std::string to_line(const Claim& claim) {
 }
 
 /// Something that came after the first line. It starts with a line's end: what was torn before it stays alone.
-void append(int fd, const json& line, const std::string& path) { write_all(fd, "\n" + line.dump() + "\n", path); }
+void append(int fd, const json& line, const std::string& path) { write_claim(fd, "\n" + line.dump() + "\n", path); }
 
 // ---------------------------------------------------------------- the dead
 

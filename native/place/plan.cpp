@@ -17,6 +17,7 @@
 #include "error.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "output.hpp"
 #include "policy.hpp"
 
 namespace mm::place {
@@ -86,13 +87,6 @@ json machine_json(const Machine& machine, const std::string& topology) {
                  count(cores.size(), "core") + ", " + count(machine.cpus.size(), "CPU") + "; distances: " +
                  (machine.distance_from.empty() ? "none, all nodes are taken as equally far" : machine.distance_from);
   return m;
-}
-
-bool write_all(int file, const std::string& text) {
-  std::size_t at = 0;
-  for (ssize_t n = 1; n > 0 && at < text.size(); at += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
-    n = write(file, text.data() + at, text.size() - at);
-  return at == text.size();
 }
 
 /// In place: no regular file, or one in a folder of others. Waits for nobody: a FIFO without a reader cannot be

@@ -211,12 +211,13 @@ def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[st
 
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
     there = _There(store)
-    todo: list[tuple[str, str, Part]] = []
+    todo: list[tuple[str, str, Part, bool]] = []
     named: dict[str, str] = {}  # run by digest, where `name` says what they are called
     for part in parts:
         if name:
-            run, step = f"{name}-{len(named) + 1}" if named else name, f"{STEP}-{part.digest}"
-            run = named.setdefault(part.digest, run)
+            digest = part.digest
+            run = named.setdefault(digest, f"{name}-{len(named) + 1}" if named else name)
+            step = f"{STEP}-{digest}"
             if there.steps(run) - {step}:
                 raise UsageError(f"--name: found '{quoted(run)}', which is another run of the store",
                                  "leave --name out, or choose another")  # fmt: skip
@@ -225,11 +226,9 @@ def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]
             run, step = (f"{part.run}-{part.digest}" if taken else part.run), part.step
         else:
             run, step = part.name, part.step
-        todo.append((run, step, part))
-        there.plan(run, step, part)
+        todo.append((run, step, part, there.plan(run, step, part)))
     added = []
-    for run, step, part in todo:
-        new = there.is_new(run, step)
+    for run, step, part, new in todo:
         if new:
             store.add(run, step, part.records, part.absences, part.machine)
         added.append((run, len(part.records) if new else 0))
@@ -242,8 +241,7 @@ class _There:
     def __init__(self, store: Store) -> None:
         self._store = store
         self._readable = store.steps()
-        self._planned: dict[tuple[str, str], str] = {}
-        self._added: set[tuple[str, str]] = set()
+        self._planned: dict[tuple[str, str], Part] = {}
 
     def steps(self, run: str) -> set[str]:
         return self._readable.get(run, set()) | {step for of, step in self._planned if of == run}
@@ -251,18 +249,15 @@ class _There:
     def content(self, run: str, step: str) -> str | None:
         """What the records of a step are; None: it is not there; `""`: its file cannot be read."""
         if (run, step) in self._planned:
-            return self._planned[run, step]
+            return _content(self._planned[run, step].records)
         if step in self._readable.get(run, ()):
             return _content(self._store.query(run=run, step=step))
         return "" if self._store.has_file(run, step) else None
 
-    def plan(self, run: str, step: str, part: Part) -> None:
-        self._planned.setdefault((run, step), _content(part.records))
-
-    def is_new(self, run: str, step: str) -> bool:
-        """Once for each: what is planned twice is added once."""
-        new = step not in self._readable.get(run, ()) and (run, step) not in self._added
-        self._added.add((run, step))
+    def plan(self, run: str, step: str, part: Part) -> bool:
+        """Whether it is to be added: what is planned twice is added once."""
+        new = step not in self.steps(run)
+        self._planned.setdefault((run, step), part)
         return new
 
 

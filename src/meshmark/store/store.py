@@ -2,8 +2,8 @@
 
 No server. A file is written aside, fsynced and renamed, so that a reader sees all of it or nothing; names are unique,
 so that writers never meet, and only importers, whose names come from what they read, wait for one another; folders
-merge by copying. Format: one row a record, `samples` as a
-list of doubles, `conditions` and `provenance` as JSON text, so that a new condition is no change of the schema.
+merge by copying. Format: one row a record, `samples` as a list of doubles, `conditions` and `provenance` as JSON text,
+so that a new condition is no change of the schema.
 """
 
 from __future__ import annotations
