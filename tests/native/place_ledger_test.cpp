@@ -278,7 +278,7 @@ TEST_F(LedgerTest, RanksOfALaunchShareOneClaim) {
   auto first = ledger().claim(named("rank", "job 1"), one_of(2), 0);
   auto second = ledger().claim(named("rank", "job 1"), one_of(2), 0);
   auto third = ledger().join("job 1");
-  if (!third) FAIL() << "a rank of the same job did not join";
+  ASSERT_TRUE(third);
   EXPECT_EQ(second.claim.path, first.claim.path);
   EXPECT_EQ(third->placement.layout.parts, first.placement.layout.parts);
   EXPECT_FALSE(ledger().join("job 2"));
