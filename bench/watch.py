@@ -44,9 +44,9 @@ from typing import Any, Final
 import numpy as np
 from scipy.stats import trim_mean
 
-from meshmark.machine.native import find_native
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
+from meshmark.native import find_native
 from meshmark.watch.frames import Frame, Header, Metric, header_of
 from meshmark.watch.hotspots import KEPT, Detector, HotSpot
 from meshmark.watch.live import Live

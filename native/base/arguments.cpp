@@ -1,9 +1,12 @@
 #include "arguments.hpp"
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <iostream>
+#include <sstream>
 
 #include "error.hpp"
+#include "options.hpp"
 #include "text.hpp"
 
 namespace mm {
@@ -14,6 +17,21 @@ Arguments::Arguments(const std::string& about, const std::string& name)
 Arguments::~Arguments() = default;
 
 using Option = Arguments::Option;
+
+namespace {
+
+/// As it can be written: 500ms, 1000h.
+std::string shown_time(double time_s) {
+  constexpr std::pair<double, const char*> units[] = {{3600, "h"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}};
+  const auto* const unit = std::find_if(std::begin(units), std::prev(std::end(units)), [&](const auto& u) {
+    return time_s >= u.first || (time_s == 0 && u.first == 1);
+  });
+  std::ostringstream text;
+  text << time_s / unit->first << unit->second;
+  return text.str();
+}
+
+}  // namespace
 
 Option& Option::required() {
   option_->required();
@@ -77,6 +95,16 @@ Option Arguments::add(const std::string& name, std::vector<std::string>& value, 
   return Option(app_->add_option(name, value, help)->delimiter(','));
 }
 
+Option Arguments::time(const std::string& name, double& value_s, const std::string& help, double low_s, double high_s) {
+  const auto take = [name, &value_s, low_s, high_s](const std::string& text) {
+    const double found_s = parse_time(name, text);
+    if (found_s < low_s || found_s > high_s)
+      throw UsageError(name, "found " + quote(text), shown_time(low_s) + " to " + shown_time(high_s));
+    value_s = found_s;
+  };
+  return Option(app_->add_option_function<std::string>(name, take, help)->type_name("TIME"));
+}
+
 Option Arguments::flag(const std::string& name, bool& value, const std::string& help) {
   return Option(app_->add_flag(name, value, help));
 }
@@ -91,6 +119,8 @@ bool Arguments::read(int argc, char** argv, const std::string& verb) {
     return false;
   } catch (const CLI::ParseError& wrong) {
     throw UsageError(verb, shown_message(wrong.what()));
+  } catch (const UsageError& wrong) {  // of a value
+    throw UsageError(verb, wrong.field + ": " + wrong.what() + ", allowed: " + wrong.allowed);
   }
   return true;
 }

@@ -15,6 +15,8 @@ namespace mm {
 
 class Arguments {
  public:
+  static constexpr double kLongest_s = 1000 * 3600;
+
   /// What `--help` says: an example is its last line.
   explicit Arguments(const std::string& about, const std::string& name = "");
   ~Arguments();
@@ -45,6 +47,9 @@ class Arguments {
   Option add(const std::string& name, int& value, const std::string& help);
   Option add(const std::string& name, double& value, const std::string& help);
   Option add(const std::string& name, std::vector<std::string>& value, const std::string& help);  ///< commas between
+  /// A time such as 500ms, 10s or 5m, in s; a bare number is s.
+  Option time(const std::string& name, double& value_s, const std::string& help, double low_s = 0,
+              double high_s = kLongest_s);
   Option flag(const std::string& name, bool& value, const std::string& help);
   void footer(const std::string& text);
 

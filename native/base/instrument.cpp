@@ -30,6 +30,11 @@ std::string number(double n) {
 
 }  // namespace
 
+const char* better_name(Better better) {
+  constexpr const char* names[] = {"lower", "higher", "none"};
+  return names[static_cast<int>(better)];
+}
+
 Instrument::Instrument(const Description& d, void (*m)(Run&)) : description(d), measure(m) {
   auto& all = registry();
   all.insert(std::upper_bound(all.begin(), all.end(), this,
@@ -105,6 +110,13 @@ std::string option_of(const Parameter& p) {
   return "--" + word;
 }
 
+json describe(const std::vector<Metric>& metrics) {
+  json all = json::array();
+  for (const Metric& m : metrics)
+    all.push_back({{"name", m.name}, {"help", m.help}, {"unit", m.unit}, {"better", better_name(m.better)}});
+  return all;
+}
+
 json describe(const Description& d) {
   json j;
   j["schema"] = 1;
@@ -131,15 +143,13 @@ json describe(const Description& d) {
     q["choices"] = p.choices;
     j["parameters"].push_back(std::move(q));
   }
-  j["metrics"] = json::array();
-  for (const Metric& m : d.metrics)
-    j["metrics"].push_back(json{{"name", m.name},
-                                {"help", m.help},
-                                {"unit", m.unit},
-                                {"better", m.better == Better::lower ? "lower" : "higher"}});
+  j["metrics"] = describe(d.metrics);
   j["identity"] = d.identity;
   j["ranks"] = d.ranks;
   j["work"] = json{{"bytes_per_iteration", d.bytes_per_iteration}, {"flops_per_iteration", d.flops_per_iteration}};
+  for (const KernelWork& k : d.kernels)
+    j["work"]["kernels"][k.name] = {
+        {"reads", k.reads}, {"writes", k.writes}, {"allocates", k.allocates}, {"flops", k.flops}};
   return j;
 }
 
@@ -161,12 +171,6 @@ void check_limits(const Parameter& p, double value, const std::string& text) {
     allowed += p.maximum ? (p.minimum ? " to " : "at most ") + number(*p.maximum) : " or more";
     throw UsageError(p.name, "found " + quote(text), allowed + (p.unit.empty() ? "" : " " + p.unit));
   }
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
-  return text;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@
 
 namespace mm {
 
-enum class Better { lower, higher };
+enum class Better { lower, higher, none };  ///< none: neither good nor bad, such as a size of a cache
 enum class Kind { integer, real, size, sizes, time, text, choice, choices, cpus, integers, flag };
 
 struct Parameter {
@@ -39,6 +39,14 @@ struct Metric {
   Better better;
 };
 
+/// What a kernel moves and computes for each element of its arrays: what others count its traffic by.
+struct KernelWork {
+  std::string name;
+  int reads, writes;  ///< operands, each once
+  int allocates;      ///< lines that ordinary stores read first
+  int flops;
+};
+
 struct Description {
   std::string name, summary, detail, source;
   std::vector<std::string> spoils, needs;
@@ -46,6 +54,7 @@ struct Description {
   std::vector<Metric> metrics;
   std::vector<std::string> identity;  ///< condition keys that tell its points apart
   double bytes_per_iteration = 0, flops_per_iteration = 0;
+  std::vector<KernelWork> kernels{};  ///< where there are several that a view or a model must tell apart
   bool ranks = false;  ///< of many processes: who started them has placed them, and memory is the library's affair
 };
 

@@ -1,9 +1,8 @@
 #include "options.hpp"
 
 #include <algorithm>
-#include <cerrno>
+#include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <set>
 
@@ -17,18 +16,25 @@ namespace {
 }
 
 constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";
+constexpr int kMostNumbers = 1 << 16;  // of a range
 constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
+
+/// Whether all of the text is that number. By std::from_chars: no locale, no white space, no hexadecimal numbers.
+template <class Number>
+bool whole(const std::string& text, Number& number) {
+  const char* const end = text.data() + text.size();
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && rest == end;
+}
 
 // A number and the unit behind it; the unit must be one of `units`.
 double with_unit(const std::string& field, const std::string& text, const std::map<std::string, double>& units,
                  const char* allowed) {
-  char* rest = nullptr;
-  const double number = std::strtod(text.c_str(), &rest);
-  if (text.empty() || rest == text.c_str() || !std::isfinite(number) ||
-      std::isspace(static_cast<unsigned char>(text[0])))
-    wrong(field, text, allowed);
-  const auto unit = units.find(rest);
-  if (unit == units.end() || number < 0) wrong(field, text, allowed);
+  double number = 0;
+  const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || !std::isfinite(number) || number < 0) wrong(field, text, allowed);
+  const auto unit = units.find(std::string(rest, text.data() + text.size()));
+  if (unit == units.end()) wrong(field, text, allowed);
   return number * unit->second;
 }
 
@@ -50,17 +56,14 @@ double parse_time(const std::string& field, const std::string& text) {
 }
 
 double parse_real(const std::string& field, const std::string& text) {
-  char* rest = nullptr;
-  const double number = std::strtod(text.c_str(), &rest);
-  if (text.empty() || *rest != '\0' || !std::isfinite(number)) wrong(field, text, "a number");
+  double number = 0;
+  if (!whole(text, number) || !std::isfinite(number)) wrong(field, text, "a number");
   return number;
 }
 
 long long parse_integer(const std::string& field, const std::string& text) {
-  char* rest = nullptr;
-  errno = 0;
-  const long long number = std::strtoll(text.c_str(), &rest, 10);
-  if (text.empty() || *rest != '\0' || errno != 0) wrong(field, text, "a whole number");
+  long long number = 0;
+  if (!whole(text, number)) wrong(field, text, "a whole number");
   return number;
 }
 
@@ -72,6 +75,12 @@ std::vector<std::string> split(const std::string& text, char by) {
     at = end + 1;
   }
   return parts;
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& w : words) text += (text.empty() ? "" : ", ") + w;
+  return text;
 }
 
 std::vector<std::size_t> parse_sizes(const std::string& field, const std::string& text) {
@@ -87,7 +96,7 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
     if (const std::size_t slash = end.find('/'); slash != std::string::npos) {
       per_octave = static_cast<double>(parse_integer(field, end.substr(slash + 1)));
       end = end.substr(0, slash);
-      if (per_octave < 1 || per_octave > 16) wrong(field, part, "1 to 16 points an octave");
+      if (per_octave < 1 || per_octave > 64) wrong(field, part, "1 to 64 points an octave");
     }
     const std::size_t low = parse_size(field, part.substr(0, dots)), high = parse_size(field, end);
     if (low == 0 || high < low) wrong(field, part, "a rising range such as 4KiB..1GiB");
@@ -111,14 +120,16 @@ std::vector<int> parse_integers(const std::string& field, const std::string& tex
   };
   std::set<int> numbers;
   for (const std::string& part : split(text, ',')) {
-    const std::size_t dots = part.find("..");
-    if (dots == std::string::npos) {
+    const std::size_t dots = part.find(".."), dash = part.find('-');
+    const bool doubles = dots != std::string::npos;
+    if (!doubles && (dash == 0 || dash == std::string::npos)) {
       numbers.insert(one(part));
       continue;
     }
-    const int low = one(part.substr(0, dots)), high = one(part.substr(dots + 2));
-    if (low < 1 || high < low) wrong(field, part, "a rising range such as 1..16");
-    for (int n = low; n <= high; n *= 2) numbers.insert(n);
+    const int low = one(part.substr(0, doubles ? dots : dash)), high = one(part.substr(doubles ? dots + 2 : dash + 1));
+    if (high < low || (doubles && low < 1)) wrong(field, part, "a rising range such as 1..16 or 0-3");
+    if (high - low > kMostNumbers && !doubles) wrong(field, part, "a range of at most 65536 numbers");
+    for (long long n = low; n < high; n = doubles ? 2 * n : n + 1) numbers.insert(static_cast<int>(n));
     numbers.insert(high);
   }
   return {numbers.begin(), numbers.end()};

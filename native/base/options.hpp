@@ -11,9 +11,11 @@ double parse_time(const std::string& field, const std::string& text);       ///<
 double parse_real(const std::string& field, const std::string& text);
 long long parse_integer(const std::string& field, const std::string& text);
 std::vector<std::string> split(const std::string& text, char by);
-/// `A`, `A,B`, `A..B` (doubling), `A..B/4` (4 points an octave), in any mixture.
+std::string joined(const std::vector<std::string>& words);  ///< by commas, for people
+/// `A`, `A,B`, `A..B` (doubling, and the end), `A..B/4` (4 points an octave), in any mixture; ascending, without
+/// repeats.
 std::vector<std::size_t> parse_sizes(const std::string& field, const std::string& text);
-/// `1,2,4`, `1..16` (doubling, and the end), `all`.
+/// `1,2,4`, `1..16` (doubling, and the end), `0-3`, `all`; ascending, without repeats.
 std::vector<int> parse_integers(const std::string& field, const std::string& text, int all);
 /// `0-3,8`: ascending, without repeats.
 std::vector<int> parse_cpu_list(const std::string& field, const std::string& text);

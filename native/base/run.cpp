@@ -192,6 +192,7 @@ json Run::State::result(const std::string& metric, const std::vector<double>& sa
           {"instrument", description->name},
           {"metric", metric},
           {"unit", m->unit},
+          {"better", better_name(m->better)},
           {"value", median(samples)},
           {"interval", interval ? json::array({interval->first, interval->second}) : json(nullptr)},
           {"samples", samples},

@@ -49,6 +49,8 @@ struct Run::State {
 /// Those that every instrument has beside its own.
 std::vector<Parameter> common_parameters(const Description& description);
 std::string option_of(const Parameter& parameter);
+const char* better_name(Better better);  ///< in descriptions and records: lower, higher, none
 json describe(const Description& description);
+json describe(const std::vector<Metric>& metrics);
 
 }  // namespace mm

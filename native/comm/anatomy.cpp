@@ -66,10 +66,10 @@ const Description& anatomy_description() {
                 {"other_time",
                  "part of a step in messages that none of these explains; less than 0: they explain more "
                  "than there is",
-                 "s", Better::lower},
-                {"predicted_time", "time of a step with another latency, by the fit", "s", Better::lower},
+                 "s", Better::none},
+                {"predicted_time", "time of a step with another latency, by the fit", "s", Better::none},
                 {"prediction_error", "predicted time of a step over the measured one, less 1, with more latency", "1",
-                 Better::lower}};
+                 Better::none}};
             all.insert(all.end(), more.begin(), more.end());
             return all;
           }(),

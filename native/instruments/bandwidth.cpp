@@ -88,13 +88,20 @@ const mm::Description kBandwidth{
     .metrics = {{"bandwidth_net", "bytes of all operands over time, as STREAM counts", "B/s", mm::Better::higher},
                 {"bandwidth_gross", "the same with the lines that ordinary stores read first", "B/s",
                  mm::Better::higher},
-                {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::lower},
+                {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::none},
                 {"streaming_likelihood", "share of a foreign binary's kernels that look like streaming stores", "1",
-                 mm::Better::higher}},
+                 mm::Better::none}},
     .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill",
                  "mode"},
     .bytes_per_iteration = 24,
     .flops_per_iteration = 2,
+    .kernels =
+        [] {
+          std::vector<mm::KernelWork> all;
+          for (const mm::StreamShape& s : mm::kStreamShapes)
+            all.push_back({std::string(s.name), s.reads, s.writes, s.allocates, s.flops});
+          return all;
+        }(),
 };
 
 std::size_t kernel_index(const std::string& name) {
@@ -341,9 +348,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
   // read.
   const bool beyond_first = n * 8 * arrays > std::max<std::size_t>(mm::topology().cache_bytes(1), 16 << 10);
-  const double net = shape.net * static_cast<double>(n * threads);
+  const double net = shape.net() * static_cast<double>(n * threads);
   const double gross =
-      net + (s.store == "ordinary" && beyond_first ? shape.allocate * static_cast<double>(n * threads) : 0);
+      net + (s.store == "ordinary" && beyond_first ? shape.allocated() * static_cast<double>(n * threads) : 0);
   const int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
   // One untimed pass leaves the caches as the kernel leaves them; far beyond them there is nothing to leave.
   const bool warms = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);

@@ -34,7 +34,7 @@ const mm::Description kClock{
                 {"clock_backward", "steps backwards seen while CPUs took turns", "1", mm::Better::lower},
                 {"clock_drift", "change of the counter's rate between a resting and a busy core, relative", "1",
                  mm::Better::lower},
-                {"counter_frequency", "rate of the time-stamp counter", "Hz", mm::Better::higher},
+                {"counter_frequency", "rate of the time-stamp counter", "Hz", mm::Better::none},
                 {"core_frequency", "dependent additions a second", "Hz", mm::Better::higher},
                 {"timer_perturbation", "slow-down of 1024 dependent additions by one clock reading, relative", "1",
                  mm::Better::lower}},

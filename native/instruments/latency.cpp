@@ -54,7 +54,7 @@ const mm::Description kLatency{
                     mm::Kind::integers, "1", 1, 4096}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
-                {"level_capacity", "largest footprint of a plateau", "B", mm::Better::higher}},
+                {"level_capacity", "largest footprint of a plateau", "B", mm::Better::none}},
     .identity = {"footprint_bytes", "stride_bytes", "pattern", "locality_bytes", "page_bytes", "pages", "cpu",
                  "memory_node", "processes"},
     .bytes_per_iteration = 8,

@@ -35,19 +35,21 @@ struct StreamTable {
 
 struct StreamShape {
   std::string_view name;
-  int arrays;       ///< that it touches
-  double net;       ///< bytes an element as STREAM counts them: every operand once
-  double allocate;  ///< bytes an element that ordinary stores add, because a line is read before it is written
-  double flops;     ///< an element
+  int arrays;         ///< that it touches
+  int reads, writes;  ///< doubles an element, as STREAM counts them: every operand once
+  int allocates;      ///< doubles that ordinary stores add, because a line is read before it is written
+  int flops;          ///< an element
+  double net() const { return 8.0 * (reads + writes); }  ///< B an element
+  double allocated() const { return 8.0 * allocates; }   ///< B an element
 };
 
-inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 16, 8, 0},
-                                                           {"scale", 2, 16, 8, 1},
-                                                           {"add", 3, 24, 8, 1},
-                                                           {"triad", 3, 24, 8, 2},
-                                                           {"read", 1, 8, 0, 1},
-                                                           {"write", 1, 8, 8, 0},
-                                                           {"update", 1, 16, 0, 1}}};
+inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 1, 1, 1, 0},
+                                                           {"scale", 2, 1, 1, 1, 1},
+                                                           {"add", 3, 2, 1, 1, 1},
+                                                           {"triad", 3, 2, 1, 1, 2},
+                                                           {"read", 1, 1, 0, 0, 1},
+                                                           {"write", 1, 0, 1, 1, 0},
+                                                           {"update", 1, 1, 1, 0, 1}}};
 
 namespace stream {
 

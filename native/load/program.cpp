@@ -253,15 +253,14 @@ std::size_t Order::next() {
 
 int program_verb(int argc, char** argv) {
   Arguments app{"run a program of prescribed behaviour\nexample: meshmark-load program traffic.json"};
-  std::string path, window = "100ms";
+  std::string path;
+  double window_s = 0.1;
   bool wait = false, order = false;
   app.add("FILE", path, "made by meshmark load make").required();
-  app.add("--window", window, "a line of what was done at the end of each").show_default();
+  app.time("--window", window_s, "a line of what was done at the end of each [100ms]", 1e-9);
   app.flag("--wait", wait, "set up, say so, and start at a line on standard input");
   app.flag("--order", order, "print the order of the calls and run none");
   if (!app.read(argc, argv, "program")) return 0;
-  const double window_s = parse_time("window", window);
-  if (window_s <= 0) throw UsageError("window", "found " + quote(window), "more than 0s");
   const Program program = read_program(path);
   if (order) {
     for (Order calls(program.parts); !calls.done();) std::cout << program.parts[calls.next()].name << "\n";

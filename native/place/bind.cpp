@@ -144,6 +144,8 @@ constexpr Mode kModes[] = {
     {"default", MPOL_DEFAULT},     {"local", MPOL_LOCAL},           {"bind", MPOL_BIND},
     {"preferred", MPOL_PREFERRED}, {"interleave", MPOL_INTERLEAVE}, {"weighted", kWeightedInterleave}};
 
+constexpr const char* kPageSizes[] = {"default", "4KiB", "thp", "2MiB", "1GiB"};
+
 /// The kernel's weights are the whole machine's: written only where they differ, and said.
 void set_weights(const Memory& memory) {
   for (std::size_t i = 0; i < memory.nodes.size() && i < memory.weights.size(); ++i) {
@@ -167,6 +169,14 @@ std::vector<int> with_memory(const Machine& machine) {
 }
 
 }  // namespace
+
+std::vector<std::string> memory_policies() {
+  std::vector<std::string> all;
+  for (const Mode& m : kModes) all.emplace_back(m.name);
+  return all;
+}
+
+std::vector<std::string> page_sizes() { return {std::begin(kPageSizes), std::end(kPageSizes)}; }
 
 void set_affinity(const std::vector<int>& cpus) {
   std::vector<unsigned long> mask(kMostCpus / kWordBits);
@@ -356,7 +366,7 @@ void set_pages(const std::string& pages) {
                    "as root: echo N > " + pool + "/nr_hugepages");
     tunable(std::to_string(bytes));
   } else {
-    throw UsageError("pages", "found " + quote(pages), "default, 4KiB, thp, 2MiB, 1GiB");
+    throw UsageError("pages", "found " + quote(pages), joined(page_sizes()));
   }
 }
 

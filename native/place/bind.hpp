@@ -33,6 +33,8 @@ std::vector<int> nodes_meant(const Machine& machine, const Memory& memory, const
 /// Memory policy of this process and its children (set_mempolicy), read back. Weighted interleave: Linux 6.9's sysfs.
 /// Absent where the kernel has no such policy; UsageError where a node has no memory.
 void set_memory(const Machine& machine, const Memory& memory, const std::vector<int>& cpus);
+std::vector<std::string> memory_policies();    ///< that --memory takes
+std::vector<std::string> page_sizes();         ///< that --pages takes
 Memory parse_memory(const std::string& text);  ///< `bind`, `bind=0-1`, `preferred=1`, `interleave`, `weighted=0:3,1:1`
 /// Page size of this process and its children: prctl for 4KiB, glibc's tunable for thp, 2MiB, 1GiB (by `environment`).
 /// Absent where the pool is empty or the kernel has no THP.

@@ -280,7 +280,7 @@ Claim parse_claim(const std::string& text, std::string& boot) {
   return claim;
 }
 
-std::string to_line(const Claim& claim) {
+std::string claim_line(const Claim& claim) {
   json line{{"boot", boot_id()},           {"pid", claim.pid},
             {"since_s", claim.since_s},    {"command", claim.command.substr(0, kMostText)},
             {"policy", claim.policy},      {"job", claim.job},
@@ -506,7 +506,7 @@ Ledger::Held Ledger::claim(const Claim& as, const std::function<Placement(const 
           held.claim.since_s = now_s();
           held.claim.layout = held.placement.layout;
           held.claim.joined = 1;
-          const Fd fd = publish(folder, name, to_line(held.claim));
+          const Fd fd = publish(folder, name, claim_line(held.claim));
           held.lock_fd = keep(fd.get());
           return held;
         } catch (const Busy& e) {

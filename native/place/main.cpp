@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "bind.hpp"
+#include "describe.hpp"
 #include "entry.hpp"
 #include "error.hpp"
 #include "ledger.hpp"
@@ -28,6 +29,7 @@ constexpr Verb kVerbs[] = {
     {"placed", "where a running program and its pages are", mm::place::placed_verb},
     {"migrate", "move a running program's pages", mm::place::migrate_verb},
     {"translate", "one layout in the words of another launcher", mm::place::translate_verb},
+    {"describe", "policies, page sizes and metrics, for programs", mm::place::describe_verb},
 };
 
 int usage(std::FILE* to) {
@@ -61,7 +63,8 @@ int answer(int argc, char** argv) {
       return complain("error", mm::in_words(e), "", 1);
     }
   }
-  std::fprintf(stderr, "meshmark: error: verb: found %s, allowed are run, plan, slots, placed, migrate, translate\n",
+  std::fprintf(stderr,
+               "meshmark: error: verb: found %s, allowed are run, plan, slots, placed, migrate, translate, describe\n",
                mm::quote(argv[1]).c_str());
   return 2;
 }

@@ -945,21 +945,18 @@ int placed_verb(int argc, char** argv) {
       "Exit status 0: held, or nothing was expected; 1: not.\n\n"
       "example: meshmark placed 4711 --cpus 0-3 --nodes 0",
       "meshmark placed"};
-  std::string pid_text, duration = "1s", interval, cpus, nodes;
+  std::string pid_text, cpus, nodes;
+  double watch_s = 1, gap_s = 0;
   bool each = false, as_json = false;
   app.add("PID", pid_text, "the process whose tree is looked at").required();
-  app.add("--duration", duration, "watch for so long").show_default();
-  app.add("--interval", interval, "look so often [1ms, growing to 100ms]");
+  app.time("--duration", watch_s, "watch for so long [1s]", 0, 1e6);
+  app.time("--interval", gap_s, "look so often [1ms, growing to 100ms]", 1e-9);
   app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its claim]");
   app.add("--nodes", nodes, "memory nodes where its pages should be");
   app.flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
   app.flag("--json", as_json, "one JSON object");
   if (!app.read(argc, argv, "placed")) return 0;
   const pid_t process = read_pid(pid_text);
-  const double watch_s = parse_time("--duration", duration);
-  const double gap_s = interval.empty() ? 0 : parse_time("--interval", interval);
-  if (!interval.empty() && gap_s <= 0) throw UsageError("--interval", "found " + quote(interval), "more than 0s");
-  if (watch_s < 0 || watch_s > 1e6) throw UsageError("--duration", "found " + quote(duration), "0s to 1000000s");
   if (::kill(process, 0) != 0 && errno == ESRCH) throw Failure("PID: there is no process " + pid_text);
 
   const Machine machine = machine_of("host");

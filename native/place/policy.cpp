@@ -740,7 +740,16 @@ const std::vector<std::pair<std::string, std::string>>& policies() {
       {"list", "these CPUs: list=0-3,8"},
       {"compact", "least mean distance between the slots"},
       {"scatter", "most memory nodes, farthest apart"},
-      {"sharing", "talkers together, the bandwidth-hungry apart (--sharing FILE)"},
+      {"sharing", "communicating ranks together, bandwidth-bound ones apart (--sharing FILE)"},
+  };
+  return all;
+}
+
+const std::vector<std::pair<std::string, std::string>>& modifiers() {
+  static const std::vector<std::pair<std::string, std::string>> all = {
+      {"near=DEVICE", "near a network card, disk or accelerator, or near=node:N"},
+      {"distance<=HOPS", "no two nodes of the job are farther apart"},
+      {"exclude", "nobody else on its CPUs"},
   };
   return all;
 }

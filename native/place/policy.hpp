@@ -13,7 +13,8 @@ namespace mm::place {
 void parse_bind(const std::string& text, Request& request);
 SlotKind parse_slot_kind(const std::string& field, const std::string& text);
 std::string name(SlotKind kind);
-const std::vector<std::pair<std::string, std::string>>& policies();  ///< name, one line of help
+const std::vector<std::pair<std::string, std::string>>& policies();   ///< name, one line of help
+const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< what may follow a policy
 
 /// From a JSON file {"traffic": [[…]], "hunger": […]}; one of the two may be left out. UsageError names what is wrong.
 Sharing read_sharing(const std::string& file);

@@ -27,6 +27,7 @@
 #include "bind.hpp"
 #include "clock.hpp"
 #include "command.hpp"
+#include "describe.hpp"
 #include "error.hpp"
 #include "host.hpp"
 #include "json.hpp"
@@ -36,6 +37,7 @@
 #include "policy.hpp"
 #include "proc.hpp"
 #include "provenance.hpp"
+#include "run_state.hpp"
 #include "syntax.hpp"
 
 namespace mm::place {
@@ -67,7 +69,7 @@ std::optional<Options> read_options(int argc, char** argv) {
       "Without --bind, and where neither site, profile nor environment says a policy: balance with -n, else none.\n\n"
       "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
       "meshmark run"};
-  std::string wait, verify, timeout;
+  std::string wait, verify;
   bool soft = false;
   app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
   app.add("--slots", o.slots, "what counts as a slot: procs, cores, threads [cores]");
@@ -88,13 +90,11 @@ std::optional<Options> read_options(int argc, char** argv) {
   const Arguments::Option verifies =
       app.add("--verify", verify, "say whether it held; strict: exit status 3 if it did not").may_be_bare();
   app.add("--record", o.record, "add elapsed, user, system and waiting time to this file, JSON Lines");
-  app.add("--timeout", timeout, "then it is ended, and the exit status is 124");
+  app.time("--timeout", o.timeout_s, "then it is ended, and the exit status is 124", 1e-9);
   app.flag("--say", o.say, "say where it went before it starts");
   if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
   if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
   if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
-  if (!timeout.empty()) o.timeout_s = parse_time("timeout", timeout);
-  if (!timeout.empty() && o.timeout_s <= 0) throw UsageError("timeout", "found " + quote(timeout), "a time above 0");
   o.verify = verifies.given();
   o.strict = verify == "strict";
   if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "nothing, or strict");
@@ -560,11 +560,11 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
                               {"points", 1}}};
   const bool succeeded = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0 && !outcome.timed_out;
   if (succeeded) {
-    std::vector<std::pair<const char*, double>> metrics = {{"elapsed", outcome.elapsed_s},
-                                                           {"user", seconds(outcome.use.ru_utime)},
-                                                           {"system", seconds(outcome.use.ru_stime)}};
+    std::map<std::string, double> values = {{"elapsed", outcome.elapsed_s},
+                                            {"user", seconds(outcome.use.ru_utime)},
+                                            {"system", seconds(outcome.use.ru_stime)}};
     if (seen)
-      metrics.emplace_back("waiting", seen->waiting_s);
+      values["waiting"] = seen->waiting_s;
     else
       lines.push_back({{"type", "absent"},
                        {"instrument", "run"},
@@ -574,14 +574,18 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
                        {"enable", "--verify"}});
     // Runs of one file are told apart by their point: the same command twice is two results.
     const std::string point = outcome.start + " " + std::to_string(getpid());
-    for (const auto& [metric, value] : metrics)
+    for (const Metric& metric : run_metrics()) {
+      const auto found = values.find(metric.name);
+      if (found == values.end()) continue;
+      const double value = found->second;
       lines.push_back({{"type", "result"},
                        {"schema", 1},
                        {"source", "host"},
                        {"machine", machine},
                        {"instrument", "run"},
-                       {"metric", metric},
-                       {"unit", "s"},
+                       {"metric", metric.name},
+                       {"unit", metric.unit},
+                       {"better", better_name(metric.better)},
                        {"value", value},
                        {"interval", nullptr},
                        {"samples", {value}},
@@ -589,6 +593,7 @@ std::string record_lines(const Options& o, const Plan& plan, const Outcome& outc
                        {"conditions", conditions},
                        {"provenance", provenance},
                        {"point", point}});
+    }
   } else {
     const std::string what = outcome.timed_out ? "was ended by --timeout"
                              : WIFSIGNALED(outcome.status)

@@ -106,9 +106,10 @@ Layer layer_of(const std::string& file, const std::string& prefix, const toml::t
       checked([&] { return parse_memory(*text); });
       layer.memory = text;
     } else {
-      for (const char* pages : {"default", "4KiB", "thp", "2MiB", "1GiB"})
-        if (*text == pages) layer.pages = text;
-      if (!layer.pages) throw UsageError(where, "found " + quote(*text), "default, 4KiB, thp, 2MiB, 1GiB");
+      const std::vector<std::string> known = page_sizes();
+      if (std::find(known.begin(), known.end(), *text) == known.end())
+        throw UsageError(where, "found " + quote(*text), joined(known));
+      layer.pages = text;
     }
   }
   return layer;

@@ -45,16 +45,15 @@ int answer(int argc, char** argv) {
   double rate = 1;
   bool describe = false;
   mm::Arguments app{
-      "Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5"};
+      "Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5s"};
   app.add("--rate", rate, "frames a second (Hz)").from(0.001, 1000.0).show_default();
-  app.add("--duration", settings.duration_s, "then it ends (s); 0: never").from(0.0, 1e9);
-  app.add("--hold", settings.hold_s, "write frames this often (s); 0: each at once").from(0.0, 60.0);
+  app.time("--duration", settings.duration_s, "then it ends; 0: never");
+  app.time("--hold", settings.hold_s, "write frames this often; 0: each at once", 0, 60);
   app.add("--root", settings.root, "a recorded tree with proc and sys, instead of this machine").of_folder();
   std::string attained, canary;
   double calibration = 0;
-  app.add("--calibrate", calibration,
-          "measure for so long (s) how the canary's latency grows with traffic, print that and end")
-      .from(1.0, 3600.0);
+  app.time("--calibrate", calibration,
+           "measure for so long how the canary's latency grows with traffic, print that and end", 1, 3600);
   app.add("--canary", canary, "a file that --calibrate printed: then the canary estimates traffic").of_file();
   app.add("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON").of_file();
   std::vector<std::string> known;

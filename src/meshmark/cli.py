@@ -24,9 +24,8 @@ from meshmark.cli_place import register as register_place
 from meshmark.cli_serve import register as register_serve
 from meshmark.cli_store import app as store_app
 from meshmark.cli_watch import register as register_watch
-from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
 from meshmark.process import end_by_signals, ended, find_home, flushed, leave, memory_limit, open_streams
-from meshmark.store.files import quoted
 from meshmark.terminal import (
     counted,
     data_home,
@@ -173,9 +172,14 @@ def list_(
     if what == "instruments":
         rows = [{"instrument": d.name, "summary": d.summary} for d in probe.descriptions().values()]
     elif what == "metrics":
+        from meshmark.load.records import METRICS as OF_LOAD
+        from meshmark.place.native import vocabulary
+
+        described = {d.name: d.metrics for d in probe.descriptions().values()}
         rows = [
-            {"metric": m, "unit": u, "better": b, "instrument": i, "help": h}
-            for m, u, b, i, h in probe.metrics(probe.descriptions().values())
+            {"metric": m.name, "unit": m.unit, "better": m.better, "instrument": name, "help": m.help}
+            for name, metrics in {**described, "load": tuple(OF_LOAD.values()), "run": vocabulary().metrics}.items()
+            for m in metrics
         ]
     elif what == "kernels":
         rows = [
@@ -186,10 +190,14 @@ def list_(
             for c in p.choices
         ]
     elif what == "policies":
-        from meshmark.cli_place import PLACING
+        from meshmark.place.native import vocabulary
 
         memory = probe.description("latency").parameter("policy").choices
-        rows = [{"policy": name, "of": "meshmark run --bind", "help": text} for name, text in PLACING.items()]
+        rows = [
+            {"policy": name, "of": "meshmark run --bind", "help": text} for name, text in vocabulary().policies.items()
+        ]
+        rows += [{"policy": name, "of": "meshmark run --bind", "help": f"modifier: {text}"}
+                 for name, text in vocabulary().modifiers.items()]  # fmt: skip
         rows += [
             {
                 "policy": name,
@@ -216,17 +224,24 @@ def list_(
 
 
 def _instrument_help(d: Description) -> str:
+    from meshmark.model.instruments import POINTS
+
     lines = [f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]", "", d.summary[:1].upper() +
              d.summary[1:] + ".", ""]  # fmt: skip
     width = max(len(p.option) for p in d.parameters)
+    modelled = POINTS[d.name][1] if d.name in POINTS else {}
     for p in d.parameters:
         if p.option == "--resume":  # of the program's output; ours takes no value
             continue
         unit = f" ({p.unit})" if p.unit else ""
         choices = f": {', '.join(p.choices)}" if p.choices else ""
         default = f" [{p.default}]" if p.default else ""
+        if modelled.get(p.word, p.default) != p.default and modelled[p.word]:
+            default = f" [{p.default or 'none'}; of a model {modelled[p.word]}]"
         lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
-    lines += ["", "  --on MACHINE   host, or a described machine (meshmark model list) [host]",
+    taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
+    lines += ["", "  --on MACHINE   host, or a described machine (meshmark model list)"
+              + (f", which takes {taken}" if modelled else "; no model answers this instrument") + " [host]",
               "  --set KEY=VAL  changes a number of a described machine", "  --json         one record a line",
               "  --store DIR    where the records go; --no-store keeps none",
               "  --resume       goes on with what was cut off last, as it was asked then"]  # fmt: skip

@@ -19,6 +19,7 @@ from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
 from meshmark.cli_study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.terminal import data_home, interruptible, print_rows, progress_of_plan, say, scaled
+from meshmark.values import grammar
 
 if TYPE_CHECKING:
     from meshmark.load.make import Trial
@@ -66,16 +67,13 @@ def cpus_of(text: str) -> tuple[int, ...]:
     Raises:
         UsageError: no list, or not all of them may be used here.
     """
-    from meshmark.machine.tree import MachineError, format_list, parse_list
+    from meshmark.machine.tree import format_list
 
     allowed = tuple(sorted(os.sched_getaffinity(0)))
     if not text:
         return allowed
-    try:
-        cpus = parse_list(text)
-    except MachineError as why:
-        raise UsageError(f"--cpus: {why}") from why
-    if not cpus or not set(cpus) <= set(allowed):
+    cpus = grammar.cpus("--cpus", text)
+    if not set(cpus) <= set(allowed):
         raise UsageError(f"--cpus: found '{text}', allowed are CPUs of {format_list(allowed)}")
     return cpus
 
@@ -207,15 +205,6 @@ def _own_metrics(path: Path | None) -> Metrics:
     return read_metrics(path) if path else {}
 
 
-def _seconds(option: str, text: str) -> float:
-    from meshmark.measure.plan import seconds
-
-    found = seconds(text)
-    if not 0.2 <= found <= 3600:
-        raise UsageError(f"{option}: found '{text}', allowed is a time from 200ms to 1h")
-    return found
-
-
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
@@ -271,7 +260,7 @@ def make(
     from meshmark.load.scenario import read_scenario
 
     asked = read_scenario(scenario, _own_metrics(metrics))
-    on, trial_s = cpus_of(cpus), _seconds("--trial", trial)
+    on, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
     if not any(p.prescription for p in asked.programs):
         raise UsageError(
             f"{scenario}: no program prescribes anything", "run_time_s, memory_gb_per_s, …, in [[program]]"
@@ -337,7 +326,7 @@ def run(
 
     found = read_scenario(scenario, _own_metrics(metrics))
     on = cpus_of(cpus)
-    trial_s = _seconds("--trial", trial)
+    trial_s = grammar.seconds("--trial", trial, 0.2, 3600)
     compared = alone or repetitions > 1
     if watch and compared:
         raise UsageError("--watch: found with --alone or --repetitions, allowed with a single run")
@@ -519,7 +508,8 @@ def compare(
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
     from meshmark.load.gantt import gantt_text, write_gantt
     from meshmark.load.recorded import checked_beside, found_beside, machine_use
-    from meshmark.load.run import canary_said, records_of
+    from meshmark.load.records import records_of
+    from meshmark.load.run import canary_said
 
     records, absences = records_of(result)
     if store is not None and records:

@@ -15,7 +15,7 @@ from typing import Annotated, Final
 import typer
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.native import end_with_parent
+from meshmark.native import end_with_parent
 from meshmark.terminal import say
 
 WatchOption = Annotated[

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.cli_options import time_option
 from meshmark.errors import UsageError
 from meshmark.terminal import counted, data_home, interruptible, print_records, print_rows, say
 
@@ -193,7 +194,7 @@ def measure(
     frames: Annotated[
         Path | None, typer.Option("--frames", help="write utilisation frames, JSON Lines", show_default=False)
     ] = None,
-    window: Annotated[float, typer.Option("--window", min=1, help="of a frame (ns)")] = 1000.0,
+    window: Annotated[float, time_option("--window", "of a frame", 1e-9, 1e-3, "1us")] = 1e-6,
     settings: SetOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
@@ -215,7 +216,7 @@ def measure(
         block,
         rate,
         write_share,
-        window if frames else 0.0,
+        1e9 * window if frames else 0.0,
         trace,
         page,
         programs,

@@ -25,27 +25,12 @@ from meshmark.cli_model import NoStoreOption, StoreOption
 from meshmark.cli_watch import RootOption
 from meshmark.errors import AbsentError, UsageError
 from meshmark.terminal import data_home, interruptible, print_rows, say, scaled
+from meshmark.values import grammar
 
 if TYPE_CHECKING:
     from meshmark.place.advise import Advice, Here
     from meshmark.place.check_os import Check
 
-PLACING: Final = {
-    "none": "no binding",
-    "balance": "each slot on the socket with the fewest taken",
-    "pack": "all in one socket where it fits, never oversubscribed",
-    "any": "the first free slots",
-    "compact": "least mean distance between the slots",
-    "scatter": "most memory nodes, farthest apart",
-    "sharing": "talkers together, the bandwidth-hungry apart (--sharing FILE)",
-    "list": "these CPUs: list=0-3,8",
-    "user": "what the environment says: LSB_USER_BIND_JOB and the like",
-    "near=DEVICE": "modifier: near a network card, disk or accelerator, or near=node:N",
-    "distance<=HOPS": "modifier: no two nodes of the job are farther apart",
-    "exclude": "modifier: nobody else on its CPUs",
-}
-MEMORY: Final = ("default", "local", "bind", "preferred", "interleave", "weighted")
-PAGES: Final = ("default", "4KiB", "thp", "2MiB", "1GiB")
 _FORWARDED: Final[dict[str, Any]] = {
     "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
 }  # fmt: skip
@@ -314,13 +299,12 @@ def advise(
     from importlib.metadata import version as installed
 
     from meshmark.machine.identity import host_id
-    from meshmark.measure.plan import seconds
     from meshmark.place import advise as adviser
+    from meshmark.place.native import vocabulary
     from meshmark.store.files import held, write_file
     from meshmark.store.store import Store, run_name
 
-    if budget and seconds(budget) <= 0:
-        raise UsageError(f"--budget: found '{budget}', a time such as 10m or 90s is needed")
+    budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)
     if resume is not None and out is not None:
         raise UsageError("--resume: found with --out, allowed is one of them")
     run = run_name("advise")
@@ -349,23 +333,23 @@ def advise(
         if plan is None:
             _no_advice_in(folder)  # another may have begun there since
             wishes = adviser.Wishes(
-                _listed("--policies", policies, [n for n, of in PLACING.items() if not of.startswith("modifier")]),
-                _counts(threads), _listed("--memory", memory, MEMORY),
-                _listed("--pages", pages, PAGES), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
+                _listed("--policies", policies, vocabulary().policies),
+                _counts(threads), _listed("--memory", memory, vocabulary().memory),
+                _listed("--pages", pages, vocabulary().pages), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
                 tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
             )  # fmt: skip
             if str(here.inherited):
                 say(f"as it is means: {here.inherited}, inherited from where this was started")
             say(f"warm-up: {shlex.join(command)}")
             plan = adviser.make_plan(
-                command, wishes, here, runner, budget_s=seconds(budget or "10m"), seed=seed, figure=fom, higher=higher
+                command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher
             )
             plan.run = run
             plan.save(folder / "plan.json")
             left_out = len(plan.left_out)
             say(f"{len(plan.candidates)} candidates, {left_out} left out, {plan.pilot_s:.3g} s a run: {folder}")
         elif budget:
-            plan.budget_s = seconds(budget)
+            plan.budget_s = budget_s
             plan.save(folder / "plan.json")
         kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
         with interruptible(kept):
@@ -419,15 +403,7 @@ def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]
 
 
 def _counts(text: str) -> tuple[int, ...]:
-    from meshmark.machine.tree import MachineError, parse_list
-
-    try:
-        found = parse_list(text)
-    except MachineError:
-        found = (0,)
-    if 0 in found:
-        raise UsageError(f"--threads: found '{text}', numbers from 1 such as 1,2,4 are needed")
-    return found
+    return tuple(grammar.integers("--threads", text, 1 << 16)) if text else ()
 
 
 def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:

@@ -21,8 +21,8 @@ from meshmark.cli_watch import (
     served_at,
     simulated,
 )
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import quoted, read_json
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import read_json
 from meshmark.terminal import data_home
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from meshmark.web.parts import LoadRow, RunRow
 
 FRAMES: Final = 200
-WINDOW_NS: Final = 500.0
+WINDOW_S: Final = 500e-9
 MOST_LOADS: Final = 200  # listed, the newest first
 NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
 
@@ -84,7 +84,7 @@ def serve(
         recordings=recordings,
         models=[ModelRow(n, find_machine(n).title) for n in machine_names()],
         workloads=[p for p in PATTERNS if p not in NEED_MORE],
-        simulate=lambda machine, workload: simulated(machine, workload, None, FRAMES, WINDOW_NS),
+        simulate=lambda machine, workload: simulated(machine, workload, None, FRAMES, WINDOW_S),
         runs=runs.rows,
         report=runs.report,
         loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli_options import time_option
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.terminal import data_home, interruptible, say
 
@@ -22,7 +23,7 @@ app = typer.Typer(help="How programs slow each other down, one command a questio
 
 OutOption = Annotated[Path | None, typer.Option("--out", help="folder; a study in it is resumed", show_default=False)]
 RepetitionsOption = Annotated[int, typer.Option("--repetitions", min=1, max=1000, help="of every run; 4 for intervals")]
-SecondsOption = Annotated[float, typer.Option("--run-time", min=0.1, max=3600, help="of a made program, s")]
+RunTimeOption = Annotated[float, time_option("--run-time", "of a made program", 0.1, 3600, "5s")]
 CpusOption = Annotated[str, typer.Option("--cpus", help="only these, such as 0-3 [all allowed]", show_default=False)]
 RatesOption = Annotated[str, typer.Option("--rates", help="GB/s, such as 1,2,4 [by base data]", show_default=False)]
 ClockOption = Annotated[
@@ -113,7 +114,7 @@ def shared_bus(
     rates: RatesOption = "",
     copies: Annotated[int, typer.Option("--copies", min=0, help="0: one a CPU")] = 0,
     threshold: Annotated[float, typer.Option("--threshold", min=0.001, max=10, help="of the slowdown")] = 0.1,
-    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
     clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
     no_store: NoStoreOption = False, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -135,7 +136,7 @@ def shared_bus(
 @app.command("mix")
 def mix(
     rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
-    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
     clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
     no_store: NoStoreOption = False, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -157,7 +158,7 @@ def mix(
 def isolation(
     rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
     margin: Annotated[float, typer.Option("--margin", min=0.001, max=1, help="within which is alike")] = 0.05,
-    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5,
+    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5,
     clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
     no_store: NoStoreOption = False, as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -204,7 +205,7 @@ def copies(
 def overload(
     command: CommandArgument = None,
     extra: Annotated[int, typer.Option("--extra", min=1, max=1000, help="programs more than CPUs")] = 1,
-    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
     seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:  # fmt: skip
@@ -224,7 +225,7 @@ def overload(
 
 @app.command("omp-overload")
 def omp_overload(
-    run_time: SecondsOption = 0.5,
+    run_time: Annotated[float, time_option("--run-time", "of a made program", 0.1, 3600, "500ms")] = 0.5,
     threads: Annotated[int, typer.Option("--threads", min=0, help="of the OpenMP program; 0: all")] = 0,
     sequentials: Annotated[int, typer.Option("--sequentials", min=0, help="programs beside it; 0: one a CPU")] = 0,
     policies: Annotated[str, typer.Option("--policies", help="OMP_WAIT_POLICY")] = "active,passive",
@@ -251,7 +252,7 @@ def matrix(
     classes: Annotated[
         str, typer.Option("--classes", help="kinds or kernels, such as stream@memory [chosen]", show_default=False)
     ] = "",
-    run_time: SecondsOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
+    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
     clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
     no_store: NoStoreOption = False, as_json: JsonOption = False,
 ) -> None:  # fmt: skip

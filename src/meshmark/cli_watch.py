@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli_model import SetOption, StoreOption
+from meshmark.cli_options import time_option
 from meshmark.errors import UsageError
 from meshmark.terminal import say
 
@@ -52,12 +53,12 @@ NoTokenOption = Annotated[
 LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="lowest colour begins here (%)")]
 HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highest colour ends here (%)")]
 PaletteOption = Annotated[str, typer.Option("--palette", help="inferno, cividis, spectrum")]
-WindowOption = Annotated[float, typer.Option("--window", min=1, help="of a simulated machine's frame (ns)")]
+WindowOption = Annotated[float, time_option("--window", "of a simulated machine's frame", 1e-9, 1e-3, "500ns")]
 FramesOption = Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")]
 OtlpOption = Annotated[
     str, typer.Option("--otlp", help="send summaries to this OpenTelemetry collector: http://HOST:4318")
 ]
-IntervalOption = Annotated[float, typer.Option("--interval", min=1, max=3600, help="of a summary that is sent (s)")]
+IntervalOption = Annotated[float, time_option("--interval", "of a summary that is sent", 1, 3600, "15s")]
 UseOption = Annotated[
     str,
     typer.Option(
@@ -78,7 +79,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulated(
-    name: str, workload: str, settings: list[str] | None, frames: int, window_ns: float
+    name: str, workload: str, settings: list[str] | None, frames: int, window_s: float
 ) -> tuple[Header, list[Frame]]:
     """The header and frames of a simulated machine under a workload."""
     from meshmark.model.frames import busiest, frame_lines, header_line
@@ -86,9 +87,9 @@ def simulated(
     from meshmark.watch.frames import frame_of, header_of
 
     machine = find_machine(name, settings)
-    header = header_of(header_line(machine, window_ns * 1e-9))
+    header = header_of(header_line(machine, window_s))
     return header, [
-        frame_of(line, header) for line in frame_lines(machine, busiest(machine, workload), window_ns, frames)
+        frame_of(line, header) for line in frame_lines(machine, busiest(machine, workload), 1e9 * window_s, frames)
     ]
 
 
@@ -202,8 +203,8 @@ def watch(
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
     rate: RateOption = 1.0,
-    duration: Annotated[float, typer.Option("--duration", min=0, help="then it ends (s); 0: never")] = 0.0,
-    window: WindowOption = 500.0,
+    duration: Annotated[float, time_option("--duration", "then it ends [never]")] = 0.0,
+    window: WindowOption = 500e-9,
     frames: FramesOption = 200,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
@@ -335,10 +336,10 @@ def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[
 def record(
     out: Annotated[Path, typer.Option("--out", help="file to write, Parquet")],
     rate: RateOption = 1.0,
-    duration: Annotated[float, typer.Option("--duration", min=0, help="then it ends (s); 0: at Ctrl-C")] = 0.0,
+    duration: Annotated[float, time_option("--duration", "then it ends [at Ctrl-C]")] = 0.0,
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
-    window: WindowOption = 500.0,
+    window: WindowOption = 500e-9,
     frames: FramesOption = 200,
     root: RootOption = None,
     settings: SetOption = None,
@@ -348,7 +349,7 @@ def record(
 ) -> None:
     """Record what watch would show; a recorder that is killed loses at most the last second.
 
-    example: meshmark record --rate 10 --duration 60 --out night.parquet
+    example: meshmark record --rate 10 --duration 60s --out night.parquet
     """
     from meshmark.process import signals_call
     from meshmark.watch.recording import HOLD_S, Recorder

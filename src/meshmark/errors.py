@@ -23,3 +23,13 @@ class AbsentError(MeshmarkError):
     """The one thing asked for cannot be had here; the message is the reason."""
 
     status = 77
+
+
+def quoted(what: object, most: int = 100) -> str:
+    """Text that was found, for one line of an error: at most so many characters, none that a terminal would obey."""
+    try:
+        said = str(what)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
+        said = f"a {type(what).__name__} too long to be shown"
+    text = "".join(c if c.isprintable() else " " for c in said)
+    return text if len(text) <= most else text[: most - 1] + "…"

@@ -146,11 +146,10 @@ def print_records(records: list[Record]) -> None:
     order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
     for r in sorted(order, key=lambda r: r.metric):
         interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
-        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
         spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(
             r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
-            scaled(best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
+            "–" if r.best is None else scaled(r.best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
         )  # fmt: skip
     # Without markup: a condition may hold brackets, as a topology does.
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)

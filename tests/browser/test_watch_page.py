@@ -254,7 +254,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
 
 def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
     words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--on", "gs1280-16",
-             "--frames", "12", "--window", "1000", "--port", "0"]  # fmt: skip
+             "--frames", "12", "--window", "1us", "--port", "0"]  # fmt: skip
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     page = browser.new_page()
     try:

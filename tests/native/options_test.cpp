@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <random>
 
 #include "base/error.hpp"
@@ -29,7 +30,10 @@ TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
 
 TEST(Sizes, RangesDoubleAndMayBeFiner) {
   EXPECT_EQ(mm::parse_sizes("f", "1KiB..8KiB"), (std::vector<std::size_t>{1024, 2048, 4096, 8192}));
+  EXPECT_EQ(mm::parse_sizes("f", "4KiB..10KiB"), (std::vector<std::size_t>{4096, 8192, 10240})) << "and the end";
   EXPECT_EQ(mm::parse_sizes("f", "1MiB..2MiB/2").size(), 3u);
+  EXPECT_EQ(mm::parse_sizes("f", "1GiB..2GiB/64").size(), 65u);
+  EXPECT_THROW(mm::parse_sizes("f", "1GiB..2GiB/65"), mm::UsageError);
   EXPECT_EQ(mm::parse_sizes("f", "8..128"), (std::vector<std::size_t>{8, 16, 32, 64, 128}));
   EXPECT_EQ(mm::parse_sizes("f", "3KiB,1KiB"), (std::vector<std::size_t>{1024, 3072}));
   EXPECT_THROW(mm::parse_sizes("f", "8KiB..1KiB"), mm::UsageError);
@@ -39,6 +43,30 @@ TEST(Sizes, RangesDoubleAndMayBeFiner) {
 TEST(Integers, AllIsWhatTheMachineHas) {
   EXPECT_EQ(mm::parse_integers("n", "1..all", 6), (std::vector<int>{1, 2, 4, 6}));
   EXPECT_EQ(mm::parse_integers("n", "all", 3), (std::vector<int>{3}));
+}
+
+TEST(Integers, ARangeIsByOneOrDoubles) {
+  EXPECT_EQ(mm::parse_integers("n", "0-3", 6), (std::vector<int>{0, 1, 2, 3}));
+  EXPECT_EQ(mm::parse_integers("n", "8,2-all", 4), (std::vector<int>{2, 3, 4, 8}));
+  EXPECT_EQ(mm::parse_integers("n", "3..3", 6), (std::vector<int>{3}));
+  for (const char* text : {"-1", "3-1", "0..4", "1-2-3", "1..2..4", "0-99999999", "+1", " 1", "0x1", "1e1", "1."})
+    EXPECT_THROW(mm::parse_integers("n", text, 6), mm::UsageError) << text;
+}
+
+TEST(Time, ABareNumberIsSeconds) {
+  EXPECT_EQ(mm::parse_time("t", "2"), 2.0);
+  EXPECT_EQ(mm::parse_time("t", "250us"), 250e-6);
+  EXPECT_EQ(mm::parse_time("t", "1.5m"), 90.0);
+  for (const char* text : {"", "s", "1 s", "1d", "-1s", "1e999s", "nan", "0x1s"})
+    EXPECT_THROW(mm::parse_time("t", text), mm::UsageError) << text;
+}
+
+// Where a program sets the locale of its user, a decimal comma must not turn 1.5 into 1.
+TEST(Real, NoLocaleChangesWhatIsRead) {
+  const char* const locale = std::setlocale(LC_NUMERIC, "de_DE.UTF-8");
+  EXPECT_EQ(mm::parse_real("r", "1.5"), 1.5) << (locale ? locale : "without a locale that has a comma");
+  EXPECT_THROW(mm::parse_real("r", "1,5"), mm::UsageError);
+  std::setlocale(LC_NUMERIC, "C");
 }
 
 TEST(CpuList, SurvivesTheWayThereAndBack) {

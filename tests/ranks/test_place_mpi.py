@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from mini_slurm import CannotStart, mini_slurm
 
-from meshmark.machine.native import find_native
+from meshmark.native import find_native
 
 CPUS = sorted(os.sched_getaffinity(0))
 # Writes the mask of this process into a file named for its rank (0 without a launcher).

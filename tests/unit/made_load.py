@@ -114,9 +114,9 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
               "program": f"p{k}"}  # fmt: skip
         flags = frozenset({"noisy"} if k else ())
         for company, times in (("alone", alone), ("together", together)):
-            results.add("elapsed", "s", times, {**of, "company": company}, flags)
+            results.add("elapsed", times, {**of, "company": company}, flags)
         assert s.interval is not None
-        results.add("slowdown", "1", [t / a for t, a in zip(together, alone, strict=True)], {
+        results.add("slowdown", [t / a for t, a in zip(together, alone, strict=True)], {
             **of, "estimate": s.ratio, "estimate_low": s.interval[0], "estimate_high": s.interval[1],
             "alone_runs": 4, "together_runs": 4}, flags)  # fmt: skip
     results.absent("slowdown", "42 GB per s: memory_mib: found 512; needs <640>", {"memory_rate": 42e9})

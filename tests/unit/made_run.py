@@ -8,17 +8,9 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from meshmark.store.record import Record, median, median_interval
+from meshmark.measure.probe import descriptions
+from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
-
-UNIT = {"load_latency": "s", "level_latency": "s", "level_capacity": "B", "line_latency": "s", "bandwidth_net": "B/s",
-        "bandwidth_gross": "B/s", "update_rate": "op/s", "flop_rate": "flop/s", "op_rate": "op/s",
-        "core_frequency": "Hz", "clock_overhead": "s", "memory_parallelism": "1", "operation_latency": "s",
-        "unit_time": "s", "exchange_time": "s", "message_latency": "s", "contention": "1", "collective_time": "s",
-        "wrong_words": "1", "elapsed": "s", "operation_rate": "op/s", "iteration_time": "s", "residual": "1",
-        "step_time": "s", "transpose_share": "1", "prediction_error": "1", "halo_time": "s", "reduce_time": "s",
-        "compute_time": "s", "transpose_time": "s", "communication_share": "1", "best_time": "s", "latency_time": "s",
-        "bandwidth_time": "s", "imbalance_time": "s", "other_time": "s", "predicted_time": "s"}  # fmt: skip
 
 
 def record(
@@ -27,9 +19,9 @@ def record(
     """Samples within 2 % of `value`, the same for the same conditions."""
     dice = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
     samples = tuple(value * dice.uniform(0.99, 1.01) for _ in range(count))
-    return Record(
-        source="host", machine="made-up", instrument=instrument, metric=metric, unit=UNIT[metric], samples=samples,
-        value=median(samples), interval=median_interval(samples), conditions=conditions, flags=frozenset(flags),
+    return Record.of(
+        descriptions()[instrument].metric(metric), samples, source="host", machine="made-up", instrument=instrument,
+        conditions=conditions, flags=frozenset(flags),
         provenance={"command": f"{instrument} --seed 1", "build": "0", "compiler": "none"},
     )  # fmt: skip
 

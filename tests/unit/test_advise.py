@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.native import find_native
 from meshmark.place import advise as adviser
 from meshmark.place.advise import BASELINE, Candidate, Here, Outcome, Plan, Runner, Wishes, candidates, evidence
 from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
@@ -355,6 +356,8 @@ def test_what_was_not_seen_is_no_evidence() -> None:
 FAKE = """#!{python} -SE
 import json, os, random, sys, time
 words = sys.argv[1:]
+if words == ["describe"]:
+    os.execv({real!r}, ["meshmark-place", "describe"])
 world = json.load(open(os.environ["FAKE_WORLD"]))
 def value(option, otherwise=""):
     return words[words.index(option) + 1] if option in words else otherwise
@@ -401,7 +404,7 @@ else:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Sets what runs take; returns a function that does, and makes the folder of an advice."""
     fake = tmp_path / "meshmark-place"
-    fake.write_text(FAKE.format(python=sys.executable))
+    fake.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
     fake.chmod(0o755)
     said = tmp_path / "world.json"
     monkeypatch.setenv("MESHMARK_PLACE", str(fake))

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import held, lock, quoted, read_bytes, read_json, read_text, write_file, written
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import held, lock, read_bytes, read_json, read_text, write_file, written
 from meshmark.store.lines import MOST_LINE_BYTES, whole_lines
 
 

@@ -26,7 +26,8 @@ from meshmark.store.store import Store, _file_name
 def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
     samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
     record = Record(
-        source="host", machine=machine, instrument="latency", metric="load_latency", unit="s", samples=samples,
+        source="host", machine=machine, instrument="latency", metric="load_latency", unit="s", better="lower",
+        samples=samples,
         value=sorted(samples)[3], interval=median_interval(samples),
         conditions={"footprint_bytes": 4096, "pages": "thp"},
         flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00.5Z", "build": "x"},

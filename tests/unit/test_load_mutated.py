@@ -20,7 +20,8 @@ from meshmark.load.gantt import gantt_html, gantt_text
 from meshmark.load.lines import journal_lines
 from meshmark.load.metrics import all_metrics, parse_metrics
 from meshmark.load.program import parse_program
-from meshmark.load.run import JOURNAL, find_load, read_run, records_of, run_scenario, utilisation
+from meshmark.load.records import records_of
+from meshmark.load.run import JOURNAL, find_load, read_run, run_scenario, utilisation
 from meshmark.load.scenario import Here, parse_scenario, read_scenario, threads_of
 from meshmark.load.study import read_outcomes
 from meshmark.measure.spec import parse_spec

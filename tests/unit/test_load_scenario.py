@@ -26,6 +26,7 @@ from made_program import made_program
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.gantt import gantt_html, gantt_svg, gantt_text, lanes, shares, write_gantt
 from meshmark.load.metrics import parse_metrics
+from meshmark.load.records import records_of
 from meshmark.load.run import (
     JOURNAL,
     LoadRun,
@@ -35,7 +36,6 @@ from meshmark.load.run import (
     find_load,
     jain,
     read_run,
-    records_of,
     run_scenario,
     slowdown,
     utilisation,

@@ -407,7 +407,7 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
     assert found.predict(low) <= found.predict(high)
     with pytest.raises(UsageError):
         found.predict(2 * high)
-    assert {r.metric for r in found.records} == {"elapsed", "slowdown", "prediction_error"}
+    assert {r.metric for r in found.records} == {"elapsed", "slowdown", "prediction_gap"}
     assert draw(found.records).keys() == {"interference_curve"}
     for run in (found.folder / "runs").iterdir():
         for p in read_run(run).programs:  # neighbours are ended, what is measured ends
@@ -574,8 +574,8 @@ def test_every_study_has_a_chart_of_its_records() -> None:
             found, _ = point(1.0, "x", alone, together, "wall")
             assert found is not None
             results.add_point(found, conditions)
-            results.add("user_sum", "s", [1.0], conditions)
-            results.add("waiting_sum", "s", [2.0], conditions)
+            results.add("user_sum", [1.0], conditions)
+            results.add("waiting_sum", [2.0], conditions)
             records += results.records
     for record in records:
         assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record

@@ -20,11 +20,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.model import words
+from meshmark.measure.probe import description
 from meshmark.model.drawing import mesh_text
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.fit import fit
-from meshmark.model.instruments import fill_order, measure
+from meshmark.model.instruments import POINTS, fill_order, measure
 from meshmark.model.machine import (
     FOLDER,
     KEYS,
@@ -256,17 +256,7 @@ def test_no_machine_makes_the_simulator_crash(machine: Any) -> None:
     assert done.returncode == 0 or done.stderr.count("\n") == 1
 
 
-# ------------------------------------------------------------------ words
-
-
-def test_words_are_the_probes() -> None:
-    assert words.sizes("f", "4KiB..16KiB,1MB") == [4096, 8192, 16384, 10**6]
-    assert words.sizes("f", "1KiB..2KiB/2") == [1024, 1448, 2048]
-    assert words.integers("n", "1..6,all", 9) == [1, 2, 4, 6, 9]
-    assert words.integers("n", "0-3", 9, 0) == [0, 1, 2, 3]
-    for wrong in ("", "4X", "8KiB..4KiB", "1..", "-3", "1KiB..2KiB/0"):
-        with pytest.raises(UsageError):
-            words.sizes("f", wrong)
+def test_threads_spread_over_the_nodes() -> None:
     assert fill_order([0, 0, 1, 1], "spread") == [0, 2, 1, 3]
 
 
@@ -304,11 +294,36 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
     assert run("measure", "dgemm", "--on", "gs1280-8", "--no-store").returncode == 77
     wrong = run("measure", "latency", "--on", "gs1280-8", "--memory-node", "9", "--no-store")
     assert wrong.returncode == 2
-    assert "found 9, allowed are 0 to 7" in wrong.stderr
+    assert "found '9', allowed are 0 to 7" in wrong.stderr
     assert run("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
     assert "a described machine is needed" in run("measure", "latency", "--set", "cpu.outstanding=3").stderr
-    with pytest.raises(UsageError, match="stride: found 7, multiples of 8"):
+    with pytest.raises(UsageError, match="stride: found 12, multiples of 8"):
+        measure("latency", find_machine("gs1280-8"), {"stride": "64,12"})
+    with pytest.raises(UsageError, match="stride: found '7', allowed: 8 B or more"):
         measure("latency", find_machine("gs1280-8"), {"stride": "64,7"})
+
+
+@pytest.mark.parametrize("instrument", sorted(POINTS))
+def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> None:
+    """One that it ignored made it measure something else, with exit status 0."""
+    d, machine, (_, defaults) = description(instrument), find_machine("gs1280-4"), POINTS[instrument]
+    words = {p.word: p for p in d.parameters}
+    assert defaults.keys() <= words.keys(), "a model has no options of its own"
+    for word in words.keys() - defaults.keys() - {"seed"}:
+        with pytest.raises(UsageError, match=f"{words[word].option}: found with a model, which takes --"):
+            measure(instrument, machine, {word: words[word].default})
+    shown = run("measure", instrument, "--help").stdout
+    assert "takes " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
+    for word, value in defaults.items():
+        if value and value != words[word].default:
+            assert f"of a model {value}]" in shown
+
+
+def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
+    with pytest.raises(UsageError, match="mode: found 'paced', allowed are chains"):
+        measure("loaded", find_machine("gs1280-4"), {"mode": "paced"})
+    with pytest.raises(UsageError, match="fill: found 'best', allowed are cores, spread, compact"):
+        measure("bandwidth", find_machine("gs1280-4"), {"fill": "best"})
 
 
 @pytest.mark.parametrize(("option", "value"), [("rate", "x"), ("rate", "2,-1"), ("write_share", 0.9)])

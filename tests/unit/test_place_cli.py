@@ -12,15 +12,16 @@ from typing import Any
 
 import pytest
 
-from meshmark.cli_place import MEMORY, PAGES, PLACING
 from meshmark.entry import VERBS, native_words
 from meshmark.errors import AbsentError
-from meshmark.machine.native import find_native
-from meshmark.place.native import measured_matrix
+from meshmark.native import find_native
+from meshmark.place.native import measured_matrix, vocabulary
 from meshmark.store.record import Record
 
 FAKE = """#!{python} -SE
 import json, os, sys
+if sys.argv[1:] == ["describe"]:
+    os.execv({real!r}, ["meshmark-place", "describe"])
 said = {{"pid": os.getpid(), "words": sys.argv[1:]}}
 if "--matrix" in sys.argv:
     said["matrix"] = json.load(open(sys.argv[sys.argv.index("--matrix") + 1]))
@@ -33,7 +34,7 @@ sys.exit(7 if "seven" in sys.argv else 0)
 def fake(tmp_path: Path) -> dict[str, str]:
     """An environment in which the native program says what it was asked."""
     program = tmp_path / "meshmark-place"
-    program.write_text(FAKE.format(python=sys.executable))
+    program.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
     program.chmod(0o755)
     return {**os.environ, "MESHMARK_PLACE": str(program), "XDG_DATA_HOME": str(tmp_path / "data")}
 
@@ -143,7 +144,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["advise"], 2, "COMMAND: found none"),
         (["advise", "--budget", "soon", "--", "true"], 2, "--budget: found 'soon'"),
         (["advise", "--fom", "(", "--", "true"], 2, "--fom: found '('"),
-        (["advise", "--policies", "best", "--", "true"], 2, "--policies: found 'best', allowed are none, balance"),
+        (["advise", "--policies", "best", "--", "true"], 2, "--policies: found 'best', allowed are balance, pack"),
         (["advise", "--policies", "near=eth0", "--", "true"], 2, "--policies: found 'near=eth0'"),
         (["advise", "--memory", "far", "--", "true"], 2, "--memory: found 'far'"),
         (["advise", "--pages", "3MiB", "--", "true"], 2, "--pages: found '3MiB'"),
@@ -176,17 +177,17 @@ def test_policies_are_listed(fake: dict[str, str]) -> None:
 
 
 def test_the_words_are_those_of_the_native_program() -> None:
-    """Both halves have them, as asking the program would cost a start; here they must agree."""
+    """What it describes is what it takes."""
 
     def said(*words: str) -> str:
         done = subprocess.run([find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True,
                               check=False)  # fmt: skip
         return done.stdout + done.stderr
 
-    ours = {name for name, text in PLACING.items() if not text.startswith("modifier")}
+    known = vocabulary()
     (theirs,) = re.findall(r"allowed: (.*?), with near=", said("run", "--bind", "?", "--", "true"))
-    assert ours == {word.partition("=")[0] for word in theirs.split(", ")}
-    for option, words in (("--memory", MEMORY), ("--pages", PAGES)):
+    assert known.policies.keys() == {word.partition("=")[0] for word in theirs.split(", ")}
+    for option, words in (("--memory", known.memory), ("--pages", known.pages)):
         (theirs,) = re.findall(r"allowed: (.*)", said("run", "--bind", "none", option, "?", "--", "true"))
         found = [re.split(r"[\[=]", word)[0] for word in theirs.removesuffix(",…").split(", ")]
         assert found == list(words), option
@@ -197,16 +198,17 @@ def test_the_words_are_those_of_the_native_program() -> None:
 
 def latency(cpu: int, node: int, value: float, size: int = 1 << 30, start: str = "2026", **more: Any) -> Record:
     return Record(
-        source="host", machine="m", instrument="latency", metric="load_latency", unit="s", samples=(value,),
-        value=value, interval=None, conditions={"cpu": cpu, "memory_node": node, "footprint_bytes": size, **more},
+        source="host", machine="m", instrument="latency", metric="load_latency", unit="s", better="lower",
+        samples=(value,), value=value, interval=None,
+        conditions={"cpu": cpu, "memory_node": node, "footprint_bytes": size, **more},
         provenance={"start": start},
     )  # fmt: skip
 
 
 def bandwidth(cpu: int, node: int, value: float) -> Record:
     return Record(
-        source="host", machine="m", instrument="bandwidth", metric="bandwidth_net", unit="B/s", samples=(value,),
-        value=value, interval=None, conditions={"cpus": str(cpu), "memory_node": node, "threads": 1},
+        source="host", machine="m", instrument="bandwidth", metric="bandwidth_net", unit="B/s", better="higher",
+        samples=(value,), value=value, interval=None, conditions={"cpus": str(cpu), "memory_node": node, "threads": 1},
     )  # fmt: skip
 
 

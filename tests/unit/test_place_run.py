@@ -22,8 +22,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.machine.native import find_native
 from meshmark.measure.journal import read_journal
+from meshmark.native import find_native
 from meshmark.store.lines import whole_lines
 
 CPUS = sorted(os.sched_getaffinity(0))

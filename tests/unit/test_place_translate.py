@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from meshmark.machine.native import find_native
+from meshmark.native import find_native
 
 MACHINE = "pack:2 [numa] core:2 pu:2(indexes=0,4,1,5,2,6,3,7)"  # 0-3 are the first threads of the cores
 

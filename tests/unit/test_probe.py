@@ -17,7 +17,7 @@ import pytest
 
 from meshmark.measure import launch
 from meshmark.measure.repetitions import point_key
-from meshmark.store.record import FLAGS, OBSERVED, Record, median, median_interval
+from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
 from mpi_here import needed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -97,7 +97,7 @@ def test_a_description_is_complete(name: str) -> None:
     for common in (*own, "--budget", "--interval", "--seed", "--resume", "--machine"):
         assert common in options
     for metric in d["metrics"]:
-        assert metric["better"] in {"lower", "higher"}
+        assert metric["better"] in BETTER
         assert metric["unit"] in {"s", "B/s", "op/s", "flop/s", "Hz", "B", "1"}
 
 
@@ -128,11 +128,12 @@ def test_a_stream_keeps_the_contract(name: str) -> None:
     assert done.returncode == 0, done.stderr
     assert lines[0]["type"] == "header"
     assert lines[-1]["type"] == "end" and lines[-1]["status"] == "ok"
-    units = {m["name"]: m["unit"] for m in DESCRIPTIONS[name]["metrics"]}
+    metrics = {m["name"]: m for m in DESCRIPTIONS[name]["metrics"]}
     results = [line for line in lines if line["type"] == "result"]
     assert results
     for r in results:
-        assert r["instrument"] == name and r["source"] == "host" and r["unit"] == units[r["metric"]]
+        assert r["instrument"] == name and r["source"] == "host"
+        assert {k: r[k] for k in ("unit", "better")} == {k: metrics[r["metric"]][k] for k in ("unit", "better")}
         assert r["samples"] and r["value"] == pytest.approx(median(r["samples"]), rel=1e-12)
         interval = median_interval(r["samples"])
         assert r["interval"] == (None if interval is None else pytest.approx(list(interval), rel=1e-12))

@@ -47,11 +47,30 @@ def test_a_record_survives_the_way_there_and_back() -> None:
 
 
 @pytest.mark.parametrize(
+    ("better", "best", "ends"), [("lower", 1.0, (1.0, 6.0)), ("higher", 6.0, (6.0, 1.0)), ("none", None, (1.0, 6.0))]
+)
+def test_only_the_metric_says_which_sample_is_the_best(
+    better: str, best: float | None, ends: tuple[float, float]
+) -> None:
+    """A residual and a parallelism both have the unit 1; what guessed by the unit took the worst for the best."""
+    for unit in ("s", "1", "B/s"):
+        record = Record.from_json({**LINE, "unit": unit, "better": better})
+        assert (record.best, record.ends) == (best, ends)
+
+
+def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -> None:
+    found = {u: Record.from_json({**LINE, "unit": u}).better for u in ("s", "B/s", "op/s", "flop/s", "Hz", "1", "B")}
+    assert found == {"s": "lower", "B/s": "higher", "op/s": "higher", "flop/s": "higher", "Hz": "higher",
+                     "1": "none", "B": "none"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("field", "value"),
     [
         ("value", 2.0), ("value", "fast"), ("value", math.inf), ("interval", [1.0, 5.0]), ("interval", None),
         ("samples", []), ("samples", [1, "2"]), ("samples", [math.nan] * 6), ("source", "rumour"),
-        ("flags", ["perfect"]), ("flags", "noisy"), ("unit", ""), ("metric", 7), ("conditions", {"a": [1]}),
+        ("flags", ["perfect"]), ("flags", "noisy"), ("unit", ""), ("metric", 7), ("better", "fast"), ("better", 1),
+        ("better", ""), ("conditions", {"a": [1]}),
         ("provenance", None),
     ],
 )  # fmt: skip

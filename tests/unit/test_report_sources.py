@@ -26,7 +26,8 @@ from made_load import made_load, made_study
 from meshmark.cli_serve import Runs
 from meshmark.load.compare import compare, compare_html, compare_text, read_side
 from meshmark.load.gantt import gantt_html, gantt_text
-from meshmark.load.run import read_run, records_of
+from meshmark.load.records import records_of
+from meshmark.load.run import read_run
 from meshmark.load.study import RECORDS
 from meshmark.machine.topology import from_synthetic
 from meshmark.measure.probe import descriptions
@@ -83,10 +84,9 @@ def described(name: str) -> list[Record]:
                 p = next((p for p in d.parameters if p.name == key), None)
                 own[key] = p.choices[i % len(p.choices)] if p and p.choices else 8 << i
             samples = tuple((1 + i) * (1 + k / 100) for k in range(7))
-            records.append(Record(
-                source="host", machine="made-up", instrument=name, metric=metric["name"], unit=metric["unit"],
-                samples=samples, value=median(samples), interval=median_interval(samples),
-                conditions={**common, **own}, provenance={"command": f"{name} --seed {i}"},
+            records.append(Record.of(
+                metric, samples, source="host", machine="made-up", instrument=name, conditions={**common, **own},
+                provenance={"command": f"{name} --seed {i}"},
             ))  # fmt: skip
     return records
 

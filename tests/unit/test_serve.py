@@ -397,7 +397,7 @@ def test_every_listed_workload_can_be_simulated() -> None:
     for name in ("gs1280-4", "xeon5500", "cray-x1"):
         assert name in machine_names()
         for workload in (p for p in PATTERNS if p not in NEED_MORE):
-            made, frames = simulated(name, workload, None, 5, 500.0)
+            made, frames = simulated(name, workload, None, 5, 500e-9)
             assert made.source == "model" and len(frames) == 5
 
 

@@ -25,7 +25,7 @@ from meshmark.store.store import Store, StoreError
 def record(metric: str = "load_latency", n: int = 0) -> Record:
     samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
     return Record(
-        source="host", machine="m", instrument="latency", metric=metric, unit="s", samples=samples,
+        source="host", machine="m", instrument="latency", metric=metric, unit="s", better="lower", samples=samples,
         value=sorted(samples)[3], interval=median_interval(samples), conditions={"n": n, "pages": "thp", "x": None},
         flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00Z"},
     )  # fmt: skip
@@ -41,6 +41,19 @@ def test_what_goes_in_comes_out(tmp_path: Path) -> None:
     assert [r["run"] for r in store.runs()] == ["r1", "r2"]
     assert not [wrong for _, wrong in store.verify() if wrong]
     assert "n,pages" in to_csv(store.rows()).splitlines()[0]
+
+
+def test_files_of_before_a_column_was_added_are_read_beside_new_ones(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    store.add("old", "a", [record(n=1)])
+    store.add("new", "a", [replace(record(n=2), better="none")])
+    (path,) = (p for p in store.files() if p.name.startswith("old"))
+    table = pq.read_table(path).drop_columns(["better"])
+    pq.write_table(table, path)
+    assert {(run, r.better) for run, _, r in store.rows()} == {("old", "lower"), ("new", "none")}
+    (tmp_path / "new--a.records.parquet").unlink()
+    assert store.query() == [record(n=1)] and not store.broken
+    assert not [wrong for _, wrong in store.verify() if wrong]
 
 
 def test_adding_a_step_again_does_not_double_it(tmp_path: Path) -> None:

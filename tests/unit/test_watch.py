@@ -34,10 +34,10 @@ from typer.testing import CliRunner
 
 from meshmark.cli import app
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.native import find_native
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.workloads import random_reads, stream_actor, trial
+from meshmark.native import find_native
 from meshmark.report.recording import binned, draw_difference, draw_recording
 from meshmark.watch.frames import USE, Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
 from meshmark.watch.hotspots import Detector, HotSpot, hot_now

@@ -26,8 +26,8 @@ CURVE = {
 
 def record(kernel: str, store: str, rate: float, node: int | str = "local", footprint: int = 1 << 30) -> Record:
     return Record(
-        source="host", machine="h", instrument="bandwidth", metric="bandwidth_gross", unit="B/s", samples=(rate,),
-        value=rate, interval=None, provenance={"start": "2026-11-21T10:00:00Z"},
+        source="host", machine="h", instrument="bandwidth", metric="bandwidth_gross", unit="B/s", better="higher",
+        samples=(rate,), value=rate, interval=None, provenance={"start": "2026-11-21T10:00:00Z"},
         conditions={"kernel": kernel, "store": store, "memory_node": node, "footprint_bytes": footprint},
     )  # fmt: skip
 

@@ -70,7 +70,7 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     # What it depends on is here already. After its own packages: not the meshmark that is being worked on.
     site = Path(done(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))", cwd=tmp_path).strip())
     (site / "borrowed.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    line = "from meshmark.machine.native import find_native; print(find_native('meshmark-watch', 'MESHMARK_WATCH'))"
+    line = "from meshmark.native import find_native; print(find_native('meshmark-watch', 'MESHMARK_WATCH'))"
     assert Path(done(python, "-c", line, cwd=tmp_path).strip()).is_relative_to(site)
     assert "measure" in done(command, "--help", cwd=tmp_path)
     machines = done(command, "list", "machines", cwd=tmp_path)

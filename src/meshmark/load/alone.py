@@ -90,11 +90,11 @@ def company(
         ])  # fmt: skip
     counted = sorted((o for o in whole if not o.reason), key=lambda o: o.totals.bench_s)
     flags = frozenset().union(*(o.flags for o in counted))
-    results.add("bench", "s", [o.totals.bench_s for o in counted], {}, flags)
+    results.add("bench", [o.totals.bench_s for o in counted], {}, flags)
     if points:
         usual = {p.label: statistics.median(p.alone_s) for p in points}
         shares = [[usual[u.program] / u.time_s(how.clock) for u in o.uses if u.program in usual] for o in counted]
-        results.add("fairness", "1", [jain(s) for s in shares], {"of": "speeds"}, flags)
+        results.add("fairness", [jain(s) for s in shares], {"of": "speeds"}, flags)
     head = (
         ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"] if alone
         else ["program", "median s", "95 %", "waited", "flags"]
@@ -160,7 +160,7 @@ def _repeated(
         return []
     times = [o.time_s(how.clock) for o in counted]
     flags = frozenset().union(*(o.flags for o in counted))
-    results.add("elapsed", "s", times, {**about, "company": TOGETHER}, flags)
+    results.add("elapsed", times, {**about, "company": TOGETHER}, flags)
     interval = median_interval(times)
     return [[
         name, f"{statistics.median(times):.4g}",

@@ -9,10 +9,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from meshmark.errors import AbsentError, UsageError
+from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.load.scenario import Here, Member, Scenario, about_program, check_here, place_copies, threads_of
 from meshmark.load.variants import found
-from meshmark.store.files import quoted
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:

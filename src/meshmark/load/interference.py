@@ -243,13 +243,13 @@ def interference_curve(
     for key, p in checks:
         if not curve.low <= p.x <= curve.high:
             results.absent(
-                "prediction_error", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
+                "prediction_gap", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
             )
             continue
         told = curve(p.x)
         held.append(HeldOut(neighbour=key, rate_gb_per_s=p.x, predicted=told, measured=p,
                             error_points=100 * abs(told - p.slowdown.ratio)))  # fmt: skip
-        results.add("prediction_error", "1", [abs(told - p.slowdown.ratio)], {
+        results.add("prediction_gap", [abs(told - p.slowdown.ratio)], {
             "neighbour": key, "neighbour_rate": p.x * 1e9, "predicted": told, "measured": p.slowdown.ratio,
         }, p.flags)  # fmt: skip
     rows = [[p.label, *said(p.slowdown), "", ""] for p in points]

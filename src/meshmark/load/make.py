@@ -20,7 +20,7 @@ from meshmark.load.metrics import Metrics, all_metrics
 from meshmark.load.program import Program, dump_program
 from meshmark.load.run import find_load
 from meshmark.load.synthesis import Measured, recalibrate
-from meshmark.machine.native import die_with_parent
+from meshmark.native import die_with_parent
 
 DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU: beyond it CPU time tells, not wall time
 FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program differ by more

@@ -133,10 +133,10 @@ def overload(
             continue
         flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if many > n else set())
         for metric in _counted(runs[0].totals):
-            results.add(metric, "s", [_counted(o.totals)[metric] for o in runs], about, flags)
-        results.add("fairness", "1", [jain(_attained(o)) for o in runs], about, flags)
+            results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
+        results.add("fairness", [jain(_attained(o)) for o in runs], about, flags)
         for copy in range(many):
-            results.add("waiting", "s", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
+            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
         middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
         cases.append(OverloadCase(
             programs=many, totals=middle.totals, waiting_s=tuple(u.waiting_s for u in middle.of()),
@@ -284,11 +284,11 @@ def omp_overload(
         index: dict[str, list[float]] = {}
         for company, cell in (("alone", alone), ("together", together)):
             index[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
-            results.add("serialisation", "1", index[company], {**about, "company": company}, p.flags)
+            results.add("serialisation", index[company], {**about, "company": company}, p.flags)
         ran = [o.more["running"] for o in outcomes[together.name]]
-        results.add("running_threads", "1", ran, {**about, "company": "together"}, p.flags)
+        results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
         got = [statistics.fmean(_attained(o, "sequential")) for o in outcomes[together.name]]
-        results.add("attained", "1", got, {**about, "program": "sequential"}, p.flags)
+        results.add("attained", got, {**about, "program": "sequential"}, p.flags)
         cases.append(OmpCase(
             policy=policy, point=p, serialisation_alone=statistics.median(index["alone"]),
             serialisation=statistics.median(index["together"]), running=statistics.median(ran),

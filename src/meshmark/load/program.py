@@ -24,7 +24,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.load.metrics import Metric, Metrics, all_metrics, metric
 from meshmark.load.order import Uniformity
 from meshmark.load.prescription import Prescription, parse_prescription
@@ -39,7 +39,7 @@ from meshmark.load.variants import (
     variant_from_json,
     whole,
 )
-from meshmark.store.files import quoted, read_text
+from meshmark.store.files import read_text
 
 FORMAT: Final = "meshmark load program"
 VERSION: Final = 1

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.load.lines import journal_lines, kept_scenario
 from meshmark.load.metrics import Metrics
 from meshmark.load.scenario import (
@@ -38,11 +38,9 @@ from meshmark.load.scenario import (
     stem,
     threads_of,
 )
-from meshmark.machine.native import die_with_parent, find_native
 from meshmark.machine.tree import format_list, parse_list
-from meshmark.store.files import open_regular, quoted, write_file
-from meshmark.store.record import Record, Scalar, median_interval
-from meshmark.store.run import Absence
+from meshmark.native import die_with_parent, find_native
+from meshmark.store.files import open_regular, write_file
 from meshmark.store.store import run_name
 
 JOURNAL: Final = "run.jsonl"
@@ -52,14 +50,6 @@ STOLEN: Final = 0.01
 MISPLACED: Final = 0.01  # of a program's memory; where it was not bound to its nodes, a MiB too
 _SYNC_S: Final = 1.0
 _MOST_NAMED: Final = 5  # programs in a line
-_RATES: Final = (
-    ("memory_rate", "B/s", ("memory_read_bytes", "memory_write_bytes")),
-    ("cache_rate", "B/s", ("cache_bytes",)),
-    ("flop_rate", "flop/s", ("flops",)),
-    ("integer_rate", "op/s", ("int_ops",)),
-    ("io_rate", "B/s", ("io_read_bytes", "io_write_bytes")),
-)
-
 Key = tuple[str, int]  # a program and its copy
 
 
@@ -774,95 +764,6 @@ def canary_said(run: LoadRun) -> str:
     levels = {when: run.canary_level(when) for when in ("before", "during", "after")}
     told = [f"{1e9 * s:.1f} ns {when}" for when, s in levels.items() if math.isfinite(s)]
     return "A load from memory took " + ", ".join(told) if told else ""
-
-
-# ---------------------------------------------------------------- records
-
-
-def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Absence]]:
-    """A run's results for the store: of every copy that ended well elapsed, user, system, waiting and sleeping time and
-    its rates, and of the bench its totals; and an error for each copy that did not.
-
-    Args:
-        machine: its id; "": as the native program calls it.
-    """
-    header = run.header
-    name = machine or str(header.get("machine", "")) or "host"
-    provenance: dict[str, Scalar] = {
-        "build": str(header.get("build", "")), "compiler": str(header.get("compiler", "")),
-        "kernel": str(header.get("conditions", {}).get("kernel_release", "")), "start": str(header.get("start", "")),
-        "duration_s": run.bench_s, "command": f"load run {run.scenario.get('name', '')}", "run": run.folder.name,
-    }  # fmt: skip
-    common: dict[str, Scalar] = {
-        "scenario": str(run.scenario.get("name", header.get("scenario", ""))), "processes": len(run.programs),
-        "load_1min": header.get("conditions", {}).get("load_1min"),
-    }  # fmt: skip
-    about = {str(p.get("name")): p for p in run.scenario.get("programs", ()) if isinstance(p, dict)}
-    records: list[Record] = []
-    absences: list[Absence] = []
-
-    def add(metric: str, unit: str, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
-        if math.isfinite(value):
-            records.append(
-                Record(source="host", machine=name, instrument="load", metric=metric, unit=unit, samples=(value,),
-                       value=value, interval=median_interval((value,)), conditions=conditions, flags=flags,
-                       provenance=provenance)
-            )  # fmt: skip
-
-    for p in run.programs:
-        of = about.get(p.program, {})
-        bound = run.bound.get((p.program, p.copy), ())
-        starts = of.get("start_s") or [0.0]
-        conditions: dict[str, Scalar] = {
-            **common, "program": p.program, "copy": p.copy, "copies": int(of.get("copies", 1)),
-            "threads": int(of.get("threads", 1)), "policy": str(of.get("policy") or "none"),
-            "cpus": format_list(bound or run.cpus), "binding": "soft" if bound else "none",
-            "start_s": float(starts[min(p.copy, len(starts) - 1)]), "nice": int(of.get("nice", 0)),
-            "priority": str(of.get("priority", "other")), "wait_policy": str(of.get("wait_policy", "")),
-            "synthesised": not of.get("command"), "memory": str(of.get("memory") or "default"), **_observed(p.pages),
-        }  # fmt: skip
-        if p.how != "ok":
-            absences.append(Absence(instrument="load", metric="elapsed", conditions=conditions, kind="error",
-                                    reason=f"program {p.program}, copy {p.copy}: {p.reason}"))  # fmt: skip
-            continue
-        flags = run.flags(p)
-        seen: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
-        for metric, value in (("elapsed", p.wall_s), ("user", p.user_s), ("system", p.system_s),
-                              ("waiting", p.waiting_s), ("sleeping", p.sleeping_s)):  # fmt: skip
-            add(metric, "s", value, seen, flags)
-        add("attained", "1", p.attained, seen, flags)
-        wall = float(p.done.get("wall_s", 0.0))
-        if p.paced:
-            add("spun", "s", float(p.done["spun_s"]), seen, flags)
-            add("late", "s", float(p.done["late_s"]), seen, flags)
-        if wall > 0:
-            for metric, unit, keys in _RATES:
-                amount = sum(float(p.done.get(k, 0.0)) for k in keys)
-                if amount > 0:
-                    add(metric, unit, amount / wall, seen, flags)
-            moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
-            if moved > 0:
-                add("write_fraction", "1", float(p.done.get("memory_write_bytes", 0)) / moved, seen, flags)
-    if run.cut:
-        absences.append(Absence(instrument="load", metric="bench", conditions=common, reason="the run was cut",
-                                kind="error"))  # fmt: skip
-        return records, absences
-    t, whole = run.totals(), frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset()
-    seen = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
-    for metric, value in (("bench", t.bench_s), ("available", t.available_s), ("idle", t.idle_s),
-                          ("completion", t.completion_s), ("run_sum", t.run_s), ("waiting_sum", t.waiting_s),
-                          ("user_sum", t.user_s), ("system_sum", t.system_s)):  # fmt: skip
-        add(metric, "s", value, seen, whole)
-    add("fairness", "1", run.fairness(), seen, whole)
-    return records, absences
-
-
-def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:
-    """The node that most of a program's memory was on, and what part; nothing where that was not seen."""
-    if not any(pages.values()):
-        return {}
-    node = max(pages, key=lambda n: pages[n])
-    return {"observed_node": node, "observed_node_share": pages[node] / sum(pages.values())}
 
 
 def utilisation(run: LoadRun, step_s: float = 0.5) -> list[tuple[float, float]]:

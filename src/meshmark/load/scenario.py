@@ -37,6 +37,7 @@ from meshmark.load.metrics import RESERVED, Metrics, all_metrics, metrics_of
 from meshmark.load.prescription import Prescription, parse_prescription
 from meshmark.load.variants import MAX_PROGRAM_BYTES, found, real, text, whole
 from meshmark.machine.tree import Tree, format_list, kilobytes, parse_list
+from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_json, read_text
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
@@ -44,7 +45,7 @@ WAIT_POLICIES: Final = ("active", "passive")
 SLOTS: Final = ("procs", "cores", "threads")
 MOST_PROCESSES: Final = 4096
 _MAX_BYTES: Final = 1 << 20  # of a scenario's file
-_MEMORY: Final = re.compile(r"(default|local|bind|preferred|interleave|weighted)(=[0-9,:-]{1,200})?")
+_NODES: Final = re.compile(r"(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 # Of a [[program]], whatever it runs.
 _OWN: Final = (
@@ -370,11 +371,10 @@ def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, fol
         kept["wait_policy"] = _one_of(raw["wait_policy"], f"{where}: wait_policy", WAIT_POLICIES)
     if "memory" in raw:
         said = raw["memory"]
-        if not isinstance(said, str) or not _MEMORY.fullmatch(said):
-            raise UsageError(
-                f"{where}: memory: found {found(said)}; allowed are default, local, bind, preferred, interleave, "
-                "weighted, with =NODES where nodes are named"
-            )
+        policy, _, _ = said.partition("=") if isinstance(said, str) else ("", "", "")
+        if policy not in vocabulary().memory or not _NODES.fullmatch(said[len(policy) :]):
+            raise UsageError(f"{where}: memory: found {found(said)}; allowed are {', '.join(vocabulary().memory)}, "
+                             "with =NODES where nodes are named")  # fmt: skip
         kept["memory"] = "" if said == "default" else said
     if "memory_mib" in raw:
         kept["memory_mib"] = real(raw["memory_mib"], f"{where}: memory_mib", 1e-3, 1e9)

@@ -153,7 +153,7 @@ def shared_bus(
     if crossed.value is None:
         results.absent("crossing_rate", crossed.reason, about, "absent")
     else:
-        results.add("crossing_rate", "B/s", [crossed.value * 1e9], {
+        results.add("crossing_rate", [crossed.value * 1e9], {
             **about, "crossing_low": None if crossed.low is None else crossed.low * 1e9,
             "crossing_high": None if crossed.high is None else crossed.high * 1e9,
         })  # fmt: skip
@@ -289,7 +289,7 @@ def isolation(
         if p is None or len(p.pairs) < 2:
             continue
         test = equivalence(p.pairs, margin)
-        results.add("equivalence_p", "1", [test.p], {
+        results.add("equivalence_p", [test.p], {
             **about, "ratio": test.ratio, "ratio_low": test.interval[0], "ratio_high": test.interval[1],
             "equivalent": test.equivalent,
         }, p.flags)  # fmt: skip
@@ -343,9 +343,9 @@ def copies(
             continue
         flags = frozenset().union(*(o.flags for o in runs))
         if c == 1:
-            results.add("elapsed", "s", [o.time_s(how.clock) for o in runs], {**about, "company": "alone"}, flags)
+            results.add("elapsed", [o.time_s(how.clock) for o in runs], {**about, "company": "alone"}, flags)
         rate = [c / max(u.time_s(how.clock) for u in o.of()) for o in runs]
-        results.add("throughput", "op/s", rate, about, flags)
+        results.add("throughput", rate, about, flags)
         points += [p] if p is not None else []
         kept.append(c)
         times.append(tuple(o.time_s(how.clock) for o in runs))

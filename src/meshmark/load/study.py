@@ -29,6 +29,7 @@ from meshmark.load.lines import is_count, is_number
 from meshmark.load.make import calibrate
 from meshmark.load.prescription import Prescription
 from meshmark.load.program import Program, dump_program, read_program
+from meshmark.load.records import INSTRUMENT, METRICS
 from meshmark.load.run import LoadRun, ProgramUse, Slowdown, Totals, run_scenario, slowdown
 from meshmark.load.scenario import Canary, Here, Member, Scenario
 from meshmark.load.synthesis import explain, synthesize
@@ -37,7 +38,7 @@ from meshmark.machine.tree import format_list
 from meshmark.measure.journal import read_journal
 from meshmark.store.files import held, read_bytes, read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
-from meshmark.store.record import SCHEMA, Record, Scalar, median, median_interval
+from meshmark.store.record import SCHEMA, Record, Scalar
 from meshmark.store.run import Absence
 
 JOURNAL: Final = "journal.jsonl"
@@ -475,31 +476,30 @@ class Results:
     absences: list[Absence] = field(default_factory=list)
 
     def add(
-        self, metric: str, unit: str, samples: Iterable[float], conditions: Mapping[str, Scalar],
+        self, metric: str, samples: Iterable[float], conditions: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
     ) -> None:  # fmt: skip
-        kept = tuple(float(s) for s in samples)
-        if kept:
-            self.records.append(Record(
-                source="host", machine=self.machine or "host", instrument="load", metric=metric, unit=unit,
-                samples=kept, value=median(kept), interval=median_interval(kept), flags=flags,
-                conditions={"study": self.study, **self.common, **conditions}, provenance=self.provenance,
+        if kept := tuple(samples):
+            self.records.append(Record.of(
+                METRICS[metric], kept, source="host", machine=self.machine or "host", instrument=INSTRUMENT,
+                conditions={"study": self.study, **self.common, **conditions}, flags=flags,
+                provenance=self.provenance,
             ))  # fmt: skip
 
     def absent(
         self, metric: str, reason: str, conditions: Mapping[str, Scalar], kind: Literal["absent", "error"] = "error",
         enable: str = "",
     ) -> None:  # fmt: skip
-        self.absences.append(Absence(instrument="load", metric=metric, reason=reason, kind=kind, enable=enable,
+        self.absences.append(Absence(instrument=INSTRUMENT, metric=metric, reason=reason, kind=kind, enable=enable,
                                      conditions={"study": self.study, **self.common, **conditions}))  # fmt: skip
 
     def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
         """Run times alone and together, and their ratio. The record's value is the median of the pairs' ratios; the
         estimate of all runs, which has an interval from 4 repetitions on, is among its conditions."""
         for company, times in (("alone", p.alone_s), ("together", p.together_s)):
-            self.add("elapsed", "s", times, {**conditions, "company": company}, p.flags)
+            self.add("elapsed", times, {**conditions, "company": company}, p.flags)
         s = p.slowdown
-        self.add("slowdown", "1", p.pairs or (s.ratio,), {
+        self.add("slowdown", p.pairs or (s.ratio,), {
             **conditions, "estimate": s.ratio, "estimate_low": s.interval[0] if s.interval else None,
             "estimate_high": s.interval[1] if s.interval else None, "alone_runs": s.alone, "together_runs": s.together,
         }, p.flags)  # fmt: skip

@@ -15,8 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import quoted
+from meshmark.errors import MeshmarkError, UsageError, quoted
 
 Vector = NDArray[np.float64]
 

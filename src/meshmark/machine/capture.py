@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from meshmark.errors import AbsentError, UsageError
+from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.machine.facts import host_facts, performance_options
 from meshmark.machine.smbios import without_serials
 from meshmark.machine.topology import (
@@ -39,7 +39,7 @@ from meshmark.machine.topology import (
     synthetic_xml,
 )
 from meshmark.machine.tree import MachineError, Tree
-from meshmark.store.files import open_regular, quoted, read_bytes, write_file
+from meshmark.store.files import open_regular, read_bytes, write_file
 
 FORMAT = 1
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")

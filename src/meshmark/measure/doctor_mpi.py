@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from meshmark.machine.doctor import Finding, Judged, in_order
-from meshmark.machine.native import end_with_parent
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
+from meshmark.native import end_with_parent
 from meshmark.store.record import Record
 
 LIMIT_S: Final = 20.0  # of one trial; one that takes longer has shown its trap

@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.store.export import CSV_FIXED, record_of_csv
-from meshmark.store.files import open_regular, quoted
+from meshmark.store.files import open_regular
 from meshmark.store.lines import MOST_LINE_BYTES
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.native import find_native
+from meshmark.native import find_native
+from meshmark.values import grammar
 
 KINDS: Final = ("openmpi", "mpich", "mpi")
 # Which program starts ranks, and what it says of itself with --version.
@@ -109,20 +110,12 @@ def cpus() -> int:
 
 
 def counts(asked: str, cpus: int) -> list[int]:
-    """Numbers of ranks of a word of `--ranks`: all is one a CPU, at least two.
+    """Numbers of ranks that `--ranks` asks for: all is one a CPU, at least two.
 
     Raises:
         UsageError: no number, or one out of reach.
     """
-    found = []
-    for word in asked.split(","):
-        if word == "all":
-            found.append(max(2, cpus))
-        elif re.fullmatch("[0-9]{1,9}", word) and 1 <= int(word) <= 1 << 16:
-            found.append(int(word))
-        else:
-            raise UsageError(f"ranks: found '{word[:60]}', allowed are all, and numbers from 1 to {1 << 16}")
-    return list(dict.fromkeys(found))
+    return grammar.integers("ranks", asked, 1 << 16, all_=max(2, cpus))
 
 
 def launcher(kind: str) -> Launcher:

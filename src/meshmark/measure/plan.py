@@ -8,15 +8,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, quoted
 from meshmark.measure.probe import Description, description, words
 from meshmark.measure.spec import Spec
-from meshmark.store.files import quoted, read_json, write_file
+from meshmark.store.files import read_json, write_file
+from meshmark.values.grammar import seconds
 
 _ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")  # it names a file of the run folder
-_TIME = {"": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9, "m": 60.0, "min": 60.0, "h": 3600.0}
+BUDGET: Final = "--budget"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +73,6 @@ class Plan:
             raise MeshmarkError(f"cannot read the plan {path}: {quoted(why)}") from why
 
 
-def seconds(text: str) -> float:
-    """`10s`, `500ms`, `5m` in s; the probe itself refuses what this takes as 0."""
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)([a-z]*)", text)
-    return float(match[1]) * _TIME.get(match[2], 0.0) if match else 0.0
-
-
 class Launch(NamedTuple):
     """One run of an instrument: of the probe alone, or of so many ranks under a library."""
 
@@ -95,12 +90,12 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
     would look like a difference of theirs, and what differs from one start of ranks to the next would not be seen.
 
     Raises:
-        UsageError, AbsentError: of `--ranks` or `--mpi`.
+        UsageError, AbsentError: of `--ranks`, `--mpi` or `--budget`.
     """
     default = str(d.parameter("budget").default)
     if not d.ranks:
         budget = dict(itertools.pairwise(argv)).get("--budget", default)
-        return [Launch((d.name, *argv), seconds(budget))]
+        return [Launch((d.name, *argv), seconds(BUDGET, budget))]
     from meshmark.measure.launch import chosen, counts, cpus
 
     asked = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
@@ -111,16 +106,15 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
             asked[word] = next(words_, "")
         else:
             rest.append(word)
-    kinds, seed, whole_s = chosen(asked["--mpi"]), asked["--seed"], seconds(asked["--budget"])
+    kinds, seed, whole_s = chosen(asked["--mpi"]), asked["--seed"], seconds(BUDGET, asked["--budget"])
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
     for ranks, (turn, order) in itertools.product(counts(asked["--ranks"], cpus()), turns):
-        # What cannot be halved or counted on is refused by the instrument itself.
-        budget = f"{whole_s / 2:g}s" if turn and whole_s else asked["--budget"]
+        budget = f"{whole_s / 2:g}s" if turn else asked["--budget"]
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
         for kind in order:
             given = ("--ranks", str(ranks), "--mpi", kind, "--budget", budget, "--seed", shuffled)
-            found.append(Launch((d.name, *given, *rest), seconds(budget), ranks, kind, turn))
+            found.append(Launch((d.name, *given, *rest), whole_s / 2 if turn else whole_s, ranks, kind, turn))
     return found
 
 

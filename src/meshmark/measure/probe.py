@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.native import find_native
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.launch import KINDS, find_comm
-from meshmark.store.files import quoted
+from meshmark.native import find_native
+from meshmark.store.record import Metric
 
 
 def find_probe() -> Path:
@@ -37,6 +37,8 @@ class Parameter:
     kind: str
     default: str
     choices: tuple[str, ...]
+    minimum: float | None
+    maximum: float | None
 
     @property
     def word(self) -> str:
@@ -53,7 +55,7 @@ class Description:
     detail: str
     source: str
     parameters: tuple[Parameter, ...]
-    metrics: tuple[Mapping[str, str], ...]
+    metrics: tuple[Metric, ...]
     identity: tuple[str, ...]
     raw: Mapping[str, Any]
 
@@ -61,6 +63,10 @@ class Description:
     def ranks(self) -> bool:
         """It is measured by many processes, which a launcher starts."""
         return bool(self.raw.get("ranks"))
+
+    def metric(self, name: str) -> Metric:
+        """The metric of this name, which there is."""
+        return next(m for m in self.metrics if m.name == name)
 
     def parameter(self, word: str) -> Parameter:
         """The parameter of a spec's word or an option.
@@ -101,10 +107,11 @@ def _described(probe: Path) -> dict[str, Description]:
                 d["name"], d["summary"], d["detail"], d["source"],
                 tuple(
                     Parameter(p["name"], p["option"], p["help"], p["unit"], p["kind"], p["default"],
-                              tuple(p["choices"]))
+                              tuple(p["choices"]), p["minimum"], p["maximum"])
                     for p in d["parameters"]
                 ),
-                tuple(d["metrics"]), tuple(d["identity"]), d,
+                tuple(Metric(m["name"], m["unit"], m["better"], m["help"]) for m in d["metrics"]),
+                tuple(d["identity"]), d,
             )
             for d in found
         }  # fmt: skip
@@ -124,6 +131,34 @@ def description(instrument: str) -> Description:
         )  # fmt: skip
         raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", lacking)
     return known[instrument]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKernel:
+    """Operands of a kernel of `bandwidth` for each element, as its description counts them."""
+
+    reads: int
+    writes: int
+    allocates: int  # lines that ordinary stores read first
+
+    @property
+    def net(self) -> int:
+        """Operands that the program asks for, as STREAM counts them."""
+        return self.reads + self.writes
+
+    def gross(self, store: str) -> int:
+        """Operands that move, with `ordinary` or `streaming` stores."""
+        return self.net + (self.allocates if store == "ordinary" else 0)
+
+    def read_share(self, store: str) -> float:
+        """Of what moves."""
+        return (self.gross(store) - self.writes) / self.gross(store)
+
+
+def stream_kernels() -> dict[str, StreamKernel]:
+    """By name, in the order of the description."""
+    told: Mapping[str, Mapping[str, int]] = description("bandwidth").raw["work"]["kernels"]
+    return {name: StreamKernel(k["reads"], k["writes"], k["allocates"]) for name, k in told.items()}
 
 
 def words(d: Description, options: Mapping[str, Any]) -> list[str]:
@@ -168,8 +203,3 @@ def check(instrument: str, line: Sequence[str]) -> None:
 
 def _text(value: Any) -> str:
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def metrics(among: Iterable[Description]) -> list[tuple[str, str, str, str, str]]:
-    """(metric, unit, better, instrument, help) of all."""
-    return [(m["name"], m["unit"], m["better"], d.name, m["help"]) for d in among for m in d.metrics]

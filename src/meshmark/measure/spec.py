@@ -16,9 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from meshmark.errors import UsageError
+from meshmark.errors import UsageError, quoted
 from meshmark.measure.probe import check, description, words
-from meshmark.store.files import parse_toml, quoted, read_text
+from meshmark.store.files import parse_toml, read_text
 
 MAX_BYTES = 1 << 20
 SHIPPED = ("quick", "full", "load", "load-quick", "communicate")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.machine.native import die_with_parent, find_native
 from meshmark.model.machine import MachineFile, MachineFileError
+from meshmark.native import die_with_parent, find_native
 
 Answer = Mapping[str, Any]
 

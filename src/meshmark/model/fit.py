@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import AbsentError
+from meshmark.measure.probe import stream_kernels
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.machine import MachineFile, read_machine
-from meshmark.model.workloads import KERNELS, Run, gups, stream_actor, trial
+from meshmark.model.workloads import Run, gups, stream_actor, trial
 from meshmark.store.record import Record
 
 Progress = Callable[[int, int], None]
@@ -120,7 +121,8 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     big = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_gross"
            and float(str(r.conditions["footprint_bytes"])) >= largest / 4]  # fmt: skip
     single = _best(_need(big, "bandwidth", "bandwidth_gross", kernel="triad", store=stream_store, threads=1))
-    shared = max((r for r in big if r.conditions.get("kernel") in KERNELS), key=lambda r: r.value)
+    kernels = stream_kernels()
+    shared = max((r for r in big if r.conditions.get("kernel") in kernels), key=lambda r: r.value)
     reads = 2 / 3 if stream_store == "streaming" else 3 / 4
     remote: dict[int, float] = {}
     for r in _where(records, "latency", "load_latency", pattern="random", processes=1):
@@ -215,6 +217,7 @@ def _compare(
         wanted.setdefault(f"load latency, {told}", (r, run, step_of(chains * threads), r is n["one"]))
         for rate in _where(records, "loaded", "bandwidth_net", mode="chains", chains=chains, threads=threads)[:1]:
             wanted.setdefault(f"random reads, {told}", (rate, run, rate_times(1.0), rate is n["deepest"]))
+    kernels = stream_kernels()
     largest = float(str(n["single"].conditions["footprint_bytes"]))
     fitted = {_kernel_of(n["single"]), _kernel_of(n["shared"])}
     for r in records:
@@ -222,10 +225,9 @@ def _compare(
             continue
         kernel, store, threads = _kernel_of(r)
         size = float(str(r.conditions["footprint_bytes"]))
-        if kernel not in KERNELS or kernel == "update" or size < 0.4 * largest or threads > total:
+        if kernel not in kernels or kernel == "update" or size < 0.4 * largest or threads > total:
             continue
-        reads, writes = KERNELS[kernel]
-        share = (reads + writes) / (reads + writes + (writes if store == "ordinary" else 0))
+        share = kernels[kernel].net / kernels[kernel].gross(store)
         run = trial([stream_actor(machine, list(range(threads)), kernel, store, "local")])
         told = f"{kernel}, {store} stores, {threads} CPUs"
         wanted.setdefault(told, (r, run, rate_times(share), (kernel, store, threads) in fitted))

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.errors import AbsentError, UsageError
-from meshmark.model import words
+from meshmark.errors import AbsentError, UsageError, quoted
+from meshmark.measure.probe import description, stream_kernels
 from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
-from meshmark.model.workloads import KERNELS, Run, chase, gups, stream_actor, trial
-from meshmark.store.record import Record, median, median_interval
+from meshmark.model.workloads import Run, chase, gups, stream_actor, trial
+from meshmark.store.record import Metric, Record
+from meshmark.values import grammar
 
 Options = Mapping[str, str]
 Progress = Callable[[int, int], None]
@@ -24,7 +25,7 @@ class Point:
 
     run: Run | None  # None: nothing to simulate, `read` knows
     conditions: Mapping[str, Any]
-    read: Callable[[Answer], Mapping[str, tuple[str, Sequence[float]]]]  # metric: unit, samples
+    read: Callable[[Answer], Mapping[str, Sequence[float]]]  # samples of each metric
 
 
 def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
@@ -48,17 +49,23 @@ def measure(instrument: str, machine: MachineFile, options: Options, *, command:
     """
     if instrument not in POINTS:
         raise AbsentError(f"{instrument}: a model answers {', '.join(POINTS)}", "meshmark list instruments")
-    make, known = POINTS[instrument]
+    make, defaults = POINTS[instrument]
     for word in options:
-        if word not in known and word not in _IGNORED:
-            raise UsageError(f"{instrument}: --{word.replace('_', '-')}: a model takes {', '.join(sorted(known))}")
-    return simulate(machine, instrument, make(machine, options), command, seed, progress=progress, threads=threads)[0]
+        if word not in defaults and word != "seed":
+            raise UsageError(f"{instrument}: --{word.replace('_', '-')}: found with a model, which takes "
+                             + ", ".join(f"--{known.replace('_', '-')}" for known in defaults))  # fmt: skip
+    metrics = {m.name: m for m in description(instrument).metrics}
+    points = make(machine, {**defaults, **options})
+    return simulate(machine, instrument, metrics, points, command, seed, progress=progress, threads=threads)[0]
 
 
-def simulate(machine: MachineFile, name: str, points: Sequence[Point], command: str, seed: int = 1, *,
-             window_ns: float = 0.0, progress: Progress | None = None,
+def simulate(machine: MachineFile, name: str, metrics: Mapping[str, Metric], points: Sequence[Point], command: str,
+             seed: int = 1, *, window_ns: float = 0.0, progress: Progress | None = None,
              threads: int | None = None) -> tuple[list[Record], list[Answer]]:  # fmt: skip
     """Runs the points.
+
+    Args:
+        metrics: of the points' answers.
 
     Returns:
         their records, and the utilisation frames (none unless `window_ns` is set).
@@ -80,41 +87,23 @@ def simulate(machine: MachineFile, name: str, points: Sequence[Point], command: 
     records = []
     for point in points:
         answer = next(answers) if point.run is not None else {}
-        for metric, (unit, samples) in point.read(answer).items():
+        for metric, samples in point.read(answer).items():
             if samples:
-                records.append(make_record(machine, name, metric, unit, samples, point.conditions, command, seed))
+                records.append(make_record(machine, name, metrics[metric], samples, point.conditions, command, seed))
     return records, frames
 
 
-def make_record(machine: MachineFile, instrument: str, metric: str, unit: str, samples: Sequence[float],
+def make_record(machine: MachineFile, instrument: str, metric: Metric, samples: Sequence[float],
                 conditions: Mapping[str, Any], command: str, seed: int) -> Record:  # fmt: skip
     """A record of source `model`; its provenance counts the numbers that the machine file guesses."""
     from importlib.metadata import version
 
     weak = machine.weak()
-    return Record(
-        source="model", machine=machine.label, instrument=instrument, metric=metric, unit=unit,
-        samples=tuple(samples), value=median(samples), interval=median_interval(samples),
-        conditions=dict(conditions),
+    return Record.of(
+        metric, samples, source="model", machine=machine.label, instrument=instrument, conditions=dict(conditions),
         provenance={"build": version("meshmark"), "command": command, "seed": seed, "machine_file": machine.path.name,
                     "assumed_numbers": len(weak)},
     )  # fmt: skip
-
-
-# Options that say how to measure well on a host; a model needs none of them.
-_IGNORED: Final = {
-    "budget",
-    "interval",
-    "shield",
-    "pages",
-    "machine",
-    "resume",
-    "isa",
-    "diagnose",
-    "seed",
-    "fill",
-    "mode",
-}
 
 
 def _levels(machine: MachineFile) -> list[Mapping[str, Any]]:
@@ -130,22 +119,33 @@ def _level_of(machine: MachineFile, footprint: int, sharers: int = 1) -> Mapping
     return None
 
 
-def _memory_nodes(options: Options, count: int, field: str) -> list[int]:
-    text = options.get("memory_node", "")
-    return list(range(count)) if text == "all" else words.integers(field, text, count - 1, 0) if text else []
+def _memory_nodes(options: Options, count: int) -> list[int]:
+    """Empty: each CPU's own."""
+    text = options["memory_node"]
+    if text == "local":
+        return []
+    return list(range(count)) if text == "all" else grammar.integers("memory_node", text, count - 1, 0)
+
+
+def _sizes(instrument: str, options: Options, word: str) -> list[int]:
+    """Within the limits of the host's instrument."""
+    found, p = grammar.sizes(word, options[word]), description(instrument).parameter(word)
+    if wrong := [n for n in found if n < (p.minimum or 1)]:
+        raise UsageError(f"{word}: found '{wrong[0]}', allowed: {p.minimum or 1:g} B or more")
+    return found
 
 
 def _latency(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
-    cpus = words.integers("cpus", options.get("cpus", "0"), len(node_of) - 1, 0)
+    cpus = grammar.integers("cpus", options["cpus"], len(node_of) - 1, 0)
     line = int(machine.number("memory.line_bytes"))
-    nodes = _memory_nodes(options, count, "memory_node") or list(range(count))
-    crowd = words.integers("processes", options.get("processes", "1"), len(node_of))
-    patterns = words.choice("pattern", options.get("pattern", "random"), ("random", "stride"))
-    strides = words.sizes("stride", options.get("stride", "64"))
+    nodes = _memory_nodes(options, count)
+    crowd = grammar.integers("processes", options["processes"], len(node_of))
+    patterns = grammar.choices("pattern", options["pattern"], ("random", "stride"))
+    strides = _sizes("latency", options, "stride")
     if wrong := [s for s in strides if s % 8]:
         raise UsageError(f"stride: found {wrong[0]}, multiples of 8 are needed")  # as on a host: a slot holds a pointer
-    footprints = words.sizes("footprint", options.get("footprint", "64MiB"))
+    footprints = _sizes("latency", options, "footprint")
     return [
         _chase_point(machine, node_of, cpu, node, footprint, stride, pattern, processes, line)
         for cpu, node, footprint, stride, pattern, processes in itertools.product(
@@ -170,7 +170,7 @@ def _chase_point(
             raise MachineFileError(f"{machine.path.name}: cache: {level.get('name')}: latency_ns is needed")
         value = float(level["latency_ns"]) * 1e-9
         value = value * miss + fastest * (1 - miss)
-        return Point(None, conditions, lambda _: {"load_latency": ("s", [value])})
+        return Point(None, conditions, lambda _: {"load_latency": [value]})
     slots = max(1, footprint // max(stride, line))
     run = chase(cpu, [node], random=pattern == "random", stride_bytes=max(stride, line), span_lines=slots)
     if processes > 1:
@@ -178,20 +178,16 @@ def _chase_point(
         stream = {**run["actors"][0]["streams"][0], "homes": "local"}
         run["actors"].append({"cpus": others, "chains": 1, "group": 1, "streams": [stream]})
 
-    def read(answer: Answer) -> Mapping[str, tuple[str, Sequence[float]]]:
-        return {"load_latency": ("s", [v * miss + fastest * (1 - miss) for v in answer["groups"][0]["latency_s"]])}
+    def read(answer: Answer) -> Mapping[str, Sequence[float]]:
+        return {"load_latency": [v * miss + fastest * (1 - miss) for v in answer["groups"][0]["latency_s"]]}
 
     return Point(run, conditions, read)
 
 
 def _lines(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
-    default = "all" if len(node_of) <= 16 else "0"
-    cpus = (
-        list(range(len(node_of)))
-        if options.get("cpus", default) == "all"
-        else words.integers("cpus", options.get("cpus", default), len(node_of) - 1, 0)
-    )
+    asked = options["cpus"] or ("all" if len(node_of) <= 16 else "0")
+    cpus = list(range(len(node_of))) if asked == "all" else grammar.integers("cpus", asked, len(node_of) - 1, 0)
     points = []
     for a in cpus:
         for b in range(len(node_of)) if len(cpus) == 1 else cpus:
@@ -199,8 +195,11 @@ def _lines(machine: MachineFile, options: Options) -> list[Point]:
                 continue
             run = chase(a, [node_of[b]], state="dirty", owner=node_of[b])
             conditions = {"from_cpu": b, "to_cpu": a, "state": "dirty", "trip": "one_way", "home_node": node_of[b]}
-            points.append(Point(run, conditions, lambda x: {"line_latency": ("s", x["groups"][0]["latency_s"])}))
+            points.append(Point(run, conditions, lambda x: {"line_latency": x["groups"][0]["latency_s"]}))
     return points
+
+
+FILLS: Final = ("cores", "spread", "compact")  # a model's cores have a CPU each: the first and the last are one
 
 
 def fill_order(node_of: Sequence[int], how: str) -> list[int]:
@@ -219,20 +218,21 @@ def fill_order(node_of: Sequence[int], how: str) -> list[int]:
 def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
     most = len(node_of)
-    order = fill_order(node_of, options.get("fill", "cores"))
-    homes: Any = _memory_nodes(options, count, "memory_node") or "local"
+    if (fill := options["fill"]) not in FILLS:
+        raise UsageError(f"fill: found '{quoted(fill)}', allowed are {', '.join(FILLS)}")
+    order = fill_order(node_of, fill)
+    homes: Any = _memory_nodes(options, count) or "local"
     points = []
-    for threads in words.integers("threads", options.get("threads", "1,all"), most):
-        for kernel in words.choice("kernel", options.get("kernel", "triad"), tuple(KERNELS)):
-            for store in words.choice("store", options.get("store", "ordinary"), ("ordinary", "streaming")):
-                for footprint in words.sizes("footprint", options.get("footprint", "1GiB")):
+    kernels = stream_kernels()
+    for threads in grammar.integers("threads", options["threads"], most):
+        for kernel in grammar.choices("kernel", options["kernel"], tuple(kernels)):
+            for store in grammar.choices("store", options["store"], ("ordinary", "streaming")):
+                for footprint in _sizes("bandwidth", options, "footprint"):
                     conditions = {
                         "kernel": kernel, "store": store, "threads": threads, "footprint_bytes": footprint,
-                        "cpus": ",".join(map(str, order[:threads])), "memory_node": options.get("memory_node", "local"),
+                        "cpus": ",".join(map(str, order[:threads])), "memory_node": options["memory_node"],
                     }  # fmt: skip
-                    reads, writes = KERNELS[kernel]
-                    net = reads + writes
-                    gross = net + (writes if store == "ordinary" and kernel != "update" else 0)
+                    net, gross = kernels[kernel].net, kernels[kernel].gross(store)
                     level = _level_of(machine, footprint // threads, threads)
                     if level is not None:
                         points.append(_cached_bandwidth(level, threads, net, gross, conditions))
@@ -252,44 +252,45 @@ def _cached_bandwidth(
     return Point(
         None,
         conditions,
-        lambda _: {"bandwidth_net": ("B/s", [total * net / gross]), "bandwidth_gross": ("B/s", [total])},
+        lambda _: {"bandwidth_net": [total * net / gross], "bandwidth_gross": [total]},
     )
 
 
-def _rates(net: int, gross: int) -> Callable[[Answer], Mapping[str, tuple[str, Sequence[float]]]]:
+def _rates(net: int, gross: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
     """Gross bytes are those that memory moves; net ones those that the program asked for."""
 
-    def read(answer: Answer) -> Mapping[str, tuple[str, Sequence[float]]]:
+    def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         moved = answer["groups"][0]["bytes_per_s"]
-        return {"bandwidth_net": ("B/s", [b * net / gross for b in moved]), "bandwidth_gross": ("B/s", moved)}
+        return {"bandwidth_net": [b * net / gross for b in moved], "bandwidth_gross": moved}
 
     return read
 
 
-def latency_and_rate(answer: Answer) -> Mapping[str, tuple[str, Sequence[float]]]:
+def latency_and_rate(answer: Answer) -> Mapping[str, Sequence[float]]:
     """Load latency and bandwidth of the first group."""
     group = answer["groups"][0]
-    return {"load_latency": ("s", group["latency_s"]), "bandwidth_net": ("B/s", group["bytes_per_s"])}
+    return {"load_latency": group["latency_s"], "bandwidth_net": group["bytes_per_s"]}
 
 
-def steps_of(chains: int) -> Callable[[Answer], Mapping[str, tuple[str, Sequence[float]]]]:
+def steps_of(chains: int) -> Callable[[Answer], Mapping[str, Sequence[float]]]:
     """Time of a chain's step, as a host's chains see it: a wait for a miss buffer is part of it (Little's law)."""
 
-    def read(answer: Answer) -> Mapping[str, tuple[str, Sequence[float]]]:
+    def read(answer: Answer) -> Mapping[str, Sequence[float]]:
         group = answer["groups"][0]
         steps = [chains / rate for rate in group["reads_per_s"] if rate > 0]
-        return {"load_latency": ("s", steps), "bandwidth_net": ("B/s", group["bytes_per_s"])}
+        return {"load_latency": steps, "bandwidth_net": group["bytes_per_s"]}
 
     return read
 
 
 def _loaded(machine: MachineFile, options: Options) -> list[Point]:
     count, node_of = nodes_and_cpus(machine)
-    homes: Any = _memory_nodes(options, count, "memory_node") or "local"
+    homes: Any = _memory_nodes(options, count) or "local"
     outstanding = int(machine.number("cpu.outstanding"))
+    grammar.choices("mode", options["mode"], ("chains",))
     points = []
-    for threads in words.integers("threads", options.get("threads", "1,all"), len(node_of)):
-        for chains in words.integers("chains", options.get("chains", "1,2,3,4,5,6,8,10,12,16,20"), 1024):
+    for threads in grammar.integers("threads", options["threads"], len(node_of)):
+        for chains in grammar.integers("chains", options["chains"], 1024):
             stream: dict[str, Any] = {"homes": homes, "random": True}
             run = trial(
                 [
@@ -302,7 +303,7 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
             )
             conditions = {
                 "mode": "chains", "chains": chains, "threads": threads, "read_share": 1.0,
-                "outstanding": min(chains, outstanding), "memory_node": options.get("memory_node", "local"),
+                "outstanding": min(chains, outstanding), "memory_node": options["memory_node"],
             }  # fmt: skip
             points.append(Point(run, conditions, steps_of(chains * threads)))
     return points
@@ -311,10 +312,10 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
 def _gups(machine: MachineFile, options: Options) -> list[Point]:
     _, node_of = nodes_and_cpus(machine)
     points = []
-    for threads in words.integers("threads", options.get("threads", "1,all"), len(node_of)):
+    for threads in grammar.integers("threads", options["threads"], len(node_of)):
         run = gups(fill_order(node_of, "cores")[:threads], int(machine.number("cpu.outstanding")))
         conditions = {"threads": threads, "kernel": "plain", "memory_node": "all"}
-        points.append(Point(run, conditions, lambda x: {"update_rate": ("op/s", x["groups"][0]["reads_per_s"])}))
+        points.append(Point(run, conditions, lambda x: {"update_rate": x["groups"][0]["reads_per_s"]}))
     return points
 
 
@@ -333,13 +334,13 @@ def _io(machine: MachineFile, options: Options) -> list[Point]:
     if not ports:
         raise AbsentError(f"io: {machine.name} has no [io]", "a machine file with [io]")
     points = []
-    for jobs in words.integers("jobs", options.get("jobs", "1,all"), ports):
+    for jobs in grammar.integers("jobs", options["jobs"], ports):
         conditions = {"target": "raw", "direction": "read", "block_bytes": 131072, "jobs": jobs}
         points.append(
             Point(
                 io_run(machine, range(jobs)),
                 conditions,
-                lambda x: {"bandwidth_net": ("B/s", x["groups"][0]["bytes_per_s"])},
+                lambda x: {"bandwidth_net": x["groups"][0]["bytes_per_s"]},
             )
         )
     return points
@@ -351,17 +352,22 @@ def _peak(machine: MachineFile, options: Options) -> list[Point]:
     if not each:
         raise AbsentError(f"peak: {machine.path.name} has no cpu.flops_per_cycle", "a machine file that says it")
     return [
-        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": ("flop/s", [each * n])})  # type: ignore[misc]
-        for n in words.integers("threads", options.get("threads", "1,all"), len(node_of))
+        Point(None, {"type": "fp64", "threads": n}, lambda _, n=n: {"flop_rate": [each * n]})  # type: ignore[misc]
+        for n in grammar.integers("threads", options["threads"], len(node_of))
     ]
 
 
-POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], set[str]]]] = {
-    "latency": (_latency, {"cpus", "memory_node", "footprint", "stride", "pattern", "processes"}),
-    "lines": (_lines, {"cpus"}),
-    "bandwidth": (_bandwidth, {"threads", "kernel", "store", "footprint", "memory_node", "fill"}),
-    "loaded": (_loaded, {"threads", "chains", "memory_node"}),
-    "gups": (_gups, {"threads"}),
-    "io": (_io, {"jobs"}),
-    "peak": (_peak, {"threads"}),
-}
+# What a model takes, and what it is where nobody asks; the rest of a host's options says how to measure well, or what a
+# model has not: pages, instruction sets.
+POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], Options]]] = {
+    "latency": (_latency, {"cpus": "0", "memory_node": "all", "footprint": "64MiB", "stride": "64",
+                           "pattern": "random", "processes": "1"}),
+    "lines": (_lines, {"cpus": ""}),
+    "bandwidth": (_bandwidth, {"threads": "1,all", "kernel": "triad", "store": "ordinary", "footprint": "1GiB",
+                               "memory_node": "local", "fill": "cores"}),
+    "loaded": (_loaded, {"threads": "1,all", "mode": "chains", "chains": "1,2,3,4,5,6,8,10,12,16,20",
+                         "memory_node": "local"}),
+    "gups": (_gups, {"threads": "1,all"}),
+    "io": (_io, {"jobs": "1,all"}),
+    "peak": (_peak, {"threads": "1,all"}),
+}  # fmt: skip

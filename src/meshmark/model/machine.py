@@ -20,8 +20,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, Literal, cast, get_args
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.store.files import quoted, read_text
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.store.files import read_text
 
 FOLDER: Final = Path(__file__).parent / "machines"
 Kind = Literal["published", "derived", "fitted", "assumed"]

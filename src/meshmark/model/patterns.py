@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.errors import UsageError
-from meshmark.model import words
+from meshmark.errors import UsageError, quoted
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.instruments import POINTS, Point, fill_order, latency_and_rate, measure, nodes_and_cpus, simulate
 from meshmark.model.machine import MachineFile
 from meshmark.model.workloads import Run, random_reads, trial
-from meshmark.store.files import open_regular, quoted
-from meshmark.store.record import Record
+from meshmark.store.files import open_regular
+from meshmark.store.record import Metric, Record
+from meshmark.values import grammar
 
 Progress = Callable[[int, int], None]
 PATTERNS: Final = (
@@ -28,6 +28,16 @@ PATTERNS: Final = (
     "programs",
     "trace",
 )
+METRICS: Final[Mapping[str, Metric]] = {
+    m.name: m
+    for m in (
+        Metric("load_latency", "s", "lower", "time per load"),
+        Metric("bandwidth_net", "B/s", "higher", "bytes that were asked for over time"),
+        Metric("elapsed", "s", "lower", "time until the last access is done"),
+        Metric("slowdown", "1", "lower", "time of a program's cycle among the others over that alone"),
+        Metric("hit_share", "1", "higher", "accesses that the caches answered over all"),
+    )
+}
 MOST_ACCESSES: Final = 5_000_000
 MOST_MESSAGE_ACCESSES: Final = 32_000_000  # about half a minute; larger messages have the same rate
 _MAX_TRACE_LINE: Final = 1000
@@ -71,7 +81,8 @@ def run_pattern(
         return measure(name, machine, {}, command=command, progress=progress), []
     if name not in PATTERNS:
         raise UsageError(f"workload: found '{name}', allowed are {', '.join((*PATTERNS, *POINTS))}")
-    return simulate(machine, name, points_of(machine, request), command, window_ns=request.window_ns, progress=progress)
+    points = points_of(machine, request)
+    return simulate(machine, name, METRICS, points, command, window_ns=request.window_ns, progress=progress)
 
 
 def points_of(machine: MachineFile, request: Request) -> list[Point]:
@@ -88,7 +99,7 @@ def points_of(machine: MachineFile, request: Request) -> list[Point]:
 
 def _teams(request: Request, node_of: Sequence[int]) -> list[list[int]]:
     order = fill_order(node_of, "cores")
-    return [order[:n] for n in words.integers("--threads", request.threads, len(node_of))]
+    return [order[:n] for n in grammar.integers("--threads", request.threads, len(node_of))]
 
 
 def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -99,7 +110,7 @@ def _hot_spot(machine: MachineFile, request: Request, node_of: Sequence[int]) ->
             latency_and_rate,
         )
         for cpus in _teams(request, node_of)
-        for chains in words.integers("--chains", request.chains, 1024)
+        for chains in grammar.integers("--chains", request.chains, 1024)
     ]
 
 
@@ -111,7 +122,7 @@ def _random_reads(machine: MachineFile, request: Request, node_of: Sequence[int]
             latency_and_rate,
         )
         for cpus in _teams(request, node_of)
-        for chains in words.integers("--chains", request.chains, 1024)
+        for chains in grammar.integers("--chains", request.chains, 1024)
     ]
 
 
@@ -145,7 +156,7 @@ def parse_programs(text: str, cpus: int) -> list[Program]:
             rate, share = 0.0, 0.0
         if not equals or not 0 < rate < MOST_GB_PER_S or not 0 <= share <= MOST_WRITES:
             raise UsageError(f"--programs: found '{part}', CPUS=GB/s[:WRITE SHARE to {MOST_WRITES}] is needed")
-        mine = words.integers("--programs", where.replace("+", ","), cpus - 1, 0)
+        mine = grammar.integers("--programs", where.replace("+", ","), cpus - 1, 0)
         if twice := taken & set(mine):
             raise UsageError(f"--programs: found CPU {min(twice)} twice, one program a CPU is needed")
         taken |= set(mine)
@@ -236,11 +247,9 @@ def programs_points(
     points = []
     for group, (p, cycle) in enumerate(zip(programs, cycles, strict=True)):
 
-        def read(
-            x: Answer, g: int = group, n: int = len(p.cpus), c: Cycle = cycle
-        ) -> Mapping[str, tuple[str, Sequence[float]]]:
+        def read(x: Answer, g: int = group, n: int = len(p.cpus), c: Cycle = cycle) -> Mapping[str, Sequence[float]]:
             slow = c.slowdowns(x["groups"][g].get("phase_s", ()))
-            return {"bandwidth_net": ("B/s", [n * moved / (s * c.length_s) for s in slow]), "slowdown": ("1", slow)}
+            return {"bandwidth_net": [n * moved / (s * c.length_s) for s in slow], "slowdown": slow}
 
         conditions = {
             "program": p.name,
@@ -298,9 +307,9 @@ def message_points(
     peers = max(len(o) for o in partners.values())
     sent = block * peers
 
-    def read(x: Answer) -> Mapping[str, tuple[str, Sequence[float]]]:
+    def read(x: Answer) -> Mapping[str, Sequence[float]]:
         elapsed = x["groups"][0]["ended_s"] / rounds + overhead * peers
-        return {"elapsed": ("s", [elapsed]), "bandwidth_net": ("B/s", [sent / elapsed])}
+        return {"elapsed": [elapsed], "bandwidth_net": [sent / elapsed]}
 
     return Point(run, {"block_bytes": block, "partners": peers, **more}, read)
 
@@ -311,13 +320,13 @@ def _ring(count: int) -> dict[int, list[int]]:
 
 def _exchange(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
-    return [message_points(machine, _ring(count), b, {}) for b in words.sizes("--block", request.block)]
+    return [message_points(machine, _ring(count), b, {}) for b in grammar.sizes("--block", request.block)]
 
 
 def _all_to_all(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
     count = max(node_of) + 1
     everyone = {n: [m for m in range(count) if m != n] for n in range(count)}
-    return [message_points(machine, everyone, b, {}) for b in words.sizes("--block", request.block)]
+    return [message_points(machine, everyone, b, {}) for b in grammar.sizes("--block", request.block)]
 
 
 def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -325,7 +334,7 @@ def _halo(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
     near = min((h for a, row in enumerate(shape) for b, h in enumerate(row) if a != b), default=0)
     neighbours = {a: [b for b, h in enumerate(row) if b != a and h == near][:8] for a, row in enumerate(shape)}
     del node_of
-    return [message_points(machine, neighbours, b, {}) for b in words.sizes("--block", request.block)]
+    return [message_points(machine, neighbours, b, {}) for b in grammar.sizes("--block", request.block)]
 
 
 def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> list[Point]:
@@ -333,8 +342,8 @@ def _swap(machine: MachineFile, request: Request, node_of: Sequence[int]) -> lis
     # Node n changes places with n xor distance where that is a node: pairs, all at once.
     return [
         message_points(machine, {n: [n ^ d] for n in range(count) if n ^ d < count}, b, {"distance": d})
-        for d in words.integers("--distance", request.distance, max(1, count - 1))
-        for b in words.sizes("--block", request.block)
+        for d in grammar.integers("--distance", request.distance, max(1, count - 1))
+        for b in grammar.sizes("--block", request.block)
     ]
 
 
@@ -383,21 +392,21 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
     """Accesses in each CPU's order; a page's home is the node of the CPU that the file names first with it."""
     if request.trace is None:
         raise UsageError("--trace: found nothing, a file of accesses is needed")
-    line, page = int(machine.number("memory.line_bytes")), words.size("--page", request.page)
+    line, page = int(machine.number("memory.line_bytes")), grammar.size("--page", request.page)
     home: dict[int, int] = {}
     of_cpu: dict[int, list[list[int]]] = {}
     for cpu, address, writes in read_trace(request.trace, len(node_of)):
         where = home.setdefault(address // page, node_of[cpu])
         of_cpu.setdefault(cpu, []).append([address // line, where, int(writes)])
     points = []
-    for chains in words.integers("--chains", request.chains, 1024):
+    for chains in grammar.integers("--chains", request.chains, 1024):
         actors = [{"cpus": [cpu], "chains": chains, "trace": accesses} for cpu, accesses in sorted(of_cpu.items())]
         total = sum(map(len, of_cpu.values()))
 
-        def read(x: Answer, total: int = total) -> Mapping[str, tuple[str, Sequence[float]]]:
+        def read(x: Answer, total: int = total) -> Mapping[str, Sequence[float]]:
             group = x["groups"][0]
-            return {"elapsed": ("s", [group["ended_s"]]), "load_latency": ("s", group["latency_s"]),
-                    "hit_share": ("1", [x["hits"] / total])}  # fmt: skip
+            return {"elapsed": [group["ended_s"]], "load_latency": group["latency_s"],
+                    "hit_share": [x["hits"] / total]}  # fmt: skip
 
         conditions = {
             "chains": chains,

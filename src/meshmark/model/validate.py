@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.machine.reference import FOLDER
+from meshmark.measure.probe import stream_kernels
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import fill_order, io_run, nodes_and_cpus
 from meshmark.model.machine import MachineFile, data_rate_mhz, find_machine, machine_names
@@ -156,11 +157,8 @@ def triad(
     m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
 ) -> float:
     """Net bytes a second of a STREAM kernel on some CPUs."""
-    net = 2 if kernel in {"copy", "scale"} else 3
-    gross = net + (1 if store == "ordinary" else 0)
-    return (
-        rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0)) * net / gross
-    )
+    moved = rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0))
+    return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
 
 
 def close(value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4) -> Finding:

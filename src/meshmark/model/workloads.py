@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from meshmark.measure.probe import stream_kernels
 from meshmark.model.machine import MachineFile
 
 Run = dict[str, Any]
 Homes = str | list[int]
 
-# (lines read, lines written) an iteration of a line, and bytes counted by STREAM in lines. After STREAM (McCalpin).
-KERNELS: Final[Mapping[str, tuple[int, int]]] = {
-    "copy": (1, 1), "scale": (1, 1), "add": (2, 1), "triad": (2, 1), "read": (1, 0), "write": (0, 1), "update": (1, 1),
-}  # fmt: skip
 WARM_NS: Final = 4_000.0
 MEASURE_NS: Final = 30_000.0
 BATCHES: Final = 11
@@ -62,10 +59,12 @@ def stream_actor(
     writes back costs it nothing.
     """
     work = _work(machine, "line_work", 0.0)
-    reads, writes = KERNELS[kernel]
+    k = stream_kernels()[kernel]
     read = {"op": "read", "homes": homes, "work_ns": work}
-    streams: list[dict[str, Any]] = [dict(read) for _ in range(reads if kernel != "update" else 0)]
-    for _ in range(writes):
+    # Written in place, a line is one of those that are read; an ordinary store owns it, which is that read.
+    owned = k.writes - k.allocates if store == "ordinary" else 0
+    streams: list[dict[str, Any]] = [dict(read) for _ in range(k.reads - owned)]
+    for _ in range(k.writes):
         if store == "ordinary":
             streams += [{**read, "op": "own"}, {"op": "write", "homes": homes}]
         else:

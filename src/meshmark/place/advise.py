@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.native import end_with_parent
 from meshmark.machine.tree import format_list, parse_list
+from meshmark.native import end_with_parent
 from meshmark.place import native
 from meshmark.place.halving import Race, Verdict
 from meshmark.store.files import read_json, write_file
 from meshmark.store.lines import cut_torn_end, whole_lines
-from meshmark.store.record import FLAGS, Record, RecordError, median, median_interval
+from meshmark.store.record import FLAGS, Better, Metric, Record, RecordError, median
 
 BASELINE: Final = "as it is"
 POLICIES: Final = ("none", "balance", "pack", "compact", "scatter")
@@ -37,7 +37,6 @@ WAIT_POLICIES: Final = ("default", "active", "passive")
 LAUNCHERS: Final = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "srun", "flux", "jsrun", "aprun"}
 )
-METRICS: Final = ("elapsed", "user", "system", "waiting")
 _TOO_LONG: Final = 5.0  # times as long as the baseline is no candidate
 _LEAST_LIMIT_S = 10.0
 _SPACE_BYTES: Final = 1 << 16  # more than a run leaves
@@ -681,24 +680,27 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
     made = []
     for one in advice.plan.candidates:
         runs = advice.of(one.name)
-        series: dict[str, tuple[str, list[float]]] = {
-            m: ("s", v) for m in METRICS if len(v := [o.times[m] for o in runs if m in o.times]) == len(runs) > 0
-        }
+        series = [
+            (m, v)
+            for m in native.vocabulary().metrics
+            if len(v := [o.times[m.name] for o in runs if m.name in o.times]) == len(runs) > 0
+        ]
         if advice.plan.figure and runs:
-            series["figure_of_merit"] = ("1", values_of(advice, one.name))
-        for metric, (unit, samples) in series.items():
-            made.append(_record(advice, one, metric, unit, samples, machine, command_line, started, build))
+            better: Better = "higher" if advice.plan.higher else "lower"
+            figure = Metric("figure_of_merit", "1", better, "what the program printed")
+            series.append((figure, values_of(advice, one.name)))
+        for metric, samples in series:
+            made.append(_record(advice, one, metric, samples, machine, command_line, started, build))
     return made
 
 
-def _record(advice: Advice, one: Candidate, metric: str, unit: str, samples: Sequence[float], machine: str,
+def _record(advice: Advice, one: Candidate, metric: Metric, samples: Sequence[float], machine: str,
             command_line: str, started: str, build: str) -> Record:  # fmt: skip
     runs = advice.of(one.name)
     cpus = format_list(sorted({c for part in one.parts for c in part}))
     inherited = advice.plan.inherited
-    return Record(
-        source="host", machine=machine, instrument="run", metric=metric, unit=unit, samples=tuple(samples),
-        value=median(samples), interval=median_interval(samples),
+    return Record.of(
+        metric, samples, source="host", machine=machine, instrument="run",
         conditions={
             "program": Path(advice.plan.command[0]).name, "command": shlex.join(advice.plan.command), "copies": 1,
             "candidate": one.name, "policy": one.policy, "slots": len(one.parts), "slot_kind": one.slots,

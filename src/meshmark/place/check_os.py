@@ -30,9 +30,9 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from meshmark.errors import MeshmarkError
-from meshmark.machine.native import die_with_parent
 from meshmark.machine.topology import Topology, from_sysfs
 from meshmark.machine.tree import Tree, chosen, format_list, kilobytes, parse_list
+from meshmark.native import die_with_parent
 from meshmark.place import native
 
 Judged = Literal["ok", "wrong", "absent"]

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.machine.native import find_native
-from meshmark.store.record import Record
+from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
+from meshmark.native import find_native
+from meshmark.store.record import Metric, Record
 
 
 def find_place() -> Path:
@@ -20,6 +22,39 @@ def find_place() -> Path:
         MeshmarkError: none is there, or it cannot be executed.
     """
     return find_native("meshmark-place", "MESHMARK_PLACE")
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    """The words of the program's options, and the metrics of `meshmark run`."""
+
+    policies: Mapping[str, str]  # name: help
+    modifiers: Mapping[str, str]
+    memory: tuple[str, ...]
+    pages: tuple[str, ...]
+    metrics: tuple[Metric, ...]
+
+
+def vocabulary() -> Vocabulary:
+    """As the program describes itself.
+
+    Raises:
+        MeshmarkError: it does not.
+    """
+    return _vocabulary(find_place())
+
+
+@cache
+def _vocabulary(_: Path) -> Vocabulary:
+    try:
+        said = json.loads(ask(["describe"]))
+        return Vocabulary(
+            {p["name"]: p["help"] for p in said["policies"]}, {m["name"]: m["help"] for m in said["modifiers"]},
+            tuple(said["memory"]), tuple(said["pages"]),
+            tuple(Metric(m["name"], m["unit"], m["better"], m["help"]) for m in said["metrics"]),
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError) as why:
+        raise MeshmarkError(f"meshmark-place does not describe itself: {quoted(why)}", "make setup") from why
 
 
 def ask(words: Sequence[str], timeout_s: float = 60.0) -> str:
@@ -106,15 +141,16 @@ def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes
         AbsentError: some pair was not measured; the message names the first, the hint the command.
     """
     missing = ""
-    for metric, unit, what, better in (
-        ("load_latency", "s", "measured latency", "lower"),
-        ("bandwidth_net", "B/s", "measured bandwidth", "higher"),
-    ):
+    for metric, what in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
         found: dict[tuple[int, int], Record] = {}
         for record in sorted(records, key=_rank):
             home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
             if record.metric == metric and cpu in node_of and str(home).isdigit() and _alone(record):
                 found[node_of[cpu], int(str(home))] = record
+        if not found:
+            missing = missing or f"node {nodes[0]} to node {nodes[0]}"
+            continue
+        unit, better = next((r.unit, r.better) for r in found.values())
         values = {pair: record.value for pair, record in found.items()}
         # From a node without CPUs nobody loads: it is as far from the others as they are from it, and near itself.
         for a in set(nodes) - {node_of[c] for c in node_of}:

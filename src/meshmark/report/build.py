@@ -193,12 +193,13 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Coll
         scale = scale_for(record.unit, record.value)
         low, high = record.interval or (0.0, 0.0)
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
+        best = "–" if record.best is None else number(record.best / scale.factor)
         tiles.append(
             f'<div class="tile" title="{escape(command_of(record), quote=True)}">'
             f'<h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
             f'<p class="small">{escape(told(record))}</p>'
             f'<p class="small">95 % interval {interval}</p>'
-            f'<p class="small">best {number(record.best / scale.factor)} · spread {percent(record.spread)} · '
+            f'<p class="small">best {best} · spread {percent(record.spread)} · '
             f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{badges(record.flags)}</div>"
         )
     if (pair := balance(found)) is not None:
@@ -228,7 +229,7 @@ def told(record: Record) -> str:
 
 def _strip(record: Record) -> str:
     """Every sample as a tick on a line from the least to the greatest."""
-    low, high = min(record.samples), max(record.samples)
+    low, high = sorted(record.ends)
     if len(record.samples) < 2 or high == low:
         return ""
 
@@ -421,12 +422,11 @@ def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
     head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
     body = []
     for r in mine[:MOST_ROWS]:
-        best = min(r.samples) if r.unit in {"s", "1"} else max(r.samples)
         cells = [_cell(k, r.conditions.get(k)) for k in keys]
         values = [
             show(r.value, r.unit),
             _interval(r),
-            show(best, r.unit),
+            "–" if r.best is None else show(r.best, r.unit),
             percent(r.spread),
             str(len(r.samples)),
         ]

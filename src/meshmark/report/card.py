@@ -19,11 +19,12 @@ SCHEMA = 1
 Figure = dict[str, Any]
 
 
-def _best(records: Sequence[Record], keep: Callable[[Record], bool], least: bool = False) -> Record | None:
+def _best(records: Sequence[Record], keep: Callable[[Record], bool]) -> Record | None:
+    """Of one metric, by its direction."""
     found = [r for r in records if keep(r)]
     if not found:
         return None
-    return min(found, key=lambda r: r.value) if least else max(found, key=lambda r: r.value)
+    return (min if found[0].better == "lower" else max)(found, key=lambda r: r.value)
 
 
 def _most_threads(records: Sequence[Record], instrument: str) -> float:
@@ -65,7 +66,6 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
                 and r.conditions.get("pages") is not None
                 and (r.conditions.get("pages") == "4KiB") == small_pages
             ),
-            least=True,
         )
 
     return {
@@ -75,7 +75,7 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
         "memory_latency_small_pages": ("Memory latency, 4 KiB pages", memory(small_pages=True)),
         "line_swap": (
             "Core to core, one way",
-            _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap", least=True),
+            _best(records, lambda r: r.metric == "line_latency" and r.conditions.get("state") == "swap"),
         ),
         "peak_fp64": (
             f"Peak fp64, {by(peak_threads)}",

@@ -35,11 +35,12 @@ What = ParamSpec("What")  # a chart is drawn from: records, and of some the mach
 def row(record: Record, **more: Any) -> Row:
     """What a mark needs: value, interval, and the texts of its tooltip. Values stay in the metric's unit."""
     low, high = record.interval or (record.value, record.value)
+    best, worst = record.ends
     return {
         "value": record.value, "low": low, "high": high,
         "median": show(record.value, record.unit),
         "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
-        "best": show(record.best, record.unit), "worst": show(record.worst, record.unit),
+        "best": show(best, record.unit), "worst": show(worst, record.unit),
         "spread": percent(record.spread), "samples": len(record.samples),
         "distribution": histogram(record.samples),
         "flags": ", ".join(sorted(record.flags)) or "none", "flagged": bool(record.flags), **more,
@@ -326,7 +327,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     found = [r for r in found if r.conditions.get("mode") in {None, "threads"}]
     most = max((value_of(r, "threads") for r in found), default=0)
     found = [r for r in found if r.conditions["threads"] in {1, most}]
-    kernels = {str(r.conditions["kernel"]) for r in found}
+    kernels = list(dict.fromkeys(str(r.conditions["kernel"]) for r in found))  # in the order of the instrument
     if len(kernels) < 2:
         return None
     wide = [r for r in found if _largest(r, found)]
@@ -337,9 +338,7 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     ]  # fmt: skip
     rows.sort(key=lambda r: (r["threads"], r["store"]))
     rows = clearest(rows, "kernel", "series")
-    known = ("copy", "scale", "add", "triad", "read", "write", "update")
-    order = [*(k for k in known if k in kernels), *sorted(kernels - {*known})]
-    return bars(rows, "kernel", order, "net bandwidth", _GB, ["kernel", "series"])
+    return bars(rows, "kernel", kernels, "net bandwidth", _GB, ["kernel", "series"])
 
 
 def _largest(record: Record, among: Sequence[Record]) -> bool:

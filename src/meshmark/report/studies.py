@@ -410,12 +410,16 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
     return grid(head, body, numbers=range(len(keys), len(keys) + 5))
 
 
+def _span(r: Record) -> str:
+    return " – ".join(show(end, r.unit) for end in r.ends)
+
+
 def _others(records: Sequence[Record]) -> str:
     keys = _varying(records)
     body = [
         f"<tr><td>{escape(r.metric.replace('_', ' '))}</td>"
         + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
-        + f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{show(r.best, r.unit)} – {show(r.worst, r.unit)}'
+        + f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_span(r)}'
         f'</td><td class="n">{len(r.samples)}</td><td>{badges(r.flags)}</td></tr>'
         for r in records
     ]  # fmt: skip

@@ -16,7 +16,7 @@ from meshmark.report.contention import STARTS, Contention, contentions, told
 from meshmark.report.ranking import ratio_text
 from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.report.units import number, scale_for, show, size
-from meshmark.store.record import Record, median
+from meshmark.store.record import Better, Record, median
 
 # Neither end is lost on a light or a dark page, since lines are drawn in them too; white figures can be read on all.
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
@@ -203,16 +203,14 @@ class _Pairs:
     rows: list[Row]  # a row a pair, from the lower rank
     ranks: list[int]
     places: Mapping[int, _Place]
-
-    @property
-    def unit(self) -> str:
-        return "s" if self.bytes <= _LATENCY else "B/s"
+    unit: str
+    better: Better
 
     @property
     def scale(self) -> alt.Scale:
         low, high = min(r["value"] for r in self.rows), max(r["value"] for r in self.rows)
         # A difference of a few per cent must not look like blue and orange.
-        return _scale(low, max(high, 1.5 * low)) if self.unit == "s" else _scale(high, min(low, high / 1.5))
+        return _scale(low, max(high, 1.5 * low)) if self.better == "lower" else _scale(high, min(low, high / 1.5))
 
     @property
     def side(self) -> int:
@@ -240,17 +238,17 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
         ranks = sorted({*range(min(_RANKS, int(value_of(mine[0], "ranks")))), *swapped})
         for bytes_ in sorted({value_of(r, "message_bytes") for r in mine}):
             metric = "exchange_time" if bytes_ <= _LATENCY else "bandwidth_net"
+            these = [r for r in mine if r.metric == metric and value_of(r, "message_bytes") == bytes_]
             rows = []
-            for r in mine:
-                if r.metric != metric or value_of(r, "message_bytes") != bytes_:
-                    continue
+            for r in these:
                 a, b = int(value_of(r, "from_rank")), int(value_of(r, "to_rank"))
                 level, words = _between(places[a], places[b], topology) if places else (0, "")
                 unbound = "not bound to one each" if topology else UNKNOWN
                 cpus = f"{places[a].cpu} and {places[b].cpu}" if places else unbound
                 rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=words, level=level))
             if rows:
-                found.append(_Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places))
+                found.append(_Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, these[0].unit,
+                                    these[0].better))  # fmt: skip
     ends = {(p.library, f(q.bytes for q in found if q.library == p.library)) for p in found for f in (min, max)}
     return [p for p in found if (p.library, p.bytes) in ends]
 
@@ -332,7 +330,7 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
 
     x, y = alt.X(**axis("x", _RING)), alt.Y(**axis("y", _RING if len(order) > 2 else 0.6))
     # Bad ones first, so that the short and good ones of neighbours lie on top.
-    lines = sorted(p.rows, key=lambda r: r["value"], reverse=p.unit == "s")
+    lines = sorted(p.rows, key=lambda r: r["value"], reverse=p.better == "lower")
     lines = [{**r, **point(turn[r["a"]], 1), "x2": math.cos(turn[r["b"]]), "y2": math.sin(turn[r["b"]])} for r in lines]
     few = len(lines) <= 3
     width = 4 if few else 2.5 if len(lines) <= 60 else 1.6 if len(lines) <= 150 else 0.7

@@ -12,8 +12,8 @@ from meshmark.store.record import Record, RecordError, Scalar
 
 Row = tuple[str, str, Record]  # run, step
 CSV_FIXED: Final = (
-    "run", "step", "source", "machine", "instrument", "metric", "unit", "value", "low", "high", "flags", "samples",
-    "provenance",
+    "run", "step", "source", "machine", "instrument", "metric", "unit", "better", "value", "low", "high", "flags",
+    "samples", "provenance",
 )  # fmt: skip
 
 
@@ -36,7 +36,7 @@ def to_csv(rows: Iterable[Row]) -> str:
     for run, step, r in listed:
         low, high = r.interval or ("", "")
         writer.writerow(
-            [run, step, r.source, r.machine, r.instrument, r.metric, r.unit, repr(r.value), low, high,
+            [run, step, r.source, r.machine, r.instrument, r.metric, r.unit, r.better, repr(r.value), low, high,
              " ".join(sorted(r.flags)), " ".join(map(repr, r.samples)), json.dumps(dict(r.provenance)),
              *[_cell(r.conditions[k]) if k in r.conditions else "" for k in keys]]
         )  # fmt: skip
@@ -55,7 +55,7 @@ def record_of_csv(row: Mapping[str, Any]) -> Record:
     return Record.from_json(
         {
             **{k: text.get(k) for k in ("source", "machine", "instrument", "metric", "unit")},
-            "schema": 1,
+            "better": text.get("better") or None,
             "value": _number("value", text.get("value", "")),
             "interval": [_number("low", low), _number("high", high)] if low or high else None,
             "samples": [_number("samples", s) for s in text.get("samples", "").split()],

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 
 MAX_TEXT_BYTES: Final = 16 << 20  # a specification, a scenario, a program: none that is meant comes near
 _MAX_LINKS: Final = 40  # as the kernel
@@ -246,16 +246,6 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
         raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
-
-
-def quoted(what: object, most: int = 100) -> str:
-    """Text that was found, for one line of an error: at most so many characters, none that a terminal would obey."""
-    try:
-        said = str(what)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
-        said = f"a {type(what).__name__} too long to be shown"
-    text = "".join(c if c.isprintable() else " " for c in said)
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 # ------------------------------------------------------------------ holding

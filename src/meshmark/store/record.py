@@ -8,18 +8,20 @@ is its JSON form. This module imports nothing else of ours.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, cast, get_args
 
 Source = Literal["host", "model", "paper", "recording"]
 Scalar = str | int | float | bool | None
+Better = Literal["lower", "higher", "none"]  # none: a quantity that is neither good nor bad, such as a cache's size
 Flag = Literal[
     "migrated", "stolen", "throttled", "noisy", "truncated", "oversubscribed",
     "misplaced", "page_size", "faulted", "unverified",
 ]  # fmt: skip
 FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
+BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
 # Conditions that were found and not set: two runs of the same differ in them, so nothing is told apart by them.
 OBSERVED: Final = frozenset({
@@ -71,6 +73,16 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
     return ordered[k - 1], ordered[n - k]
 
 
+@dataclass(frozen=True, slots=True)
+class Metric:
+    """What an instrument says of one of its metrics: the only place that knows its unit and its direction."""
+
+    name: str
+    unit: str
+    better: Better
+    help: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
     """One row a result; see the module's text. `samples` are in `unit`, one per timed batch."""
@@ -80,6 +92,7 @@ class Record:
     instrument: str
     metric: str
     unit: str
+    better: Better
     samples: tuple[float, ...]
     value: float  # the median of samples
     interval: tuple[float, float] | None
@@ -87,20 +100,36 @@ class Record:
     flags: frozenset[str] = frozenset()
     provenance: Mapping[str, Scalar] = field(default_factory=dict)
 
-    @property
-    def best(self) -> float:
-        """The least of times, the greatest of rates, in `unit`."""
-        return min(self.samples) if self.unit == "s" else max(self.samples)
+    @staticmethod
+    def of(
+        metric: Metric, samples: Iterable[float], *, source: Source, machine: str, instrument: str,
+        conditions: Mapping[str, Scalar], provenance: Mapping[str, Scalar], flags: frozenset[str] = frozenset(),
+    ) -> Record:  # fmt: skip
+        """A record of at least one sample, in the metric's unit."""
+        kept = tuple(map(float, samples))
+        return Record(
+            source=source, machine=machine, instrument=instrument, metric=metric.name, unit=metric.unit,
+            better=metric.better, samples=kept, value=median(kept), interval=median_interval(kept),
+            conditions=conditions, flags=flags, provenance=provenance,
+        )  # fmt: skip
 
     @property
-    def worst(self) -> float:
-        """The greatest of times, the least of rates, in `unit`."""
-        return max(self.samples) if self.unit == "s" else min(self.samples)
+    def best(self) -> float | None:
+        """Of the samples, in `unit`; None of a metric that has no direction."""
+        if self.better == "none":
+            return None
+        return min(self.samples) if self.better == "lower" else max(self.samples)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The best and the worst of the samples, in `unit`; the least and the greatest where there is no direction."""
+        low, high = min(self.samples), max(self.samples)
+        return (high, low) if self.better == "higher" else (low, high)
 
     @property
     def spread(self) -> float:
         """(max - min) / min of the samples, dimensionless; 0 of equal ones, else NaN where min is 0."""
-        low, high = min(self.samples), max(self.samples)
+        low, high = sorted(self.ends)
         if low == high:
             return 0.0
         return (high - low) / low if low else math.nan
@@ -109,7 +138,7 @@ class Record:
         """The `result` object of the line protocol (without `type` and `schema`)."""
         return {
             "source": self.source, "machine": self.machine, "instrument": self.instrument,
-            "metric": self.metric, "unit": self.unit, "value": self.value,
+            "metric": self.metric, "unit": self.unit, "better": self.better, "value": self.value,
             "interval": list(self.interval) if self.interval else None,
             "samples": list(self.samples), "conditions": dict(self.conditions),
             "flags": sorted(self.flags), "provenance": dict(self.provenance),
@@ -141,6 +170,10 @@ class Record:
         source = _text(line, "source")
         if source not in SOURCES:
             raise RecordError(f"source: found {source!r}, allowed are {', '.join(sorted(SOURCES))}")
+        better = line.get("better")
+        if better is not None and better not in BETTER:
+            raise RecordError(f"better: found {str(better)[:80]!r}, allowed are {', '.join(sorted(BETTER))}")
+        unit = _text(line, "unit")
         flags = line.get("flags")
         if not isinstance(flags, Sequence) or isinstance(flags, str) or not set(map(str, flags)) <= FLAGS:
             raise RecordError(f"flags: found {flags!r}, allowed are {', '.join(sorted(FLAGS))}")
@@ -149,7 +182,8 @@ class Record:
             machine=_text(line, "machine"),
             instrument=_text(line, "instrument"),
             metric=_text(line, "metric"),
-            unit=_text(line, "unit"),
+            unit=unit,
+            better=cast(Better, better) if better else _better_before(unit),
             samples=tuple(samples),
             value=float(value),
             interval=(bounds[0], bounds[1]) if bounds else None,
@@ -157,6 +191,11 @@ class Record:
             flags=frozenset(map(str, flags)),
             provenance=_scalars(line, "provenance"),
         )
+
+
+def _better_before(unit: str) -> Better:
+    """Of results that were written when they did not say it yet."""
+    return "lower" if unit == "s" else "higher" if unit.endswith("/s") or unit == "Hz" else "none"
 
 
 def _agree(a: float, b: float) -> bool:

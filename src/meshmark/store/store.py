@@ -22,8 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote
 
-from meshmark.errors import MeshmarkError
-from meshmark.store.files import ASIDE, open_regular, quoted, read_json, write_file
+from meshmark.errors import MeshmarkError, quoted
+from meshmark.store.files import ASIDE, open_regular, read_json, write_file
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 
@@ -34,8 +34,9 @@ _Of = TypeVar("_Of")
 VERSION = 1
 MARKER = "meshmark-store.json"
 MEASURING = ".measuring"  # a folder of what is not measured to its end, which is no data yet
-COLUMNS = ("run", "step", "source", "machine", "instrument", "metric", "unit", "value", "low", "high",
+COLUMNS = ("run", "step", "source", "machine", "instrument", "metric", "unit", "better", "value", "low", "high",
            "samples", "flags", "conditions", "provenance")  # fmt: skip
+ADDED = {"better"}  # later than version 1 was written first: files may lack it
 
 
 class StoreError(MeshmarkError):
@@ -46,7 +47,7 @@ def _schema() -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema(
-        [(name, pa.string()) for name in COLUMNS[:7]]
+        [(name, pa.string()) for name in COLUMNS[:8]]
         + [("value", pa.float64()), ("low", pa.float64()), ("high", pa.float64())]
         + [("samples", pa.list_(pa.float64())), ("flags", pa.list_(pa.string()))]
         + [("conditions", pa.string()), ("provenance", pa.string())]
@@ -64,7 +65,7 @@ def _row(record: Record, run: str, step: str) -> dict[str, Any]:
     low, high = record.interval or (None, None)
     return {
         "run": run, "step": step, "source": record.source, "machine": record.machine,
-        "instrument": record.instrument, "metric": record.metric, "unit": record.unit,
+        "instrument": record.instrument, "metric": record.metric, "unit": record.unit, "better": record.better,
         "value": record.value, "low": low, "high": high, "samples": list(record.samples),
         "flags": sorted(record.flags), "conditions": json.dumps(dict(record.conditions)),
         "provenance": json.dumps(dict(record.provenance)),
@@ -75,6 +76,7 @@ def _record(row: dict[str, Any]) -> Record:
     return Record.from_json(
         {
             **{k: row[k] for k in ("source", "machine", "instrument", "metric", "unit", "value")},
+            "better": row.get("better"),
             "interval": None if row["low"] is None else [row["low"], row["high"]],
             "samples": list(row["samples"]),
             "flags": list(row["flags"]),
@@ -216,7 +218,8 @@ class Store:
                 if not readable:
                     return []
                 try:
-                    cursor = db.execute(query.format(files="read_parquet(?)"), [readable, *values])
+                    files = "read_parquet(?, union_by_name = true)"  # those written before a column was added lack it
+                    cursor = db.execute(query.format(files=files), [readable, *values])
                     names = [d[0] for d in cursor.description or ()]
                     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
                 except RuntimeError as why:  # it answers a signal so
@@ -234,7 +237,7 @@ class Store:
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
         """Run, step and record, where columns (run, step, machine, instrument, metric, source) equal what is given."""
         where, values = _where(equal)
-        found = self._select("records", f"SELECT {', '.join(COLUMNS)} FROM {{files}} {where}", values)
+        found = self._select("records", f"SELECT * FROM {{files}} {where}", values)
         parsed = ((row["run"], row["step"], self._parsed(row, _record)) for row in found)
         return [(run, step, record) for run, step, record in parsed if record is not None]
 
@@ -315,6 +318,8 @@ def _why_not(path: Path, kind: str) -> str:
         return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
     for wanted in _schema() if kind == "records" else _absence_schema():
         if wanted.name not in found.names:
+            if wanted.name in ADDED:
+                continue
             return f"no file of {kind}: it lacks the column {wanted.name}"
         if (kept := found.field(wanted.name).type) != wanted.type:
             return f"no file of {kind}: column {wanted.name}: found {kept}, {wanted.type} is needed"

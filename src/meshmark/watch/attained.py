@@ -4,21 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from meshmark.measure.probe import stream_kernels
 from meshmark.store.record import Record
 from meshmark.store.store import Store
-
-# Share of reads among the bytes that really move, by kernel and kind of store: an ordinary store reads its line first.
-READ_SHARE: Final = {
-    ("read", "ordinary"): 1.0, ("read", "streaming"): 1.0,
-    ("copy", "ordinary"): 2 / 3, ("copy", "streaming"): 1 / 2,
-    ("scale", "ordinary"): 2 / 3, ("scale", "streaming"): 1 / 2,
-    ("add", "ordinary"): 3 / 4, ("add", "streaming"): 2 / 3,
-    ("triad", "ordinary"): 3 / 4, ("triad", "streaming"): 2 / 3,
-    ("write", "ordinary"): 1 / 2, ("write", "streaming"): 0.0,
-    ("update", "ordinary"): 1 / 2,
-}  # fmt: skip
 
 
 def attained(records: Iterable[Record], nodes: int) -> dict[str, Any] | None:
@@ -33,13 +23,15 @@ def attained(records: Iterable[Record], nodes: int) -> dict[str, Any] | None:
         record says anything.
     """
     found: dict[str, dict[float, float]] = {}
+    kernels = stream_kernels()
     when = ""
     for r in records:
         if r.instrument != "bandwidth" or r.metric != "bandwidth_gross" or r.source != "host":
             continue
-        share = READ_SHARE.get((str(r.conditions.get("kernel")), str(r.conditions.get("store"))))
-        if share is None or not _of_memory(r):
+        kernel = kernels.get(str(r.conditions.get("kernel")))
+        if kernel is None or not _of_memory(r):
             continue
+        share = kernel.read_share(str(r.conditions.get("store")))
         node = r.conditions.get("memory_node")
         one = isinstance(node, int) and not isinstance(node, bool)
         for n in [int(node)] if one else range(nodes):  # type: ignore[arg-type]

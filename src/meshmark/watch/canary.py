@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.errors import AbsentError, MeshmarkError
-from meshmark.machine.native import find_native
+from meshmark.native import find_native
 from meshmark.store.files import read_json, write_file
 from meshmark.terminal import data_home
 

@@ -22,8 +22,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from meshmark.errors import MeshmarkError
-from meshmark.store.files import open_regular, quoted, written
+from meshmark.errors import MeshmarkError, quoted
+from meshmark.store.files import open_regular, written
 from meshmark.watch.frames import Frame, FrameError, Header, frame_of, header_of, parse_line
 
 if TYPE_CHECKING:

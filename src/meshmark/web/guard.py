@@ -24,8 +24,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from meshmark.errors import UsageError
-from meshmark.store.files import open_regular, quoted
+from meshmark.errors import UsageError, quoted
+from meshmark.store.files import open_regular
 
 VARIABLE: Final = "MESHMARK_TOKEN"
 SECURITY: Final = {

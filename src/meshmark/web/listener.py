@@ -22,8 +22,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from meshmark.errors import UsageError
-from meshmark.store.files import quoted
+from meshmark.errors import UsageError, quoted
 from meshmark.web.guard import SECURITY, host_name, is_loopback
 
 HEADER_S: Final = 10.0  # from the beginning of a connection, or the end of an answer, to the next whole request

@@ -99,7 +99,7 @@ def _recordings(recordings: Recordings) -> str:
     folder = shown(str(recordings.folder))
     rows, more = recordings.rows()
     if not rows:
-        make = "meshmark record --duration 60 --out " + str(recordings.folder / "first.parquet")
+        make = "meshmark record --duration 60s --out " + str(recordings.folder / "first.parquet")
         return f'<p class="absent">none in {folder}</p><p>Make one: <code>{shown(make)}</code></p>'
     head = ("recording", "machine", "started, UTC", "length", "frames")
     body = []

@@ -24,8 +24,8 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import ExceptionHandler, Lifespan, Receive, Scope, Send
 
-from meshmark.errors import MeshmarkError
-from meshmark.store.files import quoted, utf8
+from meshmark.errors import MeshmarkError, quoted
+from meshmark.store.files import utf8
 from meshmark.web import openmetrics
 from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past

@@ -11,23 +11,26 @@ from pathlib import Path
 from meshmark.errors import MeshmarkError
 
 
-def find_native(program: str, variable: str = "") -> Path:
+def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     """The program that the environment's `variable` names, that of the installed package, or that of the build folder.
+
+    Args:
+        folder: `bin`, or `lib` for a shared library.
 
     Raises:
         MeshmarkError: none is there, or it cannot be executed.
     """
-    package = Path(__file__).resolve().parents[1]
+    package = Path(__file__).resolve().parent
     named = os.environ.get(variable)
     places = [Path(named)] if named else [
-        package / "bin" / program,
-        package.parents[1] / "build" / "release" / "bin" / program,
+        package / folder / name,
+        package.parents[1] / "build" / "release" / folder / name,
     ]  # fmt: skip
     for place in places:
-        if place.is_file() and os.access(place, os.X_OK):
+        if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
             return place
     hint = "make setup builds it" + (f"; {variable} names another" if variable else "")
-    raise MeshmarkError(f"{program} is not at {places[-1]}", hint=hint)
+    raise MeshmarkError(f"{name} is not at {places[-1]}", hint=hint)
 
 
 def die_with_parent() -> None:

@@ -1,0 +1,43 @@
+#include "describe.hpp"
+
+#include "arguments.hpp"
+#include "bind.hpp"
+#include "output.hpp"
+#include "policy.hpp"
+#include "run_state.hpp"
+
+namespace mm::place {
+namespace {
+
+json named(const std::vector<std::pair<std::string, std::string>>& words) {
+  json all = json::array();
+  for (const auto& [name, help] : words) all.push_back({{"name", name}, {"help", help}});
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Metric>& run_metrics() {
+  static const std::vector<Metric> all = {
+      {"elapsed", "time from start to end", "s", Better::lower},
+      {"user", "CPU time in the program, of all threads", "s", Better::lower},
+      {"system", "CPU time in the kernel, of all threads", "s", Better::lower},
+      {"waiting", "time that its threads were ready and waited for a CPU, of all", "s", Better::lower},
+  };
+  return all;
+}
+
+int describe_verb(int argc, char** argv) {
+  Arguments app{"What policies, memory policies, page sizes and metrics there are.\n\nexample: meshmark-place describe",
+                "meshmark-place describe"};
+  if (!app.read(argc, argv, "describe")) return 0;
+  mm::emit(json{{"schema", 1},
+                {"policies", named(policies())},
+                {"modifiers", named(modifiers())},
+                {"memory", memory_policies()},
+                {"pages", page_sizes()},
+                {"metrics", describe(run_metrics())}});
+  return 0;
+}
+
+}  // namespace mm::place

@@ -1,0 +1,141 @@
+"""A bench's results as records: the metrics of its runs and studies, which are of instrument `load`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Final
+
+from meshmark.load.run import LoadRun
+from meshmark.machine.tree import format_list
+from meshmark.store.record import Metric, Record, Scalar
+from meshmark.store.run import Absence
+
+INSTRUMENT: Final = "load"
+METRICS: Final[Mapping[str, Metric]] = {
+    m.name: m
+    for m in (
+        # Of a copy of a program.
+        Metric("elapsed", "s", "lower", "time from a program's start to its end"),
+        Metric("user", "s", "lower", "CPU time in the program, of all threads"),
+        Metric("system", "s", "lower", "CPU time in the kernel, of all threads"),
+        Metric("waiting", "s", "lower", "time that threads were ready and waited for a CPU, of all"),
+        Metric("sleeping", "s", "none", "time that threads slept, of all"),
+        Metric("attained", "1", "higher", "CPU time that threads had over the time that they were ready for it"),
+        Metric("spun", "s", "none", "time that paced threads waited actively for their next call"),
+        Metric("late", "s", "lower", "how late paced threads were at their end"),
+        Metric("memory_rate", "B/s", "higher", "bytes from and to memory over time, by the calls' own count"),
+        Metric("cache_rate", "B/s", "higher", "bytes from and to caches over time, by the calls' own count"),
+        Metric("flop_rate", "flop/s", "higher", "floating-point operations over time"),
+        Metric("integer_rate", "op/s", "higher", "integer operations over time"),
+        Metric("io_rate", "B/s", "higher", "bytes read and written over time"),
+        Metric("write_fraction", "1", "none", "bytes written to memory over all that moved"),
+        # Of a whole bench.
+        Metric("bench", "s", "lower", "time from the first start to the last end"),
+        Metric("available", "s", "none", "CPU time that the bench's CPUs had"),
+        Metric("idle", "s", "lower", "CPU time that nobody used"),
+        Metric("completion", "s", "lower", "mean over the programs, from the bench's start to their ends"),
+        Metric("run_sum", "s", "lower", "run times of all programs"),
+        Metric("waiting_sum", "s", "lower", "waiting times of all threads"),
+        Metric("user_sum", "s", "lower", "user times of all threads"),
+        Metric("system_sum", "s", "lower", "system times of all threads"),
+        Metric("fairness", "1", "higher", "Jain's index: 1 where all get the same, 1/n where one of n gets all"),
+        # Of a study.
+        Metric("slowdown", "1", "lower", "time together over time alone"),
+        Metric("throughput", "op/s", "higher", "copies over the time of the slowest"),
+        Metric("prediction_gap", "1", "lower", "how far the predicted slowdown is from the measured one"),
+        Metric("crossing_rate", "B/s", "higher", "bandwidth of a copy at which the slowdown passes the threshold"),
+        Metric("equivalence_p", "1", "none", "probability of such times if they differed by the margin or more"),
+        Metric("serialisation", "1", "lower", "share of an OpenMP program's time in which one thread alone runs"),
+        Metric("running_threads", "1", "higher", "threads of an OpenMP program that run at a time, mean"),
+    )
+}
+_RATES: Final = {
+    "memory_rate": ("memory_read_bytes", "memory_write_bytes"), "cache_rate": ("cache_bytes",), "flop_rate": ("flops",),
+    "integer_rate": ("int_ops",), "io_rate": ("io_read_bytes", "io_write_bytes"),
+}  # fmt: skip
+
+
+def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Absence]]:
+    """A run's results for the store: of every copy that ended well elapsed, user, system, waiting and sleeping time and
+    its rates, and of the bench its totals; and an error for each copy that did not.
+
+    Args:
+        machine: its id; "": as the native program calls it.
+    """
+    header = run.header
+    name = machine or str(header.get("machine", "")) or "host"
+    provenance: dict[str, Scalar] = {
+        "build": str(header.get("build", "")), "compiler": str(header.get("compiler", "")),
+        "kernel": str(header.get("conditions", {}).get("kernel_release", "")), "start": str(header.get("start", "")),
+        "duration_s": run.bench_s, "command": f"load run {run.scenario.get('name', '')}", "run": run.folder.name,
+    }  # fmt: skip
+    common: dict[str, Scalar] = {
+        "scenario": str(run.scenario.get("name", header.get("scenario", ""))), "processes": len(run.programs),
+        "load_1min": header.get("conditions", {}).get("load_1min"),
+    }  # fmt: skip
+    about = {str(p.get("name")): p for p in run.scenario.get("programs", ()) if isinstance(p, dict)}
+    records: list[Record] = []
+    absences: list[Absence] = []
+
+    def add(metric: str, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
+        if math.isfinite(value):
+            records.append(
+                Record.of(METRICS[metric], (value,), source="host", machine=name, instrument=INSTRUMENT,
+                          conditions=conditions, flags=flags, provenance=provenance)
+            )  # fmt: skip
+
+    for p in run.programs:
+        of = about.get(p.program, {})
+        bound = run.bound.get((p.program, p.copy), ())
+        starts = of.get("start_s") or [0.0]
+        conditions: dict[str, Scalar] = {
+            **common, "program": p.program, "copy": p.copy, "copies": int(of.get("copies", 1)),
+            "threads": int(of.get("threads", 1)), "policy": str(of.get("policy") or "none"),
+            "cpus": format_list(bound or run.cpus), "binding": "soft" if bound else "none",
+            "start_s": float(starts[min(p.copy, len(starts) - 1)]), "nice": int(of.get("nice", 0)),
+            "priority": str(of.get("priority", "other")), "wait_policy": str(of.get("wait_policy", "")),
+            "synthesised": not of.get("command"), "memory": str(of.get("memory") or "default"), **_observed(p.pages),
+        }  # fmt: skip
+        if p.how != "ok":
+            absences.append(Absence(instrument=INSTRUMENT, metric="elapsed", conditions=conditions, kind="error",
+                                    reason=f"program {p.program}, copy {p.copy}: {p.reason}"))  # fmt: skip
+            continue
+        flags = run.flags(p)
+        seen: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
+        for metric, value in (("elapsed", p.wall_s), ("user", p.user_s), ("system", p.system_s),
+                              ("waiting", p.waiting_s), ("sleeping", p.sleeping_s)):  # fmt: skip
+            add(metric, value, seen, flags)
+        add("attained", p.attained, seen, flags)
+        wall = float(p.done.get("wall_s", 0.0))
+        if p.paced:
+            add("spun", float(p.done["spun_s"]), seen, flags)
+            add("late", float(p.done["late_s"]), seen, flags)
+        if wall > 0:
+            for metric, keys in _RATES.items():
+                amount = sum(float(p.done.get(k, 0.0)) for k in keys)
+                if amount > 0:
+                    add(metric, amount / wall, seen, flags)
+            moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
+            if moved > 0:
+                add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, seen, flags)
+    if run.cut:
+        absences.append(Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut",
+                                kind="error"))  # fmt: skip
+        return records, absences
+    t, whole = run.totals(), frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset()
+    seen = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
+    for metric, value in (("bench", t.bench_s), ("available", t.available_s), ("idle", t.idle_s),
+                          ("completion", t.completion_s), ("run_sum", t.run_s), ("waiting_sum", t.waiting_s),
+                          ("user_sum", t.user_s), ("system_sum", t.system_s)):  # fmt: skip
+        add(metric, value, seen, whole)
+    add("fairness", run.fairness(), seen, whole)
+    return records, absences
+
+
+def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:
+    """The node that most of a program's memory was on, and what part; nothing where that was not seen."""
+    if not any(pages.values()):
+        return {}
+    node = max(pages, key=lambda n: pages[n])
+    return {"observed_node": node, "observed_node_share": pages[node] / sum(pages.values())}

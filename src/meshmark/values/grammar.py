@@ -1,0 +1,96 @@
+"""Text as people write it, to numbers: `512KiB`, `10s`, `4KiB..1GiB`, `1..16`, `0-3,8`, `all`.
+
+The grammar is that of the native programs, by their own code (native/base/options.cpp), so that a size or a time means
+the same in every command. Every error names the field, what was found and what is allowed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.native import find_native
+
+_Parse = Callable[[str, str, int], Any]
+
+
+def size(field: str, text: str) -> int:
+    """Bytes of `512KiB`, `64MB`, `64`."""
+    return int(_parsed(field, "size", text))
+
+
+def sizes(field: str, text: str) -> list[int]:
+    """Bytes, ascending, without repeats: `A`, `A,B`, `A..B` (doubling, and the end), `A..B/4` (4 points an octave)."""
+    return [int(n) for n in _parsed(field, "sizes", text)]
+
+
+def seconds(field: str, text: str, low: float = 0.0, high: float = float("inf")) -> float:
+    """s of `500ms`, `10s`, `5m`, `10`, from `low` to `high`."""
+    found = float(_parsed(field, "time", text))
+    if not low <= found <= high:
+        raise UsageError(f"{field}: found '{quoted(text)}', allowed are {_times(low, high)}")
+    return found
+
+
+def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = None) -> list[int]:
+    """From `low` to `high`, ascending, without repeats: `1,2,4`, `1..16` (doubling, and the end), `0-3`, `all` (which
+    is `all_`, or else `high`)."""
+    found = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]
+    if wrong := [n for n in found if not low <= n <= high]:
+        raise UsageError(f"{field}: found '{wrong[0]}', allowed are {low} to {high}")
+    return found
+
+
+def cpus(field: str, text: str) -> tuple[int, ...]:
+    """Of a list such as `0-3,8`: ascending, without repeats."""
+    return tuple(int(n) for n in _parsed(field, "cpus", text))
+
+
+def choices(field: str, text: str, allowed: Sequence[str]) -> list[str]:
+    """A comma list, each of `allowed`."""
+    found = [part.strip() for part in text.split(",")]
+    for part in found:
+        if part not in allowed:
+            raise UsageError(f"{field}: found '{quoted(part)}', allowed are {', '.join(allowed)}")
+    return found
+
+
+def _times(low: float, high: float) -> str:
+    return f"times from {low:g} s to {high:g} s" if high < float("inf") else f"times from {low:g} s"
+
+
+def _parsed(field: str, kind: str, text: str, all_: int = 0) -> Any:
+    answer = _library()(kind, text, all_)
+    if "value" in answer:
+        return answer["value"]
+    allowed = f", allowed: {answer['allowed']}" if answer["allowed"] else ""
+    raise UsageError(f"{field}: {answer['found']}{allowed}")
+
+
+@cache
+def _library() -> _Parse:
+    """Raises MeshmarkError where it is not built, or cannot be loaded."""
+    import ctypes
+
+    path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
+    try:
+        parse = ctypes.CDLL(str(path)).meshmark_parse
+    except (OSError, AttributeError) as why:
+        raise MeshmarkError(f"{path.name} cannot be loaded: {quoted(why)}", "make setup builds it") from why
+    parse.restype = ctypes.c_size_t
+    parse.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
+
+    def call(kind: str, text: str, all_: int) -> Any:
+        raw = text.encode(errors="surrogatepass")  # what is no UTF-8 is refused there
+        capacity = 1024
+        while True:
+            out = ctypes.create_string_buffer(capacity)
+            length = parse(kind.encode(), raw, len(raw), all_, out, capacity)
+            if length < capacity:
+                return json.loads(out.raw[:length].decode(errors="replace"))
+            capacity = length + 1
+
+    return call

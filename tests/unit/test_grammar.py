@@ -1,0 +1,108 @@
+"""One grammar of sizes, times and lists for every command; tests/native/options_test.cpp has its rules."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from hypothesis import given
+from hypothesis import strategies as st
+
+from meshmark.cli import app
+from meshmark.errors import UsageError
+from meshmark.measure.probe import find_probe
+from meshmark.model.instruments import measure
+from meshmark.model.machine import find_machine
+from meshmark.values import grammar
+
+PARSERS: dict[str, Callable[[str], Any]] = {
+    "size": lambda text: grammar.size("f", text),
+    "sizes": lambda text: grammar.sizes("f", text),
+    "seconds": lambda text: grammar.seconds("f", text),
+    "integers": lambda text: grammar.integers("f", text, 9, 0),
+    "cpus": lambda text: grammar.cpus("f", text),
+    "choices": lambda text: grammar.choices("f", text, ("a", "b")),
+}
+
+
+def test_what_comes_back_is_what_the_native_half_read() -> None:
+    assert grammar.size("f", "1.5KiB") == 1536
+    assert grammar.sizes("f", "4KiB..10KiB,1MB") == [4096, 8192, 10240, 10**6]
+    assert grammar.seconds("f", "500ms") == 0.5 and grammar.seconds("f", "2m") == 120 and grammar.seconds("f", "3") == 3
+    assert grammar.integers("f", "1..6,all,0-2", 9, 0) == [0, 1, 2, 4, 6, 9]
+    assert grammar.cpus("f", "0-3,8") == (0, 1, 2, 3, 8)
+    assert len(grammar.sizes("f", "1KiB..1TiB/64")) > 1000, "longer than the first buffer"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("size", "64 mib"), ("size", "0x10"), ("sizes", "8KiB..4KiB"), ("seconds", "1 hour"), ("seconds", "-1s"),
+     ("integers", "0-10"), ("integers", "0-99999999"), ("cpus", "3-1"), ("cpus", ""), ("choices", "a,c"),
+     ("size", "64\0"), ("size", "\udcff"), ("size", "\ud800")],
+)  # fmt: skip
+def test_what_is_wrong_is_named_by_its_field(name: str, text: str) -> None:
+    with pytest.raises(UsageError, match=r"^f: found '") as raised:
+        PARSERS[name](text)
+    assert str(raised.value).isprintable()
+
+
+@given(st.sampled_from(sorted(PARSERS)), st.text(st.sampled_from("0123456789.,-/KMGTiBsnmhae+x \0é"), max_size=12))
+def test_nonsense_is_a_value_or_a_usage_error(name: str, text: str) -> None:
+    try:
+        PARSERS[name](text)
+    except UsageError as wrong:
+        assert str(wrong).startswith("f: ")
+
+
+@pytest.mark.parametrize("text", ["4KiB..10KiB", "64 mib", "1MiB,4KiB", "4KiB..64KiB/2", "0", "1e3"])
+def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
+    """The model once read 4096, 8192 where the probe read 10240 too, and took what the probe refused."""
+    done = subprocess.run(
+        [find_probe(), "latency", "--check", "--footprint", text], capture_output=True, text=True, timeout=60,
+        check=False,
+    )  # fmt: skip
+    try:
+        records = measure("latency", find_machine("gs1280-4"), {"footprint": text, "memory_node": "0"})
+    except UsageError:
+        assert done.returncode == 2
+    else:
+        assert done.returncode == 0, done.stderr
+        assert [r.conditions["footprint_bytes"] for r in records] == grammar.sizes("f", text)
+
+
+def test_without_the_library_there_is_one_line_and_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no library")
+    for path, said in ((tmp_path / "none", "is not at"), (tmp_path / "text", "cannot be loaded")):
+        line = "from meshmark.entry import main; main()"
+        done = subprocess.run(
+            [sys.executable, "-c", line, "measure", "latency", "--on", "gs1280-4", "--no-store"], capture_output=True,
+            text=True, timeout=60, check=False, env={**os.environ, "MESHMARK_VALUES": str(path)},
+        )  # fmt: skip
+        assert done.returncode == 1
+        assert said in done.stderr.splitlines()[0] and "hint: make setup builds it" in done.stderr
+
+
+def options(command: Any, path: str = "meshmark") -> Iterator[tuple[str, Any]]:
+    for parameter in command.params:
+        if parameter.param_type_name == "option":
+            yield f"{path} {parameter.opts[0]}", parameter
+    for name, under in getattr(command, "commands", {}).items():
+        yield from options(under, f"{path} {name}")
+
+
+def test_no_option_takes_a_time_without_its_unit() -> None:
+    """`--duration 1` meant seconds, `--window 1` nanoseconds, and neither took `1s`."""
+    found = list(options(typer.main.get_command(app)))
+    assert len(found) > 100
+    for name, option in found:
+        if option.type_descriptor.annotation is float and option.metavar != "TIME":
+            words = (option.help or "").replace("(", " ").replace(")", " ").split()
+            assert not {"s", "ms", "ns", "seconds"} & {*words}, name
+    takers = [name for name, option in found if option.metavar == "TIME"]
+    assert {"meshmark watch --duration", "meshmark record --duration", "meshmark model measure --window"} <= {*takers}
