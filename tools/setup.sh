@@ -183,7 +183,8 @@ fi
 # --- The page ------------------------------------------------------------------------------------
 # Node comes with the development packages of Python; what the page needs comes from the registry, by the lock file.
 stamp=build/page.stamp
-wanted=$(cd web && find . -path ./node_modules -prune -o -type f -print0 | sort -z | xargs -0 sha256sum | sha256sum)
+wanted=$(cd web && find . ../schema -path ./node_modules -prune -o -path ./src/schema.ts -prune -o -type f -print0 |
+  sort -z | xargs -0 sha256sum | sha256sum)
 if [ ! -f src/meshmark/web/static/index.html ] || [ "$(cat $stamp 2>/dev/null)" != "$wanted" ]; then
   say "building the page"
   rm -f $stamp

@@ -338,7 +338,8 @@ class Page {
 
   private clock(frame: Frame): string {
     const { period_s } = this.header!;
-    const wall = frame.at > 0 && period_s >= 1e-3 ? new Date(1000 * frame.at).toLocaleTimeString() : "";
+    const at = frame.at ?? 0; // a model has no clock
+    const wall = at > 0 && period_s >= 1e-3 ? new Date(1000 * at).toLocaleTimeString() : "";
     return `${timeText(frame.t_s, period_s)} ${wall}`.trim();
   }
 

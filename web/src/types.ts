@@ -1,23 +1,9 @@
 /** What the server says; see docs/reference/frames.md. `null` is unknown, never zero. */
+import type { StreamFrame, StreamHeader } from "./schema";
+
+export type { Denominators, Process } from "./schema";
 
 export type ComponentClass = "cpu" | "memory" | "link" | "io";
-
-export interface Metric {
-  name: string;
-  unit: string;
-  what: string;
-  of?: string;
-  /** Told from other numbers; `NAME_low` and `NAME_high` are its 95 % interval. */
-  estimated?: boolean;
-}
-
-/** What 1 of a class's use is, for each of its components (B/s), and where that is known from. */
-export interface Denominators {
-  used: string;
-  from?: Record<string, string>;
-  wire?: (number | null)[];
-  attained?: (number | null)[];
-}
 
 export interface MapBox {
   class: ComponentClass;
@@ -38,21 +24,12 @@ export interface MachineMap {
   switches: { x: number; y: number; label: string }[];
 }
 
-export interface Header {
-  source: string;
-  machine: string;
+/** Of a stream, and what the page alone is told. */
+export interface Header extends StreamHeader {
   title?: string;
-  started: string;
-  period_s: number;
   live: boolean;
   frames?: number;
-  components: Record<string, { name: string }[]>;
-  metrics: Metric[];
-  absent: { metric: string; why: string; hint?: string }[];
   map: MachineMap;
-  /** Metrics that colour a class, where it is not its `busy`. */
-  use?: Partial<Record<ComponentClass, string>>;
-  denominators?: Partial<Record<ComponentClass, Denominators>>;
   /** Of a page in one file: each frame is the mean of so many of the recording's. */
   thinned?: { by: number; frames: number };
   /** Two recordings compared, in place of frames. */
@@ -93,25 +70,9 @@ export interface HotSpot {
   text: string;
 }
 
-export interface Process {
-  pid: number;
-  name: string;
-  cpu: number;
-  threads: number;
-  rss: number;
-  on: number;
-  nodes?: number[] | null;
-}
-
-export interface Frame {
-  processes?: Process[];
+/** Of a stream, or unpacked. */
+export interface Frame extends Omit<StreamFrame, "type" | "values"> {
   spots?: HotSpot[];
-  seq: number;
-  t_s: number;
-  window_s: number;
-  at: number;
-  cost_s: number;
-  dropped: number;
   values: Record<string, ArrayLike<number | null>>;
 }
 
