@@ -36,9 +36,9 @@ from meshmark.load.make import Trial, calibrate, run_program
 from meshmark.load.prescription import Prescription
 from meshmark.load.synthesis import ImpossibleError, explain, synthesize
 from meshmark.load.variants import Variant
-from meshmark.machine.identity import host_id
+from meshmark.machine.facts import host_id
 from meshmark.measure.survey import load_run
-from meshmark.terminal import data_home
+from meshmark.values.paths import data_home
 
 # Of the tests, which are no package.
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests" / "unit"))

@@ -29,8 +29,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from meshmark.doctor import placement as check_os
 from meshmark.machine.topology import from_sysfs
-from meshmark.place import check_os
 from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
 from meshmark.place.native import answer, find_place
 from meshmark.store.record import median, median_interval

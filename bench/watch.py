@@ -85,7 +85,7 @@ def sampling(rate: float, seconds: float, root: Path | None = None) -> list[str]
 
 def recording(rate: float, seconds: float, out: Path, root: Path | None = None) -> list[str]:
     """Words that sample and record; 0 s: until told to stop."""
-    line = "from meshmark.cli import main; main()"
+    line = "from meshmark.cli.app import main; main()"
     words = [sys.executable, "-c", line, "record", "--rate", f"{rate:g}", "--duration", f"{seconds:g}"]
     return [*words, "--out", str(out), *(["--root", str(root)] if root is not None else [])]
 

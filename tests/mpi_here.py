@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from meshmark.describe import KINDS, find_comm
 from meshmark.errors import MeshmarkError
 from meshmark.measure import launch
 
@@ -29,7 +30,7 @@ def installed() -> tuple[str, ...]:
     found = [kind for kind, package in PACKAGES.items() if has(package)]
     if not found and shutil.which("mpicc") and shutil.which("mpiexec"):
         found = ["mpi"]
-    return tuple(kind for kind in launch.KINDS if kind in found or kind in launch.launchers())
+    return tuple(kind for kind in KINDS if kind in found or kind in launch.launchers())
 
 
 def needed(kind: str = "any") -> launch.Launcher:
@@ -42,7 +43,7 @@ def needed(kind: str = "any") -> launch.Launcher:
     if kind not in installed():
         pytest.skip(f"{kind} is not installed")
     try:
-        launch.find_comm(kind)
+        find_comm(kind)
     except MeshmarkError as why:
         pytest.fail(f"{kind} is installed, and Meshmark is not built with it: {why}", pytrace=False)
     pytest.skip(f"the launcher of {kind} is not installed")

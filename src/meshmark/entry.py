@@ -46,6 +46,6 @@ def main() -> None:
     # What is loaded now takes a moment, in which Ctrl-C would end in a traceback. `end_by_signals` takes over.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
-    from meshmark.cli import main as command_line
+    from meshmark.cli.app import main as command_line
 
     command_line()

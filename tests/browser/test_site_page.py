@@ -15,8 +15,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
 from made_load import made_load, made_study
 from test_watch_page import violations
 
-from meshmark.cli_serve import LoadFolders
-from meshmark.cli_watch import simulated
+from meshmark.cli.serve import LoadFolders
+from meshmark.cli.watch import simulated
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder

@@ -16,10 +16,11 @@ import pytest
 
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
+from meshmark.terminal.map import step_of
 from meshmark.watch.difference import Difference, Side, compare
 from meshmark.watch.frames import USE, Frame, Header, header_of
+from meshmark.watch.palette import PALETTES
 from meshmark.watch.recording import Recorder
-from meshmark.watch.terminal import PALETTES, step_of
 from meshmark.web.hub import Hub, Past
 from meshmark.web.page import packed_difference, packed_recording, thinned, write_page
 from meshmark.web.server import serve
@@ -214,7 +215,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--rate", "10",
+    words = [sys.executable, "-m", "meshmark", "watch", "--web", "--rate", "10",
              "--port", str(port), "--to", "50"]  # fmt: skip
     base = f"http://127.0.0.1:{port}/"
 
@@ -253,7 +254,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
 
 
 def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
-    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "watch", "--web", "--on", "gs1280-16",
+    words = [sys.executable, "-m", "meshmark", "watch", "--web", "--on", "gs1280-16",
              "--frames", "12", "--window", "1us", "--port", "0"]  # fmt: skip
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     page = browser.new_page()
@@ -534,7 +535,7 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
                 frame = known(n)
                 frame.values["memory.busy"] = [memory] * 32
                 recorder.add(frame)
-    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "replay", str(tmp_path / "b"),
+    words = [sys.executable, "-m", "meshmark", "replay", str(tmp_path / "b"),
              "--against", str(tmp_path / "a"), "--web", "--port", "0"]  # fmt: skip
     child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     page, wrong = attentive(browser)

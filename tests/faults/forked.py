@@ -16,7 +16,7 @@ from typing import Any
 # Nothing that makes threads may be loaded before a fork.
 _SERVER = """
 import json, os, signal, sys
-import meshmark.cli, meshmark.entry, pydantic, numpy
+import meshmark.cli.app, meshmark.entry, pydantic, numpy
 for line in sys.stdin:
     asked = json.loads(line)
     child = os.fork()

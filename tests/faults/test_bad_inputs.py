@@ -20,7 +20,7 @@ import pytest
 import typer
 from forked import Commands
 
-from meshmark.cli import app
+from meshmark.cli.app import app
 
 # What each command needs to do little, and to end; one option at a time is spoiled or added.
 BASES: dict[str, list[str]] = {

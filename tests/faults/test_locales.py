@@ -13,7 +13,7 @@ import pytest
 LOCALES = ("en_US.ISO-8859-1", "ja_JP.EUC-JP", "ru_RU.KOI8-R", "POSIX", "C.UTF-8")
 # Python would make UTF-8 of the POSIX locale by itself.
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-MAIN = "from meshmark.cli import main; main()"
+MAIN = "from meshmark.cli.app import main; main()"
 COMMANDS = (
     "list machines", "list metrics", "machine show", "model list", "model show gs1280-4 --numbers",
     "model validate A01 --no-page", "measure latency --on gs1280-4 --footprint 1MiB", "model measure hot_spot gs1280-4",

@@ -33,7 +33,7 @@ while time.monotonic() < until:
 
 
 def meshmark(words: list[str], env: dict[str, str]) -> dict[str, Any]:
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+    argv = [sys.executable, "-m", "meshmark", *words]
     done = subprocess.run(argv, env=env, capture_output=True, text=True, check=False)
     return {"status": done.returncode, "out": done.stdout, "talk": done.stderr}
 

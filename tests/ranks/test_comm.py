@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from meshmark.describe import find_comm
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner, StepResult
@@ -62,7 +63,7 @@ def of(lines: list[Line], kind: str, metric: str = "") -> list[Line]:
 
 
 def protocols() -> list[str]:
-    done = subprocess.run([str(launch.find_comm()), "halo", "--describe"], capture_output=True, timeout=30, check=True)
+    done = subprocess.run([str(find_comm()), "halo", "--describe"], capture_output=True, timeout=30, check=True)
     found = next(p for p in json.loads(done.stdout)["parameters"] if p["name"] == "protocol")["choices"]
     return [name for name in found if name not in {"all", "mpi", "shmem", "caf"}]
 

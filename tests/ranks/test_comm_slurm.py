@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from mini_slurm import CannotStart, mini_slurm
 
+from meshmark.describe import find_comm
 from meshmark.measure import launch
 from mpi_here import installed, needed
 from waiting import until
@@ -65,7 +66,7 @@ def test_measure_starts_its_ranks_inside_an_allocation(
     kind: str, nodes: int, tasks: int, slurm: dict[str, str], tmp_path: Path
 ) -> None:
     program(kind)
-    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()"]
+    meshmark = [sys.executable, "-m", "meshmark"]
     job = ["salloc", "-Q", "-N", str(nodes), "-n", str(tasks), "sh", "-c", 'echo "$SLURM_JOB_ID" >&2; exec "$@"', "sh"]
     done = start([*job, *meshmark, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json",
                   "--no-store"], slurm, kind, tmp_path)  # fmt: skip
@@ -80,7 +81,7 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     kind: str, slurm: dict[str, str], tmp_path: Path
 ) -> None:
     program(kind)
-    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()", "measure"]
+    meshmark = [sys.executable, "-m", "meshmark", "measure"]
     script, talk, out = tmp_path / "job.sh", tmp_path / "talk", tmp_path / "out"
 
     def submit(*words: str, wait: tuple[str, ...] = ()) -> str:
@@ -119,7 +120,7 @@ def key(record: dict[str, Any]) -> tuple[Any, ...]:
 def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_path: Path) -> None:
     program(kind)
     # The one that the manager's variables name.
-    words = [*joined_by(MANAGER[kind], slurm), str(launch.find_comm()), "pingpong", *SHORT]
+    words = [*joined_by(MANAGER[kind], slurm), str(find_comm()), "pingpong", *SHORT]
     done = start(words, slurm, kind, tmp_path)
     assert done.returncode == 0, done.stderr
     found = latency(done.stdout)

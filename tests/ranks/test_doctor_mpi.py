@@ -14,10 +14,11 @@ from typing import Any
 
 import pytest
 
+from meshmark.doctor import launch
+from meshmark.doctor import mpi as doctor_mpi
+from meshmark.doctor.host import ORDER, Finding
+from meshmark.doctor.mpi import Host, Tried, examine, try_for_real
 from meshmark.errors import AbsentError, UsageError
-from meshmark.machine.doctor import ORDER, Finding
-from meshmark.measure import doctor_mpi, launch
-from meshmark.measure.doctor_mpi import Host, Tried, examine, try_for_real
 from meshmark.store.record import median_interval
 from mpi_here import installed
 from waiting import alive, until
@@ -299,8 +300,8 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
 
 def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = ("import os, sys; from meshmark.measure.doctor_mpi import try_for_real\n"
-            "from meshmark.process import end_by_signals; end_by_signals()\n"
+    code = ("import os, sys; from meshmark.doctor.mpi import try_for_real\n"
+            "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
             "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))")  # fmt: skip
     # The shell tells its rank to end, as launchers do; one that is killed cannot.
     script = f"trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > {note}; wait"
@@ -334,7 +335,7 @@ HERE = installed()
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from meshmark.cli import main; main()", "doctor", *words]
+    command = [sys.executable, "-m", "meshmark", "doctor", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 

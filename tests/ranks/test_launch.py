@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from meshmark.describe import find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
@@ -119,7 +120,7 @@ def test_a_folder_without_builds_is_absent(made_up: Path, monkeypatch: pytest.Mo
     (tmp_path / "empty").mkdir()
     assert launch.launchers() == {}
     with pytest.raises(MeshmarkError, match=r"MESHMARK_COMM: meshmark-comm-mpich is not in .*empty"):
-        launch.find_comm("mpich")
+        find_comm("mpich")
 
 
 def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
     [([], "no build for any MPI library; this one has none"), (["mpich"], "no build for openmpi; this one has mpich")],
 )
 def test_a_program_without_its_library_says_which(built: list[str], says: str, tmp_path: Path) -> None:
-    alone = shutil.copy2(launch.find_comm(), tmp_path)
+    alone = shutil.copy2(find_comm(), tmp_path)
     for kind in built:
         script(tmp_path / f"meshmark-comm-{kind}", "#!/bin/sh\n")
     started = {"OMPI_COMM_WORLD_SIZE": "2"} if built else {}

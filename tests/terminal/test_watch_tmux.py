@@ -15,7 +15,7 @@ import pytest
 
 TMUX = shutil.which("tmux")
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
-COMMAND = shlex.join([sys.executable, "-c", "from meshmark.cli import main; main()"])
+COMMAND = shlex.join([sys.executable, "-m", "meshmark"])
 
 
 class Terminal:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterable
 from typing import Any
 
-from meshmark.measure.probe import descriptions
+from meshmark.describe import descriptions
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo
 

@@ -23,7 +23,7 @@ from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
 
 BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
-MAIN = [sys.executable, "-c", "from meshmark.cli import main; main()"]
+MAIN = [sys.executable, "-m", "meshmark"]
 
 
 def header(machine: str = "test") -> Header:

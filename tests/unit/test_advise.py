@@ -594,7 +594,7 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
     folder = world({}, hangs=["none"])
     code = (
         "from pathlib import Path; from meshmark.place.advise import *\n"
-        "from meshmark.process import end_by_signals; end_by_signals()\n"
+        "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         f"Runner(Path({str(folder)!r}), ['prog'], '', False, {{}}).run(Candidate(BASELINE), 1, 60)"
     )
     child = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
@@ -611,7 +611,7 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
 
 def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise", "--resume", str(tmp_path)]
+    argv = [sys.executable, "-m", "meshmark", "advise", "--resume", str(tmp_path)]
     with held(tmp_path):
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
@@ -619,7 +619,7 @@ def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
 
 
 def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise"]
+    argv = [sys.executable, "-m", "meshmark", "advise"]
     ran = tmp_path / "ran"
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
     plan = (tmp_path / "old" / "plan.json").read_bytes()
@@ -633,7 +633,7 @@ def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) 
 
 
 def test_advices_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "advise", "--budget", "1s"]
+    argv = [sys.executable, "-m", "meshmark", "advise", "--budget", "1s"]
     for folder in (tmp_path / "a" / "best", tmp_path / "b" / "best"):
         words = ["--policies", "pack", "--pages", "default", "--store", str(tmp_path / "store"), "--out", str(folder)]
         done = subprocess.run([*argv, *words, "--", "true"], capture_output=True, text=True, check=False, timeout=120)

@@ -11,7 +11,7 @@ from functools import cache
 
 import pytest
 
-from meshmark.measure.probe import find_probe
+from meshmark.describe import find_probe
 
 pytestmark = [
     pytest.mark.skipif(platform.machine() != "x86_64", reason="reads x86-64 instructions"),

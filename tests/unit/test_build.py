@@ -12,7 +12,7 @@ import tomllib
 from importlib import metadata
 from pathlib import Path
 
-from meshmark.measure import launch
+from meshmark.describe import find_comm
 from mpi_here import has_coarrays, has_openshmem, installed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -135,7 +135,7 @@ def test_the_build_follows_what_is_installed(tmp_path: Path) -> None:
 
 def test_what_is_installed_is_built_and_nothing_else() -> None:
     """After `make run` on a machine without MPICH, `make test` installed it and built nothing with it."""
-    folder = launch.find_comm().parent
+    folder = find_comm().parent
     assert {p.name for p in folder.glob("meshmark-comm-*")} == {f"meshmark-comm-{kind}" for kind in installed()}
     for kind in installed():
         linked = subprocess.run(["ldd", folder / f"meshmark-comm-{kind}"], capture_output=True, text=True, check=True)

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from meshmark.doctor import placement as check_os
+from meshmark.doctor.placement import ORDER, Check, Spill, Start, _apart, examine, spread_of, told_apart
 from meshmark.machine.topology import from_sysfs
 from meshmark.machine.tree import Tree
-from meshmark.place import check_os
-from meshmark.place.check_os import ORDER, Check, Spill, Start, _apart, examine, spread_of, told_apart
 from waiting import alive, until
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
@@ -377,7 +377,7 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
     place.chmod(0o755)
     (tmp_path / "tmp").mkdir()
     env = {**os.environ, "MESHMARK_PLACE": str(place), "TMPDIR": str(tmp_path / "tmp")}
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "check-os", "--starts", "2"]
+    argv = [sys.executable, "-m", "meshmark", "check-os", "--starts", "2"]
     with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
         try:
             assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
@@ -411,7 +411,7 @@ def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
 
 
 def command(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", "from meshmark.cli import main; main()", "check-os", *words]
+    argv = [sys.executable, "-m", "meshmark", "check-os", *words]
     return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.measure.probe import descriptions, find_probe
+from meshmark.describe import descriptions, find_probe
 
 SMALL = """
 name = "small"
@@ -42,7 +42,7 @@ def home(tmp_path: Path) -> dict[str, str]:
 
 
 def command(*words: str) -> list[str]:
-    return [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+    return [sys.executable, "-m", "meshmark", *words]
 
 
 def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

@@ -12,12 +12,12 @@ from typing import Any
 import made_run
 import pytest
 
+from meshmark.describe import Description, Parameter
 from meshmark.errors import UsageError
 from meshmark.machine.capture import open_machine
 from meshmark.machine.topology import from_synthetic
 from meshmark.measure import launch
 from meshmark.measure.plan import launched
-from meshmark.measure.probe import Description, Parameter
 from meshmark.measure.repetitions import pool
 from meshmark.report import charts, comm, contention, swaps
 from meshmark.report.build import write_report
@@ -38,7 +38,7 @@ from meshmark.report.ranking import (
     turns_said,
 )
 from meshmark.store.record import FLAGS, Record, median, median_interval
-from meshmark.terminal import print_records
+from meshmark.terminal.records import print_records
 
 
 def exchange(protocol: str, words: int, samples: list[float], mpi: str = "openmpi", **more: Any) -> Record:

@@ -11,14 +11,15 @@ from pathlib import Path
 import made_run
 import pytest
 
+from meshmark.describe import descriptions
 from meshmark.load.records import METRICS as OF_LOAD
-from meshmark.measure.probe import descriptions
 from meshmark.model.patterns import METRICS as OF_WORKLOADS
 from meshmark.place.native import find_place, vocabulary
 from meshmark.report.build import report_page
 from meshmark.report.card import machine_card
 from meshmark.store.record import BETTER, Metric
-from meshmark.terminal import print_records
+from meshmark.terminal.records import print_records
+from meshmark.values.units import plain, show
 
 SOURCES = Path(__file__).parents[2] / "src" / "meshmark"
 
@@ -78,12 +79,12 @@ def test_all_views_show_the_same_best(
     conditions = {"best_chains": 8} if instrument == "loaded" else {"n": 512, "threads": 1}
     r = made_run.record(instrument, metric, 12.5, **conditions)
     assert r.best == best(r.samples)
-    shown = f"{r.best:.1f}"
+    shown = show(r.best, r.unit)
     page = report_page([r], [], made_run.run_info())
     cells = page.partition("<summary>1 results as a table")[2].partition("</table>")[0]
     assert f'<td class="n">{shown}</td>' in cells
     print_records([r])
-    assert shown in capsys.readouterr().out.splitlines()[-1]
+    assert plain(r.best, r.unit) in capsys.readouterr().out.splitlines()[-1].split()
     if instrument == "loaded":
         assert f"best {shown}" in page, "on the tile"
         assert machine_card([r], [], made_run.run_info())["figures"]["memory_parallelism"]["best"] == r.best

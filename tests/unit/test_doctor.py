@@ -17,8 +17,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from meshmark.machine import doctor
-from meshmark.machine.doctor import ORDER, Finding, examine, open_counter
+from meshmark.doctor import host as doctor
+from meshmark.doctor.host import ORDER, Finding, examine, open_counter
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = sorted(
@@ -373,7 +373,7 @@ def test_folders_in_the_place_of_files_are_no_traceback(tmp_path: Path) -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from meshmark.cli import main; main()", "doctor", *words]
+    command = [sys.executable, "-m", "meshmark", "doctor", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 

@@ -14,9 +14,9 @@ import typer
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.cli import app
+from meshmark.cli.app import app
+from meshmark.describe import find_probe
 from meshmark.errors import UsageError
-from meshmark.measure.probe import find_probe
 from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from meshmark.values import grammar

@@ -165,7 +165,7 @@ def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> N
 
 def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    meshmark = [sys.executable, "-c", "from meshmark.cli import main; main()"]
+    meshmark = [sys.executable, "-m", "meshmark"]
     out = tmp_path / "out.jsonl"
     with out.open("wb") as file:
         words = ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB", "--json", "--no-store"]

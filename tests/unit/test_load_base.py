@@ -19,7 +19,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load import base
 from meshmark.load.base import base_run, base_runs, last_base, look, read_base
 from meshmark.load.variants import COLUMNS, COUNTER_PREFIX, COUNTERS, MEANING
-from meshmark.machine.identity import host_id
+from meshmark.machine.facts import host_id
 from meshmark.measure import survey
 
 # As small as base data can be, and named like the shipped quick ones, so that they are found without their name.
@@ -40,7 +40,7 @@ WISH = '[[program]]\nname = "p"\nrun_time_s = 0.5\nleast_kernels = 2\n'
 
 
 def words(*said: object) -> list[str]:
-    return [sys.executable, "-c", "from meshmark.cli import main; main()", *map(str, said)]
+    return [sys.executable, "-m", "meshmark", *map(str, said)]
 
 
 def meshmark(env: dict[str, str], *said: object) -> subprocess.CompletedProcess[str]:

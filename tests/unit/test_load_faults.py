@@ -20,7 +20,7 @@ from made_load import made_load, made_study
 from made_program import made_program
 from typer.testing import CliRunner
 
-from meshmark.cli_load import app
+from meshmark.cli.load import app
 from meshmark.errors import UsageError
 from meshmark.load.program import parse_program
 from meshmark.load.run import JOURNAL, RunCutError, find_load, read_run, run_scenario
@@ -33,7 +33,7 @@ WISH = "[[program]]\nname = 'p'\nrun_time_s = 1\n"
 
 
 def words(*said: str | Path) -> list[str]:
-    return [sys.executable, "-c", "from meshmark.cli import main; main()", *map(str, said)]
+    return [sys.executable, "-m", "meshmark", *map(str, said)]
 
 
 def meshmark(*said: str | Path, folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -284,7 +284,7 @@ def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path,
     (tmp_path / "tmp").mkdir()
     code = ("import json, sys; from pathlib import Path; from test_load_mutated import PROGRAM\n"
             "from meshmark.load.program import parse_program; from meshmark.load.make import run_program\n"
-            "from meshmark.process import end_by_signals; end_by_signals()\n"
+            "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
             "run_program(parse_program(json.dumps(PROGRAM), 'p'), [0])")  # fmt: skip
     code = code.replace("[0]", str(sorted(os.sched_getaffinity(0))[:1]))
     env = {**os.environ, "MESHMARK_LOAD": str(slow), "TMPDIR": str(tmp_path / "tmp"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from meshmark.describe import find_probe
 from meshmark.errors import MeshmarkError
 from meshmark.load.base import variants_of
 from meshmark.load.make import calibrate, find_load, kernels, read_trial, run_program, shortened
@@ -21,7 +22,6 @@ from meshmark.load.program import Program, dump_program
 from meshmark.load.synthesis import synthesize
 from meshmark.load.variants import Variant
 from meshmark.measure.journal import read_journal
-from meshmark.measure.probe import find_probe
 
 NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
 

@@ -15,8 +15,7 @@ from made_load import made_study
 from made_program import made_program
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.compare import compare, compare_html, compare_text, read_side
-from meshmark.load.gantt import gantt_html, gantt_text
+from meshmark.load.compare import compare, read_side
 from meshmark.load.lines import journal_lines
 from meshmark.load.metrics import all_metrics, parse_metrics
 from meshmark.load.program import parse_program
@@ -25,6 +24,10 @@ from meshmark.load.run import JOURNAL, find_load, read_run, run_scenario, utilis
 from meshmark.load.scenario import Here, parse_scenario, read_scenario, threads_of
 from meshmark.load.study import read_outcomes
 from meshmark.measure.spec import parse_spec
+from meshmark.report.gantt import gantt_html
+from meshmark.report.load_compare import compare_html
+from meshmark.terminal.gantt import gantt_text
+from meshmark.terminal.load_compare import compare_text
 
 # Hypothesis chooses seeds only: what is drawn of them here takes a hundredth of the time.
 NOTHING: list[Any] = [

@@ -21,8 +21,8 @@ import pytest
 import typer
 from made_program import made_program
 
-from meshmark.cli_load_live import Live
-from meshmark.cli_study import app as study_app
+from meshmark.cli.load_live import Live
+from meshmark.cli.study import app as study_app
 from meshmark.load.alone import TOGETHER, company
 from meshmark.load.prescription import Prescription
 from meshmark.load.run import find_load, read_run
@@ -42,7 +42,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def command(*words: str | Path) -> list[str]:
-    return [sys.executable, "-c", "from meshmark.cli import main; main()", *map(str, words)]
+    return [sys.executable, "-m", "meshmark", *map(str, words)]
 
 
 def meshmark(*words: str | Path, folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:

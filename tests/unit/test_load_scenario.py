@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from made_program import made_program
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.gantt import gantt_html, gantt_svg, gantt_text, lanes, shares, write_gantt
+from meshmark.load.lanes import lanes, shares
 from meshmark.load.metrics import parse_metrics
 from meshmark.load.records import records_of
 from meshmark.load.run import (
@@ -41,8 +41,10 @@ from meshmark.load.run import (
     utilisation,
 )
 from meshmark.load.scenario import Here, Member, Scenario, check_here, parse_scenario, read_scenario
+from meshmark.report.gantt import gantt_html, gantt_svg, write_gantt
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from meshmark.terminal.gantt import gantt_text
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 QUIET = "[scenario]\ncanary = false\n"

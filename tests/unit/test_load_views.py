@@ -19,15 +19,18 @@ from made_load import BEGIN_S, EPOCH, made_load, made_study
 from test_serve import Site
 from typer.testing import CliRunner
 
-from meshmark.cli_load import app
-from meshmark.cli_load_watch import watched
-from meshmark.cli_serve import LoadFolders
+from meshmark.cli.load import app
+from meshmark.cli.load_watch import watched
+from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.compare import compare, compare_html, compare_text, read_side
-from meshmark.load.gantt import gantt_html, gantt_svg, gantt_text
+from meshmark.load.compare import compare, read_side
 from meshmark.load.recorded import RECORDING, Step, binned, found_beside, machine_use, traffic
 from meshmark.load.run import JOURNAL, read_run, slowdown
+from meshmark.report.gantt import gantt_html, gantt_svg
+from meshmark.report.load_compare import compare_html
 from meshmark.report.studies import STUDIES, study_page, write_study
+from meshmark.terminal.gantt import gantt_text
+from meshmark.terminal.load_compare import compare_text
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.recording import Recorder, Recording, RecordingError
 from meshmark.web.server import NotHere
@@ -227,7 +230,7 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
 WATCHED = """
 import sys, time
 from pathlib import Path
-from meshmark.cli_load_watch import watched
+from meshmark.cli.load_watch import watched
 with watched(Path(sys.argv[1])):
     print("in", flush=True)
     time.sleep(60)

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from meshmark.cli_machine import app
+from meshmark.cli.machine import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.machine import capture as capture_room
 from meshmark.machine.capture import SUFFIXES, capture, open_machine, unpacked

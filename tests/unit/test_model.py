@@ -19,9 +19,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from meshmark.describe import description
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.measure.probe import description
-from meshmark.model.drawing import mesh_text
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.fit import fit
 from meshmark.model.instruments import POINTS, fill_order, measure
@@ -41,6 +40,7 @@ from meshmark.model.validate import CHECKS, claims, fitted_to, validate
 from meshmark.model.workloads import random_reads
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from meshmark.terminal.mesh import mesh_text
 
 GOOD = """
 format = 1
@@ -74,7 +74,7 @@ def write(folder: Path, text: str, name: str = "m.toml") -> Path:
 def run(
     *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *arguments]
+    line = [sys.executable, "-m", "meshmark", *arguments]
     return subprocess.run(line, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
 
 
@@ -471,7 +471,7 @@ def test_ranges_and_grids() -> None:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", "model", "sweep", "gs1280-16",
+    line = [sys.executable, "-m", "meshmark", "model", "sweep", "gs1280-16",
             "--vary", "links.bandwidth=1..6/40", "--instrument", "gups", "--option", "threads=all",
             "--store", str(tmp_path / "s")]  # fmt: skip
     with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:

@@ -292,7 +292,7 @@ def test_a_slow_collector_does_not_hold_up_frames(collector: Collector) -> None:
 
 
 def test_the_command_sends_this_machine(collector: Collector) -> None:
-    line = "from meshmark.cli import main; main()"
+    line = "from meshmark.cli.app import main; main()"
     words = ["watch", "--otlp", collector.url, "--interval", "1", "--rate", "5", "--duration", "2.4"]
     done = subprocess.run([sys.executable, "-c", line, *words], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -308,7 +308,7 @@ def test_the_command_sends_this_machine(collector: Collector) -> None:
     (["--otlp", "http://n1", "--interval", "0"], "interval"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    line = "from meshmark.cli import main; main()"
+    line = "from meshmark.cli.app import main; main()"
     done = subprocess.run([sys.executable, "-c", line, "watch", *words], capture_output=True, text=True, timeout=60,
                           check=False)  # fmt: skip
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
@@ -344,6 +344,6 @@ def test_a_password_in_the_address_is_refused_and_not_told() -> None:
 
 def test_the_command_starts_without_it() -> None:
     heavy = "('opentelemetry', 'google.protobuf', 'starlette')"
-    line = f"import sys, meshmark.cli; print([m for m in sys.modules if m.startswith({heavy})])"
+    line = f"import sys, meshmark.cli.app; print([m for m in sys.modules if m.startswith({heavy})])"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"

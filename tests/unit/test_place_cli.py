@@ -92,9 +92,9 @@ def test_the_quick_way_loads_nothing_of_ours_but_the_entry() -> None:
 
 @pytest.mark.parametrize("verb", sorted(VERBS))
 def test_the_command_line_forwards_too(fake: dict[str, str], verb: str) -> None:
-    said = json.loads(call(verb, "--x", "1", "--", "-y", env=fake, through="cli").stdout)
+    said = json.loads(call(verb, "--x", "1", "--", "-y", env=fake, through="cli.app").stdout)
     assert said["words"] == [verb, "--x", "1", "--", "-y"]
-    assert call(verb, "--help", env=fake, through="cli").stdout == "the native help\n"
+    assert call(verb, "--help", env=fake, through="cli.app").stdout == "the native help\n"
 
 
 def test_the_help_lists_them_all(fake: dict[str, str]) -> None:
@@ -102,7 +102,7 @@ def test_the_help_lists_them_all(fake: dict[str, str]) -> None:
     assert all(f" {name} " in said for name in (*VERBS, "place", "advise", "check-os"))
 
 
-@pytest.mark.parametrize("through", ["entry", "cli"])
+@pytest.mark.parametrize("through", ["entry", "cli.app"])
 def test_without_the_native_program_one_line_says_so(fake: dict[str, str], through: str, tmp_path: Path) -> None:
     done = call("run", "--", "true", env={**fake, "MESHMARK_PLACE": str(tmp_path / "none")}, through=through)
     assert done.returncode == 1 and done.stdout == ""

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from meshmark.describe import find_comm
 from meshmark.measure import launch
 from meshmark.measure.repetitions import point_key
 from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
@@ -72,7 +73,7 @@ def described(program: Path, *words: str) -> Any:
 
 def programs() -> list[Path]:
     """The probe, and that of the ranks, which describes itself where an MPI library was built with."""
-    return [PROBE, launch.find_comm()]
+    return [PROBE, find_comm()]
 
 
 PROGRAMS = {d["name"]: (program, d) for program in programs() for d in described(program)}

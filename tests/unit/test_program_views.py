@@ -13,8 +13,8 @@ import pytest
 from meshmark.report import charts, program_charts
 from meshmark.report.build import write_report
 from meshmark.report.programs import ANATOMY, GYRO, POP, SWIM, grids, prediction, print_programs, shown, steps, told
-from meshmark.report.tables import print_tables
 from meshmark.store.record import Record
+from meshmark.terminal.tables import print_tables
 
 
 def flat(text: str) -> str:

@@ -16,8 +16,8 @@ from meshmark.report import charts
 from meshmark.report.build import SECTIONS, write_report
 from meshmark.report.card import figures, machine_card
 from meshmark.report.topology_svg import topology_svg
-from meshmark.report.units import number, scale_for, show
 from meshmark.store.record import Record
+from meshmark.values.units import number, scale_for, show
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 

@@ -23,25 +23,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from made_load import made_load, made_study
 
-from meshmark.cli_serve import Runs
-from meshmark.load.compare import compare, compare_html, compare_text, read_side
-from meshmark.load.gantt import gantt_html, gantt_text
+from meshmark.cli.serve import Runs
+from meshmark.describe import descriptions
+from meshmark.load.compare import compare, read_side
 from meshmark.load.records import records_of
 from meshmark.load.run import read_run
 from meshmark.load.study import RECORDS
 from meshmark.machine.topology import from_synthetic
-from meshmark.measure.probe import descriptions
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine
 from meshmark.report.build import report_page, write_report
 from meshmark.report.card import machine_card
 from meshmark.report.charts import natural
+from meshmark.report.gantt import gantt_html
+from meshmark.report.load_compare import compare_html
 from meshmark.report.selection import number, selected, text_of
 from meshmark.report.studies import STUDIES, study_page
-from meshmark.report.tables import print_tables
 from meshmark.store.record import OBSERVED, Record, Scalar, median, median_interval
 from meshmark.store.run import RunInfo
 from meshmark.store.store import Store
+from meshmark.terminal.gantt import gantt_text
+from meshmark.terminal.load_compare import compare_text
+from meshmark.terminal.tables import print_tables
 
 # Of this host, by name: what is collected must not depend on what was built.
 INSTRUMENTS: Final = (

@@ -17,8 +17,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
-from meshmark.measure import launch
-from meshmark.measure.probe import find_probe
+from meshmark.describe import find_comm, find_probe
 from meshmark.model.engine import find_engine
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.instruments import POINTS, measure
@@ -66,7 +65,7 @@ def test_python_knows_the_same_words() -> None:
     assert {*properties["source"]["enum"]} == SOURCES and {*properties["better"]["enum"]} == BETTER
 
 
-@pytest.mark.parametrize("program", [find_probe(), launch.find_comm()], ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [find_probe(), find_comm()], ids=lambda p: p.name)
 def test_every_description_has_the_form(program: Path) -> None:
     for d in json.loads(subprocess.run([program, "--describe"], capture_output=True, check=True).stdout):
         assert wrong("describe", d) == [], d["name"]

@@ -25,7 +25,7 @@ from hypothesis import strategies as st
 from made_site import Site, frame, header, record, recordings
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from meshmark.cli_serve import NEED_MORE, Runs
+from meshmark.cli.serve import NEED_MORE, Runs
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine, machine_names
@@ -377,7 +377,7 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
 def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
     words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"),
              "--no-token"]  # fmt: skip
-    child = subprocess.Popen([sys.executable, "-c", "from meshmark.cli import main; main()", *words],
+    child = subprocess.Popen([sys.executable, "-m", "meshmark", *words],
                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
     try:
         assert child.stdout is not None
@@ -392,7 +392,7 @@ def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
 
 
 def test_every_listed_workload_can_be_simulated() -> None:
-    from meshmark.cli_watch import simulated
+    from meshmark.cli.watch import simulated
 
     for name in ("gs1280-4", "xeon5500", "cray-x1"):
         assert name in machine_names()
@@ -408,7 +408,7 @@ def test_every_listed_workload_can_be_simulated() -> None:
     (["--token", "a b"], "--token"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    command = [sys.executable, "-c", "from meshmark.cli import main; main()", "serve", "--port", "0", *words]
+    command = [sys.executable, "-m", "meshmark", "serve", "--port", "0", *words]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 

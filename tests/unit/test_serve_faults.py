@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from made_site import BAD, Site, frame, header, record, recordings, started, status_of
 
-from meshmark.cli_serve import LoadFolders
+from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load import run as load_run
 from meshmark.watch.recording import Recorder

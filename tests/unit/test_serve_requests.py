@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from made_site import BAD, Site, frame, header, record, recordings, started, status_of
 from starlette.types import ASGIApp, Message
 
-from meshmark.cli_serve import LoadFolders
+from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError
 from meshmark.web.guard import SECURITY
 from meshmark.web.listener import MAX_WAITING_PER_ADDRESS

@@ -14,7 +14,7 @@ import pytest
 import meshmark
 from waiting import until
 
-MAIN = "from meshmark.cli import main; main()"
+MAIN = "from meshmark.cli.app import main; main()"
 # Python would make UTF-8 of these by itself.
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
@@ -97,7 +97,7 @@ def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
 
 def test_an_ignored_hang_up_stays_ignored() -> None:
     program = (
-        "import os, signal; from meshmark.process import end_by_signals; end_by_signals();"
+        "import os, signal; from meshmark.cli.process import end_by_signals; end_by_signals();"
         "os.kill(os.getpid(), signal.SIGHUP); print('here')"
     )
     nohup = ["bash", "-c", "trap '' HUP; exec \"$@\"", "x", sys.executable, "-c", program]
@@ -116,7 +116,7 @@ def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
         "import os, signal, sys\n"
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name == 'meshmark.cli': os.kill(os.getpid(), signal.SIGINT)\n"
+        "        if name == 'meshmark.cli.app': os.kill(os.getpid(), signal.SIGINT)\n"
         "sys.meta_path.insert(0, Finder())\n"
         "from meshmark.entry import main; main()"
     )
@@ -129,7 +129,7 @@ def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
     program = (
         "import atexit, os, signal, sys; sys.argv = ['meshmark', 'version']\n"
         f"atexit.register({fault})\n"
-        "from meshmark.cli import main; main()"
+        "from meshmark.cli.app import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, b"") and done.stdout
@@ -141,11 +141,11 @@ def test_a_user_without_a_home_is_one_line() -> None:
         "import os, pwd, sys; sys.argv = ['meshmark', *sys.argv[1:]]\n"
         "def none(_): raise KeyError('uid not found')\n"
         "pwd.getpwuid = none\n"
-        "import meshmark.cli, meshmark.process\n"
+        "import meshmark.cli.app, meshmark.cli.process\n"
         "def leave(status):\n"
         "    import altair\n"  # which asks for a home as it is loaded
         "    raise SystemExit(status)\n"
-        "meshmark.cli.leave = leave; meshmark.cli.main()"
+        "meshmark.cli.app.leave = leave; meshmark.cli.app.main()"
     )
     env = {k: v for k, v in os.environ.items() if k not in {"XDG_DATA_HOME", "HOME"}}
     line = [sys.executable, "-c", program, "store", "list"]
@@ -176,7 +176,7 @@ def runs(self):
     {fault}
 meshmark.store.store.Store.runs = runs
 sys.argv = ["meshmark", "store", "list"]
-from meshmark.cli import main
+from meshmark.cli.app import main
 main()
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
@@ -189,7 +189,7 @@ def test_a_signal_at_the_first_moment_is_one_line() -> None:
     """Right after there are handlers."""
     program = (
         "import os, signal, sys; sys.argv = ['meshmark', 'version']\n"
-        "from meshmark import cli\n"
+        "from meshmark.cli import app as cli\n"
         "cli.find_home = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
         "cli.main()"
     )
@@ -200,7 +200,7 @@ def test_a_signal_at_the_first_moment_is_one_line() -> None:
 def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
     """Ctrl-C goes to it as well, between fork and exec."""
     program = (
-        "import os, signal; from meshmark.process import end_by_signals; end_by_signals()\n"
+        "import os, signal; from meshmark.cli.process import end_by_signals; end_by_signals()\n"
         "if not (child := os.fork()): os.kill(os.getpid(), signal.SIGINT)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
@@ -211,7 +211,7 @@ def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
 def test_without_memory_for_an_error_there_is_one_line() -> None:
     program = (
         "import sys; sys.argv = ['meshmark', 'list', 'nonsense']\n"
-        "from meshmark import cli\n"
+        "from meshmark.cli import app as cli\n"
         "def fail(_): raise SystemError('error return without exception set')\n"
         "cli.fail = fail; cli.main()"
     )

@@ -6,7 +6,7 @@ import made_run
 import pytest
 
 from meshmark.store.record import OBSERVED, Record
-from meshmark.terminal import print_records
+from meshmark.terminal.records import print_records
 
 
 def columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> list[str]:

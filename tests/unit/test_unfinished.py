@@ -39,7 +39,7 @@ class Home:
     def start(self, *words: str) -> subprocess.Popen[str]:
         """`meshmark measure`, in a session of its own, as a terminal would hold it."""
         return subprocess.Popen(
-            [sys.executable, "-c", "from meshmark.cli import main; main()", "measure", *words], env=self.env, text=True,
+            [sys.executable, "-m", "meshmark", "measure", *words], env=self.env, text=True,
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
 

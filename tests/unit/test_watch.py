@@ -32,19 +32,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from meshmark.cli import app
+from meshmark.cli.app import app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.machine import MachineFile, find_machine, machine_names
 from meshmark.model.workloads import random_reads, stream_actor, trial
 from meshmark.native import find_native
 from meshmark.report.recording import binned, draw_difference, draw_recording
+from meshmark.terminal.map import UNKNOWN, draw, step_of
 from meshmark.watch.frames import USE, Frame, FrameError, Header, Metric, frame_of, header_of, parse_line
 from meshmark.watch.hotspots import Detector, HotSpot, hot_now
 from meshmark.watch.layout import Map, map_of, node_places
 from meshmark.watch.live import Live
+from meshmark.watch.palette import PALETTES
 from meshmark.watch.recording import HOLD_S, Recorder, Recording, RecordingError
-from meshmark.watch.terminal import PALETTES, UNKNOWN, draw, step_of
 from meshmark.web.hub import Hub, Past
 from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
@@ -364,7 +365,7 @@ def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int
 
 def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
-    line = ("from meshmark.cli import main; import sys; "
+    line = ("from meshmark.cli.app import main; import sys; "
             f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
     child = subprocess.Popen([sys.executable, "-c", line], stderr=subprocess.DEVNULL)
     part = out.with_name("r.parquet.part")
@@ -402,7 +403,15 @@ def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, nu
     )
     sampler.chmod(0o755)
     out = tmp_path / "r.parquet"
-    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "record", "--no-canary", "--out", str(out)]
+    words = [
+        sys.executable,
+        "-c",
+        "from meshmark.cli.app import main; main()",
+        "record",
+        "--no-canary",
+        "--out",
+        str(out),
+    ]
     env = {**os.environ, "MESHMARK_WATCH": str(sampler)}
     child = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert child.stderr is not None and until((tmp_path / "half").exists)
@@ -429,7 +438,7 @@ def test_a_recording_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
-    line = ("from meshmark.cli import main; import sys; "
+    line = ("from meshmark.cli.app import main; import sys; "
             f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
     child = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
@@ -773,7 +782,7 @@ def test_a_busy_process_is_named_by_the_sampler() -> None:
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+    line = [sys.executable, "-m", "meshmark", *words]
     return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
@@ -893,7 +902,7 @@ def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
     words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
              "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words, "--web", "--port", "0", "--no-token",
+    line = [sys.executable, "-m", "meshmark", *words, "--web", "--port", "0", "--no-token",
             *VIEWS[0][0]]  # fmt: skip
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
         try:

@@ -70,7 +70,7 @@ def unfolded(data: bytes, components: int, ticks: int) -> list[list[float | None
 
 
 def said(*words: str) -> tuple[int, str, str]:
-    line = [sys.executable, "-c", "from meshmark.cli import main; main()", *words]
+    line = [sys.executable, "-m", "meshmark", *words]
     done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
     return done.returncode, done.stdout, done.stderr
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from meshmark.cli import app
+from meshmark.cli.app import app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.store.record import Record
 from meshmark.watch.attained import attained

@@ -11,15 +11,12 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import UsageError
-from meshmark.load.gantt import gantt_svg, in_s, most_traffic, page, scrolled
-from meshmark.load.recorded import checked_beside, found_beside
+from meshmark.load.lanes import in_s
 from meshmark.load.run import JOURNAL, Key, LoadRun, ProgramUse, Slowdown, read_run, slowdown
-from meshmark.load.study import table
 from meshmark.machine.tree import format_list
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
@@ -261,14 +258,14 @@ def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
             if isinstance(done.get(k), int | float)}  # fmt: skip
 
 
-# ---------------------------------------------------------------- for terminals
+# ---------------------------------------------------------------- in words
 
 
 def _both(a: float | None, b: float | None) -> str:
     return " → ".join("–" if v is None else f"{v:.3f}" for v in (a, b))
 
 
-def _rows(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
+def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
     """What both tables show: a line a copy, and of several copies one of all."""
     rows: list[tuple[str, list[str], Matched, Copy | None]] = []
     for m in c.programs:
@@ -277,18 +274,20 @@ def _rows(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
             ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
             told = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
             name = m.program + (f" · {one.copy + 1}" if many else "")
-            rows.append((name, [*told, ratio, "" if many else _interval(m.slowdown)], m, one))
+            rows.append((name, [*told, ratio, "" if many else interval_told(m.slowdown)], m, one))
         if many:
             ratio = f"{m.slowdown.ratio:.3f}" if m.slowdown else "–"
-            rows.append((f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, _interval(m.slowdown)], m, None))
+            rows.append(
+                (f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, interval_told(m.slowdown)], m, None)
+            )
     return rows
 
 
-def _interval(s: Slowdown | None) -> str:
+def interval_told(s: Slowdown | None) -> str:
     return f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s is not None and s.interval else "–"
 
 
-def _flags(m: Matched) -> str:
+def flags_told(m: Matched) -> str:
     """Those of one side with its letter."""
     return " ".join(
         f if f in m.flags_a and f in m.flags_b else f"{'A' if f in m.flags_a else 'B'}:{f}"
@@ -296,128 +295,15 @@ def _flags(m: Matched) -> str:
     )
 
 
-def _of_samples(c: Comparison) -> str:
+def samples_told(c: Comparison) -> str:
     return f"slowdown: B over A; 95 % over {c.over}, from 4 of each on" + (
         ": how far copies agree, not how far another run would" if c.over == "copies" else ""
     )
 
 
-def compare_text(c: Comparison) -> str:
-    """Tables for a terminal."""
-    out = []
-    for letter, side in (("A", c.a), ("B", c.b)):
-        of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
-        out.append(f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
-                   f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})")  # fmt: skip
-    head = ["program", *(f"{h} s" for h in HEADS), "slowdown", "95 %"]
-    lines = table(head, [[name, *cells] for name, cells, _, _ in _rows(c)]).splitlines()
-    out += ["", f"{lines[0]}  flags"]
-    for line, (_, _, m, one) in zip(lines[1:], _rows(c), strict=True):
-        said = [_flags(m)] if one is None or len(m.copies) == 1 else []
-        said += [one.reason] if one is not None and one.reason else []
-        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in said if x)}".rstrip())
-    out += [_of_samples(c), ""]
-    rows = [[TOTALS[n], _value(n, a), _value(n, b), _change(a, b)] for n, a, b in c.totals]
-    out.append(table(["total", "A", "B", "B over A"], rows))
-    if c.differ:
-        out += ["", "what differs:"]
-        out += [f"  {what}: {a} → {b}" for what, a, b in c.differ]
-    for letter, only in (("A", c.only_a), ("B", c.only_b)):
-        if only:
-            out.append(f"only in {letter}: {', '.join(only)}")
-    return "\n".join(out) + "\n"
-
-
-def _value(name: str, value: float) -> str:
+def value_told(name: str, value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else in_s(value)
 
 
-def _change(a: float, b: float) -> str:
+def change_told(a: float, b: float) -> str:
     return f"{b / a:.3f}" if math.isfinite(a) and math.isfinite(b) and a > 0 else "–"
-
-
-# ---------------------------------------------------------------- the page
-
-_STYLE: Final = (
-    "<style>.dot .i{stroke:var(--ink);stroke-width:2}.dot .d{fill:var(--ink)}.dot .one{stroke:var(--soft);"
-    "stroke-dasharray:2 2}.scroll svg.dot{min-width:0;display:inline-block;"
-    "vertical-align:middle}td.text{text-align:left;white-space:normal}td.all{font-weight:600}"
-    "h2 small{font-weight:400;color:var(--soft);font-size:14px}</style>"
-)
-
-
-def _scale(c: Comparison) -> tuple[float, float]:
-    """Lowest and highest ratio of the plot, round 1."""
-    seen = [1.0]
-    for m in c.programs:
-        seen += [o.ratio for o in m.copies if math.isfinite(o.ratio)]
-        seen += (m.slowdown.interval or (m.slowdown.ratio,)) if m.slowdown else ()
-    return min(0.9, 0.97 * min(seen)), max(1.1, 1.03 * max(seen))
-
-
-def _dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> str:
-    """A ratio on a logarithmic axis, dashed where it would be 1."""
-    if not math.isfinite(ratio) or ratio <= 0:
-        return ""
-
-    def x(v: float) -> str:
-        return f"{4 + 132 * math.log(max(v, 1e-9) / low) / math.log(high / low):.1f}"
-
-    line = f'<path class="i" d="M{x(interval[0])} 9H{x(interval[1])}"/>' if interval else ""
-    return (
-        f'<svg class="dot" width="140" height="18" viewBox="0 0 140 18" aria-hidden="true"><path class="one" '
-        f'd="M{x(1)} 0V18"/>{line}<circle class="d" cx="{x(ratio)}" cy="9" r="4"/></svg>'
-    )
-
-
-def compare_html(c: Comparison) -> str:
-    """Both charts on one axis, times, totals and what differs, in one file that needs nothing else."""
-    end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
-    charts = []
-    machines = [checked_beside(s.first, found_beside(s.first.folder))[0] for s in (c.a, c.b)]
-    most = max(most_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
-    for letter, side, machine in (("A", c.a, machines[0]), ("B", c.b, machines[1])):
-        run = side.first
-        of = f", the first of {len(side.runs)} runs" if len(side.runs) > 1 else ""
-        when = str(run.header.get("start", ""))[:19].replace("T", " ")
-        name = f"{letter}: {side.name}"
-        about = f"{run.scenario.get('name', '')} · {when} UTC{of}"
-        svg = gantt_svg(run, machine, header=False, end_s=end_s, most=most, name=name)
-        charts.append(f"<h2>{escape(name)} <small>{escape(about)}</small></h2>{scrolled(svg, f'chart {letter}')}")
-    low, high = _scale(c)
-    rows = []
-    for name, cells, m, one in _rows(c):
-        last = one is None or len(m.copies) == 1
-        ratio = one.ratio if one is not None else m.slowdown.ratio if m.slowdown else math.nan
-        interval = m.slowdown.interval if last and m.slowdown else None
-        why = one.reason if one is not None else ""
-        kind = ' class="all"' if one is None else ""
-        rows.append(f"<tr><td{kind}>{escape(name)}</td>" + "".join(f"<td{kind}>{x}</td>" for x in cells)
-                    + f'<td>{_dot(ratio, interval, low, high)}</td><td class="flags">'
-                    f'{escape(_flags(m)) if last else ""}</td><td class="why">{escape(why)}</td></tr>')  # fmt: skip
-    heads = [*(f"{h}, s" for h in HEADS), "slowdown", "95 %"]
-    plot = f"{low:.2g} to {high:.2g}, dashed: 1"
-    programs = ("<table><tr><th>program</th>" + "".join(f"<th>{h}</th>" for h in heads)
-                + f'<th>{plot}</th><th class="left">flags</th><th></th></tr>{"".join(rows)}</table>')  # fmt: skip
-    totals = "<table><tr><th>total</th><th>A</th><th>B</th><th>B over A</th></tr>" + "".join(
-        f"<tr><td>{escape(TOTALS[n])}</td><td>{_value(n, a)}</td><td>{_value(n, b)}</td><td>{_change(a, b)}</td></tr>"
-        for n, a, b in c.totals
-    ) + "</table>"  # fmt: skip
-    told = "".join(
-        f'<tr><td>{escape(what)}</td><td class="text">{escape(a)}</td><td class="text">{escape(b)}</td></tr>'
-        for what, a, b in c.differ
-    )
-    heads_ab = '<tr><th>condition</th><th class="left">A</th><th class="left">B</th></tr>'
-    differ = scrolled(f"<table>{heads_ab}{told}</table>", "conditions") if told else "<p>Nothing that is known.</p>"
-    only = "".join(
-        f'<p class="small">Only in {letter}: {escape(", ".join(names))}</p>'
-        for letter, names in (("A", c.only_a), ("B", c.only_b)) if names
-    )  # fmt: skip
-    body = (
-        f"{_STYLE}<section>{charts[0]}</section><section>{charts[1]}</section>"
-        f"<section><h2>Programs</h2>{scrolled(programs, 'programs')}"
-        f'<p class="small">{escape(_of_samples(c))}. Letters before a flag say whose it is.</p>{only}</section>'
-        f"<section><h2>Totals</h2>{scrolled(totals, 'totals')}</section>"
-        f"<section><h2>What differs</h2>{differ}</section>"
-    )
-    return page(f"{c.a.name} and {c.b.name}", f"A → B on one axis of {in_s(end_s)}", body)

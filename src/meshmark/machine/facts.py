@@ -45,9 +45,10 @@ from __future__ import annotations
 import dataclasses
 import re
 import shutil
+import socket
 import subprocess
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -508,3 +509,14 @@ def _load(tree: Tree) -> object:
         return absent("/proc/loadavg is not there")
     values: dict[str, Any] = {k: float(match[i]) for i, k in enumerate(("1min", "5min", "15min"), 1)}
     return values | {"running": int(match[4]), "tasks": int(match[5])}
+
+
+def host_id(facts: Mapping[str, object] | None = None) -> str:
+    """The id of this machine, as records carry it; its name alone where the topology cannot be read.
+
+    Args:
+        facts: `host_facts()`, where the caller has them already; None reads them.
+    """
+    machine = (host_facts() if facts is None else facts).get("machine")
+    found = machine.get("id") if isinstance(machine, dict) else None
+    return str(found or socket.gethostname())

@@ -44,16 +44,3 @@ def identity(topology: Topology, cpu: Mapping[str, object], hostname: str | None
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", hostname or socket.gethostname()).strip("-.")[:64] or "machine"
     short = machine_hash(topology, cpu)
     return {"id": f"{name}-{short[:8]}", "name": name, "hash": short}
-
-
-def host_id(facts: Mapping[str, object] | None = None) -> str:
-    """The id of this machine, as records carry it; its name alone where the topology cannot be read.
-
-    Args:
-        facts: `host_facts()`, where the caller has them already; None reads them.
-    """
-    from meshmark.machine.facts import host_facts
-
-    machine = (host_facts() if facts is None else facts).get("machine")
-    found = machine.get("id") if isinstance(machine, dict) else None
-    return str(found or socket.gethostname())

@@ -17,11 +17,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
-from meshmark.native import find_native
 from meshmark.values import grammar
 
-KINDS: Final = ("openmpi", "mpich", "mpi")
 # Which program starts ranks, and what it says of itself with --version.
 _NAMES: Final = {
     "openmpi": (("mpirun.openmpi", "mpirun", "mpiexec"), ("Open MPI", "OpenRTE")),
@@ -35,22 +34,6 @@ class Launcher:
     kind: str
     path: Path
     program: Path  # of Meshmark's, built with this library
-
-
-def find_comm(kind: str = "") -> Path:
-    """The program of the ranks, for one MPI library or whichever started it.
-
-    Raises:
-        MeshmarkError: it was not built.
-    """
-    name = f"meshmark-comm-{kind}" if kind else "meshmark-comm"
-    folder = os.environ.get("MESHMARK_COMM")
-    if folder:
-        place = Path(folder) / name
-        if place.is_file():
-            return place
-        raise MeshmarkError(f"MESHMARK_COMM: {name} is not in {folder}")
-    return find_native(name)
 
 
 @cache

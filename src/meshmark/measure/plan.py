@@ -10,8 +10,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from meshmark.describe import Description, description
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.measure.probe import Description, description, words
+from meshmark.measure.probe import words
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
 from meshmark.values.grammar import seconds

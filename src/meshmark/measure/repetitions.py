@@ -11,8 +11,8 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+from meshmark.describe import description, descriptions
 from meshmark.measure.plan import Step
-from meshmark.measure.probe import description, descriptions
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.run import Absence
 

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from meshmark.describe import find_probe
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.measure.plan import Plan, Step
-from meshmark.measure.probe import find_probe
 from meshmark.native import die_with_parent, end_with_parent
 from meshmark.store.files import write_file
 from meshmark.store.lines import cut_torn_end, whole_lines

@@ -16,8 +16,9 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from meshmark.describe import description
 from meshmark.errors import UsageError, quoted
-from meshmark.measure.probe import check, description, words
+from meshmark.measure.probe import check, words
 from meshmark.store.files import parse_toml, read_text
 
 MAX_BYTES = 1 << 20

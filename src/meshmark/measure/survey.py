@@ -41,8 +41,7 @@ def run_survey(
     """
     from importlib.metadata import version
 
-    from meshmark.machine.facts import host_facts
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_facts, host_id
 
     store = Store(store_folder)  # refused now rather than after ten minutes
     began = time.monotonic()

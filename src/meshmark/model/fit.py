@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from meshmark.describe import stream_kernels
 from meshmark.errors import AbsentError
-from meshmark.measure.probe import stream_kernels
 from meshmark.model.engine import Answer, ask, median_of
 from meshmark.model.machine import MachineFile, read_machine
 from meshmark.model.workloads import Run, gups, stream_actor, trial

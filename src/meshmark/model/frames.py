@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from meshmark.model.drawing import layout
 from meshmark.model.engine import Answer, ask
+from meshmark.model.layout import layout
 from meshmark.model.machine import MachineFile
 from meshmark.model.patterns import Request, points_of
 

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meshmark.describe import description, stream_kernels
 from meshmark.errors import AbsentError, UsageError, quoted
-from meshmark.measure.probe import description, stream_kernels
 from meshmark.model.engine import Answer, ask
 from meshmark.model.machine import MachineFile, MachineFileError
 from meshmark.model.workloads import Run, chase, gups, stream_actor, trial

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, Final
 
+from meshmark.describe import stream_kernels
 from meshmark.errors import UsageError
 from meshmark.machine.reference import FOLDER
-from meshmark.measure.probe import stream_kernels
 from meshmark.model.engine import ask, median_of
 from meshmark.model.instruments import fill_order, io_run, nodes_and_cpus
 from meshmark.model.machine import MachineFile, data_rate_mhz, find_machine, machine_names

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from meshmark.measure.probe import stream_kernels
+from meshmark.describe import stream_kernels
 from meshmark.model.machine import MachineFile
 
 Run = dict[str, Any]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from meshmark.report import charts
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
+from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
 from meshmark.report.topology_svg import topology_svg
-from meshmark.report.units import FLAG_TEXT, NBSP, number, percent, scale_for, seconds, show, size
 from meshmark.store.files import write_file, write_text
 from meshmark.store.record import OBSERVED, Record
 from meshmark.store.run import Absence, RunInfo
+from meshmark.values.units import NBSP, number, percent, scale_for, seconds, show, size
 
 MOST_ROWS = 2000  # of one table: a page must open at once also for a machine of hundreds of CPUs
 
@@ -103,26 +102,6 @@ def _page(
     return fill_template("page.html", parts, drawn)
 
 
-def fill_template(template: str, parts: Mapping[str, str], drawn: Mapping[str, charts.Drawn]) -> str:
-    """A self-contained page: a template of this package with its parts, its style, its charts and their library."""
-    import vl_convert
-
-    specs = {name: charts.themed(chart) for name, chart in drawn.items()}
-    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
-    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
-    folder = resources.files("meshmark.report")
-    common = {
-        "style": (folder / "page.css").read_text(encoding="utf-8"),
-        "script": (folder / "page.js").read_text(encoding="utf-8"),
-        # A text with a tag in it would end the script element.
-        "specs": json.dumps(specs, default=str).replace("<", "\\u003c"),
-        "bundle": bundle.replace("</script", "<\\/script"),
-    }
-    # In one pass: what was put in is never looked at again.
-    both = {**common, **parts}
-    return re.sub(r"<!--(\w+)-->", lambda m: both[m[1]], (folder / template).read_text(encoding="utf-8"))
-
-
 def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
     found: Any = run.host
     for key in keys:
@@ -165,12 +144,6 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see what is absent.")
     return escape(" ".join(parts))
-
-
-def badges(flags: Sequence[str] | frozenset[str]) -> str:
-    return "".join(
-        f'<span class="flag" title="{escape(FLAG_TEXT.get(f, f))}">{escape(f)}</span>' for f in sorted(flags)
-    )
 
 
 def _cpus(run: RunInfo) -> int:
@@ -443,14 +416,6 @@ def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
     return f"<details><summary>{len(mine)} results as a table</summary>{rest}{grid(head, body)}</details>"
 
 
-def grid(head: Sequence[str], rows: Sequence[str], kind: str = "data", numbers: Collection[int] = ()) -> str:
-    """A table that scrolls in its own box; `rows` are `<tr>` elements, `numbers` columns with titles to the right."""
-    titles = "".join(f"<th{' class=n' if i in numbers else ''}>{escape(h)}</th>" for i, h in enumerate(head))
-    table = f'<table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    label = f"table: {head[0] or 'steps'}"  # a name and a place in the order of Tab, for those who scroll with keys
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label, quote=True)}">{table}</div>'
-
-
 def _interval(record: Record) -> str:
     low_high = record.interval
     return f"{show(low_high[0], record.unit)} – {show(low_high[1], record.unit)}" if low_high else "–"
@@ -480,36 +445,11 @@ def _clock(records: Sequence[Record]) -> str:
     )
 
 
-def absent_table(absences: Sequence[Absence], asked_all: bool = True) -> str:
-    """What is absent, with its reasons; `asked_all`: it is known of all that was asked for."""
-    if not absences:
-        return f"<p>Nothing {'that was asked for is' if asked_all else 'is recorded as'} absent.</p>"
-    rows = [
-        f"<tr><td>{escape(a.instrument)}{' · ' + escape(a.metric) if a.metric else ''}</td>"
-        f"<td>{'failed' if a.kind == 'error' else 'absent'}</td>"
-        f"<td>{escape(', '.join(f'{k} {v}' for k, v in a.conditions.items()))}</td>"
-        f"<td>{escape(a.reason)}</td><td>{escape(a.enable)}</td></tr>"
-        for a in absences
-    ]
-    return grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
-
-
 def _not_asked(asked: Collection[str], asked_all: bool) -> str:
     """The instruments of sections that this page has not, in a line."""
     known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
     rest = ", ".join(i for i in [*known, "clock"] if i not in asked)
     return f"<p>{'Not asked of this run' if asked_all else 'No results of'}: {escape(rest)}.</p>" if rest else ""
-
-
-def flag_legend(records: Sequence[Record]) -> str:
-    used = sorted({f for r in records for f in r.flags})
-    if not used:
-        return "<p>No result carries a flag.</p>"
-    counts = {f: sum(1 for r in records if f in r.flags) for f in used}
-    items = "".join(
-        f"<li>{badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {n} of {len(records)}</li>" for f, n in counts.items()
-    )
-    return f'<ul class="flags">{items}</ul>'
 
 
 def _provenance(records: Sequence[Record], run: RunInfo) -> str:

@@ -18,8 +18,8 @@ from typing import Any, ParamSpec
 import altair as alt
 
 from meshmark.report.selection import UNKNOWN, listed, number, selected, text_of, value_of
-from meshmark.report.units import percent, show, size
 from meshmark.store.record import Record
+from meshmark.values.units import percent, show, size
 
 # Okabe and Ito's palette, which colour-blind readers can tell apart.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]

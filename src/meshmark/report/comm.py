@@ -26,9 +26,10 @@ from meshmark.report.charts import (
     ticks,
     tooltip,
 )
+from meshmark.report.html import badges, grid
 from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_of
-from meshmark.report.units import number, show, size
 from meshmark.store.record import Record
+from meshmark.values.units import number, show, size
 
 _BEST: Final = "best protocol of each"
 TIME: Final = (
@@ -161,8 +162,6 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 def ranking_table(records: Sequence[Record]) -> str:
     """Tables of protocols by sizes and the stretches of their winners, as a part of the page; '' without any."""
-    from meshmark.report.build import badges, grid
-
     parts = []
     found = ranking.rankings(records)
     for one in found:
@@ -339,8 +338,6 @@ def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None
 
 def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
     """Which library is faster where, and the ratios as a table, as a part of the page; '' without two libraries."""
-    from meshmark.report.build import grid
-
     parts = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
         a, b, ratios = pair

@@ -24,8 +24,8 @@ from meshmark.report.charts import (
     tooltip,
 )
 from meshmark.report.selection import listed, number, selected, text_of, value_of
-from meshmark.report.units import show
 from meshmark.store.record import Record
+from meshmark.values.units import show
 
 
 @drawing

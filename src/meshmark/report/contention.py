@@ -24,8 +24,8 @@ from meshmark.report.ranking import (
     transport_of,
 )
 from meshmark.report.selection import number, selected, text_of, value_of
-from meshmark.report.units import size
 from meshmark.store.record import Record
+from meshmark.values.units import size
 
 STARTS: Final = 1.1  # contention is what is above this, with its interval
 _WIDE: Final = 160  # columns where nobody says how many there are

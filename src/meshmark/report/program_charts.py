@@ -13,6 +13,7 @@ import altair as alt
 from meshmark.report import charts
 from meshmark.report.charts import FULL, PALETTE, Row, chart_of, drawing, layered, log_axis, row, tooltip
 from meshmark.report.comm import TIME
+from meshmark.report.html import badges, grid
 from meshmark.report.programs import (
     ANATOMY,
     GYRO,
@@ -35,8 +36,8 @@ from meshmark.report.programs import (
     where_of,
 )  # fmt: skip
 from meshmark.report.selection import selected, text_of
-from meshmark.report.units import show
 from meshmark.store.record import Record
+from meshmark.values.units import show
 
 _HALF, _MORE, _TRIED = "half, predicted", "more, predicted", "more, measured"
 _COLOURS: Final = {
@@ -50,8 +51,6 @@ _STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values())
 
 def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> str:
     """As a part of the page; the first row in bold where it is the best."""
-    from meshmark.report.build import badges, grid
-
     body = []
     for i, (cells, flags) in enumerate(rows):
         texts = [f"<b>{escape(t)}</b>" if best and i == 0 else escape(t) for t in cells]

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Final
 
 from meshmark.report.ranking import clearest, half_percent, letters, print_columns, ranks_of, transport_of
 from meshmark.report.selection import UNKNOWN, selected, text_of, value_of
-from meshmark.report.units import NBSP, percent, show
 from meshmark.store.record import Record
+from meshmark.values.units import NBSP, percent, show
 
 if TYPE_CHECKING:
     from rich.console import Console

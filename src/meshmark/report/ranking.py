@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from meshmark.report.selection import number as number_of
 from meshmark.report.selection import selected, text_of, value_of
-from meshmark.report.units import Scale, number, scale_for
-from meshmark.report.units import size as bytes_said
 from meshmark.store.record import Record
+from meshmark.values.units import Scale, number, scale_for
+from meshmark.values.units import size as bytes_said
 
 if TYPE_CHECKING:
     from rich.console import Console

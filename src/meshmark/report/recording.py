@@ -17,7 +17,7 @@ import altair as alt
 from meshmark.errors import MeshmarkError
 from meshmark.store.files import write_file, write_text
 from meshmark.watch.frames import USE, Frame, Header
-from meshmark.watch.terminal import PALETTES, STEPS
+from meshmark.watch.palette import PALETTES, STEPS
 
 BINS: Final = 240  # columns of a raster: more would be narrower than a pixel or two
 TITLES: Final = {"cpu": "CPUs", "memory": "Memory", "link": "Links", "io": "I/O"}

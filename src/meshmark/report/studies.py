@@ -16,13 +16,13 @@ import altair as alt
 from meshmark.errors import UsageError
 from meshmark.load.study import RECORDS
 from meshmark.measure.journal import Reading, read_journal
-from meshmark.report.build import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
+from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.selection import cleaned, number, number_in, selected, value_of
-from meshmark.report.units import show
 from meshmark.store.files import write_text
 from meshmark.store.lines import whole_lines
 from meshmark.store.record import Record
+from meshmark.values.units import show
 
 _NONE: Final = "none below 4 runs"
 

@@ -13,10 +13,11 @@ import altair as alt
 from meshmark.report.charts import Row, chart_of, clearest, drawing, row, tooltip
 from meshmark.report.comm import RATE, TIME, libraries_of, library_of
 from meshmark.report.contention import STARTS, Contention, contentions, told
+from meshmark.report.html import badges, grid
 from meshmark.report.ranking import ratio_text
 from meshmark.report.selection import UNKNOWN, selected, value_of
-from meshmark.report.units import number, scale_for, show, size
 from meshmark.store.record import Better, Record, median
+from meshmark.values.units import number, scale_for, show, size
 
 # Neither end is lost on a light or a dark page, since lines are drawn in them too; white figures can be read on all.
 _GOOD_TO_BAD: Final = ("#0072B2", "#75747A", "#B84E00")
@@ -164,8 +165,6 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
 
 def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     """The size at which contention starts, by distance, and the factors as a table: a part of the page."""
-    from meshmark.report.build import badges, grid
-
     parts = []
     for found in contentions(records):
         head = f"<h3>{escape(found.library)}, {escape(found.where)}, {escape(found.transport)}</h3>"
@@ -378,8 +377,6 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
 
 def pairs_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     """Times or bandwidths by what lies between two ranks, as a part of the page."""
-    from meshmark.report.build import grid
-
     body = []
     for p in _pairs(records, topology):
         for level, words in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any, Final
 
-from meshmark.report.units import size
+from meshmark.values.units import size
 
 PAD, HEAD = 10, 22
 # Fills of jobs, light enough for dark text; their numbers tell them apart without colour. After Okabe and Ito.

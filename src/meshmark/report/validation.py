@@ -11,8 +11,8 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.model.validate import FIGURE_13, Row
-from meshmark.report.build import fill_template
 from meshmark.report.charts import PALETTE, Drawn, for_file
+from meshmark.report.html import fill_template
 from meshmark.store.files import write_file, write_text
 
 TITLES: Final = {

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from meshmark.measure.probe import stream_kernels
+from meshmark.describe import stream_kernels
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 

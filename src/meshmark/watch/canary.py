@@ -12,7 +12,7 @@ from typing import Any
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.native import find_native
 from meshmark.store.files import read_json, write_file
-from meshmark.terminal import data_home
+from meshmark.values.paths import data_home
 
 
 def calibration_file(machine: str) -> Path:

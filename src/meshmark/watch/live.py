@@ -14,7 +14,7 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError
 from meshmark.native import find_native
-from meshmark.terminal import data_home
+from meshmark.values.paths import data_home
 from meshmark.watch.canary import calibration_file, last_words, tells
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 

@@ -21,15 +21,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli_model import NoStoreOption, StoreOption
-from meshmark.cli_watch import RootOption
+from meshmark.cli.console import interruptible, print_rows, say
+from meshmark.cli.model import NoStoreOption, StoreOption
+from meshmark.cli.watch import RootOption
 from meshmark.errors import AbsentError, UsageError
-from meshmark.terminal import data_home, interruptible, print_rows, say, scaled
 from meshmark.values import grammar
+from meshmark.values.paths import data_home
+from meshmark.values.units import plain
 
 if TYPE_CHECKING:
+    from meshmark.doctor.placement import Check
     from meshmark.place.advise import Advice, Here
-    from meshmark.place.check_os import Check
 
 _FORWARDED: Final[dict[str, Any]] = {
     "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
@@ -165,9 +167,9 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
         for cpu in job.get("cpus", ()):
             held.setdefault(cpu, []).append(number)
     if named is not None and named != "host":
-        from meshmark.model.drawing import mesh_svg
         from meshmark.model.engine import ask
         from meshmark.model.machine import find_machine
+        from meshmark.report.mesh import mesh_svg
 
         machine = find_machine(named)
         on: dict[int, set[int]] = {}
@@ -238,7 +240,7 @@ def described(name: str) -> tuple[str, str]:
 
 def measured_here() -> str:
     """The matrix file of what the store has of this machine; see `native.measured_matrix`."""
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
     from meshmark.machine.topology import from_sysfs
     from meshmark.place.native import measured_matrix
     from meshmark.store.store import Store
@@ -298,7 +300,7 @@ def advise(
     """
     from importlib.metadata import version as installed
 
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
     from meshmark.place import advise as adviser
     from meshmark.place.native import vocabulary
     from meshmark.store.files import held, write_file
@@ -414,7 +416,7 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     less = not (plan.figure and plan.higher)
 
     def shown(value: float) -> str:
-        return scaled(value, unit) if unit else f"{value:.5g}"
+        return plain(value, unit) if unit else f"{value:.5g}"
 
     rows = []
     for one in plan.candidates:
@@ -491,7 +493,7 @@ def check_os(
 
     example: meshmark check-os --starts 20
     """
-    from meshmark.place.check_os import examine
+    from meshmark.doctor.placement import examine
 
     if starts == 1:
         raise UsageError("--starts: found 1, allowed are 0 and 2 or more: one start has no spread")

@@ -60,14 +60,6 @@ def flushed() -> OSError | None:
     return None
 
 
-def find_home() -> bool:
-    """Whether this user has a home. One in no list and without HOME, as in a container, is given one where nothing can
-    be written: libraries that ask for it as they are loaded would fail."""
-    if os.path.expanduser("~") == "~":  # noqa: PTH111 (which raises)
-        os.environ["HOME"] = os.devnull
-    return os.environ.get("HOME") != os.devnull
-
-
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so its number is kept here
 _limit = ""  # OpenBLAS, which comes with NumPy, interrupts who loads it where it can start no thread: why it cannot

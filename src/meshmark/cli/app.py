@@ -15,31 +15,24 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
-from meshmark.cli_doctor import register as register_doctor
-from meshmark.cli_load import app as load_app
-from meshmark.cli_machine import app as machine_app
-from meshmark.cli_model import SetOption, StoreOption
-from meshmark.cli_model import app as model_app
-from meshmark.cli_place import register as register_place
-from meshmark.cli_serve import register as register_serve
-from meshmark.cli_store import app as store_app
-from meshmark.cli_watch import register as register_watch
+from meshmark.cli.console import counted, interruptible, print_rows, progress, progress_of_plan, say
+from meshmark.cli.doctor import register as register_doctor
+from meshmark.cli.load import app as load_app
+from meshmark.cli.machine import app as machine_app
+from meshmark.cli.model import SetOption, StoreOption
+from meshmark.cli.model import app as model_app
+from meshmark.cli.place import register as register_place
+from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams
+from meshmark.cli.serve import register as register_serve
+from meshmark.cli.store import app as store_app
+from meshmark.cli.watch import register as register_watch
 from meshmark.errors import AbsentError, MeshmarkError, UsageError, quoted
-from meshmark.process import end_by_signals, ended, find_home, flushed, leave, memory_limit, open_streams
-from meshmark.terminal import (
-    counted,
-    data_home,
-    interruptible,
-    print_records,
-    print_rows,
-    progress,
-    progress_of_plan,
-    say,
-)
+from meshmark.terminal.records import print_records
+from meshmark.values.paths import data_home, find_home
 
 if TYPE_CHECKING:
+    from meshmark.describe import Description
     from meshmark.measure.plan import Plan
-    from meshmark.measure.probe import Description
     from meshmark.measure.unfinished import Unfinished
 
 _MEMORY_BYTES: Final = 1 << 30
@@ -112,7 +105,7 @@ def _answered() -> Any:
         if limit := memory_limit(_MEMORY_BYTES):
             # Some libraries abort where they get none, and nothing can be said any more.
             say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="meshmark")
         if code == 130:
             raise KeyboardInterrupt  # the parser took it
         return code
@@ -166,16 +159,16 @@ def list_(
 
     example: meshmark list metrics
     """
-    from meshmark.measure import probe
+    from meshmark.describe import description, descriptions
 
     rows: list[dict[str, Any]]
     if what == "instruments":
-        rows = [{"instrument": d.name, "summary": d.summary} for d in probe.descriptions().values()]
+        rows = [{"instrument": d.name, "summary": d.summary} for d in descriptions().values()]
     elif what == "metrics":
         from meshmark.load.records import METRICS as OF_LOAD
         from meshmark.place.native import vocabulary
 
-        described = {d.name: d.metrics for d in probe.descriptions().values()}
+        described = {d.name: d.metrics for d in descriptions().values()}
         rows = [
             {"metric": m.name, "unit": m.unit, "better": m.better, "instrument": name, "help": m.help}
             for name, metrics in {**described, "load": tuple(OF_LOAD.values()), "run": vocabulary().metrics}.items()
@@ -184,7 +177,7 @@ def list_(
     elif what == "kernels":
         rows = [
             {"instrument": d.name, "parameter": p.word, "kernel": c}
-            for d in probe.descriptions().values()
+            for d in descriptions().values()
             for p in d.parameters
             if p.word in {"kernel", "store", "isa", "type", "pattern", "state"}
             for c in p.choices
@@ -192,7 +185,7 @@ def list_(
     elif what == "policies":
         from meshmark.place.native import vocabulary
 
-        memory = probe.description("latency").parameter("policy").choices
+        memory = description("latency").parameter("policy").choices
         rows = [
             {"policy": name, "of": "meshmark run --bind", "help": text} for name, text in vocabulary().policies.items()
         ]
@@ -272,7 +265,7 @@ def measure(
 
     example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
     """
-    from meshmark.measure.probe import description, descriptions
+    from meshmark.describe import description, descriptions
 
     extra = list(context.args)
     asked = {"-h", "--help"} & {instrument, *extra}
@@ -322,7 +315,7 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
     """Measures here; with a store, what is cut off can be gone on with."""
     import tempfile
 
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
     from meshmark.measure import unfinished
     from meshmark.measure.plan import Plan, Step, launched
     from meshmark.store.store import Store, run_name
@@ -352,7 +345,7 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
 
 def _measure_on(store: Path, instrument: str, as_json: bool) -> None:
     """Goes on with what was cut off."""
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
     from meshmark.measure.unfinished import newest
 
     found = newest(store, host_id(), instrument)
@@ -385,11 +378,11 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
     Raises:
         UsageError: a step refused its words. AbsentError: nothing could be measured. MeshmarkError: a step failed.
     """
-    from meshmark.measure.probe import description
+    from meshmark.describe import description
     from meshmark.measure.repetitions import once, pool_steps
     from meshmark.measure.runner import run_plan
-    from meshmark.report.tables import print_tables
     from meshmark.store.store import Store
+    from meshmark.terminal.tables import print_tables
 
     with progress(plan.budget_s) as report:
         results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None)
@@ -417,7 +410,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
 def _measure_model(
     on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
 ) -> None:
-    from meshmark.cli_model import keep, rests_on
+    from meshmark.cli.model import keep, rests_on
     from meshmark.model.instruments import measure as measure_model
     from meshmark.model.machine import find_machine
 

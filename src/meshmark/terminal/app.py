@@ -14,10 +14,11 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, Static
 
 from meshmark.errors import MeshmarkError
+from meshmark.terminal.map import draw, scale_text
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
-from meshmark.watch.terminal import PALETTES, draw, scale_text
+from meshmark.watch.palette import PALETTES
 
 KEPT = 36_000  # frames: an hour at ten a second
 RANGES = ((0.0, 1.0), (0.01, 0.1), (0.0, 0.5), (0.5, 1.0))

@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshmark.cli_options import time_option
+from meshmark.cli.console import counted, interruptible, print_rows, say
+from meshmark.cli.options import time_option
 from meshmark.errors import UsageError
-from meshmark.terminal import counted, data_home, interruptible, print_records, print_rows, say
+from meshmark.terminal.records import print_records
+from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.model.machine import MachineFile
@@ -89,9 +91,10 @@ def show(
 
     example: meshmark model show gs1280-16 --svg mesh.svg
     """
-    from meshmark.model.drawing import mesh_svg, mesh_text
     from meshmark.model.figures import figures
     from meshmark.model.machine import find_machine
+    from meshmark.report.mesh import mesh_svg
+    from meshmark.terminal.mesh import mesh_text
 
     machine = find_machine(name, settings)
     found = figures(machine, simulate=False)
@@ -353,8 +356,8 @@ def fit_(
 
     from meshmark.measure.survey import find_run, load_run
     from meshmark.model.fit import fit
-    from meshmark.report.units import percent, show
     from meshmark.store.files import write_file
+    from meshmark.values.units import percent, show
 
     records, _, info = load_run(find_run(run, data_home() / "runs"))
     name = (out.stem if out else info.machine) or "host"

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli_model import StoreOption
-from meshmark.cli_watch import (
+from meshmark.cli.model import StoreOption
+from meshmark.cli.watch import (
     HostOption,
     NoTokenOption,
     PortOption,
@@ -23,7 +23,7 @@ from meshmark.cli_watch import (
 )
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.store.files import read_json
-from meshmark.terminal import data_home
+from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.store.record import Record
@@ -235,9 +235,9 @@ class LoadFolders:
             from meshmark.report.studies import study_page
 
             return study_page(path).encode()
-        from meshmark.load.gantt import gantt_html
         from meshmark.load.recorded import checked_beside, found_beside
         from meshmark.load.run import read_run
+        from meshmark.report.gantt import gantt_html
 
         run = read_run(path)
         return gantt_html(run, checked_beside(run, found_beside(path))[0]).encode()
@@ -248,7 +248,8 @@ class LoadFolders:
         Raises:
             NotHere: they have no program in common.
         """
-        from meshmark.load.compare import compare, compare_html, read_side
+        from meshmark.load.compare import compare, read_side
+        from meshmark.report.load_compare import compare_html
         from meshmark.web.server import NotHere
 
         try:

@@ -4,31 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
-import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meshmark.errors import MeshmarkError
-from meshmark.process import ended, find_home
+from meshmark.cli.process import ended
 
 if TYPE_CHECKING:
-    from meshmark.store.record import Record
     from meshmark.store.store import Store
-
-
-def data_home() -> Path:
-    """Where stores and runs lie by default.
-
-    Raises:
-        MeshmarkError: this user has no home.
-    """
-    base = os.environ.get("XDG_DATA_HOME")
-    if not base and not find_home():
-        raise MeshmarkError("this user has no home for results", "set HOME, or XDG_DATA_HOME")
-    return Path(base or Path.home() / ".local" / "share") / "meshmark"
 
 
 def say(text: str) -> None:
@@ -102,74 +85,6 @@ class counted:  # noqa: N801 (used like a function)
     def __exit__(self, *_: object) -> None:
         if self.bar is not None:
             self.bar.stop()
-
-
-_HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # beside what was observed
-
-
-def scaled(value: float, unit: str) -> str:
-    """A value for people: SI prefixes, binary ones for bytes."""
-    if unit == "B":
-        for prefix in ("B", "KiB", "MiB", "GiB"):
-            if abs(value) < 1024 or prefix == "GiB":
-                return f"{value:.4g} {prefix}"
-            value /= 1024
-    if unit == "1" or value == 0:
-        return f"{value:.3g}"
-    steps = (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""), (1e-3, "m"), (1e-6, "µ"), (1e-9, "n")
-    for factor, prefix in steps:
-        if abs(value) >= factor:
-            return f"{value / factor:.4g} {prefix}{unit}"
-    return f"{value / 1e-12:.3g} p{unit}"
-
-
-def print_records(records: list[Record]) -> None:
-    """Conditions that differ become columns; those in common are said once above. Of no records there is no table."""
-    if not records:
-        return
-    from rich.console import Console
-    from rich.table import Table
-
-    from meshmark.store.record import OBSERVED
-
-    keys: list[str] = []
-    for r in records:
-        keys += [k for k in r.conditions if k not in keys and k not in OBSERVED | _HIDDEN]
-    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1]
-    common = [f"{k} {records[0].conditions.get(k)}" for k in keys if k not in varying]
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("metric", *varying):
-        table.add_column(name, overflow="fold")
-    for name in ("median", "95 % interval", "best", "spread", "n"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("flags", no_wrap=True)
-    order = sorted(records, key=lambda r: [_sort_key(r.conditions.get(k)) for k in varying])
-    for r in sorted(order, key=lambda r: r.metric):
-        interval = f"{scaled(r.interval[0], r.unit)} – {scaled(r.interval[1], r.unit)}" if r.interval else "–"
-        spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
-        table.add_row(
-            r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], scaled(r.value, r.unit), interval,
-            "–" if r.best is None else scaled(r.best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
-        )  # fmt: skip
-    # Without markup: a condition may hold brackets, as a topology does.
-    console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
-    console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
-    console.print(table)
-
-
-def _sort_key(value: Any) -> tuple[int, float, str]:
-    return (0, float(value), "") if _is_number(value) else (1, 0.0, str(value))
-
-
-def _shown(key: str, value: Any) -> str:
-    if value is None:
-        return "–"
-    return scaled(float(value), "B") if key.endswith("_bytes") and _is_number(value) else str(value)
-
-
-def _is_number(value: Any) -> bool:
-    """A number that a float can hold: an import may have any."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 class progress:  # noqa: N801 (used like a function)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from meshmark.cli_model import SetOption, StoreOption
-from meshmark.cli_options import time_option
+from meshmark.cli.console import say
+from meshmark.cli.model import SetOption, StoreOption
+from meshmark.cli.options import time_option
 from meshmark.errors import UsageError
-from meshmark.terminal import say
 
 if TYPE_CHECKING:
     from meshmark.watch.frames import Frame, Header
@@ -151,7 +151,7 @@ def _viewed(header: Header, ctx: typer.Context) -> Header:
 
 
 def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
-    from meshmark.watch.terminal import PALETTES
+    from meshmark.watch.palette import PALETTES
 
     if low >= high:
         raise UsageError(f"--from: found {low:g}, less than --to ({high:g}) is needed")
@@ -172,16 +172,16 @@ def _ended_by_signals() -> Iterator[None]:
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
     """The map in the terminal, with keys; without a terminal frame by frame as text."""
     if sys.stdout.isatty() and sys.stdin.isatty():
-        from meshmark.watch.app import MeshApp
+        from meshmark.terminal.app import MeshApp
 
         MeshApp(header, frames, low, high, palette).run()
         return
     from rich.console import Console
     from rich.text import Text
 
+    from meshmark.terminal.map import draw, scale_text
     from meshmark.watch.hotspots import Detector
     from meshmark.watch.layout import map_of
-    from meshmark.watch.terminal import draw, scale_text
 
     console = Console(width=None if sys.stdout.isatty() else 200, highlight=False)
     machine_map, detector = map_of(header), Detector(header)
@@ -351,7 +351,7 @@ def record(
 
     example: meshmark record --rate 10 --duration 60s --out night.parquet
     """
-    from meshmark.process import signals_call
+    from meshmark.cli.process import signals_call
     from meshmark.watch.recording import HOLD_S, Recorder
 
     _refuse_settings(on, settings)

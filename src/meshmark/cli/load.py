@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli_load_live import Live
-from meshmark.cli_load_watch import WatchOption, watched
-from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
-from meshmark.cli_study import app as study_app
+from meshmark.cli.console import interruptible, print_rows, progress_of_plan, say
+from meshmark.cli.load_base import base_variants, cpus_of
+from meshmark.cli.load_live import Live
+from meshmark.cli.load_watch import WatchOption, watched
+from meshmark.cli.model import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli.study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.terminal import data_home, interruptible, print_rows, progress_of_plan, say, scaled
 from meshmark.values import grammar
+from meshmark.values.paths import data_home
+from meshmark.values.units import plain
 
 if TYPE_CHECKING:
     from meshmark.load.make import Trial
     from meshmark.load.metrics import Metrics
     from meshmark.load.program import Program
     from meshmark.load.scenario import Here, Member, Scenario
-    from meshmark.load.variants import Variant
 
 app = typer.Typer(
     help="Load this machine with programs of prescribed behaviour: base, make, run, show, compare, study.",
@@ -60,22 +62,6 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
     time.sleep(seconds)
     after = look()
     return (after[0] - before[0]) / max(1, after[1] - before[1])
-
-
-def cpus_of(text: str) -> tuple[int, ...]:
-    """
-    Raises:
-        UsageError: no list, or not all of them may be used here.
-    """
-    from meshmark.machine.tree import format_list
-
-    allowed = tuple(sorted(os.sched_getaffinity(0)))
-    if not text:
-        return allowed
-    cpus = grammar.cpus("--cpus", text)
-    if not set(cpus) <= set(allowed):
-        raise UsageError(f"--cpus: found '{text}', allowed are CPUs of {format_list(allowed)}")
-    return cpus
 
 
 @app.command("kernels")
@@ -122,7 +108,7 @@ def variants(
             rows.append({**v.to_json(), "metrics": of})
             continue
         shown = {k: of.get(k) for k in ("memory_gb_per_s", "cache_gb_per_s", "gflop_per_s", "gint_per_s", *own)}
-        rows.append({"variant": v.name, "kind": v.kind, "from": v.served_by, "call": scaled(v.wall_s, "s"),
+        rows.append({"variant": v.name, "kind": v.kind, "from": v.served_by, "call": plain(v.wall_s, "s"),
                      **{k: "-" if x is None else f"{x:.4g}" for k, x in shown.items()}})  # fmt: skip
     print_rows(rows, as_json)
 
@@ -145,7 +131,7 @@ def base(
     example: meshmark load base --quick
     """
     from meshmark.load.base import base_spec, last_base, variants_of
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
     from meshmark.measure.survey import load_run, run_survey
 
     steps = base_spec(quick, spec)
@@ -172,31 +158,6 @@ def base(
     say(f"meshmark: {len(found)} variants of {len({v.kernel for v in found})} kernels, {flagged} of {len(records)} "
         f"results flagged, {len(absences)} absent, {info.elapsed_s:.0f} s")  # fmt: skip
     print(folder)
-
-
-def base_variants(name: str) -> tuple[list[Variant], str]:
-    """Variants of the base data, and their machine.
-
-    Raises:
-        MeshmarkError: there are none.
-    """
-    from meshmark.load.base import base_run, last_base, read_base
-    from meshmark.machine.identity import host_id
-
-    machine, runs = host_id(), data_home() / "runs"
-    folder = base_run(runs, machine, name)
-    if folder is None:
-        begun = last_base(runs, machine)
-        raise MeshmarkError(
-            "found no base data of this machine" + (f" that were finished, but {begun.name}" if begun else ""),
-            "meshmark load base --resume goes on with the newest, --base RUN takes one as it is"
-            if begun
-            else "meshmark load base --quick takes them in two minutes",
-        )
-    found, notes = read_base(folder)
-    for note in notes:
-        say(f"warning: base data of {folder.name}: {note}")
-    return found, machine
 
 
 def _own_metrics(path: Path | None) -> Metrics:
@@ -278,7 +239,7 @@ def make(
             tried = None if last is None or name == "run_time_s" else last.metrics.get(name)
             rows.append({"program": wish.name, "metric": name, "asked": value, "planned": planned, "last trial": tried})
         say(f"{wish.name}: {program.calls} calls of {len(program.kernels)} kernels, "
-            f"{scaled(program.memory_bytes, 'B')}: {file}")  # fmt: skip
+            f"{plain(program.memory_bytes, 'B')}: {file}")  # fmt: skip
     if not as_json:
         rows = [
             {k: f"{v:.4g}" if isinstance(v, float) else "-" if v is None else v for k, v in r.items()} for r in rows
@@ -380,7 +341,7 @@ def _compared(
     Raises:
         MeshmarkError: some of them do not count, or the run was cut.
     """
-    from meshmark.cli_study import end, resumable
+    from meshmark.cli.study import end, resumable
     from meshmark.load.alone import company
     from meshmark.load.run import read_run
     from meshmark.load.study import How
@@ -427,7 +388,7 @@ def _made(
     from dataclasses import replace
 
     from meshmark.load.base import base_run
-    from meshmark.machine.identity import host_id
+    from meshmark.machine.facts import host_id
 
     if not base_name and base_run(data_home() / "runs", host_id()) is None:
         say("meshmark: no base data of this machine yet; quick ones first")
@@ -488,8 +449,10 @@ def compare(
     example: meshmark load compare quiet busy --html both.html
     """
     from meshmark.load.compare import compare as compared
-    from meshmark.load.compare import compare_html, compare_text, read_side
+    from meshmark.load.compare import read_side
+    from meshmark.report.load_compare import compare_html
     from meshmark.store.files import write_text
+    from meshmark.terminal.load_compare import compare_text
 
     folders = [Path(x) if Path(x).is_dir() and x != "latest" else run_folder(x) for x in (first, second)]
     alike = folders[0].resolve().name == folders[1].resolve().name
@@ -506,10 +469,11 @@ def compare(
 
 
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
-    from meshmark.load.gantt import gantt_text, write_gantt
     from meshmark.load.recorded import checked_beside, found_beside, machine_use
     from meshmark.load.records import records_of
     from meshmark.load.run import canary_said
+    from meshmark.report.gantt import write_gantt
+    from meshmark.terminal.gantt import gantt_text
 
     records, absences = records_of(result)
     if store is not None and records:

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from meshmark.cli_model import StoreOption
+from meshmark.cli.console import print_rows, say, say_broken
+from meshmark.cli.model import StoreOption
 from meshmark.errors import UsageError
-from meshmark.terminal import data_home, print_rows, say, say_broken
+from meshmark.values.paths import data_home
 
 app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
 
@@ -57,7 +58,7 @@ def store_export(
     rows = kept.rows(**chosen)
     say_broken(kept)
     if form == "table":
-        from meshmark.report.tables import print_tables
+        from meshmark.terminal.tables import print_tables
 
         print_tables([record for _, _, record in rows])
         return

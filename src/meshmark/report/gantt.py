@@ -1,4 +1,4 @@
-"""The picture of a run: a lane for each thread, filled by what it did; as SVG, as a page, as text for terminals.
+"""The picture of a run: a lane for each thread, filled by what it did; as SVG, and as a page.
 
 A lane is filled from below by shares of its time: user, system, then waiting for a CPU; what is left it slept. Below
 are the use of the CPUs and the traffic to memory: what these programs had, and, where a monitor recorded it, what all
@@ -9,23 +9,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from html import escape
 from pathlib import Path
 from typing import Final
 
+from meshmark.load.lanes import (
+    STATES,
+    STATUS,
+    Lane,
+    end_told,
+    flags_told,
+    in_s,
+    lane_shares,
+    lanes,
+    percent_of,
+    shortened,
+    tick_step,
+    totals_of,
+)
 from meshmark.load.recorded import MachineUse, Step, binned, traffic
-from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals, utilisation
+from meshmark.load.run import LoadRun, utilisation
 from meshmark.machine.tree import format_list
 from meshmark.store.files import write_file, write_text
 
-MOST_LANES: Final = 64
-_STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
 _BINS: Final = 380
 _WIDTH, _LEFT, _RIGHT = 1100, 176, 186
 _LANE, _GAP, _GROUP = 20, 5, 9  # px
 _HEAD: Final = 128
-_SHORTEST: Final = 0.01  # s: what lived less is a line of a table, no lane of a picture
 
 # Okabe and Ito's colours, told apart by the colour-blind. One style for light and dark, by the reader's setting.
 _STYLE: Final = (
@@ -44,140 +54,6 @@ _DARK: Final = (
 )
 
 
-@dataclass
-class Lane:
-    """Threads that lived one after the other, drawn in one row; or many at once, drawn as their mean."""
-
-    label: str
-    program: ProgramUse
-    threads: list[ThreadUse] = field(default_factory=list)
-    first: bool = False  # of its copy
-    group: bool = False  # of its program
-
-    def lasted(self) -> float:
-        """s, without the gaps between threads that lived one after the other."""
-        hull = max((t.to_s for t in self.threads), default=0.0) - min((t.from_s for t in self.threads), default=0.0)
-        return min(hull, sum(t.wall_s for t in self.threads))
-
-    def sums(self) -> tuple[float, float, float, float]:
-        """user, system, waiting, sleeping in s."""
-        return (
-            sum(t.user_s for t in self.threads), sum(t.system_s for t in self.threads),
-            sum(t.waiting_s for t in self.threads), sum(t.sleeping_s for t in self.threads),
-        )  # fmt: skip
-
-
-def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
-    """What is drawn: a lane a thread; where that is too much, a lane a copy."""
-    out: list[Lane] = []
-    copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
-    seen: set[str] = set()
-    for p in run.programs:
-        mine = [t for t in run.threads if (t.program, t.copy) == (p.program, p.copy)]
-        name = p.program + (f" · {p.copy + 1}" if copies[p.program] > 1 else "")
-        main = Lane(name, p, mine[:1], first=True, group=p.program not in seen)
-        seen.add(p.program)
-        out.append(main)
-        rows: list[Lane] = []
-        for t in mine[1:]:
-            if t.wall_s < _SHORTEST:
-                continue
-            row = next((r for r in rows if r.threads[-1].to_s <= t.from_s + 1e-3), None)
-            if row is None:
-                row = Lane("", p)
-                rows.append(row)
-            row.threads.append(t)
-        for i, row in enumerate(rows):
-            team = row.threads[0].pid == mine[0].pid and len(row.threads) == 1
-            those = sorted({t.command for t in row.threads})
-            row.label = (
-                f"thread {i + 2}" if team else ", ".join(those) if len(those) < 3 else f"{len(row.threads)} children"
-            )
-        out += rows
-    if len(out) <= most:
-        return out
-    # Too many rows to read: all threads of a copy together.
-    whole = [lane for lane in out if lane.first]
-    for lane in whole:
-        lane.threads = [t for t in run.threads if (t.program, t.copy) == (lane.program.program, lane.program.copy)]
-        if len(lane.threads) > 1:
-            lane.label += f" ({len(lane.threads)} threads)"
-    return whole
-
-
-def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
-    """Parts of each bin's time that were user, system, waiting and sleeping; their sum is less than 1 where the spans
-    do not fill the bin, and can be more where they overlap.
-
-    Returns:
-        `bins` of equal width from begin_s to end_s.
-    """
-    width = (end_s - begin_s) / bins
-    sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]
-    for s in spans:
-        if s.wall_s <= 0:
-            continue
-        parts = (s.user_s, s.system_s, s.waiting_s, s.sleeping_s)
-        low = max(0, int((s.from_s - begin_s) / width))
-        for i in range(low, bins):
-            left, right = begin_s + i * width, begin_s + (i + 1) * width
-            if left >= s.to_s:
-                break
-            part = (min(right, s.to_s) - max(left, s.from_s)) / s.wall_s
-            if part > 0:
-                for k in range(4):
-                    sums[i][k] += parts[k] * part
-    return [(a / width, b / width, c / width, d / width) for a, b, c, d in sums]
-
-
-def _lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
-    found = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
-    # Of several threads at once their mean; of a bin that is not full what there is, so that ends are not thin.
-    return [
-        (u / all_, s / all_, w / all_, z / all_) if (all_ := u + s + w + z) > 1e-3 else (0.0, 0.0, 0.0, 0.0)
-        for u, s, w, z in found
-    ]
-
-
-def in_s(value: float) -> str:
-    """Seconds for people."""
-    size = abs(value)
-    return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
-
-
-def _percent(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
-
-
-def _flags(run: LoadRun) -> str:
-    """Of all programs, in words; '' where there is none."""
-    found = sorted(frozenset().union(*(run.flags(p) for p in run.programs)))
-    return f"flags: {', '.join(found)}" if found else ""
-
-
-def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
-    """The header: what it is called, its value, and in a few words what it means."""
-    t: Totals = run.totals()
-    fair = run.fairness()
-    return [
-        ("Bench time", in_s(t.bench_s), "from the start to the end of the last program"),
-        ("Available CPU", in_s(t.available_s), f"time of {t.cpus} CPUs"),
-        ("User", in_s(t.user_s), _percent(t.user_s, t.available_s)),
-        ("System", in_s(t.system_s), _percent(t.system_s, t.available_s)),
-        ("Idle or others'", in_s(t.idle_s), _percent(t.idle_s, t.available_s)),
-        ("Mean completion", in_s(t.completion_s), "from the start to a program's end"),
-        ("Sum of run times", in_s(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
-        ("Sum of waiting", in_s(t.waiting_s), "for a CPU, all threads"),
-        ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
-    ]
-
-
-def _step(span: float, most: int) -> float:
-    raw = span / most
-    power = 10 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
-    return float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
-
-
 def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: float, height: float) -> str:
     """Steps between a lower and an upper share of each bin, as a path; '' where there is nothing to fill."""
     out: list[str] = []
@@ -194,11 +70,6 @@ def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: f
             )
         i = j
     return "".join(out)
-
-
-def _told(p: ProgramUse) -> str:
-    """What is said at the end of a copy's first lane."""
-    return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
 
 
 def gantt_svg(
@@ -233,7 +104,7 @@ def gantt_svg(
         y += _LANE + (2 if not lane.first else 3)
     y += 8
     bottom = y
-    step = _step(end_s, 8)
+    step = tick_step(end_s, 8)
     ticks = [i * step for i in range(int(end_s / step + 1e-9) + 1)]
     for t in ticks:
         x = _LEFT + plot * t / end_s
@@ -259,8 +130,8 @@ def gantt_svg(
 def _header(run: LoadRun) -> str:
     title = escape(str(run.scenario.get("name", "scenario")))
     of = escape(f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
-                + ("" if run.status == "ok" else f" · {_STATUS[run.status]}")
-                + (f" · {flags}" if (flags := _flags(run)) else ""))  # fmt: skip
+                + ("" if run.status == "ok" else f" · {STATUS[run.status]}")
+                + (f" · {flags}" if (flags := flags_told(run)) else ""))  # fmt: skip
     out = [
         f'<text class="ink" x="20" y="34" font-size="20" font-weight="bold">{title}</text>',
         f'<text class="{"soft" if run.status == "ok" else "bad"}" x="{_WIDTH - 20}" y="33" font-size="12.5" '
@@ -278,12 +149,9 @@ def _header(run: LoadRun) -> str:
     return "".join(out)
 
 
-_STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut": "the run was killed"}
-
-
 def _legend(y: float) -> str:
     out, x = [], float(_LEFT)
-    for name, said in _STATES:
+    for name, said in STATES:
         out.append(f'<rect class="{name}" x="{x:.0f}" y="{y:.0f}" width="14" height="12" rx="2"/>')
         out.append(f'<text class="ink" x="{x + 20:.0f}" y="{y + 10.5:.1f}" font-size="12">{said}</text>')
         x += 40 + 5.9 * len(said)
@@ -305,9 +173,9 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
         f'<text class="{kind}" x="{20 + indent}" y="{y + 14.5:.1f}" font-size="{13 if lane.first else 12}">'
         f"{escape(label)}</text>"
     )
-    found = _lane_shares(lane, end_s, _BINS)
+    found = lane_shares(lane, end_s, _BINS)
     below = [(0.0, 0.0)] * len(found)
-    for k, (name, _) in enumerate(_STATES):
+    for k, (name, _) in enumerate(STATES):
         layer = []
         for (_, upper), share in zip(below, found, strict=True):
             # The last layer goes to the top, so that rounding leaves no slit.
@@ -330,21 +198,21 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
     if lane.first and p.how == "failed":
         out.append(
             f'<text class="bad" x="{_LEFT + 4}" y="{y + 14.5:.1f}" font-size="12">'
-            f"{escape(_short(f'not started: {p.reason}', 100))}</text>"
+            f"{escape(shortened(f'not started: {p.reason}', 100))}</text>"
         )
     elif lane.threads:
         whole = user + system + waiting + sleeping
         moves = sum(t.migrations for t in lane.threads)
         for text, at in (
             (in_s(lane.lasted()), right + 62),
-            (_percent(waiting, whole), right + 116),
+            (percent_of(waiting, whole), right + 116),
             (f"{moves}", right + 166),
         ):
             out.append(
                 f'<text class="{kind}" x="{at}" y="{y + 14.5:.1f}" font-size="12" text-anchor="end" '
                 f'style="font-variant-numeric:tabular-nums">{text}</text>'
             )
-        if lane.first and (said := _told(p)):
+        if lane.first and (said := end_told(p)):
             x = min(_LEFT + plot * p.ended_s / end_s + 5, right - 20 - 7.5 * len(said))
             out.append(f'<text class="bad" x="{x:.1f}" y="{y + 14.5:.1f}" font-size="12">✕ {escape(said)}</text>')
     tip = (
@@ -354,10 +222,6 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
     if p.reason:
         tip += f"; {p.reason}"
     return f"<g>{''.join(out)}<title>{escape(tip)}</title></g>"
-
-
-def _short(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 _PANEL: Final = 44  # px
@@ -379,7 +243,7 @@ def _panels(
     """Use of the CPUs, and traffic to memory where it is known of anybody; and where they end."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
     own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
-    those = _short(format_list(run.cpus), 16)
+    those = shortened(format_list(run.cpus), 16)
     all_ = machine.cpu if machine is not None else ()
     out = [_panel("CPU use", f"of CPUs {those}", "100 %", own, all_, 1.0, top, end_s)]
     bottom = top + _PANEL
@@ -387,7 +251,7 @@ def _panels(
     if own or all_:
         most = max(most, most_traffic(run, machine, end_s), 1.0)
         scale, unit = (1e9, "GB/s") if most >= 1e9 else (1e6, "MB/s")
-        step = _step(most / scale, 4)
+        step = tick_step(most / scale, 4)
         limit = step * math.ceil(most / scale / step - 1e-9)
         what = "all (estimated)" if machine is not None and machine.estimated else "all (counted)"
         out.append(_panel("Memory traffic", "read and written", f"{limit:g} {unit}", own, all_, limit * scale,
@@ -501,7 +365,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     words = [str(run.header.get("machine", "")), str(run.header.get("start", ""))[:19].replace("T", " ") + " UTC",
              f"{ok} of {len(run.programs)} programs ended well"]  # fmt: skip
     if run.status != "ok":
-        words.append(_STATUS.get(run.status, run.status))
+        words.append(STATUS.get(run.status, run.status))
     cost = run.end.get("sampling", {}).get("share")
     if cost is not None:
         words.append(f"looking cost {100 * float(cost):.2f} % of a CPU")
@@ -563,54 +427,3 @@ def write_gantt(run: LoadRun, out: Path, machine: MachineUse | None = None) -> t
     write_text(drawing, svg)
     write_file(picture, vl_convert.svg_to_png(svg, scale=2))
     return page, drawing, picture
-
-
-# ---------------------------------------------------------------- for terminals
-
-_MARKS: Final = "█▓░·"
-
-
-def gantt_text(run: LoadRun, width: int = 100) -> str:
-    """The chart in `width` columns (60 at least) of plain text; a column shows what took most of its time."""
-    rows = lanes(run, 40)
-    labels = [("" if r.first else "  ") + r.label for r in rows]
-    left = min(24, max((len(x) for x in labels), default=0))
-    right = 26
-    bins = max(10, max(60, width) - left - right - 2)
-    end_s = max(run.bench_s, 1e-3)
-    said = totals_of(run)
-    out = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({_STATUS[run.status]})")]
-    line = ""
-    for label, value, _ in said:
-        word = f"{label} {value}"
-        if line and len(line) + len(word) + 3 > max(60, width):
-            out.append(line)
-            line = ""
-        line += ("   " if line else "") + word
-    out += [line, ""]
-    out.append(" " * (left + bins + 2) + f"{'lasted':>9}{'waited':>9}{'moves':>7}")
-    for lane, label in zip(rows, labels, strict=True):
-        text = f"{_short(label, left):<{left}} "
-        if lane.first and lane.program.how == "failed":
-            out.append((text + "not started: " + lane.program.reason)[: max(60, width)])
-            continue
-        for share in _lane_shares(lane, end_s, bins):
-            text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
-        user, system, waiting, sleeping = lane.sums()
-        moves = sum(t.migrations for t in lane.threads)
-        text += f" {in_s(lane.lasted()):>9}{_percent(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
-        if lane.first and (word := _told(lane.program)):
-            text += f" {word}"
-        out.append(text.rstrip())
-    step = _step(end_s, max(2, bins // 12))
-    axis = [" "] * (bins + 8)
-    for i in range(int(end_s / step + 1e-9) + 1):
-        at = int(i * step / end_s * bins)
-        mark = f"{i * step:g}" + (" s" if (i + 1) * step > end_s else "")
-        if at + len(mark) <= len(axis):
-            axis[at : at + len(mark)] = mark
-    out.append(" " * (left + 1) + "".join(axis).rstrip())
-    out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, _STATES, strict=True)))
-    if flags := _flags(run):
-        out.append(_short(flags, max(60, width)))
-    return "\n".join(out) + "\n"

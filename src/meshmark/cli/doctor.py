@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from meshmark.cli_watch import RootOption
+from meshmark.cli.console import counted, say
+from meshmark.cli.watch import RootOption
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.terminal import counted, say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshmark.machine.doctor import Finding
+    from meshmark.doctor.host import Finding
 
 _STYLES: Final = {"spoils-measurements": "bold red", "hidden": "yellow", "unknown": "dim", "ok": "green"}
 
@@ -44,12 +44,12 @@ def doctor(
     if root and what:
         raise UsageError("--root: found with mpi, whose traps are tried on the running system alone")
     if what:
-        from meshmark.measure.doctor_mpi import examine as examine_mpi
+        from meshmark.doctor.mpi import examine as examine_mpi
 
         with counted("doctor mpi") as progress:
             _say(examine_mpi(mpi or "all", progress=progress), as_json)
         return
-    from meshmark.machine.doctor import Finding, examine
+    from meshmark.doctor.host import Finding, examine
 
     absent, wrong = _seen_by_the_sampler(root)
     findings = examine(root or Path("/"), absent)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshmark.cli_model import JsonOption, NoStoreOption, StoreOption
-from meshmark.cli_options import time_option
+from meshmark.cli.console import interruptible, say
+from meshmark.cli.model import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli.options import time_option
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.terminal import data_home, interruptible, say
+from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
     from meshmark.load.study import How, StudyResult
@@ -44,13 +45,13 @@ def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
 
 
 def _variants(base: str) -> tuple[list[Variant], str]:
-    from meshmark.cli_load import base_variants
+    from meshmark.cli.load_base import base_variants
 
     return base_variants(base)
 
 
 def _cpus(text: str) -> tuple[int, ...]:
-    from meshmark.cli_load import cpus_of
+    from meshmark.cli.load_base import cpus_of
 
     return cpus_of(text)
 

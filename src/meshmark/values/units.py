@@ -82,6 +82,11 @@ def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -
     return f"{text}{NBSP}{scale.symbol}" if scale.symbol else text
 
 
+def plain(value: float, unit: str, digits: int = 4) -> str:
+    """The same for terminals and pipes, with a blank between number and unit: `41.04 GB/s`."""
+    return show(value, unit, digits=digits).replace(NBSP, " ")
+
+
 def percent(share: float) -> str:
     """A share as per cent: `0.034` is `3.4 %`."""
     if not math.isfinite(share):

@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from meshmark.terminal import say
+from meshmark.cli.console import say
 
 if TYPE_CHECKING:
     from meshmark.load.scenario import Scenario

@@ -9,7 +9,7 @@ from meshmark.report.programs import PROGRAMS, print_programs
 from meshmark.report.ranking import print_comparisons, print_rankings
 from meshmark.report.selection import cleaned
 from meshmark.store.record import Record
-from meshmark.terminal import print_records
+from meshmark.terminal.records import print_records
 
 
 def print_tables(records: Sequence[Record]) -> None:

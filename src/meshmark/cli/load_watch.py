@@ -14,9 +14,9 @@ from typing import Annotated, Final
 
 import typer
 
+from meshmark.cli.console import say
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.native import end_with_parent
-from meshmark.terminal import say
 
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="record the machine meanwhile, for the chart of load show (10 Hz)")
@@ -43,7 +43,7 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
     if (folder / JOURNAL).exists():
         raise UsageError(f"{folder}: a run lies there already", "name another folder with --out")
     out = folder / RECORDING
-    words = [sys.executable, "-c", "from meshmark.cli import main; main()", "record", "--rate", f"{RATE_HZ:g}",
+    words = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}",
              "--out", str(out)]  # fmt: skip
     with tempfile.TemporaryFile("w+", encoding="utf-8") as talk:
 

@@ -1,0 +1,5 @@
+"""`python -m meshmark`."""
+
+from meshmark.entry import main
+
+main()

@@ -1,0 +1,55 @@
+"""What commands of `meshmark load` share: the CPUs and the base data that they are asked for."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from meshmark.cli.console import say
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.values import grammar
+from meshmark.values.paths import data_home
+
+if TYPE_CHECKING:
+    from meshmark.load.variants import Variant
+
+
+def cpus_of(text: str) -> tuple[int, ...]:
+    """
+    Raises:
+        UsageError: no list, or not all of them may be used here.
+    """
+    from meshmark.machine.tree import format_list
+
+    allowed = tuple(sorted(os.sched_getaffinity(0)))
+    if not text:
+        return allowed
+    cpus = grammar.cpus("--cpus", text)
+    if not set(cpus) <= set(allowed):
+        raise UsageError(f"--cpus: found '{text}', allowed are CPUs of {format_list(allowed)}")
+    return cpus
+
+
+def base_variants(name: str) -> tuple[list[Variant], str]:
+    """Variants of the base data, and their machine.
+
+    Raises:
+        MeshmarkError: there are none.
+    """
+    from meshmark.load.base import base_run, last_base, read_base
+    from meshmark.machine.facts import host_id
+
+    machine, runs = host_id(), data_home() / "runs"
+    folder = base_run(runs, machine, name)
+    if folder is None:
+        begun = last_base(runs, machine)
+        raise MeshmarkError(
+            "found no base data of this machine" + (f" that were finished, but {begun.name}" if begun else ""),
+            "meshmark load base --resume goes on with the newest, --base RUN takes one as it is"
+            if begun
+            else "meshmark load base --quick takes them in two minutes",
+        )
+    found, notes = read_base(folder)
+    for note in notes:
+        say(f"warning: base data of {folder.name}: {note}")
+    return found, machine

@@ -1,0 +1,62 @@
+"""Where the routers of a described machine lie in a picture."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from meshmark.model.engine import ask
+from meshmark.model.machine import MachineFile
+
+
+def shape_of(machine: MachineFile) -> Mapping[str, Any]:
+    """Its nodes, routers and links, as the simulator describes them (docs/reference/model-protocol.md)."""
+    return ask(machine, [{"kind": "describe"}], threads=1)[0]
+
+
+def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
+    """Places of all routers, in units of one node distance."""
+    routers = shape["routers"]
+    grid = [r["place"] for r in routers if not r["bus"]]
+    node_router = {n["router"] for n in shape["nodes"]}
+    if kind in {"torus", "mesh"} and grid and len(grid[0]) == 2:
+        return [(float(r["place"][0]), float(r["place"][1])) if r["place"] else (0.0, 0.0) for r in routers]
+    if kind == "hypercube" and grid:
+        # Each dimension is an arrow of its own: squares inside squares, a little askew so that no links coincide.
+        def arrow(d: int) -> tuple[float, float]:
+            long, skew = 2.4 ** (d // 2), 0.28 * (-0.6) ** (d // 2)
+            return (long, skew * long) if d % 2 == 0 else (skew * long, long)
+
+        arrows = [arrow(d) for d in range(len(grid[0]))]
+        return [
+            (sum(b * a[0] for b, a in zip(r["place"], arrows, strict=False)),
+             sum(b * a[1] for b, a in zip(r["place"], arrows, strict=False)))
+            for r in routers
+        ]  # fmt: skip
+    hosts = [r["router"] for r in routers if r["router"] in node_router]
+    others = [r["router"] for r in routers if r["router"] not in node_router and not r["bus"]]
+    places = [(0.0, 0.0)] * len(routers)
+    if others and kind in {"fat_tree", "switches", "crossbar"}:
+        # Leaves in a row, switches above the middle of what hangs below them.
+        level = dict.fromkeys(hosts, 0)
+        for i, r in enumerate(hosts):
+            places[r] = (float(i), 0.0)
+        below: dict[int, list[int]] = {r: [] for r in others}
+        for link in shape["links"]:
+            if link["to"] in below and link["from"] < link["to"]:
+                below[link["to"]].append(link["from"])
+        for r in others:
+            level[r] = 1 + max((level.get(c, 0) for c in below[r]), default=0)
+        rows: dict[int, list[int]] = {}
+        for r in others:
+            rows.setdefault(level[r], []).append(r)
+        for lvl, row in rows.items():
+            for i, r in enumerate(row):
+                places[r] = ((i + 0.5) * len(hosts) / len(row) - 0.5, -1.6 * lvl)
+        return places
+    radius = max(1.0, len(hosts) / (2 * math.pi) * 1.1)
+    for i, r in enumerate(hosts + others):
+        angle = 2 * math.pi * i / max(1, len(hosts) + len(others)) - math.pi / 2
+        places[r] = (radius * math.cos(angle), radius * math.sin(angle)) if len(hosts) + len(others) > 1 else (0.0, 0.0)
+    return places

@@ -1,0 +1,68 @@
+"""The picture of a run in characters."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from meshmark.load.lanes import (
+    STATES,
+    STATUS,
+    end_told,
+    flags_told,
+    in_s,
+    lane_shares,
+    lanes,
+    percent_of,
+    shortened,
+    tick_step,
+    totals_of,
+)
+from meshmark.load.run import LoadRun
+
+_MARKS: Final = "█▓░·"
+
+
+def gantt_text(run: LoadRun, width: int = 100) -> str:
+    """The chart in `width` columns (60 at least) of plain text; a column shows what took most of its time."""
+    rows = lanes(run, 40)
+    labels = [("" if r.first else "  ") + r.label for r in rows]
+    left = min(24, max((len(x) for x in labels), default=0))
+    right = 26
+    bins = max(10, max(60, width) - left - right - 2)
+    end_s = max(run.bench_s, 1e-3)
+    said = totals_of(run)
+    out = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({STATUS[run.status]})")]
+    line = ""
+    for label, value, _ in said:
+        word = f"{label} {value}"
+        if line and len(line) + len(word) + 3 > max(60, width):
+            out.append(line)
+            line = ""
+        line += ("   " if line else "") + word
+    out += [line, ""]
+    out.append(" " * (left + bins + 2) + f"{'lasted':>9}{'waited':>9}{'moves':>7}")
+    for lane, label in zip(rows, labels, strict=True):
+        text = f"{shortened(label, left):<{left}} "
+        if lane.first and lane.program.how == "failed":
+            out.append((text + "not started: " + lane.program.reason)[: max(60, width)])
+            continue
+        for share in lane_shares(lane, end_s, bins):
+            text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
+        user, system, waiting, sleeping = lane.sums()
+        moves = sum(t.migrations for t in lane.threads)
+        text += f" {in_s(lane.lasted()):>9}{percent_of(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
+        if lane.first and (word := end_told(lane.program)):
+            text += f" {word}"
+        out.append(text.rstrip())
+    step = tick_step(end_s, max(2, bins // 12))
+    axis = [" "] * (bins + 8)
+    for i in range(int(end_s / step + 1e-9) + 1):
+        at = int(i * step / end_s * bins)
+        mark = f"{i * step:g}" + (" s" if (i + 1) * step > end_s else "")
+        if at + len(mark) <= len(axis):
+            axis[at : at + len(mark)] = mark
+    out.append(" " * (left + 1) + "".join(axis).rstrip())
+    out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, STATES, strict=True)))
+    if flags := flags_told(run):
+        out.append(shortened(flags, max(60, width)))
+    return "\n".join(out) + "\n"

@@ -1,0 +1,41 @@
+"""Two runs of a bench side by side, as tables."""
+
+from __future__ import annotations
+
+from meshmark.load.compare import (
+    HEADS,
+    TOTALS,
+    Comparison,
+    change_told,
+    flags_told,
+    rows_of,
+    samples_told,
+    value_told,
+)
+from meshmark.load.study import table
+
+
+def compare_text(c: Comparison) -> str:
+    """Tables for a terminal."""
+    out = []
+    for letter, side in (("A", c.a), ("B", c.b)):
+        of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
+        out.append(f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
+                   f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})")  # fmt: skip
+    head = ["program", *(f"{h} s" for h in HEADS), "slowdown", "95 %"]
+    lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
+    out += ["", f"{lines[0]}  flags"]
+    for line, (_, _, m, one) in zip(lines[1:], rows_of(c), strict=True):
+        said = [flags_told(m)] if one is None or len(m.copies) == 1 else []
+        said += [one.reason] if one is not None and one.reason else []
+        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in said if x)}".rstrip())
+    out += [samples_told(c), ""]
+    rows = [[TOTALS[n], value_told(n, a), value_told(n, b), change_told(a, b)] for n, a, b in c.totals]
+    out.append(table(["total", "A", "B", "B over A"], rows))
+    if c.differ:
+        out += ["", "what differs:"]
+        out += [f"  {what}: {a} → {b}" for what, a, b in c.differ]
+    for letter, only in (("A", c.only_a), ("B", c.only_b)):
+        if only:
+            out.append(f"only in {letter}: {', '.join(only)}")
+    return "\n".join(out) + "\n"
