@@ -21,6 +21,7 @@ from hypothesis import strategies as st
 
 from meshmark.describe import description
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.model.claims.base import CHECKS
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.fit import fit
 from meshmark.model.instruments import POINTS, fill_order, measure
@@ -36,7 +37,7 @@ from meshmark.model.machine import (
 from meshmark.model.patterns import Request, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweep import grid, run_sweep, values_of
-from meshmark.model.validate import CHECKS, claims, fitted_to, validate
+from meshmark.model.validate import claims, fitted_to, validate
 from meshmark.model.workloads import random_reads
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -223,7 +224,7 @@ def test_every_machine_of_the_package_is_sound(name: str) -> None:
 
 def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
     native = "".join(p.read_text() for p in (Path(__file__).parents[2] / "native" / "model").glob("*.cpp"))
-    ours = "".join(p.read_text() for p in FOLDER.parent.glob("*.py"))
+    ours = "".join(p.read_text() for p in FOLDER.parent.rglob("*.py"))
     for table, keys in KEYS.items():
         for key in keys:
             # Once where it is described; and once more where it is used.

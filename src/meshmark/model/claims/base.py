@@ -1,0 +1,140 @@
+"""What a check of a published statement is made of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Final
+
+from meshmark.describe import stream_kernels
+from meshmark.model.engine import ask, median_of
+from meshmark.model.instruments import measure
+from meshmark.model.machine import MachineFile, find_machine
+from meshmark.model.patterns import Program, program_cycles, programs_run
+from meshmark.model.workloads import stream_actor, trial
+
+Numbers = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """One statement of `machine_facts.toml`."""
+
+    id: str
+    document: str
+    place: str
+    quantity: str
+    value: Any
+    unit: str
+    tolerance: str
+    role: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a model says to a statement; `inside` is None where it is not modelled."""
+
+    modelled: str
+    inside: bool | None
+    why: str = ""
+    error_percent: float | None = None
+    series: tuple[tuple[str, tuple[float, ...]], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    claim: Claim
+    finding: Finding
+    fitted_in: tuple[str, ...] = field(default=())  # machine files that fitted a number to it
+
+    @property
+    def counts_as(self) -> str:
+        """The score it belongs to: structure, calibrate, predict, or fitted (a predict statement that was used)."""
+        allowed = "calibrate" in self.claim.note  # "1 calibrates": the rest of the row is predicted
+        return "fitted" if self.claim.role == "predict" and self.fitted_in and not allowed else self.claim.role
+
+
+Check = Callable[[], Finding]
+
+
+CHECKS: Final[dict[str, Check]] = {}
+
+
+def check(name: str) -> Callable[[Check], Check]:
+    def keep(function: Check) -> Check:
+        CHECKS[name] = function
+        return function
+
+    return keep
+
+
+@cache
+def machine(name: str, *settings: str) -> MachineFile:
+    return find_machine(name, list(settings))
+
+
+@cache
+def matrix(name: str, state: str = "clean", *settings: str) -> tuple[tuple[float, ...], ...]:
+    """Latencies between all nodes by the closed form, s."""
+    rows = ask(machine(name, *settings), [{"kind": "matrix", "state": state}], threads=1)[0]["latency_s"]
+    return tuple(tuple(r) for r in rows)
+
+
+def mean_remote(rows: Sequence[Numbers]) -> float:
+    remote = [v for a, row in enumerate(rows) for b, v in enumerate(row) if a != b]
+    return math.fsum(remote) / len(remote)
+
+
+def gs320_mean(nodes: int, state: str = "clean") -> float:
+    """Mean over all CPUs of a GS320: four of each node's neighbours are local."""
+    rows = matrix(f"gs320-{4 * nodes}", state)
+    return math.fsum(v for row in rows for v in row) / nodes**2
+
+
+def rate(m: MachineFile, run: Mapping[str, Any]) -> float:
+    """Bytes a second of a run's first group."""
+    return median_of(ask(m, [run])[0]["groups"][0]["bytes_per_s"])
+
+
+def triad(
+    m: MachineFile, cpus: Sequence[int], store: str = "ordinary", kernel: str = "triad", homes: Any = "local"
+) -> float:
+    """Net bytes a second of a STREAM kernel on some CPUs."""
+    moved = rate(m, trial([stream_actor(m, cpus, kernel, store, homes)], warm_ns=8000.0, measure_ns=60000.0))
+    return moved * stream_kernels()[kernel].net / stream_kernels()[kernel].gross(store)
+
+
+def close(value: float, published: float, percent: float, unit: str = "", why: str = "", digits: int = 4) -> Finding:
+    """Inside when within `percent` of the published value."""
+    error = 100 * (value / published - 1)
+    inside = abs(error) <= percent + 1e-9
+    return Finding(f"{value:.{digits}g} {unit}".strip(), inside, "" if inside else why, error)
+
+
+def band(value: float, low: float, high: float, unit: str = "", why: str = "") -> Finding:
+    """Inside when between two limits."""
+    inside = low <= value <= high
+    return Finding(f"{value:.3g} {unit}".strip(), inside, "" if inside else why)
+
+
+def order(holds: bool, text: str, why: str = "") -> Finding:
+    return Finding(text, holds, "" if holds else why)
+
+
+def slowdown(
+    m: MachineFile, cpus: Sequence[int], gb_per_s: float, on: MachineFile | None = None, in_step: bool = False
+) -> float:
+    """How much longer programs take together (on another machine, if one is given) than one of them alone, %."""
+    programs = [Program(tuple(cpus), gb_per_s, 1 / 3)]
+    cycles = program_cycles(m, programs)
+    together = ask(on or m, [programs_run(cycles, programs, in_step)])[0]["groups"][0]["phase_s"]
+    slow = cycles[0].slowdowns(together)
+    return 100 * (math.fsum(slow) / len(slow) - 1)
+
+
+def level_ns(name: str, footprint: int) -> float:
+    options = {"footprint": str(footprint), "cpus": "0", "memory_node": "0", "pattern": "stride"}
+    return measure("latency", machine(name), options)[0].value * 1e9
