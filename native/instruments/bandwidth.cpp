@@ -375,9 +375,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
       progress->faulted = progress->faulted || crew->faulted();
     }
     progress->wrong = progress->wrong || !workers.right(*job, progress->passes);
-    const double per_thread_clock = net * passes / took / static_cast<double>(threads) / core_hz();
-    // Three loads and two stores of a full vector a clock: no core does more.
-    if (per_thread_clock > 1.3 * 5 * vector_bytes) throw mm::Failure("faster than a core's ports to its first cache");
+    if (mm::beyond_ports(net * passes / took / static_cast<double>(threads), vector_bytes, core_hz))
+      throw mm::Failure("faster than a core's ports to its first cache");
     return mm::Values{net * passes / took, gross * passes / took};
   };
   p.observe = [=] {

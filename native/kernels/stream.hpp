@@ -51,6 +51,16 @@ inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 1, 1, 1, 
                                                            {"write", 1, 0, 1, 1, 0},
                                                            {"update", 1, 1, 1, 0, 1}}};
 
+/// Whether a thread moved more than the ports of any core to its first cache let through: three loads and two stores of
+/// a full vector a clock, and a margin. `core_hz` times the clock once; a trial that the host interrupted is too low,
+/// so that only the best of many says so.
+template <class CoreHz>
+bool beyond_ports(double bytes_per_s, double vector_bytes, const CoreHz& core_hz) {
+  for (int trial = 0; trial < 20; ++trial)
+    if (bytes_per_s <= 1.3 * 5 * vector_bytes * core_hz()) return false;
+  return true;
+}
+
 namespace stream {
 
 inline constexpr std::size_t kAhead = 128;  // doubles: a KiB ahead of the loads

@@ -64,4 +64,13 @@ TEST(Stream, BestIsaIsOneThatTheProcessorHas) {
   EXPECT_FALSE(mm::has_isa("mmx"));
 }
 
+// A host that takes the CPU away while the clock is timed made every result absent.
+TEST(Stream, AnInterruptedClockMakesNoRateImpossible) {
+  int trials = 0;
+  const auto interrupted_twice = [&] { return ++trials <= 2 ? 1e7 : 3e9; };
+  EXPECT_FALSE(mm::beyond_ports(200e9, 32, interrupted_twice));
+  EXPECT_EQ(trials, 3);
+  EXPECT_TRUE(mm::beyond_ports(2000e9, 32, [] { return 3e9; })) << "six vectors a clock and more";
+}
+
 }  // namespace

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor import launch
 from meshmark.doctor import mpi as doctor_mpi
 from meshmark.doctor.host import ORDER, Finding
 from meshmark.doctor.mpi import Host, Tried, examine, try_for_real
 from meshmark.errors import AbsentError, UsageError
+from meshmark.measure import launch
 from meshmark.store.record import median_interval
 from mpi_here import installed
 from waiting import alive, until
