@@ -52,6 +52,8 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
     names = ["meshmark-probe", "meshmark-watch", "meshmark-model", "meshmark-place", "meshmark-load", "meshmark-comm"]
     for name in (*names, *(f"meshmark-comm-{kind}" for kind in installed())):
         assert files[f"meshmark/bin/{name}"].external_attr >> 16 & 0o111, f"{name} is no program"
+    for name in ("place", "values"):
+        assert f"meshmark/lib/libmeshmark-{name}.so" in files
     for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json", "site.css"):
         assert f"meshmark/web/{name}" in files
     # Whatever lies beside the package's own code goes with it.
@@ -73,6 +75,8 @@ def test_the_wheel_is_of_use_where_it_is_installed(wheel: Path, tmp_path: Path) 
     line = "from meshmark.native import find_native; print(find_native('meshmark-watch', 'MESHMARK_WATCH'))"
     assert Path(done(python, "-c", line, cwd=tmp_path).strip()).is_relative_to(site)
     assert "measure" in done(command, "--help", cwd=tmp_path)
+    library = "from meshmark.native import find_native; print(find_native('libmeshmark-values.so', folder='lib'))"
+    assert Path(done(python, "-c", library, cwd=tmp_path).strip()).is_relative_to(site)
     machines = done(command, "list", "machines", cwd=tmp_path)
     assert "gs1280-16" in machines
     assert "gs1280-16" in done(command, "model", "list", cwd=tmp_path)
