@@ -125,7 +125,7 @@ def _described(probe: Path) -> dict[str, Description]:
                               tuple(p["choices"]), p["minimum"], p["maximum"])
                     for p in d["parameters"]
                 ),
-                tuple(Metric(m["name"], m["unit"], m["better"], m["help"]) for m in d["metrics"]),
+                tuple(map(Metric.from_json, d["metrics"])),
                 tuple(d["identity"]), d,
             )
             for d in found

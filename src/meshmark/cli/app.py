@@ -19,8 +19,8 @@ from meshmark.cli.console import counted, interruptible, print_rows, progress, p
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
-from meshmark.cli.model import SetOption, StoreOption
 from meshmark.cli.model import app as model_app
+from meshmark.cli.options import SetOption, StoreOption
 from meshmark.cli.place import register as register_place
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams
 from meshmark.cli.serve import register as register_serve

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from meshmark.cli.console import counted, say
-from meshmark.cli.watch import RootOption
+from meshmark.cli.options import RootOption
 from meshmark.errors import MeshmarkError, UsageError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from meshmark.cli.console import interruptible, print_rows, progress_of_plan, sa
 from meshmark.cli.load_base import base_variants, cpus_of
 from meshmark.cli.load_live import Live
 from meshmark.cli.load_watch import WatchOption, watched
-from meshmark.cli.model import JsonOption, NoStoreOption, StoreOption
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption
 from meshmark.cli.study import app as study_app
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values import grammar

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli.console import counted, interruptible, print_rows, say
-from meshmark.cli.options import time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, SetOption, StoreOption, time_option
 from meshmark.errors import UsageError
 from meshmark.terminal.records import print_records
 from meshmark.values.paths import data_home
@@ -27,16 +27,6 @@ app = typer.Typer(
 )
 
 MachineArgument = Annotated[str, typer.Argument(help="name of a described machine, or a machine file")]
-SetOption = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="of a described machine: table.key=value; may be repeated", show_default=False),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="one object a line")]
-StoreOption = Annotated[
-    Path | None,
-    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False, file_okay=False),
-]
-NoStoreOption = Annotated[bool, typer.Option("--no-store", help="keep no records")]
 
 
 def keep(store: Path | None, records: list[Record], step: str) -> None:

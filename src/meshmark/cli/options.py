@@ -2,9 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import typer
+
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="of a described machine: table.key=value; may be repeated", show_default=False),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="one object a line")]
+StoreOption = Annotated[
+    Path | None,
+    typer.Option("--store", help="store folder [$XDG_DATA_HOME/meshmark/store]", show_default=False, file_okay=False),
+]
+NoStoreOption = Annotated[bool, typer.Option("--no-store", help="keep no records")]
+RootOption = Annotated[
+    Path | None,
+    typer.Option("--root", help="a recorded tree with proc and sys instead of this machine", exists=True,
+                 file_okay=False, show_default=False),
+]  # fmt: skip
 
 
 def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf"), default: str = "") -> Any:
@@ -20,4 +37,5 @@ def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf
 
         return value if isinstance(value, float) else seconds(name, value, low, high)
 
-    return typer.Option(name, parser=parse, metavar="TIME", help=text, show_default=default or False)
+    told = f"{text} [{default}]" if default else text
+    return typer.Option(name, parser=parse, metavar="TIME", help=told, show_default=False)

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from meshmark.cli.console import interruptible, print_rows, say
-from meshmark.cli.model import NoStoreOption, StoreOption
-from meshmark.cli.watch import RootOption
+from meshmark.cli.options import NoStoreOption, RootOption, StoreOption
 from meshmark.errors import AbsentError, UsageError
 from meshmark.values import grammar
 from meshmark.values.paths import data_home

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from meshmark.cli.model import StoreOption
+from meshmark.cli.options import StoreOption
 from meshmark.cli.watch import (
     HostOption,
     NoTokenOption,

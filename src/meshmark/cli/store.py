@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from meshmark.cli.console import print_rows, say, say_broken
-from meshmark.cli.model import StoreOption
+from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from meshmark.cli.console import interruptible, say
-from meshmark.cli.model import JsonOption, NoStoreOption, StoreOption
-from meshmark.cli.options import time_option
+from meshmark.cli.options import JsonOption, NoStoreOption, StoreOption, time_option
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from meshmark.cli.console import say
-from meshmark.cli.model import SetOption, StoreOption
-from meshmark.cli.options import time_option
+from meshmark.cli.options import RootOption, SetOption, StoreOption, time_option
 from meshmark.errors import UsageError
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ if TYPE_CHECKING:
     from meshmark.web.hub import Hub, Past
 
 RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames a second (Hz)")]
-RootOption = Annotated[
-    Path | None,
-    typer.Option("--root", help="a recorded tree with proc and sys instead of this machine", exists=True,
-                 file_okay=False, show_default=False),
-]  # fmt: skip
 OnOption = Annotated[str | None, typer.Option("--on", help="a simulated machine instead", show_default=False)]
 WorkloadOption = Annotated[
     str, typer.Option("--workload", help="of a simulated machine: hot_spot, random_reads, throughput …")

@@ -51,7 +51,7 @@ def _vocabulary(_: Path) -> Vocabulary:
         return Vocabulary(
             {p["name"]: p["help"] for p in said["policies"]}, {m["name"]: m["help"] for m in said["modifiers"]},
             tuple(said["memory"]), tuple(said["pages"]),
-            tuple(Metric(m["name"], m["unit"], m["better"], m["help"]) for m in said["metrics"]),
+            tuple(map(Metric.from_json, said["metrics"])),
         )  # fmt: skip
     except (ValueError, KeyError, TypeError) as why:
         raise MeshmarkError(f"meshmark-place does not describe itself: {quoted(why)}", "make setup") from why

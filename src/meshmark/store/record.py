@@ -82,6 +82,11 @@ class Metric:
     better: Better
     help: str
 
+    @staticmethod
+    def from_json(said: Mapping[str, Any]) -> Metric:
+        """Of `metrics` of a description (schema/describe.json). KeyError: it lacks something."""
+        return Metric(said["name"], said["unit"], said["better"], said["help"])
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
