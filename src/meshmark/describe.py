@@ -119,17 +119,30 @@ def _described(probe: Path) -> dict[str, Description]:
         found = json.loads(done.stdout)
         return {
             d["name"]: Description(
-                d["name"], d["summary"], d["detail"], d["source"],
+                d["name"],
+                d["summary"],
+                d["detail"],
+                d["source"],
                 tuple(
-                    Parameter(p["name"], p["option"], p["help"], p["unit"], p["kind"], p["default"],
-                              tuple(p["choices"]), p["minimum"], p["maximum"])
+                    Parameter(
+                        p["name"],
+                        p["option"],
+                        p["help"],
+                        p["unit"],
+                        p["kind"],
+                        p["default"],
+                        tuple(p["choices"]),
+                        p["minimum"],
+                        p["maximum"],
+                    )
                     for p in d["parameters"]
                 ),
                 tuple(map(Metric.from_json, d["metrics"])),
-                tuple(d["identity"]), d,
+                tuple(d["identity"]),
+                d,
             )
             for d in found
-        }  # fmt: skip
+        }
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
         raise MeshmarkError(f"{probe.name} does not describe itself: {why}", hint="make setup") from why
 
@@ -140,10 +153,14 @@ def description(instrument: str) -> Description:
     if instrument not in known:
         known = descriptions()
     if instrument not in known:
-        lacking = "" if any(d.ranks for d in known.values()) else (
-            "those among ranks need an MPI library: install its development package, then make setup, or build the "
-            "wheel anew"
-        )  # fmt: skip
+        lacking = (
+            ""
+            if any(d.ranks for d in known.values())
+            else (
+                "those among ranks need an MPI library: install its development package, then make setup, or build the "
+                "wheel anew"
+            )
+        )
         raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", lacking)
     return known[instrument]
 

@@ -22,10 +22,14 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     """
     package = Path(__file__).resolve().parent
     named = os.environ.get(variable)
-    places = [Path(named)] if named else [
-        package / folder / name,
-        package.parents[1] / "build" / "release" / folder / name,
-    ]  # fmt: skip
+    places = (
+        [Path(named)]
+        if named
+        else [
+            package / folder / name,
+            package.parents[1] / "build" / "release" / folder / name,
+        ]
+    )
     for place in places:
         if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
             return place

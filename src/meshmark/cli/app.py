@@ -189,8 +189,10 @@ def list_(
         rows = [
             {"policy": name, "of": "meshmark run --bind", "help": text} for name, text in vocabulary().policies.items()
         ]
-        rows += [{"policy": name, "of": "meshmark run --bind", "help": f"modifier: {text}"}
-                 for name, text in vocabulary().modifiers.items()]  # fmt: skip
+        rows += [
+            {"policy": name, "of": "meshmark run --bind", "help": f"modifier: {text}"}
+            for name, text in vocabulary().modifiers.items()
+        ]
         rows += [
             {
                 "policy": name,
@@ -219,8 +221,12 @@ def list_(
 def _instrument_help(d: Description) -> str:
     from meshmark.model.instruments import POINTS
 
-    lines = [f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]", "", d.summary[:1].upper() +
-             d.summary[1:] + ".", ""]  # fmt: skip
+    lines = [
+        f"usage: meshmark measure {d.name} [--on MACHINE] [--json] [options]",
+        "",
+        d.summary[:1].upper() + d.summary[1:] + ".",
+        "",
+    ]
     width = max(len(p.option) for p in d.parameters)
     modelled = POINTS[d.name][1] if d.name in POINTS else {}
     for p in d.parameters:
@@ -233,11 +239,16 @@ def _instrument_help(d: Description) -> str:
             default = f" [{p.default or 'none'}; of a model {modelled[p.word]}]"
         lines.append(f"  {p.option:<{width}}  {p.help}{choices}{unit}{default}")
     taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
-    lines += ["", "  --on MACHINE   host, or a described machine (meshmark model list)"
-              + (f", which takes {taken}" if modelled else "; no model answers this instrument") + " [host]",
-              "  --set KEY=VAL  changes a number of a described machine", "  --json         one record a line",
-              "  --store DIR    where the records go; --no-store keeps none",
-              "  --resume       goes on with what was cut off last, as it was asked then"]  # fmt: skip
+    lines += [
+        "",
+        "  --on MACHINE   host, or a described machine (meshmark model list)"
+        + (f", which takes {taken}" if modelled else "; no model answers this instrument")
+        + " [host]",
+        "  --set KEY=VAL  changes a number of a described machine",
+        "  --json         one record a line",
+        "  --store DIR    where the records go; --no-store keeps none",
+        "  --resume       goes on with what was cut off last, as it was asked then",
+    ]
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
     example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
     lines += ["", example.replace("meshmark-probe", "meshmark measure")]
@@ -282,8 +293,9 @@ def measure(
         return
     if resume:
         if extra or len(stores or []) > 1 or no_store or settings or on != "host":
-            raise UsageError("--resume: found with other options, allowed are --store and --json; "
-                             "the rest is as it was asked first")  # fmt: skip
+            raise UsageError(
+                "--resume: found with other options, allowed are --store and --json; the rest is as it was asked first"
+            )
         _measure_on(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
         return
     assert d is not None
@@ -394,8 +406,10 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
         print_tables(records)
     for absence in absences:
         if absence.kind == "absent":
-            say(f"absent: {absence.metric or absence.instrument}: {absence.reason}"
-                + (f" (would help: {absence.enable})" if absence.enable else ""))  # fmt: skip
+            say(
+                f"absent: {absence.metric or absence.instrument}: {absence.reason}"
+                + (f" (would help: {absence.enable})" if absence.enable else "")
+            )
     d = description(plan.steps[0].instrument)
     for result in results:
         if result.status == "failed":
@@ -495,8 +509,9 @@ def survey(
         print(json.dumps(record.to_json()))
     paths = write_report(records, absences, info, folder)
     flagged = sum(1 for r in records if r.flags)
-    say(f"meshmark: {len(records)} records, {flagged} flagged, {len(absences)} absent or failed, "
-        f"{info.elapsed_s:.0f} s")  # fmt: skip
+    say(
+        f"meshmark: {len(records)} records, {flagged} flagged, {len(absences)} absent or failed, {info.elapsed_s:.0f} s"
+    )
     if not as_json:
         print(paths.html)
         print(paths.card)

@@ -73,9 +73,14 @@ class counted:  # noqa: N801 (used like a function)
                 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
                 self.bar = Progress(
-                    TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TextColumn("left"),
-                    TimeRemainingColumn(), console=Console(stderr=True), transient=True,
-                )  # fmt: skip
+                    TextColumn("{task.description}"),
+                    BarColumn(),
+                    MofNCompleteColumn(),
+                    TextColumn("left"),
+                    TimeRemainingColumn(),
+                    console=Console(stderr=True),
+                    transient=True,
+                )
                 self.bar.start()
                 self.task = self.bar.add_task(self.label, total=total)
             self.bar.update(self.task, completed=done, total=total)
@@ -103,10 +108,15 @@ class progress:  # noqa: N801 (used like a function)
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
             self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TextColumn("{task.percentage:3.0f} %"),
-                TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn(),
-                console=Console(stderr=True), transient=True,
-            )  # fmt: skip
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("{task.percentage:3.0f} %"),
+                TimeElapsedColumn(),
+                TextColumn("left"),
+                TimeRemainingColumn(),
+                console=Console(stderr=True),
+                transient=True,
+            )
             self.bar.start()
             self.task = self.bar.add_task(self.label or "measuring", total=self.budget_s)
         began = last = time.monotonic()

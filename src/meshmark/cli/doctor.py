@@ -68,8 +68,10 @@ def _say(findings: Sequence[Finding], as_json: bool) -> None:
         return
     _print(findings)
     counts = {j: sum(f.judged == j for f in findings) for j in _STYLES}
-    say(f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
-        f"{counts['unknown']} could not be read, {counts['ok']} are well")  # fmt: skip
+    say(
+        f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
+        f"{counts['unknown']} could not be read, {counts['ok']} are well"
+    )
 
 
 def _seen_by_the_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:

@@ -76,8 +76,9 @@ def kernels(as_json: JsonOption = False) -> None:
     if as_json:
         print_rows(rows, True)
         return
-    print_rows([{"kernel": r["name"], "kind": r["kind"], "does": r["summary"], "after": r["source"]} for r in rows],
-               False)  # fmt: skip
+    print_rows(
+        [{"kernel": r["name"], "kind": r["kind"], "does": r["summary"], "after": r["source"]} for r in rows], False
+    )
 
 
 @app.command("variants")
@@ -108,8 +109,15 @@ def variants(
             rows.append({**v.to_json(), "metrics": of})
             continue
         shown = {k: of.get(k) for k in ("memory_gb_per_s", "cache_gb_per_s", "gflop_per_s", "gint_per_s", *own)}
-        rows.append({"variant": v.name, "kind": v.kind, "from": v.served_by, "call": plain(v.wall_s, "s"),
-                     **{k: "-" if x is None else f"{x:.4g}" for k, x in shown.items()}})  # fmt: skip
+        rows.append(
+            {
+                "variant": v.name,
+                "kind": v.kind,
+                "from": v.served_by,
+                "call": plain(v.wall_s, "s"),
+                **{k: "-" if x is None else f"{x:.4g}" for k, x in shown.items()},
+            }
+        )
     print_rows(rows, as_json)
 
 
@@ -148,15 +156,22 @@ def base(
     kept = "what was measured is kept, meshmark load base --resume goes on"
     with interruptible(kept), progress_of_plan("base data") as made:
         folder = run_survey(
-            spec=steps, folder=folder, runs=runs,
-            store_folder=store or data_home() / "store", resume=resume,
-            command="meshmark load base " + " ".join(sys.argv[3:]), progress=made, talk=say,
-        )  # fmt: skip
+            spec=steps,
+            folder=folder,
+            runs=runs,
+            store_folder=store or data_home() / "store",
+            resume=resume,
+            command="meshmark load base " + " ".join(sys.argv[3:]),
+            progress=made,
+            talk=say,
+        )
     records, absences, info = load_run(folder)
     found = variants_of(records)
     flagged = sum(1 for r in records if r.flags)
-    say(f"meshmark: {len(found)} variants of {len({v.kernel for v in found})} kernels, {flagged} of {len(records)} "
-        f"results flagged, {len(absences)} absent, {info.elapsed_s:.0f} s")  # fmt: skip
+    say(
+        f"meshmark: {len(found)} variants of {len({v.kernel for v in found})} kernels, {flagged} of {len(records)} "
+        f"results flagged, {len(absences)} absent, {info.elapsed_s:.0f} s"
+    )
     print(folder)
 
 
@@ -238,8 +253,10 @@ def make(
             planned = program.planned()[name]
             tried = None if last is None or name == "run_time_s" else last.metrics.get(name)
             rows.append({"program": wish.name, "metric": name, "asked": value, "planned": planned, "last trial": tried})
-        say(f"{wish.name}: {program.calls} calls of {len(program.kernels)} kernels, "
-            f"{plain(program.memory_bytes, 'B')}: {file}")  # fmt: skip
+        say(
+            f"{wish.name}: {program.calls} calls of {len(program.kernels)} kernels, "
+            f"{plain(program.memory_bytes, 'B')}: {file}"
+        )
     if not as_json:
         rows = [
             {k: f"{v:.4g}" if isinstance(v, float) else "-" if v is None else v for k, v in r.items()} for r in rows
@@ -319,9 +336,10 @@ def _single(
 
     try:
         with (
-            interruptible(f"what there is lies in {folder}"), watched(folder, watch),
+            interruptible(f"what there is lies in {folder}"),
+            watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
-        ):  # fmt: skip
+        ):
             ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
     except RunCutError as why:
         with contextlib.suppress(MeshmarkError):  # as a full disk, which is why it was cut
@@ -333,9 +351,16 @@ def _single(
 
 
 def _compared(
-    found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, alone: bool, repetitions: int, seed: int,
-    as_json: bool, kept: Path | None,
-) -> None:  # fmt: skip
+    found: Scenario,
+    folder: Path,
+    files: Mapping[str, Path],
+    here: Here,
+    alone: bool,
+    repetitions: int,
+    seed: int,
+    as_json: bool,
+    kept: Path | None,
+) -> None:
     """Repeated runs.
 
     Raises:
@@ -347,8 +372,9 @@ def _compared(
     from meshmark.load.study import How
 
     with resumable(folder):
-        result = company(found, folder, files, alone=alone, here=here,
-                         how=How(repetitions=repetitions, seed=seed, talk=say))  # fmt: skip
+        result = company(
+            found, folder, files, alone=alone, here=here, how=How(repetitions=repetitions, seed=seed, talk=say)
+        )
     if result.run is not None:
         _show(read_run(result.run), as_json, kept)
     end(result, as_json, kept)
@@ -374,16 +400,24 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
         with about_program(p.name):
             differs = made_for_another(file, p.prescription)
         if differs:
-            raise UsageError(f"program {p.name}: {file} was made for {differs}",
-                             "meshmark load make makes it again, or name another folder with --programs")  # fmt: skip
+            raise UsageError(
+                f"program {p.name}: {file} was made for {differs}",
+                "meshmark load make makes it again, or name another folder with --programs",
+            )
         files[p.name] = file
     return files, missing
 
 
 def _made(
-    scenario: Scenario, missing: list[Member], folder: Path, base_name: str, cpus: tuple[int, ...], rounds: int,
-    trial_s: float, store: Path | None,
-) -> dict[str, Path]:  # fmt: skip
+    scenario: Scenario,
+    missing: list[Member],
+    folder: Path,
+    base_name: str,
+    cpus: tuple[int, ...],
+    rounds: int,
+    trial_s: float,
+    store: Path | None,
+) -> dict[str, Path]:
     """Makes these programs, from quick base data if there are none."""
     from dataclasses import replace
 
@@ -479,8 +513,7 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
     if store is not None and records:
         from meshmark.store.store import Store, run_name
 
-        Store(store).add(run_name("load"), "load", records, absences,
-                         records[0].machine)  # fmt: skip
+        Store(store).add(run_name("load"), "load", records, absences, records[0].machine)
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))
     else:

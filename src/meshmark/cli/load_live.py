@@ -30,9 +30,14 @@ class Live:
             from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
             self.bar = Progress(
-                TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TextColumn("{task.fields[left]}"),
-                console=Console(stderr=True), transient=True, auto_refresh=False,
-            )  # fmt: skip
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TimeElapsedColumn(),
+                TextColumn("{task.fields[left]}"),
+                console=Console(stderr=True),
+                transient=True,
+                auto_refresh=False,
+            )
             self.bar.start()
             self.task = self.bar.add_task("starting", total=self.expected_s or None, left="")
         return self
@@ -54,10 +59,14 @@ class Live:
             self.state[key] = "ended"
             at_s = float(event["t_s"]) - self.start_s if self.began else 0.0
             how = (
-                f"not started: {event.get('reason')}" if what == "failed"
-                else f"was ended by signal {event['signal']}" if "signal" in event
-                else f"ended with status {event['status']}" if event.get("status") else "ended"
-            )  # fmt: skip
+                f"not started: {event.get('reason')}"
+                if what == "failed"
+                else f"was ended by signal {event['signal']}"
+                if "signal" in event
+                else f"ended with status {event['status']}"
+                if event.get("status")
+                else "ended"
+            )
             say(f"{at_s:8.2f} s  {key[0]}, copy {key[1]}: {how}")
 
     def draw(self) -> None:

@@ -43,8 +43,7 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
     if (folder / JOURNAL).exists():
         raise UsageError(f"{folder}: a run lies there already", "name another folder with --out")
     out = folder / RECORDING
-    words = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}",
-             "--out", str(out)]  # fmt: skip
+    words = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as talk:
 
         def last_words() -> str:
@@ -53,8 +52,14 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
             said = lines or [f"it ended with status {recorder.returncode}"]
             return said[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
-        recorder = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=talk,
-                                    start_new_session=True, preexec_fn=end_with_parent)  # fmt: skip
+        recorder = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=talk,
+            start_new_session=True,
+            preexec_fn=end_with_parent,
+        )
         try:
             began = time.monotonic()
             # It says so when the sampler runs and signals end it whole. Read without moving the place where it writes.

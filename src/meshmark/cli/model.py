@@ -45,8 +45,10 @@ def rests_on(machine: MachineFile) -> None:
     assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
     if assumed or machine.unknown:
         again = machine.name if machine.path.parent == FOLDER else machine.path
-        say(f"note: {machine.name} has {assumed} assumed and {len(machine.unknown)} unknown numbers; predictions that "
-            f"rest on them are weak: meshmark model show {again} --numbers")  # fmt: skip
+        say(
+            f"note: {machine.name} has {assumed} assumed and {len(machine.unknown)} unknown numbers; predictions that "
+            f"rest on them are weak: meshmark model show {again} --numbers"
+        )
 
 
 @app.command("list")
@@ -63,9 +65,15 @@ def list_(as_json: JsonOption = False) -> None:
     for name in machine_names():
         m = find_machine(name)
         kinds = Counter(o.kind for o in m.origins.values())
-        rows.append({"machine": name, "title": m.title, "topology": m.data["topology"]["kind"],
-                     **{k: kinds.get(k, 0) for k in ("published", "derived", "fitted", "assumed")},
-                     "unknown": len(m.unknown)})  # fmt: skip
+        rows.append(
+            {
+                "machine": name,
+                "title": m.title,
+                "topology": m.data["topology"]["kind"],
+                **{k: kinds.get(k, 0) for k in ("published", "derived", "fitted", "assumed")},
+                "unknown": len(m.unknown),
+            }
+        )
     print_rows(rows, as_json)
 
 
@@ -95,8 +103,17 @@ def show(
     origins = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
     origins += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
     if as_json:
-        print(json.dumps({"machine": machine.name, "title": machine.title, "figures": [f.to_json() for f in found],
-                          "data": machine.data, "origins": origins}))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "machine": machine.name,
+                    "title": machine.title,
+                    "figures": [f.to_json() for f in found],
+                    "data": machine.data,
+                    "origins": origins,
+                }
+            )
+        )
         return
     print(f"{machine.label}: {machine.title}")
     if machine.note:
@@ -257,8 +274,16 @@ def sweep(
     given = dict(o.partition("=")[::2] for o in options or [])
     kept = "nothing is kept (--no-store)" if no_store else "what was simulated is kept, --resume goes on"
     with interruptible(kept), counted(f"sweep of {machine.name}") as progress:
-        records = run_sweep(machine, vary, instrument, given, None if no_store else store or data_home() / "store",
-                            resume, progress, say)  # fmt: skip
+        records = run_sweep(
+            machine,
+            vary,
+            instrument,
+            given,
+            None if no_store else store or data_home() / "store",
+            resume,
+            progress,
+            say,
+        )
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
@@ -318,9 +343,19 @@ def validate_(
             print(json.dumps(row_json(row)))
     else:
         print_rows(
-            [{"": r.claim.id, "statement": r.claim.quantity[:52], "published": published(r)[:24],
-              "modelled": r.finding.modelled[:44], "role": r.counts_as, "verdict": verdict(r)} for r in rows], False
-        )  # fmt: skip
+            [
+                {
+                    "": r.claim.id,
+                    "statement": r.claim.quantity[:52],
+                    "published": published(r)[:24],
+                    "modelled": r.finding.modelled[:44],
+                    "role": r.counts_as,
+                    "verdict": verdict(r),
+                }
+                for r in rows
+            ],
+            False,
+        )
     count = scores(rows)
     for role in ROLES:
         total = sum(count[role].values())
@@ -360,11 +395,16 @@ def fit_(
     target = out or Path(f"{name}.toml")
     write_file(target, found.text.encode())
     rows = [
-        {"point": p.what, "host": show(p.host, p.unit), "model": show(p.model, p.unit),
-         "error": f"{100 * p.error:+.1f} %", "": "fitted" if p.fitted else "predicted",
-         "flags": " ".join(sorted(p.flags))}
+        {
+            "point": p.what,
+            "host": show(p.host, p.unit),
+            "model": show(p.model, p.unit),
+            "error": f"{100 * p.error:+.1f} %",
+            "": "fitted" if p.fitted else "predicted",
+            "flags": " ".join(sorted(p.flags)),
+        }
         for p in found.points
-    ]  # fmt: skip
+    ]
     print_rows(rows, as_json)
     say(f"fitted points: rms {percent(found.rms(True))}; predicted points: rms {percent(found.rms(False))}")
     say(f"machine file: {target}")

@@ -19,9 +19,14 @@ StoreOption = Annotated[
 NoStoreOption = Annotated[bool, typer.Option("--no-store", help="keep no records")]
 RootOption = Annotated[
     Path | None,
-    typer.Option("--root", help="a recorded tree with proc and sys instead of this machine", exists=True,
-                 file_okay=False, show_default=False),
-]  # fmt: skip
+    typer.Option(
+        "--root",
+        help="a recorded tree with proc and sys instead of this machine",
+        exists=True,
+        file_okay=False,
+        show_default=False,
+    ),
+]
 
 
 def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf"), default: str = "") -> Any:

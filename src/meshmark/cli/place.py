@@ -33,14 +33,22 @@ if TYPE_CHECKING:
     from meshmark.place.advise import Advice, Here
 
 _FORWARDED: Final[dict[str, Any]] = {
-    "allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": [],
-}  # fmt: skip
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
 _STYLES: Final = {"wrong": "bold red", "absent": "yellow", "ok": "green"}
 
 
 def register(app: typer.Typer) -> None:
-    for name, call in (("run", run), ("place", place), ("slots", slots), ("placed", placed), ("migrate", migrate),
-                       ("translate", translate)):  # fmt: skip
+    for name, call in (
+        ("run", run),
+        ("place", place),
+        ("slots", slots),
+        ("placed", placed),
+        ("migrate", migrate),
+        ("translate", translate),
+    ):
         app.command(name, context_settings=_FORWARDED)(call)
     app.command("advise", context_settings={"allow_interspersed_args": False})(advise)
     app.command("check-os")(check_os)
@@ -335,10 +343,12 @@ def advise(
             _no_advice_in(folder)  # another may have begun there since
             wishes = adviser.Wishes(
                 _listed("--policies", policies, vocabulary().policies),
-                _counts(threads), _listed("--memory", memory, vocabulary().memory),
-                _listed("--pages", pages, vocabulary().pages), _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
+                _counts(threads),
+                _listed("--memory", memory, vocabulary().memory),
+                _listed("--pages", pages, vocabulary().pages),
+                _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
                 tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
-            )  # fmt: skip
+            )
             if str(here.inherited):
                 say(f"as it is means: {here.inherited}, inherited from where this was started")
             say(f"warm-up: {shlex.join(command)}")
@@ -421,14 +431,31 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     for one in plan.candidates:
         values = values_of(advice, one.name)
         found = spread(values, less) if values else None
-        state = ("chosen" if one.name == said.choice else "failed" if one.name in advice.failed and not values
-                 else "not told apart" if one.name in said.close else "worse" if values else "not tried")  # fmt: skip
-        rows.append((found["mean"] if found else 0.0, {
-            "candidate": one.name, "runs": len(values), "mean": shown(found["mean"]) if found else "–",
-            "CoV": f"{100 * found['cov']:.1f} %" if found and len(values) > 1 else "–",
-            "best": shown(found["best"]) if found else "–", "worst": shown(found["worst"]) if found else "–",
-            "": state,
-        }))  # fmt: skip
+        state = (
+            "chosen"
+            if one.name == said.choice
+            else "failed"
+            if one.name in advice.failed and not values
+            else "not told apart"
+            if one.name in said.close
+            else "worse"
+            if values
+            else "not tried"
+        )
+        rows.append(
+            (
+                found["mean"] if found else 0.0,
+                {
+                    "candidate": one.name,
+                    "runs": len(values),
+                    "mean": shown(found["mean"]) if found else "–",
+                    "CoV": f"{100 * found['cov']:.1f} %" if found and len(values) > 1 else "–",
+                    "best": shown(found["best"]) if found else "–",
+                    "worst": shown(found["worst"]) if found else "–",
+                    "": state,
+                },
+            )
+        )
     rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
     print_rows([r for _, r in rows], False)
     print(f"\n{_sentence(advice, answer)}")
@@ -436,9 +463,11 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
         print(f"as it is: {plan.inherited}, inherited")
     before, after = answer["before"], answer["after"]
     if before and after:
-        print(f"spread: CoV {100 * before['cov']:.1f} % as it is, {100 * after['cov']:.1f} % with {said.best}; "
-              f"best against best {100 * answer['best_vs_best']:+.1f} %, worst against worst "
-              f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)")  # fmt: skip
+        print(
+            f"spread: CoV {100 * before['cov']:.1f} % as it is, {100 * after['cov']:.1f} % with {said.best}; "
+            f"best against best {100 * answer['best_vs_best']:+.1f} %, worst against worst "
+            f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)"
+        )
     for title, lines in (
         ("not told apart from the choice", [n for n in said.close if n not in {said.choice, BASELINE}]),
         ("why", answer["why"]),
@@ -507,8 +536,9 @@ def check_os(
     else:
         _print_checks(checks)
     wrong = sum(c.judged == "wrong" for c in checks)
-    say(f"{wrong} wrong, {sum(c.judged == 'absent' for c in checks)} absent, "
-        f"{sum(c.judged == 'ok' for c in checks)} ok")  # fmt: skip
+    say(
+        f"{wrong} wrong, {sum(c.judged == 'absent' for c in checks)} absent, {sum(c.judged == 'ok' for c in checks)} ok"
+    )
     if strict and wrong:
         raise SystemExit(1)
 

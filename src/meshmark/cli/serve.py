@@ -157,10 +157,14 @@ class Runs:
         commands = "; ".join(sorted({command_of(r) for r in records} - {""}))
         # What the records do not say (how long it took, by which version) is left out.
         info = RunInfo(
-            run_id=name, machine=", ".join(dict.fromkeys(r.machine for r in records)), started=min(starts, default=""),
-            elapsed_s=0.0, spec_name="none: records of the store", version="",
+            run_id=name,
+            machine=", ".join(dict.fromkeys(r.machine for r in records)),
+            started=min(starts, default=""),
+            elapsed_s=0.0,
+            spec_name="none: records of the store",
+            version="",
             command=commands if len(commands) <= 500 else f"{commands[:500]} …",
-        )  # fmt: skip
+        )
         return records, absences, info
 
 
@@ -287,10 +291,18 @@ def _run_row(path: Path, stamp: object) -> LoadRow:
     state = "running, or cut" if run.cut else state if run.status == "ok" else f"{state}, {run.status}"
     flags = sorted(frozenset().union(*(run.flags(p) for p in run.programs))) if not run.cut else []
     return LoadRow(
-        "run", path.name, str(run.header.get("start", "")), _listed(names), state,
-        0.0 if run.cut else run.bench_s, 1, flags, bool(run.programs), stamp,
+        "run",
+        path.name,
+        str(run.header.get("start", "")),
+        _listed(names),
+        state,
+        0.0 if run.cut else run.bench_s,
+        1,
+        flags,
+        bool(run.programs),
+        stamp,
         "" if run.programs else "no program was started yet, or the journal is cut",
-    )  # fmt: skip
+    )
 
 
 def _study_row(path: Path, stamp: object) -> LoadRow:
@@ -304,9 +316,17 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
     state = ("finished" if finished else "running, or interrupted") + (f", {bad} runs do not count" if bad else "")
     flags = sorted(frozenset().union(*(o.flags for o in outcomes))) if outcomes else []
     return LoadRow(
-        "study", path.name, min((o.start for o in outcomes), default=""),
-        str(asked["study"]).replace("_", " "), state, 0.0, len(outcomes), flags, finished, stamp,
-    )  # fmt: skip
+        "study",
+        path.name,
+        min((o.start for o in outcomes), default=""),
+        str(asked["study"]).replace("_", " "),
+        state,
+        0.0,
+        len(outcomes),
+        flags,
+        finished,
+        stamp,
+    )
 
 
 def _listed(names: Sequence[str], most: int = 6) -> str:

@@ -99,8 +99,10 @@ def store_import(
     refused = [why for one in found for why in one.refused]
     others = sum(one.others for one in found)
     new, all_of = sum(count for _, count in added), sum(len(part.records) for one in found for part in one.parts)
-    say(f"{new} records imported, {all_of - new} were there already, {len(refused)} refused, "
-        f"{others} lines of another kind")  # fmt: skip
+    say(
+        f"{new} records imported, {all_of - new} were there already, {len(refused)} refused, "
+        f"{others} lines of another kind"
+    )
     for why in refused[:5]:
         say(f"refused: {why}")
 

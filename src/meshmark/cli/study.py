@@ -39,8 +39,13 @@ def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
 
     if clock not in ("wall", "dedicated"):
         raise UsageError(f"--clock: found '{clock}', allowed are wall and dedicated")
-    return How(repetitions=repetitions, seed=seed, clock="dedicated" if clock == "dedicated" else "wall",
-               machine=machine, talk=say)  # fmt: skip
+    return How(
+        repetitions=repetitions,
+        seed=seed,
+        clock="dedicated" if clock == "dedicated" else "wall",
+        machine=machine,
+        talk=say,
+    )
 
 
 def _variants(base: str) -> tuple[list[Variant], str]:
@@ -81,8 +86,9 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
-        Store(store).add(run_name("study"), result.study, list(result.records),
-                         list(result.absences), result.records[0].machine)  # fmt: skip
+        Store(store).add(
+            run_name("study"), result.study, list(result.records), list(result.absences), result.records[0].machine
+        )
     drawn = [studies.write_study(result.folder)]
     for name, chart in studies.draw(result.records).items():
         spec = charts.for_file(chart)
@@ -114,10 +120,17 @@ def shared_bus(
     rates: RatesOption = "",
     copies: Annotated[int, typer.Option("--copies", min=0, help="0: one a CPU")] = 0,
     threshold: Annotated[float, typer.Option("--threshold", min=0.001, max=10, help="of the slowdown")] = 0.1,
-    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
-    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
-    no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    run_time: RunTimeOption = 5.0,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Slowdown of programs that share a memory, over the rate of each; the rate at which it passes 10 %.
 
     example: meshmark load study shared-bus --rates 1,2,4,8
@@ -127,19 +140,33 @@ def shared_bus(
     variants, machine = _variants(base)
     folder = _folder(out, "shared-bus")
     with resumable(folder):
-        result = study(variants, folder, cpus=_cpus(cpus), copies=copies,
-                       rates_gb_per_s=_numbers("--rates", rates), run_time_s=run_time, threshold=threshold,
-                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
+        result = study(
+            variants,
+            folder,
+            cpus=_cpus(cpus),
+            copies=copies,
+            rates_gb_per_s=_numbers("--rates", rates),
+            run_time_s=run_time,
+            threshold=threshold,
+            how=_how(repetitions, clock, seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
 @app.command("mix")
 def mix(
     rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
-    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
-    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
-    no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    run_time: RunTimeOption = 5.0,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Slowdown of programs that share a memory, over their share of writes, at one rate.
 
     example: meshmark load study mix --rate 4
@@ -149,8 +176,14 @@ def mix(
     variants, machine = _variants(base)
     folder = _folder(out, "mix")
     with resumable(folder):
-        result = study(variants, folder, cpus=_cpus(cpus), rate_gb_per_s=rate, run_time_s=run_time,
-                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
+        result = study(
+            variants,
+            folder,
+            cpus=_cpus(cpus),
+            rate_gb_per_s=rate,
+            run_time_s=run_time,
+            how=_how(repetitions, clock, seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -158,10 +191,16 @@ def mix(
 def isolation(
     rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
     margin: Annotated[float, typer.Option("--margin", min=0.001, max=1, help="within which is alike")] = 0.05,
-    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5,
-    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
-    no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    run_time: RunTimeOption = 5.0,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Whether load in other memory domains leaves a program as it is: a test of equivalence.
 
     example: meshmark load study isolation --margin 0.03
@@ -171,8 +210,14 @@ def isolation(
     variants, machine = _variants(base)
     folder = _folder(out, "isolation")
     with resumable(folder):
-        result = study(variants, folder, rate_gb_per_s=rate, run_time_s=run_time, margin=margin,
-                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
+        result = study(
+            variants,
+            folder,
+            rate_gb_per_s=rate,
+            run_time_s=run_time,
+            margin=margin,
+            how=_how(repetitions, clock, seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -180,9 +225,15 @@ def isolation(
 def copies(
     command: CommandArgument = None,
     counts: Annotated[str, typer.Option("--counts", help="such as 1,2,4 [1 … all]", show_default=False)] = "",
-    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", clock: ClockOption = "wall",
-    seed: SeedOption = 0, store: StoreOption = None, no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Run times and throughput of N copies of a command at once.
 
     example: meshmark load study copies --counts 1,2,4 -- ./a.out
@@ -196,8 +247,9 @@ def copies(
         raise UsageError(f"--counts: found '{counts}', allowed are whole numbers such as 1,2,4")
     folder = _folder(out, "copies")
     with resumable(folder):
-        result = study(command, folder, cpus=_cpus(cpus), counts=tuple(map(int, numbers)),
-                       how=_how(repetitions, clock, seed))  # fmt: skip
+        result = study(
+            command, folder, cpus=_cpus(cpus), counts=tuple(map(int, numbers)), how=_how(repetitions, clock, seed)
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -205,10 +257,16 @@ def copies(
 def overload(
     command: CommandArgument = None,
     extra: Annotated[int, typer.Option("--extra", min=1, max=1000, help="programs more than CPUs")] = 1,
-    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
-    seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False,
+    run_time: RunTimeOption = 5.0,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """One sequential program more than there are CPUs: who waits, and the published totals.
 
     example: meshmark load study overload --repetitions 4
@@ -218,8 +276,15 @@ def overload(
     variants, machine = ((), "") if command else _variants(base)
     folder = _folder(out, "overload")
     with resumable(folder):
-        result = study(folder, variants=variants, work=command or None, cpus=_cpus(cpus), extra=extra,
-                       run_time_s=run_time, how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+        result = study(
+            folder,
+            variants=variants,
+            work=command or None,
+            cpus=_cpus(cpus),
+            extra=extra,
+            run_time_s=run_time,
+            how=_how(repetitions, "wall", seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -229,9 +294,15 @@ def omp_overload(
     threads: Annotated[int, typer.Option("--threads", min=0, help="of the OpenMP program; 0: all")] = 0,
     sequentials: Annotated[int, typer.Option("--sequentials", min=0, help="programs beside it; 0: one a CPU")] = 0,
     policies: Annotated[str, typer.Option("--policies", help="OMP_WAIT_POLICY")] = "active,passive",
-    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", seed: SeedOption = 0,
-    base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """OpenMP programs beside sequential ones on too few CPUs: how far they are serialised, by waiting policy.
 
     example: meshmark load study omp-overload --policies passive
@@ -241,9 +312,16 @@ def omp_overload(
     variants, machine = _variants(base)
     folder = _folder(out, "omp-overload")
     with resumable(folder):
-        result = study(folder, variants=variants, threads=threads, sequentials=sequentials,
-                       cpus=_cpus(cpus), policies=tuple(p.strip() for p in policies.split(",")), run_time_s=run_time,
-                       how=_how(repetitions, "wall", seed, machine))  # fmt: skip
+        result = study(
+            folder,
+            variants=variants,
+            threads=threads,
+            sequentials=sequentials,
+            cpus=_cpus(cpus),
+            policies=tuple(p.strip() for p in policies.split(",")),
+            run_time_s=run_time,
+            how=_how(repetitions, "wall", seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -252,10 +330,17 @@ def matrix(
     classes: Annotated[
         str, typer.Option("--classes", help="kinds or kernels, such as stream@memory [chosen]", show_default=False)
     ] = "",
-    run_time: RunTimeOption = 5.0, out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "",
-    clock: ClockOption = "wall", seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None,
-    no_store: NoStoreOption = False, as_json: JsonOption = False,
-) -> None:  # fmt: skip
+    run_time: RunTimeOption = 5.0,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: JsonOption = False,
+) -> None:
     """Slowdown of each class of kernels beside each other one.
 
     example: meshmark load study matrix --classes stream@memory,dense,integer
@@ -265,8 +350,14 @@ def matrix(
     variants, machine = _variants(base)
     folder = _folder(out, "matrix")
     with resumable(folder):
-        result = study(variants, folder, classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
-                       cpus=_cpus(cpus), run_time_s=run_time, how=_how(repetitions, clock, seed, machine))  # fmt: skip
+        result = study(
+            variants,
+            folder,
+            classes=tuple(c.strip() for c in classes.split(",") if c.strip()),
+            cpus=_cpus(cpus),
+            run_time_s=run_time,
+            how=_how(repetitions, clock, seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))
 
 
@@ -275,10 +366,16 @@ def curve(
     command: CommandArgument = None,
     rates: RatesOption = "",
     neighbours: Annotated[int, typer.Option("--neighbours", min=1, max=1000)] = 1,
-    out: OutOption = None, repetitions: RepetitionsOption = 5, cpus: CpusOption = "", clock: ClockOption = "wall",
-    seed: SeedOption = 0, base: BaseOption = "", store: StoreOption = None, no_store: NoStoreOption = False,
+    out: OutOption = None,
+    repetitions: RepetitionsOption = 5,
+    cpus: CpusOption = "",
+    clock: ClockOption = "wall",
+    seed: SeedOption = 0,
+    base: BaseOption = "",
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
     as_json: JsonOption = False,
-) -> None:  # fmt: skip
+) -> None:
     """Slowdown of a command over the GB/s of its neighbours, and how well that predicts neighbours it has not seen.
 
     example: meshmark load study curve --rates 2,4,8 -- ./a.out
@@ -290,7 +387,13 @@ def curve(
     variants, machine = _variants(base)
     folder = _folder(out, "curve")
     with resumable(folder):
-        result = study(command, variants, folder, cpus=_cpus(cpus), neighbours=neighbours,
-                       rates_gb_per_s=_numbers("--rates", rates),
-                       how=_how(repetitions, clock, seed, machine))  # fmt: skip
+        result = study(
+            command,
+            variants,
+            folder,
+            cpus=_cpus(cpus),
+            neighbours=neighbours,
+            rates_gb_per_s=_numbers("--rates", rates),
+            how=_how(repetitions, clock, seed, machine),
+        )
     end(result, as_json, _kept(store, no_store))

@@ -33,11 +33,12 @@ PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: an
 TokenOption = Annotated[
     str,
     typer.Option(
-        "--token", show_default=False,
+        "--token",
+        show_default=False,
         help="access token [random, in the printed link]; other users see it in `ps`, unlike that of --token-file "
         "or MESHMARK_TOKEN",
     ),
-]  # fmt: skip
+]
 TokenFileOption = Annotated[
     Path | None, typer.Option("--token-file", help="holds the token; only you may read it (0600)", show_default=False)
 ]

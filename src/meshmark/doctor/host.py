@@ -244,9 +244,12 @@ def _perf(host: _Host) -> Iterator[Finding]:
             yield Finding(name, "this kernel counts nothing (no perf_event_open)", "hidden", why)
         elif allowed:
             yield Finding(
-                name, f"{said}{by}, and yet refused ({_errno_name(wrong)}): a filter of system calls stands between",
-                "hidden", why, "docker run --cap-add PERFMON --security-opt seccomp=unconfined …",
-            )  # fmt: skip
+                name,
+                f"{said}{by}, and yet refused ({_errno_name(wrong)}): a filter of system calls stands between",
+                "hidden",
+                why,
+                "docker run --cap-add PERFMON --security-opt seccomp=unconfined …",
+            )
         else:
             yield Finding(name, f"{said}, without CAP_PERFMON{_empty(host)}", "hidden", why, lower)
     elif paranoid is None:
@@ -505,11 +508,21 @@ def _groups(host: _Host) -> Iterator[Finding]:
         return value is None or (is_absent(value) and "no limit" not in str(value["absent"]))
 
     for name, why, kind, there, option in (
-        ("CPUs of this process", "what it may not run on it cannot measure, and placement is narrower than the machine",
-         "cpus", host.online, "cpus"),
-        ("nodes of this process", "memory of other nodes cannot be bound to, so it cannot be measured",
-         "nodes", host.nodes, "mems"),
-    ):  # fmt: skip
+        (
+            "CPUs of this process",
+            "what it may not run on it cannot measure, and placement is narrower than the machine",
+            "cpus",
+            host.online,
+            "cpus",
+        ),
+        (
+            "nodes of this process",
+            "memory of other nodes cannot be bound to, so it cannot be measured",
+            "nodes",
+            host.nodes,
+            "mems",
+        ),
+    ):
         mine = host.fact("cgroup", kind)
         if mine is None or there is None:
             yield _unknown(name, "proc/self/status", why)
@@ -626,17 +639,26 @@ def _programs(host: _Host) -> Iterator[Finding]:
             )
     name, why = "BLAS", "matrix products and linpack are measured with it"
     libraries = sorted(
-        {p.name for word in _LIBRARIES for folder in ("usr/lib", "usr/lib64", "usr/local/lib", "opt/intel")
-         for p in _found(host.tree.root / folder, f"{word}*.so*")}
-    )  # fmt: skip
+        {
+            p.name
+            for word in _LIBRARIES
+            for folder in ("usr/lib", "usr/lib64", "usr/local/lib", "opt/intel")
+            for p in _found(host.tree.root / folder, f"{word}*.so*")
+        }
+    )
     if libraries:
         yield Finding(name, ", ".join(libraries[:3]), "ok", why)
     elif not host.live:
         yield Finding(name, "libraries of a recorded tree are not known", "unknown", why)
     else:
         wanted = "libopenblas0-pthread" if "apt" in install else "openblas-threads"
-        yield Finding(name, "no OpenBLAS, BLIS, MKL or FlexiBLAS", "hidden", why,
-                      host.own_command(f"{install} {wanted}") if install else "")  # fmt: skip
+        yield Finding(
+            name,
+            "no OpenBLAS, BLIS, MKL or FlexiBLAS",
+            "hidden",
+            why,
+            host.own_command(f"{install} {wanted}") if install else "",
+        )
 
 
 def _found(folder: Path, pattern: str) -> Iterator[Path]:
@@ -649,6 +671,22 @@ def _found(folder: Path, pattern: str) -> Iterator[Path]:
 
 
 _CHECKS: Final[tuple[Callable[[_Host], Iterator[Finding]], ...]] = (
-    _hypervisor, _groups, _balancing, _frequency, _clock, _realtime, _perf, _units, _watchdog, _resctrl, _energy, _msr,
-    _mesh, _huge, _smt, _limits, _pressure, _programs,
-)  # fmt: skip
+    _hypervisor,
+    _groups,
+    _balancing,
+    _frequency,
+    _clock,
+    _realtime,
+    _perf,
+    _units,
+    _watchdog,
+    _resctrl,
+    _energy,
+    _msr,
+    _mesh,
+    _huge,
+    _smt,
+    _limits,
+    _pressure,
+    _programs,
+)

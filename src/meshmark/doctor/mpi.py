@@ -34,13 +34,16 @@ from meshmark.store.record import Record
 LIMIT_S: Final = 20.0  # of one trial; one that takes longer has shown its trap
 _NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH", "mpi": "MPI"}
 _PACKAGES: Final = {
-    ("openmpi", "apt-get"): "openmpi-bin libopenmpi-dev", ("openmpi", "dnf"): "openmpi openmpi-devel",
-    ("openmpi", "zypper"): "openmpi4 openmpi4-devel", ("mpich", "apt-get"): "mpich libmpich-dev",
-    ("mpich", "dnf"): "mpich mpich-devel", ("mpich", "zypper"): "mpich mpich-devel",
+    ("openmpi", "apt-get"): "openmpi-bin libopenmpi-dev",
+    ("openmpi", "dnf"): "openmpi openmpi-devel",
+    ("openmpi", "zypper"): "openmpi4 openmpi4-devel",
+    ("mpich", "apt-get"): "mpich libmpich-dev",
+    ("mpich", "dnf"): "mpich mpich-devel",
+    ("mpich", "zypper"): "mpich mpich-devel",
     ("caf-openmpi", "apt-get"): "gfortran libcoarrays-openmpi-dev",
     ("caf-mpich", "apt-get"): "gfortran libcoarrays-mpich-dev",
     ("shmem-openmpi", "apt-get"): "libopenmpi-dev",
-}  # fmt: skip
+}
 _ROOT_VARIABLES: Final = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM")
 _CROWDED: Final = 3.0  # times as long as it should: beyond what noise makes of a crowded machine
 _MESSAGE: Final = ("pingpong", "--protocol", "send", "--bytes", "8", "--budget", "500ms", "--interval", "10")
@@ -104,9 +107,7 @@ class Try(Protocol):
     ) -> Tried: ...
 
 
-def try_for_real(
-    words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
-) -> Tried:  # fmt: skip
+def try_for_real(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Tried:
     """As `Try`; nothing of what it started is left when it returns."""
 
     def prepare() -> None:
@@ -116,9 +117,16 @@ def try_for_real(
 
     try:
         child = subprocess.Popen(
-            list(words), env=dict(environment), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, encoding="utf-8", errors="replace", start_new_session=True, preexec_fn=prepare,
-        )  # fmt: skip
+            list(words),
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+            preexec_fn=prepare,
+        )
     except OSError as why:
         return Tried(127, "", f"{words[0]}: {why.strerror or why}")
     over = False
@@ -185,11 +193,16 @@ def examine(
     host = host or Host.here()
     kinds = launch.chosen(asked)
     found = [
-        Finding(f"{_NAMES[kind]}: installed", "not here, or Meshmark was built without it", "hidden",
-                "its figures cannot be had", host.install(kind))
+        Finding(
+            f"{_NAMES[kind]}: installed",
+            "not here, or Meshmark was built without it",
+            "hidden",
+            "its figures cannot be had",
+            host.install(kind),
+        )
         for kind in ("openmpi", "mpich")
         if asked == "all" and kind not in kinds
-    ]  # fmt: skip
+    ]
     wards = [_Ward(launch.launcher(kind), host, attempt) for kind in kinds]
     trials = [trial for ward in wards for trial in ward.trials()]
     for done, trial in enumerate(trials):
@@ -246,8 +259,13 @@ class _Ward:
         if told.why:
             yield Finding(name, f"does not start a program: {told.why}", "hidden", why)
         else:
-            yield Finding(name, "refuses, unless it is told twice; Meshmark tells it", "hidden", why,
-                          f"export {' '.join(f'{v}=1' for v in _ROOT_VARIABLES)}")  # fmt: skip
+            yield Finding(
+                name,
+                "refuses, unless it is told twice; Meshmark tells it",
+                "hidden",
+                why,
+                f"export {' '.join(f'{v}=1' for v in _ROOT_VARIABLES)}",
+            )
 
     def _crowded(self) -> Iterator[Finding]:
         name = f"{self.name}: more ranks than CPUs"
@@ -362,9 +380,18 @@ class _Ward:
             script.write_text(_HOSTS, encoding="utf-8")
             agent.touch(0o755)
             line = [
-                *unshare, "sh", str(script), str(agent), str(self.launcher.path),
-                *_NAMESPACE_WORDS[self.kind].start(str(agent)), *more, "-n", "2", str(self.launcher.program), *words,
-            ]  # fmt: skip
+                *unshare,
+                "sh",
+                str(script),
+                str(agent),
+                str(self.launcher.path),
+                *_NAMESPACE_WORDS[self.kind].start(str(agent)),
+                *more,
+                "-n",
+                "2",
+                str(self.launcher.program),
+                *words,
+            ]
             # In a namespace of users, who started it is root.
             return self.attempt(line, {**self.environment, **dict.fromkeys(_ROOT_VARIABLES, "1"), **(setting or {})})
 
@@ -400,8 +427,13 @@ class _Ward:
         words = ["halo", "--protocol", "shmem_put", "--words", "1", "--budget", "200ms", "--interval", "20"]
         bare = self._mpirun(2, words, self._room())
         if bare.absent and not bare.value("exchange_time"):
-            yield Finding(name, f"absent: {bare.absent}", "hidden", "OpenSHMEM's figures cannot be had",
-                          self.host.install("shmem-openmpi"))  # fmt: skip
+            yield Finding(
+                name,
+                f"absent: {bare.absent}",
+                "hidden",
+                "OpenSHMEM's figures cannot be had",
+                self.host.install("shmem-openmpi"),
+            )
             return
         if not bare.why:
             yield Finding(name, "ends well", "ok", why)
@@ -431,8 +463,9 @@ class _Ward:
         if cured.value("exchange_time") is None:
             yield Finding(name, f"{wrong}; with {osc[-1]}: {cured.absent or cured.why or 'no result'}", "hidden", why)
         else:
-            yield Finding(name, f"{wrong}; can be made with another component", "hidden", why,
-                          f"mpirun {' '.join(osc)} …")  # fmt: skip
+            yield Finding(
+                name, f"{wrong}; can be made with another component", "hidden", why, f"mpirun {' '.join(osc)} …"
+            )
 
     def _odd_windows(self) -> Iterator[Finding]:
         name = f"{self.name}: windows of odd sizes"
@@ -484,8 +517,13 @@ class _Ward:
         results = tried.results("wrong_words")
         if not results or tried.why:
             if tried.absent:
-                yield Finding(name, f"absent: {tried.absent}", "hidden", "figures of co-arrays cannot be had",
-                              self.host.install(f"caf-{self.kind}"))  # fmt: skip
+                yield Finding(
+                    name,
+                    f"absent: {tried.absent}",
+                    "hidden",
+                    "figures of co-arrays cannot be had",
+                    self.host.install(f"caf-{self.kind}"),
+                )
             else:
                 yield Finding(name, tried.why or "no result", "unknown", why)
             return
@@ -506,8 +544,13 @@ class _Ward:
         if all(int(str(r.conditions["window_bytes"])) % 16 for r in wrong):
             where = "; none where an image's part is a multiple of 16 bytes"
             in_program = "in the program: of every co-array a multiple of 16 bytes on an image, as 2 words or 4 events"
-        yield Finding(name, f"lost or beside their place: {lost}{where}", "spoils-measurements", why,
-                      self._cure(trial, in_program))  # fmt: skip
+        yield Finding(
+            name,
+            f"lost or beside their place: {lost}{where}",
+            "spoils-measurements",
+            why,
+            self._cure(trial, in_program),
+        )
 
 
 # By the names that the libraries give them; only such as a shell takes as they are.
@@ -591,17 +634,37 @@ _NEAR_HOST, _FAR_HOST, _NO_NAMESPACES = "10.77.0.1", "10.77.0.2", 97
 _NAMESPACE_WORDS: Final = {
     "openmpi": _Words(
         lambda agent: [
-            "--mca", "plm_rsh_agent", agent, "-H", f"{_NEAR_HOST}:1,{_FAR_HOST}:1", "--bind-to", "none",
-            "--mca", "oob_tcp_if_include", "mesh0",
+            "--mca",
+            "plm_rsh_agent",
+            agent,
+            "-H",
+            f"{_NEAR_HOST}:1,{_FAR_HOST}:1",
+            "--bind-to",
+            "none",
+            "--mca",
+            "oob_tcp_if_include",
+            "mesh0",
         ],
-        ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self"), {}, "mpirun --mca pml ob1 --mca btl tcp,self …",
+        ("--mca", "pml", "ob1", "--mca", "btl", "tcp,self"),
+        {},
+        "mpirun --mca pml ob1 --mca btl tcp,self …",
     ),
     "mpich": _Words(
-        lambda agent: ["-launcher", "rsh", "-launcher-exec", agent, "-iface", "mesh0",
-                       "-hosts", f"{_NEAR_HOST}:1,{_FAR_HOST}:1"],
-        (), {"UCX_TLS": "tcp,self"}, "export UCX_TLS=tcp,self",
+        lambda agent: [
+            "-launcher",
+            "rsh",
+            "-launcher-exec",
+            agent,
+            "-iface",
+            "mesh0",
+            "-hosts",
+            f"{_NEAR_HOST}:1,{_FAR_HOST}:1",
+        ],
+        (),
+        {"UCX_TLS": "tcp,self"},
+        "export UCX_TLS=tcp,self",
     ),
-}  # fmt: skip
+}
 # This shell is the near host, in namespaces of its own; when it ends, all of them end with it.
 _HOSTS: Final = f"""\
 agent=$1; shift

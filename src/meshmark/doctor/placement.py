@@ -50,8 +50,12 @@ _LEFT: Final = 64 << 20  # B that a provoked spill leaves available at least, an
 _FILLING_S: Final = 60.0  # at most, for one node
 # Numbers of mbind and move_pages.
 _CALLS: Final = {
-    "x86_64": (237, 279), "aarch64": (235, 239), "riscv64": (235, 239), "ppc64le": (259, 301), "s390x": (268, 310),
-}  # fmt: skip
+    "x86_64": (237, 279),
+    "aarch64": (235, 239),
+    "riscv64": (235, 239),
+    "ppc64le": (259, 301),
+    "s390x": (268, 310),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +75,13 @@ class Check:
     remedy: str = ""
 
     def to_json(self) -> dict[str, str]:
-        return {"name": self.name, "judged": self.judged, "found": self.found, "means": self.means,
-                "remedy": self.remedy}  # fmt: skip
+        return {
+            "name": self.name,
+            "judged": self.judged,
+            "found": self.found,
+            "means": self.means,
+            "remedy": self.remedy,
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +136,13 @@ def _description(tree: Tree, topology: Topology) -> Iterator[Check]:
     with_memory = [n for n in nodes if n.memory_bytes != 0]
     shape = f"{len(nodes)} nodes, {len(packages)} packages"
     if len(with_memory) < 2 and len(packages) > 1:
-        yield Check(name, "wrong", f"{shape}: the memory of all packages is one node", means,
-                    "in the firmware turn node interleaving off; no numa=off on the kernel's command line")  # fmt: skip
+        yield Check(
+            name,
+            "wrong",
+            f"{shape}: the memory of all packages is one node",
+            means,
+            "in the firmware turn node interleaving off; no numa=off on the kernel's command line",
+        )
     elif lost := [c.os_index for c in topology.cpus if c.node is None]:
         yield Check(name, "wrong", f"{shape}: no node has CPUs {format_list(lost)}", means, "update the firmware")
     else:
@@ -180,8 +194,13 @@ def _spill(tree: Tree, topology: Topology) -> Iterator[Check]:
         orders.append(f"{node.os_index}→" + ",".join(str(n) for _, n in others))
     said = "; ".join(orders[:8]) + (" …" if len(orders) > 8 else "")
     if full:
-        yield Check(name, "wrong", f"node {format_list(full)} is full now and spills; {said}", means,
-                    "free memory there (meshmark placed PID shows whose), or bind with --memory bind")  # fmt: skip
+        yield Check(
+            name,
+            "wrong",
+            f"node {format_list(full)} is full now and spills; {said}",
+            means,
+            "free memory there (meshmark placed PID shows whose), or bind with --memory bind",
+        )
     else:
         yield Check(name, "ok", said, means)
 
@@ -224,8 +243,9 @@ def _settings(tree: Tree, topology: Topology) -> Iterator[Check]:
     if mode is None:
         yield Check(name, "absent", "not in this kernel, or not to be read", means)
     elif mode == "never":
-        yield Check(name, "wrong", "never", means,
-                    "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled")  # fmt: skip
+        yield Check(
+            name, "wrong", "never", means, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+        )
     else:
         yield Check(name, "ok", mode, means)
 
@@ -245,8 +265,13 @@ def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Check]:
     every = sum(amounts.values())
     crowded = [n for n, b in amounts.items() if len(amounts) > 1 and every and b > (1 + 1 / len(amounts)) / 2 * every]
     if crowded:
-        yield Check(name, "wrong", f"{said}: most is on node {crowded[0]}", means,
-                    "start what fills the caches of files on all nodes: meshmark run --memory interleave")  # fmt: skip
+        yield Check(
+            name,
+            "wrong",
+            f"{said}: most is on node {crowded[0]}",
+            means,
+            "start what fills the caches of files on all nodes: meshmark run --memory interleave",
+        )
     else:
         yield Check(name, "ok", said, means)
 
@@ -261,8 +286,13 @@ def _cpus(tree: Tree, topology: Topology) -> Iterator[Check]:
     if isolated is None:
         yield Check(name, "absent", f"/{_CPU}/isolated is not there", means)
     elif len(here) > 1:
-        yield Check(name, "wrong", f"{format_list(here)}: several threads in one mask there share one CPU", means,
-                    "bind one thread to each: meshmark run --each")  # fmt: skip
+        yield Check(
+            name,
+            "wrong",
+            f"{format_list(here)}: several threads in one mask there share one CPU",
+            means,
+            "bind one thread to each: meshmark run --each",
+        )
     else:
         yield Check(name, "ok", format_list(isolated), means)
     name, means = "offline CPUs", "a CPU that goes away widens the masks of what was bound to it"
@@ -278,8 +308,12 @@ def _cpus(tree: Tree, topology: Topology) -> Iterator[Check]:
 
 
 _PASSIVE: Final[tuple[Callable[[Tree, Topology], Iterator[Check]], ...]] = (
-    _description, _spill, _settings, _kernel_memory, _cpus,
-)  # fmt: skip
+    _description,
+    _spill,
+    _settings,
+    _kernel_memory,
+    _cpus,
+)
 
 
 # ------------------------------------------------------------------ what has to be tried
@@ -319,8 +353,13 @@ def _affinity(topology: Topology, means: str) -> Check:
     wrong = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
     name = "thread affinity"
     if wrong:
-        return Check(name, "wrong", f"a thread bound to CPU {format_list(wrong)} was seen elsewhere", means,
-                     "look for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity")  # fmt: skip
+        return Check(
+            name,
+            "wrong",
+            f"a thread bound to CPU {format_list(wrong)} was seen elsewhere",
+            means,
+            "look for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
+        )
     return Check(name, "ok", f"set, read back and kept on {len(topology.allowed_cpus)} CPUs", means)
 
 
@@ -339,8 +378,9 @@ def _give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
     for node in nodes:
         mask[node // 64] |= 1 << node % 64
     # The kernel reads one bit less than it is told of.
-    if libc.syscall(_calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask,
-                    ctypes.c_ulong(64 * words + 1), 0):  # fmt: skip
+    if libc.syscall(
+        _calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask, ctypes.c_ulong(64 * words + 1), 0
+    ):
         number = ctypes.get_errno()
         raise OSError(number, f"mbind to node {format_list(sorted(nodes))}: {os.strerror(number)}")
 
@@ -403,13 +443,19 @@ def _first_touch(topology: Topology, means: str) -> Check:
         found = _in_thread(touch)
         away = sum(c for n, c in found.items() if n != node.os_index)
         if away:
-            elsewhere.append(f"of pages touched from node {node.os_index}, {100 * away / sum(found.values()):.1f} % "
-                             f"are elsewhere")  # fmt: skip
+            elsewhere.append(
+                f"of pages touched from node {node.os_index}, {100 * away / sum(found.values()):.1f} % are elsewhere"
+            )
     if not tried:
         return Check(name, "absent", "no node has both memory and a CPU that is allowed here", means)
     if elsewhere:
-        return Check(name, "wrong", "; ".join(elsewhere), means,
-                     "numactl --show tells of an inherited policy; meshmark run --memory local sets it")  # fmt: skip
+        return Check(
+            name,
+            "wrong",
+            "; ".join(elsewhere),
+            means,
+            "numactl --show tells of an inherited policy; meshmark run --memory local sets it",
+        )
     one = ", the only one" if len(topology.nodes) == 1 else ""
     return Check(name, "ok", f"pages lie on the toucher's node: {format_list(tried)}{one}", means)
 
@@ -468,9 +514,10 @@ def _order(topology: Topology, means: str) -> Check:
     status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
     allowed, full = set(parse_list(status[1])) if status else None, set(_full_nodes(tree))
     usable = [
-        n.os_index for n in topology.nodes
+        n.os_index
+        for n in topology.nodes
         if n.memory_bytes != 0 and n.os_index not in full and (allowed is None or n.os_index in allowed)
-    ]  # fmt: skip
+    ]
     place = {n.os_index: i for i, n in enumerate(topology.nodes)}
     orders: dict[int, list[int]] = {}
     untold: dict[int, str] = {}
@@ -502,8 +549,13 @@ def _order(topology: Topology, means: str) -> Check:
     said = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
     said += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
     if wrong:
-        return Check(name, "wrong", f"{said}: from node {format_list(wrong)} not by distance", means,
-                     "look for node distances that the firmware changed; bind with --memory bind")  # fmt: skip
+        return Check(
+            name,
+            "wrong",
+            f"{said}: from node {format_list(wrong)} not by distance",
+            means,
+            "look for node distances that the firmware changed; bind with --memory bind",
+        )
     return Check(name, "ok", said, means)
 
 
@@ -540,8 +592,9 @@ def _room(tree: Tree) -> int:
     for version, group in groups:
         top, most, used = (
             ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
-            if version else ("sys/fs/cgroup", "memory.max", "memory.current")
-        )  # fmt: skip
+            if version
+            else ("sys/fs/cgroup", "memory.max", "memory.current")
+        )
         at = Path(group.lstrip("/"))
         for each in (at, *at.parents):
             limit, now = tree.number(f"{top}/{each}/{most}"), tree.number(f"{top}/{each}/{used}")
@@ -638,8 +691,13 @@ def _provoked(tree: Tree, topology: Topology) -> Check:
             wrong.append(node)
     found = "; ".join(said)
     if wrong:
-        return Check(name, "wrong", found + f": from node {format_list(wrong)} not to the nearest", means,
-                     "look for node distances that the firmware changed; bind with --memory bind")  # fmt: skip
+        return Check(
+            name,
+            "wrong",
+            found + f": from node {format_list(wrong)} not to the nearest",
+            means,
+            "look for node distances that the firmware changed; bind with --memory bind",
+        )
     return Check(name, "ok" if seen else "absent", found, means)
 
 
@@ -682,11 +740,31 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
         placed = ["-n", str(threads)] if bind != "none" else []
         named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
         done = subprocess.run(
-            [native.find_place(), "run", "--bind", bind, *placed, "--verify", "--record", named, "--", sys.executable,
-             "-c", _TRIAD, str(threads), str(elements), str(passes)],
-            stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace", check=False, timeout=600,
+            [
+                native.find_place(),
+                "run",
+                "--bind",
+                bind,
+                *placed,
+                "--verify",
+                "--record",
+                named,
+                "--",
+                sys.executable,
+                "-c",
+                _TRIAD,
+                str(threads),
+                str(elements),
+                str(passes),
+            ],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+            timeout=600,
             preexec_fn=die_with_parent,
-        )  # fmt: skip
+        )
         said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
         try:
             rate = float(done.stdout)

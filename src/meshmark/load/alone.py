@@ -42,9 +42,14 @@ class Company(StudyResult):
 
 
 def company(
-    scenario: Scenario, out: Path, files: Mapping[str, Path], *, alone: bool = True, how: How = USUAL,
+    scenario: Scenario,
+    out: Path,
+    files: Mapping[str, Path],
+    *,
+    alone: bool = True,
+    how: How = USUAL,
     here: Here | None = None,
-) -> Company:  # fmt: skip
+) -> Company:
     """Repeated runs of a scenario, and of each of its programs alone.
 
     A program's copies count as one, by their mean: they are no independent samples. A run in which a program died does
@@ -61,9 +66,16 @@ def company(
     here = Here.now() if here is None else here
     scenario, memory = _with_files(scenario, files)
     check_here(scenario, here, memory)
-    bench = Bench("scenario", out, how, here.cpus, {
-        "scenario": scenario_json(scenario), "files": {p.name: said_work(p.file) for p in scenario.programs if p.file},
-    })  # fmt: skip
+    bench = Bench(
+        "scenario",
+        out,
+        how,
+        here.cpus,
+        {
+            "scenario": scenario_json(scenario),
+            "files": {p.name: said_work(p.file) for p in scenario.programs if p.file},
+        },
+    )
     bench.here = here
     cells = [Cell(name=TOGETHER, scenarios=(scenario,))]
     if alone:
@@ -84,10 +96,16 @@ def company(
         if found is None:
             continue
         points.append(found)
-        rows.append([
-            p.name, f"{statistics.median(found.alone_s):.4g}", f"{statistics.median(found.together_s):.4g}",
-            *said(found.slowdown), _waited(mine), " ".join(sorted(found.flags)) or "-",
-        ])  # fmt: skip
+        rows.append(
+            [
+                p.name,
+                f"{statistics.median(found.alone_s):.4g}",
+                f"{statistics.median(found.together_s):.4g}",
+                *said(found.slowdown),
+                _waited(mine),
+                " ".join(sorted(found.flags)) or "-",
+            ]
+        )
     counted = sorted((o for o in whole if not o.reason), key=lambda o: o.totals.bench_s)
     flags = frozenset().union(*(o.flags for o in counted))
     results.add("bench", [o.totals.bench_s for o in counted], {}, flags)
@@ -96,13 +114,15 @@ def company(
         shares = [[usual[u.program] / u.time_s(how.clock) for u in o.uses if u.program in usual] for o in counted]
         results.add("fairness", [jain(s) for s in shares], {"of": "speeds"}, flags)
     head = (
-        ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"] if alone
+        ["program", "alone s", "together s", "slowdown", "95 %", "waited", "flags"]
+        if alone
         else ["program", "median s", "95 %", "waited", "flags"]
-    )  # fmt: skip
+    )
     return Company(
-        points=tuple(points), run=out / "runs" / counted[len(counted) // 2].run if counted else None,
+        points=tuple(points),
+        run=out / "runs" / counted[len(counted) // 2].run if counted else None,
         **bench.end(results, table(head, rows)),
-    )  # fmt: skip
+    )
 
 
 def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario, dict[str, int]]:
@@ -162,8 +182,12 @@ def _repeated(
     flags = frozenset().union(*(o.flags for o in counted))
     results.add("elapsed", times, {**about, "company": TOGETHER}, flags)
     interval = median_interval(times)
-    return [[
-        name, f"{statistics.median(times):.4g}",
-        f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else "none below 6 runs", _waited(counted),
-        " ".join(sorted(flags)) or "-",
-    ]]  # fmt: skip
+    return [
+        [
+            name,
+            f"{statistics.median(times):.4g}",
+            f"{interval[0]:.4g} – {interval[1]:.4g}" if interval else "none below 6 runs",
+            _waited(counted),
+            " ".join(sorted(flags)) or "-",
+        ]
+    ]

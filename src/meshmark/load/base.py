@@ -42,8 +42,12 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
     for r in records:
         if r.instrument != INSTRUMENT or "unverified" in r.flags:
             continue
-        key = (_text(r, "kernel"), int(_number(r, "volume_bytes")), int(_number(r, "stride")),
-               int(_number(r, "threads")))  # fmt: skip
+        key = (
+            _text(r, "kernel"),
+            int(_number(r, "volume_bytes")),
+            int(_number(r, "stride")),
+            int(_number(r, "threads")),
+        )
         {"unit_time": wall, "unit_cpu_time": cpu}.get(r.metric, {})[key] = r
     found = []
     for key, r in sorted(wall.items()):
@@ -53,17 +57,29 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
         window = 2 ** max(0, round(math.log2(CALL_S / r.value)))
         level = str(r.conditions.get("served_by", "memory"))
         cpu_s = max(0.0, cpu[key].value) * window
-        found.append(Variant(
-            name=f"{kernel}/{_size(volume)}/s{stride}/t{threads}" if volume else f"{kernel}/s{stride}/t{threads}",
-            kernel=kernel, kind=_text(r, "kind"), volume_bytes=volume,
-            stride=stride, threads=threads, window=window, team=bool(r.conditions.get("team")),
-            served_by=level if level in LEVELS else "memory", wall_s=r.value * window, cpu_s=cpu_s,
-            system_s=min(1.0, max(0.0, _number(r, "system_share"))) * cpu_s,
-            wall_interval_s=(r.interval[0] * window, r.interval[1] * window) if r.interval else None,
-            counters={name.removeprefix(COUNTER_PREFIX): _number(r, name) * window
-                      for name in sorted(r.conditions) if name.startswith(COUNTER_PREFIX)},
-            **{name: _number(r, name) * window for name in COUNTS},
-        ))  # fmt: skip
+        found.append(
+            Variant(
+                name=f"{kernel}/{_size(volume)}/s{stride}/t{threads}" if volume else f"{kernel}/s{stride}/t{threads}",
+                kernel=kernel,
+                kind=_text(r, "kind"),
+                volume_bytes=volume,
+                stride=stride,
+                threads=threads,
+                window=window,
+                team=bool(r.conditions.get("team")),
+                served_by=level if level in LEVELS else "memory",
+                wall_s=r.value * window,
+                cpu_s=cpu_s,
+                system_s=min(1.0, max(0.0, _number(r, "system_share"))) * cpu_s,
+                wall_interval_s=(r.interval[0] * window, r.interval[1] * window) if r.interval else None,
+                counters={
+                    name.removeprefix(COUNTER_PREFIX): _number(r, name) * window
+                    for name in sorted(r.conditions)
+                    if name.startswith(COUNTER_PREFIX)
+                },
+                **{name: _number(r, name) * window for name in COUNTS},
+            )
+        )
     return found
 
 
@@ -154,8 +170,11 @@ def base_spec(quick: bool, own: Path | None) -> str:
         raise UsageError("--spec: found with --quick; allowed is one of them")
     for i, step in enumerate(load_spec(str(own)).step):
         if step.instrument != INSTRUMENT:
-            raise UsageError(f"--spec: {own}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
-                             f"allowed is {INSTRUMENT}", "meshmark survey --spec runs any")  # fmt: skip
+            raise UsageError(
+                f"--spec: {own}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
+                f"allowed is {INSTRUMENT}",
+                "meshmark survey --spec runs any",
+            )
     return str(own)
 
 
@@ -173,11 +192,14 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
         it = look(folder)
         if it is None:
             spec = Plan.load(folder / "plan.json").spec
-            raise MeshmarkError(f"--base: {folder} holds a survey '{spec}', no base data",
-                                "meshmark load base takes them")  # fmt: skip
+            raise MeshmarkError(
+                f"--base: {folder} holds a survey '{spec}', no base data", "meshmark load base takes them"
+            )
         if it.machine != machine:
-            raise MeshmarkError(f"--base: {folder} is of machine {it.machine or 'unknown'}, this one is {machine}",
-                                "meshmark load base takes this machine's")  # fmt: skip
+            raise MeshmarkError(
+                f"--base: {folder} is of machine {it.machine or 'unknown'}, this one is {machine}",
+                "meshmark load base takes this machine's",
+            )
         return folder
     mine = [b for b in base_runs(runs, machine) if b.finished]
     return next((b.folder for spec in SPECS for b in mine if b.spec == spec), None)
@@ -200,6 +222,8 @@ def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
     notes = [f"{a.step}: {a.reason}" for a in absences if a.kind == "error"]
     variants = variants_of(records)
     if not variants:
-        raise MeshmarkError(f"base data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
-                            "meshmark load base --quick takes them anew")  # fmt: skip
+        raise MeshmarkError(
+            f"base data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
+            "meshmark load base --quick takes them anew",
+        )
     return variants, notes

@@ -74,8 +74,10 @@ def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
     """
     for p in scenario.programs:
         if p.prescription and p.prescription.threads > len(cpus) and not p.oversubscribe:
-            raise UsageError(f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}",
-                             "oversubscribe = true, if that is what is to be measured")  # fmt: skip
+            raise UsageError(
+                f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}",
+                "oversubscribe = true, if that is what is to be measured",
+            )
 
 
 def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> None:

@@ -22,10 +22,16 @@ from meshmark.machine.tree import format_list
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADS: Final = ("elapsed", "user", "system", "waiting")
 TOTALS: Final = {
-    "bench_s": "Bench time", "available_s": "Available CPU", "user_s": "User", "system_s": "System",
-    "idle_s": "Idle or others'", "completion_s": "Mean completion", "run_s": "Sum of run times",
-    "waiting_s": "Sum of waiting", "fairness": "Fairness",
-}  # fmt: skip
+    "bench_s": "Bench time",
+    "available_s": "Available CPU",
+    "user_s": "User",
+    "system_s": "System",
+    "idle_s": "Idle or others'",
+    "completion_s": "Mean completion",
+    "run_s": "Sum of run times",
+    "waiting_s": "Sum of waiting",
+    "fairness": "Fairness",
+}
 _OBSERVED: Final = {"load_1min"}  # differs from minute to minute: no condition that anybody set
 _NO_CONDITION: Final = {"name", "file"}  # of a program; where its file lies says nothing, what it did does
 WORK: Final = 0.005  # relative difference of what a program did from which on it was other work
@@ -90,29 +96,50 @@ class Comparison:
 
     def to_json(self) -> dict[str, Any]:
         def side(s: Side) -> dict[str, Any]:
-            return {"name": s.name, "folder": str(s.first.folder), "runs": len(s.runs),
-                    "machine": s.first.header.get("machine"), "start": s.first.header.get("start"),
-                    "status": [r.status for r in s.runs]}  # fmt: skip
+            return {
+                "name": s.name,
+                "folder": str(s.first.folder),
+                "runs": len(s.runs),
+                "machine": s.first.header.get("machine"),
+                "start": s.first.header.get("start"),
+                "status": [r.status for r in s.runs],
+            }
 
         def known(value: float) -> float | None:
             return value if math.isfinite(value) else None
 
         return {
-            "type": "comparison", "a": side(self.a), "b": side(self.b), "samples_are": self.over,
+            "type": "comparison",
+            "a": side(self.a),
+            "b": side(self.b),
+            "samples_are": self.over,
             "programs": [
-                {"program": m.program, "slowdown": m.slowdown.ratio if m.slowdown else None,
-                 "interval": list(m.slowdown.interval) if m.slowdown and m.slowdown.interval else None,
-                 "samples_a": m.slowdown.alone if m.slowdown else 0,
-                 "samples_b": m.slowdown.together if m.slowdown else 0,
-                 "flags_a": sorted(m.flags_a), "flags_b": sorted(m.flags_b),
-                 "copies": [{"copy": c.copy, "a": dict(c.a), "b": dict(c.b), "slowdown": known(c.ratio),
-                             **({"reason": c.reason} if c.reason else {})} for c in m.copies]}
+                {
+                    "program": m.program,
+                    "slowdown": m.slowdown.ratio if m.slowdown else None,
+                    "interval": list(m.slowdown.interval) if m.slowdown and m.slowdown.interval else None,
+                    "samples_a": m.slowdown.alone if m.slowdown else 0,
+                    "samples_b": m.slowdown.together if m.slowdown else 0,
+                    "flags_a": sorted(m.flags_a),
+                    "flags_b": sorted(m.flags_b),
+                    "copies": [
+                        {
+                            "copy": c.copy,
+                            "a": dict(c.a),
+                            "b": dict(c.b),
+                            "slowdown": known(c.ratio),
+                            **({"reason": c.reason} if c.reason else {}),
+                        }
+                        for c in m.copies
+                    ],
+                }
                 for m in self.programs
             ],
             "totals": {name: {"a": known(a), "b": known(b)} for name, a, b in self.totals},
             "differ": [{"condition": what, "a": a, "b": b} for what, a, b in self.differ],
-            "only_a": list(self.only_a), "only_b": list(self.only_b),
-        }  # fmt: skip
+            "only_a": list(self.only_a),
+            "only_b": list(self.only_b),
+        }
 
 
 # ---------------------------------------------------------------- reading and matching
@@ -133,8 +160,11 @@ def read_side(folder: Path, name: str = "") -> Side:
     runs = tuple(read_run(p) for p in found)
     kinds = {tuple(sorted(r.bound)) for r in runs}
     if len(kinds) > 1:
-        raise UsageError(f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
-                         "allowed are repetitions of one", f"name one of them, such as {found[0]}")  # fmt: skip
+        raise UsageError(
+            f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
+            "allowed are repetitions of one",
+            f"name one of them, such as {found[0]}",
+        )
     return Side(name, runs)
 
 
@@ -149,19 +179,24 @@ def compare(a: Side, b: Side) -> Comparison:
     both = [k for k in keys if k in others]
     if not both:
         names = [", ".join(dict.fromkeys(p.program for p in s.first.programs)) or "none" for s in (a, b)]
-        raise UsageError(f"compare: no program of {a.name} ({names[0][:100]}) has the name of one of {b.name} "
-                         f"({names[1][:100]})", "programs are matched by name and copy")  # fmt: skip
+        raise UsageError(
+            f"compare: no program of {a.name} ({names[0][:100]}) has the name of one of {b.name} ({names[1][:100]})",
+            "programs are matched by name and copy",
+        )
     over = "runs" if len(a.runs) > 1 or len(b.runs) > 1 else "copies"
     matched = tuple(
         _matched(a, b, name, [c for n, c in both if n == name], over) for name in dict.fromkeys(n for n, _ in both)
     )
     return Comparison(
-        a=a, b=b, programs=matched, over=over,
+        a=a,
+        b=b,
+        programs=matched,
+        over=over,
         only_a=tuple(f"{n} · {c + 1}" for n, c in keys if (n, c) not in others),
         only_b=tuple(f"{n} · {c + 1}" for n, c in sorted(others - set(keys))),
         totals=tuple((name, _total(a, name), _total(b, name)) for name in TOTALS),
         differ=tuple(_differ(a.first, b.first, both)),
-    )  # fmt: skip
+    )
 
 
 def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -> Matched:
@@ -179,17 +214,23 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
     times = [_samples(side, program, whole, over) for side in (a, b)]
     keys = [(program, c) for c in copies]
     return Matched(
-        program, tuple(rows), slowdown(times[0], times[1]) if all(times) else None,
-        frozenset().union(*(a.flags(k) for k in keys)), frozenset().union(*(b.flags(k) for k in keys)),
-    )  # fmt: skip
+        program,
+        tuple(rows),
+        slowdown(times[0], times[1]) if all(times) else None,
+        frozenset().union(*(a.flags(k) for k in keys)),
+        frozenset().union(*(b.flags(k) for k in keys)),
+    )
 
 
 def _samples(side: Side, program: str, copies: set[int], over: str) -> list[float]:
     """Wall times, s: of a run's copies their mean, or each."""
     out: list[float] = []
     for run in side.runs:
-        walls = [p.wall_s for p in run.programs
-                 if p.program == program and p.copy in copies and p.how == "ok" and p.wall_s > 0]  # fmt: skip
+        walls = [
+            p.wall_s
+            for p in run.programs
+            if p.program == program and p.copy in copies and p.how == "ok" and p.wall_s > 0
+        ]
         out += walls if over == "copies" else [statistics.fmean(walls)] if walls else []
     return out
 
@@ -254,8 +295,11 @@ def _about(run: LoadRun, program: str) -> dict[str, Any]:
 def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
     """What a made program did: times compare only where that is the same."""
     done = next((p.done for p in run.programs if (p.program, p.copy) == (program, copy)), {})
-    return {k: float(done[k]) for k in ("calls", "flops", "int_ops", "memory_read_bytes", "memory_write_bytes")
-            if isinstance(done.get(k), int | float)}  # fmt: skip
+    return {
+        k: float(done[k])
+        for k in ("calls", "flops", "int_ops", "memory_read_bytes", "memory_write_bytes")
+        if isinstance(done.get(k), int | float)
+    }
 
 
 # ---------------------------------------------------------------- in words

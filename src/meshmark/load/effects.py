@@ -85,9 +85,10 @@ def crossing(
     high: float | None = None
     if min(len(s) for s in samples) >= _LEAST_SAMPLES:
         rng = np.random.default_rng(seed)
-        medians = np.stack([
-            np.median(rng.choice(np.asarray(s, dtype=np.float64), size=(draws, len(s))), axis=1) for s in samples
-        ], axis=1)  # fmt: skip
+        medians = np.stack(
+            [np.median(rng.choice(np.asarray(s, dtype=np.float64), size=(draws, len(s))), axis=1) for s in samples],
+            axis=1,
+        )
         found = np.sort([_passes(at, rising(row), level) for row in medians])
         ends = found[int(0.025 * draws)], found[min(draws - 1, math.ceil(0.975 * draws) - 1)]
         low, high = (float(e) if math.isfinite(e) else None for e in ends)
@@ -138,9 +139,7 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
     else:
         p = max(float(stats.t.sf((mean + bound) / error, n - 1)), float(stats.t.cdf((mean - bound) / error, n - 1)))
         half = float(stats.t.ppf(1 - alpha, n - 1)) * error
-    return Equivalence(
-        math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, bool(p < alpha), n
-    )  # fmt: skip
+    return Equivalence(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, bool(p < alpha), n)
 
 
 # ---------------------------------------------------------------- prediction

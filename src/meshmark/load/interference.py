@@ -80,9 +80,14 @@ def kernel_class(name: str) -> Callable[[Variant], bool]:
 
 
 def interference_matrix(
-    variants: Sequence[Variant], out: Path, *, classes: Sequence[str] = (), cpus: Sequence[int] = (),
-    run_time_s: float = 5.0, how: How = USUAL,
-) -> Matrix:  # fmt: skip
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    classes: Sequence[str] = (),
+    cpus: Sequence[int] = (),
+    run_time_s: float = 5.0,
+    how: How = USUAL,
+) -> Matrix:
     """How much longer fixed work of one class of kernels takes while a program of another class runs beside it.
 
     The two change places from one repetition to the next, so that a difference between their CPUs falls out.
@@ -114,22 +119,38 @@ def interference_matrix(
     left, right = bench.cpus[:2]
     groups = []
     for a in names:
-        group = [Cell(name=f"{a} alone", measured=("measured",), scenarios=tuple(
-            scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)])) for c in (left, right)))]  # fmt: skip
+        group = [
+            Cell(
+                name=f"{a} alone",
+                measured=("measured",),
+                scenarios=tuple(
+                    scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)])) for c in (left, right)
+                ),
+            )
+        ]
         group += [
-            Cell(name=f"{a} beside {b}", measured=("measured",), scenarios=tuple(
-                scenario(f"matrix: {a} beside {b}", member("measured", files[a], [(x,)], start_s=LEAD_S),
-                         member("neighbour", bench.maker.longer(files[b], OUTLASTS), [(y,)]))
-                for x, y in ((left, right), (right, left))))
+            Cell(
+                name=f"{a} beside {b}",
+                measured=("measured",),
+                scenarios=tuple(
+                    scenario(
+                        f"matrix: {a} beside {b}",
+                        member("measured", files[a], [(x,)], start_s=LEAD_S),
+                        member("neighbour", bench.maker.longer(files[b], OUTLASTS), [(y,)]),
+                    )
+                    for x, y in ((left, right), (right, left))
+                ),
+            )
             for b in names
-        ]  # fmt: skip
+        ]
         groups.append(group)
     outcomes, results = bench.run(groups)
     cells: dict[tuple[str, str], Point] = {}
     for a in names:
         for i, b in enumerate(names):
-            p = bench.point(results, i, b, outcomes[f"{a} alone"], outcomes[f"{a} beside {b}"],
-                            {"class": a, "neighbour": b})  # fmt: skip
+            p = bench.point(
+                results, i, b, outcomes[f"{a} alone"], outcomes[f"{a} beside {b}"], {"class": a, "neighbour": b}
+            )
             if p is not None:
                 cells[a, b] = p
     rows = [[a, *(f"{cells[a, b].slowdown.ratio:.3f}" if (a, b) in cells else "absent" for b in names)] for a in names]
@@ -149,11 +170,19 @@ def _other_mix(bench: Bench, key: str, wish: Prescription) -> Path | None:
 
 
 def interference_curve(
-    work: Work, variants: Sequence[Variant], out: Path, *, cpus: Sequence[int] = (), neighbours: int = 1,
-    rates_gb_per_s: Sequence[float] = (), held_out_gb_per_s: Sequence[float] | None = None,
-    held_out: Mapping[str, Path] | None = None, neighbour_run_time_s: float = 5.0, outlasts: float = OUTLASTS,
+    work: Work,
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    neighbours: int = 1,
+    rates_gb_per_s: Sequence[float] = (),
+    held_out_gb_per_s: Sequence[float] | None = None,
+    held_out: Mapping[str, Path] | None = None,
+    neighbour_run_time_s: float = 5.0,
+    outlasts: float = OUTLASTS,
     how: How = USUAL,
-) -> InterferenceCurve:  # fmt: skip
+) -> InterferenceCurve:
     """How much longer a command takes beside synthesised neighbours, over their GB/s; and whether that predicts others.
 
     Args:
@@ -168,12 +197,22 @@ def interference_curve(
     Raises:
         UsageError: by the argument; AbsentError: there is one CPU only.
     """
-    bench = Bench("interference_curve", out, how, cpus, {
-        "work": said_work(work), "neighbours": neighbours, "rates_gb_per_s": list(rates_gb_per_s),
-        "held_out_gb_per_s": None if held_out_gb_per_s is None else list(held_out_gb_per_s),
-        "held_out": {k: said_work(v) for k, v in (held_out or {}).items()},
-        "neighbour_run_time_s": neighbour_run_time_s, "outlasts": outlasts,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "interference_curve",
+        out,
+        how,
+        cpus,
+        {
+            "work": said_work(work),
+            "neighbours": neighbours,
+            "rates_gb_per_s": list(rates_gb_per_s),
+            "held_out_gb_per_s": None if held_out_gb_per_s is None else list(held_out_gb_per_s),
+            "held_out": {k: said_work(v) for k, v in (held_out or {}).items()},
+            "neighbour_run_time_s": neighbour_run_time_s,
+            "outlasts": outlasts,
+        },
+        variants,
+    )
     two(bench)
     work = bench.work(work)
     if not 1 <= neighbours < len(bench.cpus):
@@ -213,23 +252,42 @@ def interference_curve(
         rate = neighbours * read_program(file).planned()["memory_gb_per_s"]
         beside[key] = rate, file.resolve()
     first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
-    alone = Cell(name="alone", measured=("measured",),
-                 scenarios=(scenario("curve: alone", member("measured", work, [first])),))  # fmt: skip
+    alone = Cell(
+        name="alone", measured=("measured",), scenarios=(scenario("curve: alone", member("measured", work, [first])),)
+    )
     cells = {
-        key: Cell(name=f"beside {key}", measured=("measured",), scenarios=(
-            scenario(f"curve: beside {key}", member("measured", work, [first], start_s=LEAD_S),
-                     member("neighbour", file, sets(rest))),))
+        key: Cell(
+            name=f"beside {key}",
+            measured=("measured",),
+            scenarios=(
+                scenario(
+                    f"curve: beside {key}",
+                    member("measured", work, [first], start_s=LEAD_S),
+                    member("neighbour", file, sets(rest)),
+                ),
+            ),
+        )
         for key, (_, file) in beside.items()
-    }  # fmt: skip
+    }
     outcomes, results = bench.run([[alone, *cells.values()]])
     points: list[Point] = []
     checks: list[tuple[str, Point]] = []
     for key, cell in cells.items():
         rate = beside[key][0]
         checked = key in (held_out or {}) or key.endswith(" held out")
-        p = bench.point(results, rate, key, outcomes[alone.name], outcomes[cell.name], {
-            "neighbour_rate": rate * 1e9, "neighbours": neighbours, "held_out": checked, "neighbour": key,
-        })  # fmt: skip
+        p = bench.point(
+            results,
+            rate,
+            key,
+            outcomes[alone.name],
+            outcomes[cell.name],
+            {
+                "neighbour_rate": rate * 1e9,
+                "neighbours": neighbours,
+                "held_out": checked,
+                "neighbour": key,
+            },
+        )
         if p is not None and checked:
             checks.append((key, p))
         elif p is not None:
@@ -247,11 +305,26 @@ def interference_curve(
             )
             continue
         told = curve(p.x)
-        held.append(HeldOut(neighbour=key, rate_gb_per_s=p.x, predicted=told, measured=p,
-                            error_points=100 * abs(told - p.slowdown.ratio)))  # fmt: skip
-        results.add("prediction_gap", [abs(told - p.slowdown.ratio)], {
-            "neighbour": key, "neighbour_rate": p.x * 1e9, "predicted": told, "measured": p.slowdown.ratio,
-        }, p.flags)  # fmt: skip
+        held.append(
+            HeldOut(
+                neighbour=key,
+                rate_gb_per_s=p.x,
+                predicted=told,
+                measured=p,
+                error_points=100 * abs(told - p.slowdown.ratio),
+            )
+        )
+        results.add(
+            "prediction_gap",
+            [abs(told - p.slowdown.ratio)],
+            {
+                "neighbour": key,
+                "neighbour_rate": p.x * 1e9,
+                "predicted": told,
+                "measured": p.slowdown.ratio,
+            },
+            p.flags,
+        )
     rows = [[p.label, *said(p.slowdown), "", ""] for p in points]
     rows += [[h.neighbour, *said(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"] for h in held]
     text = table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)

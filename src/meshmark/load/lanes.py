@@ -33,9 +33,11 @@ class Lane:
     def sums(self) -> tuple[float, float, float, float]:
         """user, system, waiting, sleeping in s."""
         return (
-            sum(t.user_s for t in self.threads), sum(t.system_s for t in self.threads),
-            sum(t.waiting_s for t in self.threads), sum(t.sleeping_s for t in self.threads),
-        )  # fmt: skip
+            sum(t.user_s for t in self.threads),
+            sum(t.system_s for t in self.threads),
+            sum(t.waiting_s for t in self.threads),
+            sum(t.sleeping_s for t in self.threads),
+        )
 
 
 def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:

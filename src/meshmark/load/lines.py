@@ -47,10 +47,12 @@ def _by_node(value: object) -> bool:
 
 def _looks(value: object) -> bool:
     return isinstance(value, list) and all(
-        isinstance(x, list) and len(x) == 7 and isinstance(x[1], str)
+        isinstance(x, list)
+        and len(x) == 7
+        and isinstance(x[1], str)
         and all(type(n) is int and -1 <= n < _MOST for n in (x[0], *x[2:]))
         for x in value
-    )  # fmt: skip
+    )
 
 
 _COPY: Final[dict[str, Test]] = {"program": _text, "copy": is_count}
@@ -69,12 +71,23 @@ _NEEDED: Final[Mapping[str, Mapping[str, Test]]] = {
     "total": {**_COPY, "how": _text},
 }
 _ENDED: Final[dict[str, Test]] = {
-    **_PARTS, "released_s": _time, "ended_s": _time, "unseen_s": _time, "threads": is_count, "migrations": _whole,
+    **_PARTS,
+    "released_s": _time,
+    "ended_s": _time,
+    "unseen_s": _time,
+    "threads": is_count,
+    "migrations": _whole,
     "largest_bytes": is_count,
-}  # fmt: skip
+}
 _OPTIONAL: Final[dict[str, Test]] = {
-    "t_s": _time, **_COPY, "pid": is_count, "status": _whole, "signal": _whole, "reason": _text, "pages": _by_node,
-}  # fmt: skip
+    "t_s": _time,
+    **_COPY,
+    "pid": is_count,
+    "status": _whole,
+    "signal": _whole,
+    "reason": _text,
+    "pages": _by_node,
+}
 _SUMS: Final = ("done", "window")  # of which all is numbers, but for these
 _NO_SUMS: Final = frozenset({"type", "program", "wrong"})
 _STATUSES: Final = ("ok", "timeout", "stopped")
@@ -119,11 +132,12 @@ def _header(line: Mapping[str, Any]) -> dict[str, Any]:
     copies = line.get("programs")
     sample_s: Any = line.get("sample_s")
     kept = {
-        **line, **{k: line[k] if isinstance(line[k], str) else "" for k in texts if k in line},
+        **line,
+        **{k: line[k] if isinstance(line[k], str) else "" for k in texts if k in line},
         "sample_s": float(sample_s) if _time(sample_s) and sample_s > 0 else 0.1,
         "conditions": _scalars(line.get("conditions")),
         "programs": [p for p in copies if _is_copy(p)] if isinstance(copies, list) else [],
-    }  # fmt: skip
+    }
     if not _time(kept.get("t_s", 0.0)):
         del kept["t_s"]
     return kept
@@ -142,19 +156,26 @@ def _is_copy(value: object) -> bool:
 def _end(line: Mapping[str, Any]) -> dict[str, Any]:
     machine, sampling = line.get("machine"), line.get("sampling")
     kept = {
-        "type": "end", "status": line["status"] if line.get("status") in _STATUSES else "cut",
+        "type": "end",
+        "status": line["status"] if line.get("status") in _STATUSES else "cut",
         "machine": {k: v for k, v in machine.items() if _numbers(v)} if isinstance(machine, dict) else {},
         "sampling": {k: v for k, v in sampling.items() if is_number(v)} if isinstance(sampling, dict) else {},
-    }  # fmt: skip
+    }
     kept.update({k: line[k] for k in ("t_s", "bench_s") if _time(line.get(k))})
     kept.update({k: line[k] for k in ("signal", "samples") if is_count(line.get(k))})
     return kept
 
 
 _MEMBER: Final[dict[str, Test]] = {
-    "name": _text, "copies": is_count, "threads": is_count, "nice": _whole, "priority": _text, "policy": _text,
-    "wait_policy": _text, "memory": _text,
-}  # fmt: skip
+    "name": _text,
+    "copies": is_count,
+    "threads": is_count,
+    "nice": _whole,
+    "priority": _text,
+    "policy": _text,
+    "wait_policy": _text,
+    "memory": _text,
+}
 
 
 def kept_scenario(path: Path) -> dict[str, Any]:

@@ -84,10 +84,15 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
         file.flush()
         try:
             done = subprocess.run(
-                [find_load(), "program", f"/proc/{os.getpid()}/fd/{file.fileno()}"], capture_output=True,
-                encoding="utf-8", errors="replace", check=False, stdin=subprocess.DEVNULL, preexec_fn=prepare,
+                [find_load(), "program", f"/proc/{os.getpid()}/fd/{file.fileno()}"],
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                check=False,
+                stdin=subprocess.DEVNULL,
+                preexec_fn=prepare,
                 env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
-            )  # fmt: skip
+            )
         except OSError as why:
             raise MeshmarkError(f"{program.prescription.name}: cannot be run: {why.strerror or why}") from why
     if done.returncode:
@@ -119,12 +124,18 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
     return Trial(
-        wall_s=wall, user_s=float(end["user_s"]), system_s=float(end["system_s"]), waiting_s=waiting,
-        dedicated_s=dedicated, spun_s=float(end["spun_s"]), late_s=float(end["late_s"]), totals=totals,
+        wall_s=wall,
+        user_s=float(end["user_s"]),
+        system_s=float(end["system_s"]),
+        waiting_s=waiting,
+        dedicated_s=dedicated,
+        spun_s=float(end["spun_s"]),
+        late_s=float(end["late_s"]),
+        totals=totals,
         metrics=_metrics(totals, all_metrics(program.own_metrics)),
         per_call_s=per_call,
         windows=tuple({k: float(v) for k, v in x.items() if k != "type"} for x in lines if x.get("type") == "window"),
-    )  # fmt: skip
+    )
 
 
 def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
@@ -140,9 +151,14 @@ def _metrics(totals: Mapping[str, float], metrics: Metrics) -> dict[str, float]:
 
 
 def calibrate(
-    program: Program, trial_s: float, rounds: int, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None,
-    floor: float = FLOOR, talk: Callable[[str], None] = lambda _: None,
-) -> tuple[Program, list[Trial]]:  # fmt: skip
+    program: Program,
+    trial_s: float,
+    rounds: int,
+    cpus: Sequence[int] = (),
+    env: Mapping[str, str] | None = None,
+    floor: float = FLOOR,
+    talk: Callable[[str], None] = lambda _: None,
+) -> tuple[Program, list[Trial]]:
     """The program after so many rounds of trial and correction, and the trials.
 
     Args:
@@ -159,8 +175,10 @@ def calibrate(
         trials.append(trial)
         planned = short.totals()["wall_s"]
         error = trial.dedicated_s / planned - 1
-        talk(f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
-             + (f"; it waited {trial.waiting_s:.2f} s for a CPU" if trial.disturbed else ""))  # fmt: skip
+        talk(
+            f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
+            + (f"; it waited {trial.waiting_s:.2f} s for a CPU" if trial.disturbed else "")
+        )
         if abs(error) <= floor:
             break
         program = recalibrate(

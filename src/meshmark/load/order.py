@@ -132,9 +132,12 @@ def uniformity(
 
 
 def best_phases(
-    calls: Sequence[int], seconds: Vector, sums: Mapping[str, Vector], start: Vector | None = None,
+    calls: Sequence[int],
+    seconds: Vector,
+    sums: Mapping[str, Vector],
+    start: Vector | None = None,
     enough: float = 0.003,
-) -> tuple[Vector, Uniformity]:  # fmt: skip
+) -> tuple[Vector, Uniformity]:
     """Phases whose worst deviation is at most `enough`, else the best that was found.
 
     First `start`, by default the golden sequence dealt to the variants in the order of the list. In a long program that

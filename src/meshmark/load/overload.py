@@ -71,10 +71,15 @@ class OmpOverload(StudyResult):
 
 def _counted(totals: Totals) -> dict[str, float]:
     return {
-        "bench": totals.bench_s, "available": totals.available_s, "user_sum": totals.user_s,
-        "system_sum": totals.system_s, "idle": totals.idle_s, "completion": totals.completion_s,
-        "run_sum": totals.run_s, "waiting_sum": totals.waiting_s,
-    }  # fmt: skip
+        "bench": totals.bench_s,
+        "available": totals.available_s,
+        "user_sum": totals.user_s,
+        "system_sum": totals.system_s,
+        "idle": totals.idle_s,
+        "completion": totals.completion_s,
+        "run_sum": totals.run_s,
+        "waiting_sum": totals.waiting_s,
+    }
 
 
 def _attained(outcome: Outcome, *programs: str) -> list[float]:
@@ -86,9 +91,15 @@ def _attained(outcome: Outcome, *programs: str) -> list[float]:
 
 
 def overload(
-    out: Path, *, variants: Sequence[Variant] = (), work: Work | None = None, cpus: Sequence[int] = (), extra: int = 1,
-    run_time_s: float = 5.0, how: How = USUAL,
-) -> Overload:  # fmt: skip
+    out: Path,
+    *,
+    variants: Sequence[Variant] = (),
+    work: Work | None = None,
+    cpus: Sequence[int] = (),
+    extra: int = 1,
+    run_time_s: float = 5.0,
+    how: How = USUAL,
+) -> Overload:
     """One sequential program, as many as there are CPUs, and `extra` more: where the time goes and who waits.
 
     Args:
@@ -101,9 +112,18 @@ def overload(
     Source:
         Totals as of PARbench (Nagel and Linn 1991).
     """
-    bench = Bench("overload", out, how, cpus, {
-        "work": None if work is None else said_work(work), "extra": extra, "run_time_s": run_time_s,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "overload",
+        out,
+        how,
+        cpus,
+        {
+            "work": None if work is None else said_work(work),
+            "extra": extra,
+            "run_time_s": run_time_s,
+        },
+        variants,
+    )
     _wall_only(how)
     if not 1 <= extra <= 1000:
         raise UsageError(f"extra: found {extra}; allowed are 1 to 1000")
@@ -116,10 +136,12 @@ def overload(
         work = bench.maker.file("program", bench.wish(run_time_s, name="sequential"), rounds=0)
     n = len(bench.cpus)
     cells = {
-        many: Cell(name=f"{many} on {n}", scenarios=(
-            scenario(f"overload: {many} on {n} CPUs", member("program", work, [bench.cpus] * many)),))
+        many: Cell(
+            name=f"{many} on {n}",
+            scenarios=(scenario(f"overload: {many} on {n} CPUs", member("program", work, [bench.cpus] * many)),),
+        )
         for many in sorted({1, n, n + extra})
-    }  # fmt: skip
+    }
     outcomes, results = bench.run([list(cells.values())])
     alone = outcomes[cells[1].name]
     cases: list[OverloadCase] = []
@@ -138,18 +160,40 @@ def overload(
         for copy in range(many):
             results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
         middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
-        cases.append(OverloadCase(
-            programs=many, totals=middle.totals, waiting_s=tuple(u.waiting_s for u in middle.of()),
-            fairness=statistics.median(jain(_attained(o)) for o in runs), point=p,
-        ))  # fmt: skip
+        cases.append(
+            OverloadCase(
+                programs=many,
+                totals=middle.totals,
+                waiting_s=tuple(u.waiting_s for u in middle.of()),
+                fairness=statistics.median(jain(_attained(o)) for o in runs),
+                point=p,
+            )
+        )
     rows = [
-        [f"{c.programs} on {n}", *(f"{v:.3f}" for v in _counted(c.totals).values()),
-         f"{100 * c.totals.utilisation:.1f} %", f"{c.fairness:.3f}",
-         *(said(c.point.slowdown) if c.point else ("1", ""))]
+        [
+            f"{c.programs} on {n}",
+            *(f"{v:.3f}" for v in _counted(c.totals).values()),
+            f"{100 * c.totals.utilisation:.1f} %",
+            f"{c.fairness:.3f}",
+            *(said(c.point.slowdown) if c.point else ("1", "")),
+        ]
         for c in cases
-    ]  # fmt: skip
-    head = ["programs", "bench s", "available", "user", "system", "idle", "completion", "run", "waiting", "used",
-            "fairness", "slowdown", "95 %"]  # fmt: skip
+    ]
+    head = [
+        "programs",
+        "bench s",
+        "available",
+        "user",
+        "system",
+        "idle",
+        "completion",
+        "run",
+        "waiting",
+        "used",
+        "fairness",
+        "slowdown",
+        "95 %",
+    ]
     waits = [
         f"{c.programs} on {n}: waited " + ", ".join(f"{w:.3f} s" for w in c.waiting_s) for c in cases if c.programs > 1
     ]
@@ -203,10 +247,19 @@ def serialisation(looks: Sequence[tuple[float, float]]) -> float:
 
 
 def omp_overload(
-    out: Path, *, variants: Sequence[Variant] = (), parallel: Work | None = None, sequential: Work | None = None,
-    threads: int = 0, copies: int = 1, sequentials: int = 0, cpus: Sequence[int] = (),
-    policies: Sequence[str] = WAIT_POLICIES, run_time_s: float = 0.5, how: How = USUAL,
-) -> OmpOverload:  # fmt: skip
+    out: Path,
+    *,
+    variants: Sequence[Variant] = (),
+    parallel: Work | None = None,
+    sequential: Work | None = None,
+    threads: int = 0,
+    copies: int = 1,
+    sequentials: int = 0,
+    cpus: Sequence[int] = (),
+    policies: Sequence[str] = WAIT_POLICIES,
+    run_time_s: float = 0.5,
+    how: How = USUAL,
+) -> OmpOverload:
     """Programs of T OpenMP threads while sequential programs run endlessly on the same CPUs, by OMP_WAIT_POLICY.
 
     Args:
@@ -222,17 +275,30 @@ def omp_overload(
         UsageError: by the argument, also where the clock is not `wall`.
     """
     how = dataclasses.replace(how, timeout_s=how.timeout_s or max(60.0, 100 * run_time_s))
-    bench = Bench("omp_overload", out, how, cpus, {
-        "parallel": None if parallel is None else said_work(parallel),
-        "sequential": None if sequential is None else said_work(sequential), "threads": threads, "copies": copies,
-        "sequentials": sequentials, "policies": list(policies), "run_time_s": run_time_s,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "omp_overload",
+        out,
+        how,
+        cpus,
+        {
+            "parallel": None if parallel is None else said_work(parallel),
+            "sequential": None if sequential is None else said_work(sequential),
+            "threads": threads,
+            "copies": copies,
+            "sequentials": sequentials,
+            "policies": list(policies),
+            "run_time_s": run_time_s,
+        },
+        variants,
+    )
     _wall_only(how)
     n = len(bench.cpus)
     threads, sequentials = threads or max(2, n), sequentials or n
     if threads < 2 or copies < 1 or sequentials < 1:
-        raise UsageError(f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
-                         "allowed are 2 threads, 1 copy, 1 program, or more")  # fmt: skip
+        raise UsageError(
+            f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
+            "allowed are 2 threads, 1 copy, 1 program, or more"
+        )
     for policy in policies:
         if policy not in WAIT_POLICIES:
             raise UsageError(f"policies: found {found(policy)}; allowed are {', '.join(WAIT_POLICIES)}")
@@ -246,28 +312,52 @@ def omp_overload(
     if many is None:
         # Threads that do nothing but hand each other lines or wait at barriers take hundreds of times as long where one
         # of them has no CPU: what is asked is how usual programs fare.
-        many = bench.maker.file("parallel", bench.wish(run_time_s, threads=threads, name="parallel"),
-                                only=lambda v: v.kind != "sharing", rounds=0)  # fmt: skip
+        many = bench.maker.file(
+            "parallel",
+            bench.wish(run_time_s, threads=threads, name="parallel"),
+            only=lambda v: v.kind != "sharing",
+            rounds=0,
+        )
     if single is None:
         short = bench.maker.file("sequential", bench.wish(run_time_s, name="sequential"), rounds=0)
         single = bench.maker.longer(short, OMP_OUTLASTS)
     groups = []
     for policy in policies:
-        ours = [member("parallel", many, [bench.cpus] * copies, threads=threads, wait_policy=policy, start_s=start,
-                       oversubscribe=threads > n) for start in (0.0, LEAD_S)]  # fmt: skip
+        ours = [
+            member(
+                "parallel",
+                many,
+                [bench.cpus] * copies,
+                threads=threads,
+                wait_policy=policy,
+                start_s=start,
+                oversubscribe=threads > n,
+            )
+            for start in (0.0, LEAD_S)
+        ]
         beside = member("sequential", single, [bench.cpus] * sequentials, endless=True)
-        groups.append((
-            Cell(name=f"{policy} alone", measured=("parallel",), scenarios=(
-                scenario(f"omp_overload: {policy} alone", ours[0], sample_s=0.05),)),
-            Cell(name=f"{policy} together", measured=("parallel",), scenarios=(
-                scenario(f"omp_overload: {policy} together", ours[1], beside, sample_s=0.05),)),
-        ))  # fmt: skip
+        groups.append(
+            (
+                Cell(
+                    name=f"{policy} alone",
+                    measured=("parallel",),
+                    scenarios=(scenario(f"omp_overload: {policy} alone", ours[0], sample_s=0.05),),
+                ),
+                Cell(
+                    name=f"{policy} together",
+                    measured=("parallel",),
+                    scenarios=(scenario(f"omp_overload: {policy} together", ours[1], beside, sample_s=0.05),),
+                ),
+            )
+        )
 
     def look(run: LoadRun) -> dict[str, float]:
         seen = [running(run, "parallel", c) for c in range(copies)]
         whole = sum(w for looks in seen for w, _ in looks)
-        return {"serialisation": statistics.fmean(serialisation(x) for x in seen),
-                "running": sum(w * r for looks in seen for w, r in looks) / whole if whole > 0 else 0.0}  # fmt: skip
+        return {
+            "serialisation": statistics.fmean(serialisation(x) for x in seen),
+            "running": sum(w * r for looks in seen for w, r in looks) / whole if whole > 0 else 0.0,
+        }
 
     outcomes, results = bench.run(groups, look)
     cases = []
@@ -289,13 +379,28 @@ def omp_overload(
         results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
         got = [statistics.fmean(_attained(o, "sequential")) for o in outcomes[together.name]]
         results.add("attained", got, {**about, "program": "sequential"}, p.flags)
-        cases.append(OmpCase(
-            policy=policy, point=p, serialisation_alone=statistics.median(index["alone"]),
-            serialisation=statistics.median(index["together"]), running=statistics.median(ran),
-            attained=statistics.median(got),
-        ))  # fmt: skip
-    rows = [[c.policy, *said(c.point.slowdown), f"{c.serialisation_alone:.3f}", f"{c.serialisation:.3f}",
-             f"{c.running:.2f} of {threads}", f"{100 * c.attained:.1f} %"] for c in cases]  # fmt: skip
-    text = table(["OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got"],
-                 rows)  # fmt: skip
+        cases.append(
+            OmpCase(
+                policy=policy,
+                point=p,
+                serialisation_alone=statistics.median(index["alone"]),
+                serialisation=statistics.median(index["together"]),
+                running=statistics.median(ran),
+                attained=statistics.median(got),
+            )
+        )
+    rows = [
+        [
+            c.policy,
+            *said(c.point.slowdown),
+            f"{c.serialisation_alone:.3f}",
+            f"{c.serialisation:.3f}",
+            f"{c.running:.2f} of {threads}",
+            f"{100 * c.attained:.1f} %",
+        ]
+        for c in cases
+    ]
+    text = table(
+        ["OMP_WAIT_POLICY", "slowdown", "95 %", "serial alone", "serial together", "running", "others got"], rows
+    )
     return OmpOverload(cases=tuple(cases), **bench.end(results, text))

@@ -133,8 +133,10 @@ def _contradictions(wish: Prescription, where: str, metrics: Metrics) -> None:
             f"{where}: load_balance = {wish.load_balance:g} contradicts threads = 1: one thread is in balance"
         )
     if wish.load_balance * wish.threads < 1:
-        raise UsageError(f"{where}: load_balance = {wish.load_balance:g} contradicts threads = {wish.threads}: "
-                         f"the mean is at least {1 / wish.threads:g} of the largest")  # fmt: skip
+        raise UsageError(
+            f"{where}: load_balance = {wish.load_balance:g} contradicts threads = {wish.threads}: "
+            f"the mean is at least {1 / wish.threads:g} of the largest"
+        )
     both = sorted(set(wish.kernels) & set(wish.without))
     if both:
         raise UsageError(f"{where}: kernels and without both name {both[0]}")

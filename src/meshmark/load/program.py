@@ -208,8 +208,19 @@ def parse_program(data: str, where: str) -> Program:
         raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:
         raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
-    known = ("format", "version", "machine", "kernels", "calibrations", "prescription", "metrics", "shares", "variants",
-             "planned", "notes")  # fmt: skip
+    known = (
+        "format",
+        "version",
+        "machine",
+        "kernels",
+        "calibrations",
+        "prescription",
+        "metrics",
+        "shares",
+        "variants",
+        "planned",
+        "notes",
+    )
     for key in known:
         if key not in raw:
             raise MeshmarkError(f"{where}: has no {key}")
@@ -230,8 +241,12 @@ def parse_program(data: str, where: str) -> Program:
         at = f"{where}: metrics.{text(name, f'{where}: metrics', 60)}"
         if not isinstance(table, dict) or table.keys() != {"formula", "unit"}:
             raise MeshmarkError(f"{at}: found {found(table)}; allowed are formula and unit")
-        own[name] = metric(name, text(table["formula"], f"{at}.formula", 500), text(table["unit"], f"{at}.unit", 30, 0),
-                           (*COLUMNS, *sorted(counters)))  # fmt: skip
+        own[name] = metric(
+            name,
+            text(table["formula"], f"{at}.formula", 500),
+            text(table["unit"], f"{at}.unit", 30, 0),
+            (*COLUMNS, *sorted(counters)),
+        )
     wish = parse_prescription(raw["prescription"], f"{where}: prescription", all_metrics(own))
     for i, p in enumerate(parts):
         if p.variant.threads != wish.threads:
@@ -239,8 +254,10 @@ def parse_program(data: str, where: str) -> Program:
                 f"{where}: variants[{i}].threads: found {p.variant.threads}; the program has {wish.threads}"
             )
         if p.variant.team and wish.load_balance < 1:
-            raise MeshmarkError(f"{where}: variants[{i}]: the threads of {p.variant.kernel} work as a team; "
-                                f"load_balance = {wish.load_balance:g} needs others")  # fmt: skip
+            raise MeshmarkError(
+                f"{where}: variants[{i}]: the threads of {p.variant.kernel} work as a team; "
+                f"load_balance = {wish.load_balance:g} needs others"
+            )
     due = shares(wish.threads, wish.load_balance)
     if len(raw["shares"]) != len(due) or any(
         abs(real(s, f"{where}: shares", 0, 1) - d) > 1e-9 for s, d in zip(raw["shares"], due, strict=True)

@@ -79,12 +79,14 @@ def machine_use(run: LoadRun, path: Path) -> MachineUse:
         of = "without a frame"
         if math.isfinite(last):
             of = f"from {_utc(first)} " + ("on" if after else f"to {_utc(last)}")
-        raise UsageError(f"--recording: found {path} {of}; the run lasted from {_utc(begin)} to "
-                         f"{_utc(begin + run.bench_s)}")  # fmt: skip
+        raise UsageError(
+            f"--recording: found {path} {of}; the run lasted from {_utc(begin)} to {_utc(begin + run.bench_s)}"
+        )
     cpu, cpu_absent = _cpu(header, frames, begin, run)
     memory, estimated, memory_absent = _memory(header, frames, begin, run)
-    return MachineUse(name=path.name, cpu=cpu, memory=memory, estimated=estimated, cpu_absent=cpu_absent,
-                      memory_absent=memory_absent)  # fmt: skip
+    return MachineUse(
+        name=path.name, cpu=cpu, memory=memory, estimated=estimated, cpu_absent=cpu_absent, memory_absent=memory_absent
+    )
 
 
 def _clock_start(run: LoadRun) -> float:
@@ -93,8 +95,9 @@ def _clock_start(run: LoadRun) -> float:
     try:
         return datetime.fromisoformat(said).timestamp() + run.begin_s
     except ValueError as why:
-        raise UsageError(f"--recording: found '{said[:40]}' as the run's start; without a time nothing can be laid "
-                         "beside it") from why  # fmt: skip
+        raise UsageError(
+            f"--recording: found '{said[:40]}' as the run's start; without a time nothing can be laid beside it"
+        ) from why
 
 
 def _utc(at: float) -> str:
@@ -125,9 +128,7 @@ def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) ->
     return steps, "" if steps else header.why_unknown(metric, mine[0] if mine else None)
 
 
-def _memory(
-    header: Header, frames: Sequence[Frame], begin: float, run: LoadRun
-) -> tuple[tuple[Step, ...], bool, str]:  # fmt: skip
+def _memory(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[Step, ...], bool, str]:
     """B/s of all memories: as their controllers count it, else as the canary estimates it."""
     names = {m.name for m in header.metrics}
     counted = {"memory.read", "memory.write"} <= names

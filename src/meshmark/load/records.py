@@ -51,9 +51,12 @@ METRICS: Final[Mapping[str, Metric]] = {
     )
 }
 _RATES: Final = {
-    "memory_rate": ("memory_read_bytes", "memory_write_bytes"), "cache_rate": ("cache_bytes",), "flop_rate": ("flops",),
-    "integer_rate": ("int_ops",), "io_rate": ("io_read_bytes", "io_write_bytes"),
-}  # fmt: skip
+    "memory_rate": ("memory_read_bytes", "memory_write_bytes"),
+    "cache_rate": ("cache_bytes",),
+    "flop_rate": ("flops",),
+    "integer_rate": ("int_ops",),
+    "io_rate": ("io_read_bytes", "io_write_bytes"),
+}
 
 
 def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Absence]]:
@@ -66,14 +69,19 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     header = run.header
     name = machine or str(header.get("machine", "")) or "host"
     provenance: dict[str, Scalar] = {
-        "build": str(header.get("build", "")), "compiler": str(header.get("compiler", "")),
-        "kernel": str(header.get("conditions", {}).get("kernel_release", "")), "start": str(header.get("start", "")),
-        "duration_s": run.bench_s, "command": f"load run {run.scenario.get('name', '')}", "run": run.folder.name,
-    }  # fmt: skip
+        "build": str(header.get("build", "")),
+        "compiler": str(header.get("compiler", "")),
+        "kernel": str(header.get("conditions", {}).get("kernel_release", "")),
+        "start": str(header.get("start", "")),
+        "duration_s": run.bench_s,
+        "command": f"load run {run.scenario.get('name', '')}",
+        "run": run.folder.name,
+    }
     common: dict[str, Scalar] = {
-        "scenario": str(run.scenario.get("name", header.get("scenario", ""))), "processes": len(run.programs),
+        "scenario": str(run.scenario.get("name", header.get("scenario", ""))),
+        "processes": len(run.programs),
         "load_1min": header.get("conditions", {}).get("load_1min"),
-    }  # fmt: skip
+    }
     about = {str(p.get("name")): p for p in run.scenario.get("programs", ()) if isinstance(p, dict)}
     records: list[Record] = []
     absences: list[Absence] = []
@@ -81,30 +89,59 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
     def add(metric: str, value: float, conditions: Mapping[str, Scalar], flags: frozenset[str]) -> None:
         if math.isfinite(value):
             records.append(
-                Record.of(METRICS[metric], (value,), source="host", machine=name, instrument=INSTRUMENT,
-                          conditions=conditions, flags=flags, provenance=provenance)
-            )  # fmt: skip
+                Record.of(
+                    METRICS[metric],
+                    (value,),
+                    source="host",
+                    machine=name,
+                    instrument=INSTRUMENT,
+                    conditions=conditions,
+                    flags=flags,
+                    provenance=provenance,
+                )
+            )
 
     for p in run.programs:
         of = about.get(p.program, {})
         bound = run.bound.get((p.program, p.copy), ())
         starts = of.get("start_s") or [0.0]
         conditions: dict[str, Scalar] = {
-            **common, "program": p.program, "copy": p.copy, "copies": int(of.get("copies", 1)),
-            "threads": int(of.get("threads", 1)), "policy": str(of.get("policy") or "none"),
-            "cpus": format_list(bound or run.cpus), "binding": "soft" if bound else "none",
-            "start_s": float(starts[min(p.copy, len(starts) - 1)]), "nice": int(of.get("nice", 0)),
-            "priority": str(of.get("priority", "other")), "wait_policy": str(of.get("wait_policy", "")),
-            "synthesised": not of.get("command"), "memory": str(of.get("memory") or "default"), **_observed(p.pages),
-        }  # fmt: skip
+            **common,
+            "program": p.program,
+            "copy": p.copy,
+            "copies": int(of.get("copies", 1)),
+            "threads": int(of.get("threads", 1)),
+            "policy": str(of.get("policy") or "none"),
+            "cpus": format_list(bound or run.cpus),
+            "binding": "soft" if bound else "none",
+            "start_s": float(starts[min(p.copy, len(starts) - 1)]),
+            "nice": int(of.get("nice", 0)),
+            "priority": str(of.get("priority", "other")),
+            "wait_policy": str(of.get("wait_policy", "")),
+            "synthesised": not of.get("command"),
+            "memory": str(of.get("memory") or "default"),
+            **_observed(p.pages),
+        }
         if p.how != "ok":
-            absences.append(Absence(instrument=INSTRUMENT, metric="elapsed", conditions=conditions, kind="error",
-                                    reason=f"program {p.program}, copy {p.copy}: {p.reason}"))  # fmt: skip
+            absences.append(
+                Absence(
+                    instrument=INSTRUMENT,
+                    metric="elapsed",
+                    conditions=conditions,
+                    kind="error",
+                    reason=f"program {p.program}, copy {p.copy}: {p.reason}",
+                )
+            )
             continue
         flags = run.flags(p)
         seen: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
-        for metric, value in (("elapsed", p.wall_s), ("user", p.user_s), ("system", p.system_s),
-                              ("waiting", p.waiting_s), ("sleeping", p.sleeping_s)):  # fmt: skip
+        for metric, value in (
+            ("elapsed", p.wall_s),
+            ("user", p.user_s),
+            ("system", p.system_s),
+            ("waiting", p.waiting_s),
+            ("sleeping", p.sleeping_s),
+        ):
             add(metric, value, seen, flags)
         add("attained", p.attained, seen, flags)
         wall = float(p.done.get("wall_s", 0.0))
@@ -120,14 +157,22 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             if moved > 0:
                 add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, seen, flags)
     if run.cut:
-        absences.append(Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut",
-                                kind="error"))  # fmt: skip
+        absences.append(
+            Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut", kind="error")
+        )
         return records, absences
     t, whole = run.totals(), frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset()
     seen = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
-    for metric, value in (("bench", t.bench_s), ("available", t.available_s), ("idle", t.idle_s),
-                          ("completion", t.completion_s), ("run_sum", t.run_s), ("waiting_sum", t.waiting_s),
-                          ("user_sum", t.user_s), ("system_sum", t.system_s)):  # fmt: skip
+    for metric, value in (
+        ("bench", t.bench_s),
+        ("available", t.available_s),
+        ("idle", t.idle_s),
+        ("completion", t.completion_s),
+        ("run_sum", t.run_s),
+        ("waiting_sum", t.waiting_s),
+        ("user_sum", t.user_s),
+        ("system_sum", t.system_s),
+    ):
         add(metric, value, seen, whole)
     add("fairness", run.fairness(), seen, whole)
     return records, absences

@@ -191,11 +191,16 @@ class LoadRun:
         user, system = sum(p.user_s for p in ran), sum(p.system_s for p in ran)
         available = self.bench_s * len(self.cpus)
         return Totals(
-            bench_s=self.bench_s, cpus=len(self.cpus), available_s=available, user_s=user, system_s=system,
+            bench_s=self.bench_s,
+            cpus=len(self.cpus),
+            available_s=available,
+            user_s=user,
+            system_s=system,
             idle_s=available - user - system,
             completion_s=statistics.fmean(p.ended_s for p in ran) if ran else 0.0,
-            run_s=sum(p.wall_s for p in ran), waiting_s=sum(p.waiting_s for p in ran),
-        )  # fmt: skip
+            run_s=sum(p.wall_s for p in ran),
+            waiting_s=sum(p.waiting_s for p in ran),
+        )
 
     def fairness(self, alone_s: Mapping[str, float] | None = None) -> float:
         """Jain's index over the programs, from 1/n (one has all) to 1 (all alike).
@@ -451,9 +456,12 @@ def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
 
 
 def _run(
-    load: Path, out: Path, sink: IO[bytes], report: Callable[[Mapping[str, Any]], None] | None,
+    load: Path,
+    out: Path,
+    sink: IO[bytes],
+    report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
-) -> tuple[str, int]:  # fmt: skip
+) -> tuple[str, int]:
     """Its last words and its exit status. It writes the journal itself, and sends a byte with every event: who looks on
     should not be a load."""
     talk = out / "run.err"
@@ -463,10 +471,15 @@ def _run(
             with open(listen, "rb", buffering=0) as news:
                 try:
                     child = subprocess.Popen(
-                        [load, "run", out / "plan.json"], stdin=subprocess.DEVNULL, stdout=sink, stderr=errors,
-                        preexec_fn=die_with_parent, start_new_session=True, pass_fds=(notify,),
+                        [load, "run", out / "plan.json"],
+                        stdin=subprocess.DEVNULL,
+                        stdout=sink,
+                        stderr=errors,
+                        preexec_fn=die_with_parent,
+                        start_new_session=True,
+                        pass_fds=(notify,),
                         env={**os.environ, "MESHMARK_NOTIFY": str(notify)},
-                    )  # fmt: skip
+                    )
                 finally:
                     os.close(notify)
                 try:
@@ -484,9 +497,12 @@ def _run(
 
 
 def _look_on(
-    news: IO[bytes], sink: IO[bytes], journal: Path, report: Callable[[Mapping[str, Any]], None] | None,
+    news: IO[bytes],
+    sink: IO[bytes],
+    journal: Path,
+    report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
-) -> None:  # fmt: skip
+) -> None:
     """Until nobody can send news any more."""
     poll = select.poll()
     poll.register(news, select.POLLIN)
@@ -585,8 +601,9 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
     bound = {key: _list(str(p.get("cpus", ""))) for key, p in copies.items()}
     nodes = {key: _list(str(p.get("nodes", "none"))) for key, p in copies.items()}
     cpus = set().union(*(set(c or available) for c in bound.values())) if bound else set(available)
-    uses = sorted((_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()),
-                  key=lambda t: t.thread)  # fmt: skip
+    uses = sorted(
+        (_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()), key=lambda t: t.thread
+    )
     status = str(end.get("status", "cut"))
     programs = [
         _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, last_s) for key in bound
@@ -600,10 +617,22 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
         e["t_s"] = float(e["t_s"]) - begin
     ended = [p.ended_s for p in programs if p.how != "failed"]
     return LoadRun(
-        folder=folder, status=status, header=header, scenario=scenario, programs=programs, threads=uses,
-        bench_s=max(ended, default=0.0), cpus=tuple(sorted(cpus)), bound=bound, events=events, windows=windows,
-        canary=canary, end=end, begin_s=begin, nodes=nodes,
-    )  # fmt: skip
+        folder=folder,
+        status=status,
+        header=header,
+        scenario=scenario,
+        programs=programs,
+        threads=uses,
+        bench_s=max(ended, default=0.0),
+        cpus=tuple(sorted(cpus)),
+        bound=bound,
+        events=events,
+        windows=windows,
+        canary=canary,
+        end=end,
+        begin_s=begin,
+        nodes=nodes,
+    )
 
 
 def _list(text: str) -> tuple[int, ...]:
@@ -618,20 +647,37 @@ def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
     spans, migrations, ran_on = _spans(t.looks, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
     line = t.total or t.line
     about: dict[str, Any] = {
-        "thread": int(line["thread"]), "program": str(line["program"]), "copy": int(line["copy"]),
-        "pid": int(line["pid"]), "tid": int(line["tid"]), "command": str(line["command"]), "spans": spans,
-    }  # fmt: skip
+        "thread": int(line["thread"]),
+        "program": str(line["program"]),
+        "copy": int(line["copy"]),
+        "pid": int(line["pid"]),
+        "tid": int(line["tid"]),
+        "command": str(line["command"]),
+        "spans": spans,
+    }
     if t.total:
         return ThreadUse(
-            from_s=first - begin, to_s=float(line["to_s"]) - begin, migrations=int(line["migrations"]),
-            cpus=_list(str(line["cpus"])), user_s=float(line["user_s"]), system_s=float(line["system_s"]),
-            waiting_s=float(line["waiting_s"]), sleeping_s=float(line["sleeping_s"]), **about,
-        )  # fmt: skip
+            from_s=first - begin,
+            to_s=float(line["to_s"]) - begin,
+            migrations=int(line["migrations"]),
+            cpus=_list(str(line["cpus"])),
+            user_s=float(line["user_s"]),
+            system_s=float(line["system_s"]),
+            waiting_s=float(line["waiting_s"]),
+            sleeping_s=float(line["sleeping_s"]),
+            **about,
+        )
     return ThreadUse(
-        from_s=first - begin, to_s=spans[-1].to_s if spans else first - begin, migrations=migrations, cpus=ran_on,
-        user_s=sum(x.user_s for x in spans), system_s=sum(x.system_s for x in spans),
-        waiting_s=sum(x.waiting_s for x in spans), sleeping_s=sum(x.sleeping_s for x in spans), **about,
-    )  # fmt: skip
+        from_s=first - begin,
+        to_s=spans[-1].to_s if spans else first - begin,
+        migrations=migrations,
+        cpus=ran_on,
+        user_s=sum(x.user_s for x in spans),
+        system_s=sum(x.system_s for x in spans),
+        waiting_s=sum(x.waiting_s for x in spans),
+        sleeping_s=sum(x.sleeping_s for x in spans),
+        **about,
+    )
 
 
 _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
@@ -708,9 +754,15 @@ def _last_words(folder: Path, p: ProgramUse) -> str:
 
 
 def _program_use(
-    key: Key, total: Mapping[str, Any] | None, events: Sequence[Mapping[str, Any]], threads: Sequence[ThreadUse],
-    done: Mapping[str, Any], pages: Mapping[tuple[Key, int], Mapping[int, int]], begin: float, last: float,
-) -> ProgramUse:  # fmt: skip
+    key: Key,
+    total: Mapping[str, Any] | None,
+    events: Sequence[Mapping[str, Any]],
+    threads: Sequence[ThreadUse],
+    done: Mapping[str, Any],
+    pages: Mapping[tuple[Key, int], Mapping[int, int]],
+    begin: float,
+    last: float,
+) -> ProgramUse:
     program, copy = key
     own = {str(e["event"]): e for e in events if (e.get("program"), e.get("copy")) == key}
     told = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
@@ -719,17 +771,26 @@ def _program_use(
         reason = {
             "status": f"ended with status {total.get('status')}",
             "signal": f"was ended by signal {total.get('signal')}",
-            "timeout": "was ended at the scenario's timeout_s", "stopped": "was ended with the run",
-        }.get(how, "")  # fmt: skip
+            "timeout": "was ended at the scenario's timeout_s",
+            "stopped": "was ended with the run",
+        }.get(how, "")
         if how == "ok" and told.get("wrong"):
             how, reason = "status", f"a kernel's result is wrong: {told['wrong'][0]}"
         return ProgramUse(
-            program=program, copy=copy, how=how, reason=reason, released_s=float(total["released_s"]) - begin,
-            ended_s=float(total["ended_s"]) - begin, unseen_s=float(total["unseen_s"]), threads=int(total["threads"]),
-            migrations=int(total["migrations"]), largest_bytes=int(total["largest_bytes"]),
-            pages={int(n): int(b) for n, b in total.get("pages", {}).items()}, done=told,
+            program=program,
+            copy=copy,
+            how=how,
+            reason=reason,
+            released_s=float(total["released_s"]) - begin,
+            ended_s=float(total["ended_s"]) - begin,
+            unseen_s=float(total["unseen_s"]),
+            threads=int(total["threads"]),
+            migrations=int(total["migrations"]),
+            largest_bytes=int(total["largest_bytes"]),
+            pages={int(n): int(b) for n, b in total.get("pages", {}).items()},
+            done=told,
             **{k: float(total[k]) for k in _PARTS},
-        )  # fmt: skip
+        )
     if "failed" in own or "released" not in own:
         reason = str(own.get("failed", {}).get("reason", "the run was cut before it was released"))
         return ProgramUse(program=program, copy=copy, how="failed", reason=reason)
@@ -742,12 +803,18 @@ def _program_use(
                 counted[node] = counted.get(node, 0) + n
     clean = own.get("exit", {}).get("status") == 0
     return ProgramUse(
-        program=program, copy=copy, how="ok" if clean else "cut",
+        program=program,
+        copy=copy,
+        how="ok" if clean else "cut",
         reason="" if clean else "the run was cut" if "exit" not in own else "died, and the run was cut",
-        released_s=float(own["released"]["t_s"]) - begin, ended_s=ended - begin, threads=len(mine),
-        migrations=sum(t.migrations for t in mine), pages=counted, done=told,
+        released_s=float(own["released"]["t_s"]) - begin,
+        ended_s=ended - begin,
+        threads=len(mine),
+        migrations=sum(t.migrations for t in mine),
+        pages=counted,
+        done=told,
         **{k: sum(getattr(t, k) for t in mine) for k in _PARTS},
-    )  # fmt: skip
+    )
 
 
 def not_well(run: LoadRun) -> str:

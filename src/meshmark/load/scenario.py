@@ -49,9 +49,24 @@ _NODES: Final = re.compile(r"(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 # Of a [[program]], whatever it runs.
 _OWN: Final = (
-    "name", "copies", "start_s", "cpus", "cgroup", "nice", "priority", "policy", "threads", "wait_policy", "memory",
-    "memory_mib", "env", "cwd", "oversubscribe", "command", "file",
-)  # fmt: skip
+    "name",
+    "copies",
+    "start_s",
+    "cpus",
+    "cgroup",
+    "nice",
+    "priority",
+    "policy",
+    "threads",
+    "wait_policy",
+    "memory",
+    "memory_mib",
+    "env",
+    "cwd",
+    "oversubscribe",
+    "command",
+    "file",
+)
 _TABLES: Final = ("scenario", "program", "metric")
 _SCENARIO: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
 _CANARY: Final = ("before_s", "after_s", "during")
@@ -373,8 +388,10 @@ def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, fol
         said = raw["memory"]
         policy, _, _ = said.partition("=") if isinstance(said, str) else ("", "", "")
         if policy not in vocabulary().memory or not _NODES.fullmatch(said[len(policy) :]):
-            raise UsageError(f"{where}: memory: found {found(said)}; allowed are {', '.join(vocabulary().memory)}, "
-                             "with =NODES where nodes are named")  # fmt: skip
+            raise UsageError(
+                f"{where}: memory: found {found(said)}; allowed are {', '.join(vocabulary().memory)}, "
+                "with =NODES where nodes are named"
+            )
         kept["memory"] = "" if said == "default" else said
     if "memory_mib" in raw:
         kept["memory_mib"] = real(raw["memory_mib"], f"{where}: memory_mib", 1e-3, 1e9)
@@ -460,8 +477,19 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
             if not p.cpus[copy] and policy not in {"", "none"}:
                 by_policy.setdefault(policy, []).append((p, copy))
     for policy, placed in by_policy.items():
-        words = ["plan", "--topology", "host", "--policy", policy, "--slots", scenario.slots,
-                 "--jobs", ",".join(str(p.threads) for p, _ in placed), "--within", format_list(here.cpus)]  # fmt: skip
+        words = [
+            "plan",
+            "--topology",
+            "host",
+            "--policy",
+            policy,
+            "--slots",
+            scenario.slots,
+            "--jobs",
+            ",".join(str(p.threads) for p, _ in placed),
+            "--within",
+            format_list(here.cpus),
+        ]
         with about_program(placed[0][0].name):
             jobs = native.answer(words).get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(placed):
@@ -503,22 +531,37 @@ def run_plan(
         if p.wait_policy:
             environment.setdefault("OMP_WAIT_POLICY", p.wait_policy)
         programs += [
-                {
-                    "name": p.name, "copy": copy, "argv": list(p.command or program_argv[p.name]),
-                    "synthesised": p.synthesised, "start_s": p.start_s[copy], "cpus": _said(cpus[p.name, copy]),
-                    "nice": p.nice, "priority": p.priority, "memory": p.memory, "env": environment,
-                    "cgroup": p.cgroup, "cwd": p.cwd, "stdout": str(output / f"{stem(p.name, copy)}.out"),
-                    "stderr": str(output / f"{stem(p.name, copy)}.err"),
-                }
+            {
+                "name": p.name,
+                "copy": copy,
+                "argv": list(p.command or program_argv[p.name]),
+                "synthesised": p.synthesised,
+                "start_s": p.start_s[copy],
+                "cpus": _said(cpus[p.name, copy]),
+                "nice": p.nice,
+                "priority": p.priority,
+                "memory": p.memory,
+                "env": environment,
+                "cgroup": p.cgroup,
+                "cwd": p.cwd,
+                "stdout": str(output / f"{stem(p.name, copy)}.out"),
+                "stderr": str(output / f"{stem(p.name, copy)}.err"),
+            }
             for copy in range(p.copies)
-        ]  # fmt: skip
+        ]
     return {
-        "format": "meshmark load plan", "version": 1, "scenario": scenario.name, "sample_s": scenario.sample_s,
+        "format": "meshmark load plan",
+        "version": 1,
+        "scenario": scenario.name,
+        "sample_s": scenario.sample_s,
         "timeout_s": scenario.timeout_s,
-        "canary": {"before_s": scenario.canary.before_s, "after_s": scenario.canary.after_s,
-                   "during": scenario.canary.during},
+        "canary": {
+            "before_s": scenario.canary.before_s,
+            "after_s": scenario.canary.after_s,
+            "during": scenario.canary.during,
+        },
         "programs": programs,
-    }  # fmt: skip
+    }
 
 
 def scenario_json(scenario: Scenario) -> dict[str, Any]:
@@ -526,18 +569,33 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
 
     def member(p: Member) -> dict[str, Any]:
         return {
-            "name": p.name, "copies": p.copies, "threads": p.threads, "start_s": list(p.start_s),
-            "cpus": [_said(c) for c in p.cpus], "policy": p.policy or scenario.policy, "nice": p.nice,
-            "priority": p.priority, "wait_policy": p.wait_policy, "memory": p.memory, "memory_mib": p.memory_mib,
-            "cgroup": p.cgroup, "env": dict(p.env), "oversubscribe": p.oversubscribe, "command": list(p.command),
+            "name": p.name,
+            "copies": p.copies,
+            "threads": p.threads,
+            "start_s": list(p.start_s),
+            "cpus": [_said(c) for c in p.cpus],
+            "policy": p.policy or scenario.policy,
+            "nice": p.nice,
+            "priority": p.priority,
+            "wait_policy": p.wait_policy,
+            "memory": p.memory,
+            "memory_mib": p.memory_mib,
+            "cgroup": p.cgroup,
+            "env": dict(p.env),
+            "oversubscribe": p.oversubscribe,
+            "command": list(p.command),
             "file": str(p.file) if p.file else None,
             "prescription": p.prescription.to_json() if p.prescription else None,
-        }  # fmt: skip
+        }
 
     return {
-        "name": scenario.name, "sample_s": scenario.sample_s, "timeout_s": scenario.timeout_s,
-        "policy": scenario.policy, "slots": scenario.slots, "programs": [member(p) for p in scenario.programs],
-    }  # fmt: skip
+        "name": scenario.name,
+        "sample_s": scenario.sample_s,
+        "timeout_s": scenario.timeout_s,
+        "policy": scenario.policy,
+        "slots": scenario.slots,
+        "programs": [member(p) for p in scenario.programs],
+    }
 
 
 def threads_of(path: Path) -> tuple[int, int]:

@@ -79,11 +79,15 @@ def _pair(bench: Bench, key: str, work: Work, copies: int) -> tuple[Cell, Cell]:
     """A program alone, on each of the CPUs in turn, and with copies of it on all of them."""
     cpus = bench.cpus[:copies]
     return (
-        Cell(name=f"{key} alone", scenarios=tuple(
-            scenario(f"{bench.name}: {key} alone", member("program", work, [(c,)])) for c in cpus)),
-        Cell(name=f"{key} together", scenarios=(
-            scenario(f"{bench.name}: {key}, {copies} copies", member("program", work, sets(cpus))),)),
-    )  # fmt: skip
+        Cell(
+            name=f"{key} alone",
+            scenarios=tuple(scenario(f"{bench.name}: {key} alone", member("program", work, [(c,)])) for c in cpus),
+        ),
+        Cell(
+            name=f"{key} together",
+            scenarios=(scenario(f"{bench.name}: {key}, {copies} copies", member("program", work, sets(cpus))),),
+        ),
+    )
 
 
 def _number_of_copies(bench: Bench, copies: int) -> int:
@@ -102,10 +106,17 @@ def _rate(outcomes: Sequence[Outcome], clock: Clock) -> float:
 
 
 def shared_bus(
-    variants: Sequence[Variant], out: Path, *, cpus: Sequence[int] = (), copies: int = 0,
-    rates_gb_per_s: Sequence[float] = (), write_fraction: float | None = None, run_time_s: float = 5.0,
-    threshold: float = 0.1, how: How = USUAL,
-) -> SharedBus:  # fmt: skip
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    copies: int = 0,
+    rates_gb_per_s: Sequence[float] = (),
+    write_fraction: float | None = None,
+    run_time_s: float = 5.0,
+    threshold: float = 0.1,
+    how: How = USUAL,
+) -> SharedBus:
     """How much longer programs of r GB/s each take when a copy runs on every CPU, over r.
 
     Args:
@@ -117,10 +128,20 @@ def shared_bus(
     Raises:
         UsageError: by the argument; AbsentError: there is one CPU only.
     """
-    bench = Bench("shared_bus", out, how, cpus, {
-        "copies": copies, "rates_gb_per_s": list(rates_gb_per_s), "write_fraction": write_fraction,
-        "run_time_s": run_time_s, "threshold": threshold,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "shared_bus",
+        out,
+        how,
+        cpus,
+        {
+            "copies": copies,
+            "rates_gb_per_s": list(rates_gb_per_s),
+            "write_fraction": write_fraction,
+            "run_time_s": run_time_s,
+            "threshold": threshold,
+        },
+        variants,
+    )
     two(bench)
     many = _number_of_copies(bench, copies)
     if not 0 < threshold < 100:
@@ -138,25 +159,41 @@ def shared_bus(
     points = []
     for rate, (alone, together) in pairs.items():
         ran = _rate(outcomes[alone.name], how.clock)
-        p = bench.point(results, ran / 1e9, f"{rate:g} GB/s", outcomes[alone.name], outcomes[together.name], {
-            "memory_rate_asked": rate * 1e9, "memory_rate": ran, "copies": many, "write_fraction": write_fraction,
-        })  # fmt: skip
+        p = bench.point(
+            results,
+            ran / 1e9,
+            f"{rate:g} GB/s",
+            outcomes[alone.name],
+            outcomes[together.name],
+            {
+                "memory_rate_asked": rate * 1e9,
+                "memory_rate": ran,
+                "copies": many,
+                "write_fraction": write_fraction,
+            },
+        )
         if p is not None:
             points.append(p)
     points.sort(key=lambda p: p.x)
     about: dict[str, Scalar] = {"copies": many, "threshold": threshold, "write_fraction": write_fraction}
     if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
-        crossed = crossing([p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold,
-                           seed=how.seed)  # fmt: skip
+        crossed = crossing(
+            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=how.seed
+        )
     else:
         crossed = Crossing(None, reason="fewer than 2 rates were measured")
     if crossed.value is None:
         results.absent("crossing_rate", crossed.reason, about, "absent")
     else:
-        results.add("crossing_rate", [crossed.value * 1e9], {
-            **about, "crossing_low": None if crossed.low is None else crossed.low * 1e9,
-            "crossing_high": None if crossed.high is None else crossed.high * 1e9,
-        })  # fmt: skip
+        results.add(
+            "crossing_rate",
+            [crossed.value * 1e9],
+            {
+                **about,
+                "crossing_low": None if crossed.low is None else crossed.low * 1e9,
+                "crossing_high": None if crossed.high is None else crossed.high * 1e9,
+            },
+        )
     rows = [[p.label, f"{p.x:.3f}", f"{p.x * many:.3f}", *said(p.slowdown)] for p in points]
     what = f"passes {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
     text = table(["asked", "alone GB/s", f"{many} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
@@ -176,9 +213,16 @@ def _fraction(value: float) -> float:
 
 
 def mix(
-    variants: Sequence[Variant], out: Path, *, cpus: Sequence[int] = (), copies: int = 0, rate_gb_per_s: float = 0.0,
-    write_fractions: Sequence[float] = FRACTIONS, run_time_s: float = 5.0, how: How = USUAL,
-) -> Mix:  # fmt: skip
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    copies: int = 0,
+    rate_gb_per_s: float = 0.0,
+    write_fractions: Sequence[float] = FRACTIONS,
+    run_time_s: float = 5.0,
+    how: How = USUAL,
+) -> Mix:
     """How much longer programs take with a copy on every CPU, at one rate, over the part of the traffic that writes.
 
     Args:
@@ -187,10 +231,19 @@ def mix(
     Raises:
         UsageError: by the argument; AbsentError: there is one CPU only.
     """
-    bench = Bench("mix", out, how, cpus, {
-        "copies": copies, "rate_gb_per_s": rate_gb_per_s, "write_fractions": list(write_fractions),
-        "run_time_s": run_time_s,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "mix",
+        out,
+        how,
+        cpus,
+        {
+            "copies": copies,
+            "rate_gb_per_s": rate_gb_per_s,
+            "write_fractions": list(write_fractions),
+            "run_time_s": run_time_s,
+        },
+        variants,
+    )
     two(bench)
     many = _number_of_copies(bench, copies)
     fractions = sorted({_fraction(f) for f in write_fractions})
@@ -216,9 +269,19 @@ def mix(
     points = []
     for f, (alone, together) in pairs.items():
         ran = _rate(outcomes[alone.name], how.clock)
-        p = bench.point(results, f, f"{f:g}", outcomes[alone.name], outcomes[together.name], {
-            "write_fraction": f, "memory_rate_asked": rate * 1e9, "memory_rate": ran, "copies": many,
-        })  # fmt: skip
+        p = bench.point(
+            results,
+            f,
+            f"{f:g}",
+            outcomes[alone.name],
+            outcomes[together.name],
+            {
+                "write_fraction": f,
+                "memory_rate_asked": rate * 1e9,
+                "memory_rate": ran,
+                "copies": many,
+            },
+        )
         if p is not None:
             points.append(p)
     rows = [[p.label, f"{_rate(outcomes[pairs[p.x][0].name], how.clock) / 1e9:.3f}", *said(p.slowdown)] for p in points]
@@ -237,9 +300,15 @@ def memory_domains(cpus: Sequence[int] = ()) -> list[tuple[int, ...]]:
 
 
 def isolation(
-    variants: Sequence[Variant], out: Path, *, domains: Sequence[Sequence[int]] = (), rate_gb_per_s: float = 0.0,
-    run_time_s: float = 5.0, margin: float = 0.05, how: How = USUAL,
-) -> Isolation:  # fmt: skip
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    domains: Sequence[Sequence[int]] = (),
+    rate_gb_per_s: float = 0.0,
+    run_time_s: float = 5.0,
+    margin: float = 0.05,
+    how: How = USUAL,
+) -> Isolation:
     """Whether a loaded memory domain is left alone by loads of the others: slowdown over the number of domains loaded.
 
     The first domain has a program on each of its CPUs, with memory of its own; so have the others, one after the other.
@@ -255,16 +324,27 @@ def isolation(
     parts = [tuple(d) for d in domains] or memory_domains()
     if len(parts) < 2:
         where = f": CPUs {format_list(parts[0])}" if parts else ""
-        raise AbsentError(f"isolation: one memory domain is here{where}; at least two are compared",
-                          "a machine with more than one NUMA node")  # fmt: skip
+        raise AbsentError(
+            f"isolation: one memory domain is here{where}; at least two are compared",
+            "a machine with more than one NUMA node",
+        )
     if any(not d for d in parts) or len({c for d in parts for c in d}) != sum(map(len, parts)):
         raise UsageError("domains: found empty ones, or a CPU in two; allowed are parts of CPUs without overlap")
     if how.repetitions < 2:
         raise UsageError(f"repetitions: found {how.repetitions}; a test of equivalence needs at least 2")
-    bench = Bench("isolation", out, how, [c for d in parts for c in d], {
-        "domains": [format_list(d) for d in parts], "rate_gb_per_s": rate_gb_per_s, "run_time_s": run_time_s,
-        "margin": margin,
-    }, variants)  # fmt: skip
+    bench = Bench(
+        "isolation",
+        out,
+        how,
+        [c for d in parts for c in d],
+        {
+            "domains": [format_list(d) for d in parts],
+            "rate_gb_per_s": rate_gb_per_s,
+            "run_time_s": run_time_s,
+            "margin": margin,
+        },
+        variants,
+    )
     rates = bench.rates((rate_gb_per_s,) if rate_gb_per_s else (), bench.wish(run_time_s))
     rate = rates[0] if rate_gb_per_s else rates[-2]
     equivalence((1.0, 1.0), margin)  # refuses a wrong margin before anything runs
@@ -277,22 +357,36 @@ def isolation(
         there = [c for d in parts[1:many] for c in d]
         others = (member("there", long, sets(there)),) if there else ()
         local = [dataclasses.replace(m, memory="local") for m in (here, *others)]
-        cells.append(Cell(name=f"{many} domains", measured=("here",),
-                          scenarios=(scenario(f"isolation: {many} domains", *local),)))  # fmt: skip
+        cells.append(
+            Cell(
+                name=f"{many} domains", measured=("here",), scenarios=(scenario(f"isolation: {many} domains", *local),)
+            )
+        )
     outcomes, results = bench.run([cells])
     points, tests, rows = [], [], []
     for many, cell in enumerate(cells[1:], 2):
         about: dict[str, Scalar] = {
-            "domains": many, "memory_rate_asked": rate * 1e9, "margin": margin, "copies": len(parts[0]),
-        }  # fmt: skip
+            "domains": many,
+            "memory_rate_asked": rate * 1e9,
+            "margin": margin,
+            "copies": len(parts[0]),
+        }
         p = bench.point(results, many, f"{many}", outcomes[cells[0].name], outcomes[cell.name], about)
         if p is None or len(p.pairs) < 2:
             continue
         test = equivalence(p.pairs, margin)
-        results.add("equivalence_p", [test.p], {
-            **about, "ratio": test.ratio, "ratio_low": test.interval[0], "ratio_high": test.interval[1],
-            "equivalent": test.equivalent,
-        }, p.flags)  # fmt: skip
+        results.add(
+            "equivalence_p",
+            [test.p],
+            {
+                **about,
+                "ratio": test.ratio,
+                "ratio_low": test.interval[0],
+                "ratio_high": test.interval[1],
+                "equivalent": test.equivalent,
+            },
+            p.flags,
+        )
         points.append(p)
         tests.append(test)
         rows.append([p.label, *said(p.slowdown), f"{test.p:.3g}", "alike" if test.equivalent else "not shown"])
@@ -304,9 +398,14 @@ def isolation(
 
 
 def copies(
-    work: Work, out: Path, *, cpus: Sequence[int] = (), counts: Sequence[int] = (), bind: bool = True,
+    work: Work,
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    counts: Sequence[int] = (),
+    bind: bool = True,
     how: How = USUAL,
-) -> Copies:  # fmt: skip
+) -> Copies:
     """Run times, throughput and slowdown of 1 … all copies of a command.
 
     Args:
@@ -328,8 +427,9 @@ def copies(
     for c in many:
         sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
         turns = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [sets]
-        cells[c] = Cell(name=f"{c} copies", scenarios=tuple(
-            scenario(f"copies: {c}", member("program", work, t)) for t in turns))  # fmt: skip
+        cells[c] = Cell(
+            name=f"{c} copies", scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in turns)
+        )
     outcomes, results = bench.run([list(cells.values())])
     alone = outcomes[cells[1].name]
     points, kept, times, rates = [], [], [], []
@@ -352,10 +452,20 @@ def copies(
         rates.append(statistics.median(rate))
     by_count = {int(p.x): p for p in points}
     rows = [
-        [f"{c}", f"{statistics.median(t):.3f}", f"{r:.3f}", f"{100 * r / (c * rates[0]):.1f} %",
-         *(said(by_count[c].slowdown) if c in by_count else ("1", ""))]
+        [
+            f"{c}",
+            f"{statistics.median(t):.3f}",
+            f"{r:.3f}",
+            f"{100 * r / (c * rates[0]):.1f} %",
+            *(said(by_count[c].slowdown) if c in by_count else ("1", "")),
+        ]
         for c, t, r in zip(kept, times, rates, strict=True)
-    ]  # fmt: skip
+    ]
     text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows)
-    return Copies(counts=tuple(kept), times_s=tuple(times), throughput=tuple(rates), points=tuple(points),
-                  **bench.end(results, text))  # fmt: skip
+    return Copies(
+        counts=tuple(kept),
+        times_s=tuple(times),
+        throughput=tuple(rates),
+        points=tuple(points),
+        **bench.end(results, text),
+    )

@@ -130,12 +130,25 @@ class Outcome:
             KeyError, TypeError, ValueError: it is no such line.
         """
         kept = {k: v for k, v in line.items() if k != "type"}
-        one = Outcome(**{
-            **kept, "measured": tuple(line["measured"]), "uses": tuple(Use(**u) for u in line["uses"]),
-            "totals": Totals(**line["totals"]), "flags": frozenset(line["flags"]),
-        })  # fmt: skip
-        texts = (one.cell, one.run, one.start, one.reason, *one.measured, *one.flags, *one.about.values(),
-                 *(text for u in one.uses for text in (u.program, u.how)))  # fmt: skip
+        one = Outcome(
+            **{
+                **kept,
+                "measured": tuple(line["measured"]),
+                "uses": tuple(Use(**u) for u in line["uses"]),
+                "totals": Totals(**line["totals"]),
+                "flags": frozenset(line["flags"]),
+            }
+        )
+        texts = (
+            one.cell,
+            one.run,
+            one.start,
+            one.reason,
+            *one.measured,
+            *one.flags,
+            *one.about.values(),
+            *(text for u in one.uses for text in (u.program, u.how)),
+        )
         counts = (one.repetition, *(n for u in one.uses for n in (u.copy, u.threads)))
         times = (n for u in one.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
         numbers = (*times, *dataclasses.astuple(one.totals), *one.more.values())
@@ -151,11 +164,16 @@ def _use(p: ProgramUse) -> Use:
     own = float(p.done.get("wall_s", 0.0))
     counts = {k: float(v) for k, v in p.done.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     return Use(
-        program=p.program, copy=p.copy, how=p.how, wall_s=own or p.wall_s,
+        program=p.program,
+        copy=p.copy,
+        how=p.how,
+        wall_s=own or p.wall_s,
         waiting_s=float(p.done["waiting_s"]) if own else p.waiting_s,
         user_s=float(p.done["user_s"]) if own else p.user_s,
-        system_s=float(p.done["system_s"]) if own else p.system_s, threads=max(1, p.threads), counts=counts,
-    )  # fmt: skip
+        system_s=float(p.done["system_s"]) if own else p.system_s,
+        threads=max(1, p.threads),
+        counts=counts,
+    )
 
 
 def _outcome(
@@ -169,23 +187,37 @@ def _outcome(
     last_s = max((p.released_s + float(p.done.get("wall_s", p.wall_s)) for p in ours if p.how == "ok"), default=0.0)
     early = [p for p in others if p.how == "failed" or p.ended_s < last_s]
     reason = (
-        f"program {bad[0].program}, copy {bad[0].copy}: {bad[0].reason}" if bad
+        f"program {bad[0].program}, copy {bad[0].copy}: {bad[0].reason}"
+        if bad
         else f"program {early[0].program}, copy {early[0].copy}: "
-        + (f"it never ran: {early[0].reason}" if early[0].how == "failed" else
-           f"as a neighbour it ended after {early[0].ended_s:.3g} s, what is measured after {last_s:.3g} s") if early
-        else "" if ours else "no program ran"
-    )  # fmt: skip
+        + (
+            f"it never ran: {early[0].reason}"
+            if early[0].how == "failed"
+            else f"as a neighbour it ended after {early[0].ended_s:.3g} s, what is measured after {last_s:.3g} s"
+        )
+        if early
+        else ""
+        if ours
+        else "no program ran"
+    )
     return Outcome(
-        cell=cell.name, repetition=repetition, run=run.folder.name, start=str(run.header.get("start", "")),
-        measured=measured, uses=tuple(_use(p) for p in run.programs), totals=run.totals(), reason=reason,
+        cell=cell.name,
+        repetition=repetition,
+        run=run.folder.name,
+        start=str(run.header.get("start", "")),
+        measured=measured,
+        uses=tuple(_use(p) for p in run.programs),
+        totals=run.totals(),
+        reason=reason,
         flags=frozenset().union(*(run.flags(p) for p in ours)) if ours else frozenset(),
         more=dict(look(run)) if look is not None and not reason else {},
         about={
-            "machine": str(run.header.get("machine", "")), "build": str(run.header.get("build", "")),
+            "machine": str(run.header.get("machine", "")),
+            "build": str(run.header.get("build", "")),
             "compiler": str(run.header.get("compiler", "")),
             "kernel": str(run.header.get("conditions", {}).get("kernel_release", "")),
         },
-    )  # fmt: skip
+    )
 
 
 class _Ender:
@@ -273,8 +305,10 @@ def start_study(folder: Path, name: str, parameters: Mapping[str, Any], talk: Ta
         for key in {**asked, **(known if isinstance(known, dict) else {})}:
             if not isinstance(known, dict) or known.get(key) != asked.get(key):
                 was = known.get(key) if isinstance(known, dict) else known
-                raise UsageError(f"{folder}: holds a study with {key} = {found(was)}; asked is {found(asked.get(key))}",
-                                 "name another folder with --out, or ask for the same to resume it")  # fmt: skip
+                raise UsageError(
+                    f"{folder}: holds a study with {key} = {found(was)}; asked is {found(asked.get(key))}",
+                    "name another folder with --out, or ask for the same to resume it",
+                )
         done = len(read_outcomes(folder))
         if done:
             talk(f"{name}: resumed in {folder}, {done} runs are there")
@@ -298,9 +332,14 @@ def _needless(cell: Cell, groups: Sequence[Sequence[Cell]], failed: set[str]) ->
 
 
 def run_cells(
-    folder: Path, groups: Sequence[Sequence[Cell]], repetitions: int, seed: int, talk: Talk = hush,
-    look: Callable[[LoadRun], Mapping[str, float]] | None = None, here: Here | None = None,
-) -> dict[str, list[Outcome]]:  # fmt: skip
+    folder: Path,
+    groups: Sequence[Sequence[Cell]],
+    repetitions: int,
+    seed: int,
+    talk: Talk = hush,
+    look: Callable[[LoadRun], Mapping[str, float]] | None = None,
+    here: Here | None = None,
+) -> dict[str, list[Outcome]]:
     """Runs what is not in the journal yet, and returns everything that is.
 
     A cell whose run does not count (a program died, a neighbour ended too early) is not tried again in this study, nor
@@ -372,7 +411,7 @@ class Maker:
 
     def file(
         self, name: str, wish: Prescription, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
-    ) -> Path:  # fmt: skip
+    ) -> Path:
         """The file of a program. `rounds`: 0 where what counts is that its work is fixed, not how long it takes.
 
         Raises:
@@ -411,14 +450,26 @@ def lengthened(program: Program, factor: float) -> Program:
 
 
 def member(
-    name: str, work: Work, cpus: Sequence[Sequence[int]], *, endless: bool = False, start_s: float = 0.0,
-    threads: int = 1, wait_policy: str = "", oversubscribe: bool = False,
-) -> Member:  # fmt: skip
+    name: str,
+    work: Work,
+    cpus: Sequence[Sequence[int]],
+    *,
+    endless: bool = False,
+    start_s: float = 0.0,
+    threads: int = 1,
+    wait_policy: str = "",
+    oversubscribe: bool = False,
+) -> Member:
     """A program with a copy on each of these sets of CPUs. `endless`: a command is repeated for ever."""
     about: dict[str, Any] = {
-        "name": name, "copies": len(cpus), "start_s": (start_s,) * len(cpus), "cpus": tuple(tuple(c) for c in cpus),
-        "threads": threads, "wait_policy": wait_policy, "oversubscribe": oversubscribe,
-    }  # fmt: skip
+        "name": name,
+        "copies": len(cpus),
+        "start_s": (start_s,) * len(cpus),
+        "cpus": tuple(tuple(c) for c in cpus),
+        "threads": threads,
+        "wait_policy": wait_policy,
+        "oversubscribe": oversubscribe,
+    }
     if isinstance(work, Path):
         return Member(file=work, **about)
     again = ("sh", "-c", 'while "$@"; do :; done', "sh") if endless else ()
@@ -457,11 +508,14 @@ def point(
     if not first or not second:
         return None, "it was not run"
     return Point(
-        x=x, label=label, slowdown=slowdown(list(first.values()), list(second.values())),
+        x=x,
+        label=label,
+        slowdown=slowdown(list(first.values()), list(second.values())),
         pairs=tuple(second[r] / first[r] for r in sorted(first.keys() & second.keys())),
-        alone_s=tuple(first.values()), together_s=tuple(second.values()),
+        alone_s=tuple(first.values()),
+        together_s=tuple(second.values()),
         flags=frozenset().union(*(o.flags for o in (*alone, *together))),
-    ), ""  # fmt: skip
+    ), ""
 
 
 @dataclass(kw_only=True)
@@ -476,22 +530,44 @@ class Results:
     absences: list[Absence] = field(default_factory=list)
 
     def add(
-        self, metric: str, samples: Iterable[float], conditions: Mapping[str, Scalar],
+        self,
+        metric: str,
+        samples: Iterable[float],
+        conditions: Mapping[str, Scalar],
         flags: frozenset[str] = frozenset(),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if kept := tuple(samples):
-            self.records.append(Record.of(
-                METRICS[metric], kept, source="host", machine=self.machine or "host", instrument=INSTRUMENT,
-                conditions={"study": self.study, **self.common, **conditions}, flags=flags,
-                provenance=self.provenance,
-            ))  # fmt: skip
+            self.records.append(
+                Record.of(
+                    METRICS[metric],
+                    kept,
+                    source="host",
+                    machine=self.machine or "host",
+                    instrument=INSTRUMENT,
+                    conditions={"study": self.study, **self.common, **conditions},
+                    flags=flags,
+                    provenance=self.provenance,
+                )
+            )
 
     def absent(
-        self, metric: str, reason: str, conditions: Mapping[str, Scalar], kind: Literal["absent", "error"] = "error",
+        self,
+        metric: str,
+        reason: str,
+        conditions: Mapping[str, Scalar],
+        kind: Literal["absent", "error"] = "error",
         enable: str = "",
-    ) -> None:  # fmt: skip
-        self.absences.append(Absence(instrument=INSTRUMENT, metric=metric, reason=reason, kind=kind, enable=enable,
-                                     conditions={"study": self.study, **self.common, **conditions}))  # fmt: skip
+    ) -> None:
+        self.absences.append(
+            Absence(
+                instrument=INSTRUMENT,
+                metric=metric,
+                reason=reason,
+                kind=kind,
+                enable=enable,
+                conditions={"study": self.study, **self.common, **conditions},
+            )
+        )
 
     def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
         """Run times alone and together, and their ratio. The record's value is the median of the pairs' ratios; the
@@ -499,18 +575,33 @@ class Results:
         for company, times in (("alone", p.alone_s), ("together", p.together_s)):
             self.add("elapsed", times, {**conditions, "company": company}, p.flags)
         s = p.slowdown
-        self.add("slowdown", p.pairs or (s.ratio,), {
-            **conditions, "estimate": s.ratio, "estimate_low": s.interval[0] if s.interval else None,
-            "estimate_high": s.interval[1] if s.interval else None, "alone_runs": s.alone, "together_runs": s.together,
-        }, p.flags)  # fmt: skip
+        self.add(
+            "slowdown",
+            p.pairs or (s.ratio,),
+            {
+                **conditions,
+                "estimate": s.ratio,
+                "estimate_low": s.interval[0] if s.interval else None,
+                "estimate_high": s.interval[1] if s.interval else None,
+                "alone_runs": s.alone,
+                "together_runs": s.together,
+            },
+            p.flags,
+        )
 
     def write(self, folder: Path) -> None:
         lines = [{"type": "result", "schema": SCHEMA, **r.to_json()} for r in self.records]
         lines += [
-            {"type": "absent", "instrument": a.instrument, "metric": a.metric, "conditions": dict(a.conditions),
-             "reason": a.reason, "enable": a.enable}
+            {
+                "type": "absent",
+                "instrument": a.instrument,
+                "metric": a.metric,
+                "conditions": dict(a.conditions),
+                "reason": a.reason,
+                "enable": a.enable,
+            }
             for a in self.absences
-        ]  # fmt: skip
+        ]
         write_file(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
 
 
@@ -576,9 +667,14 @@ class Bench:
     """One study on its way."""
 
     def __init__(
-        self, name: str, out: Path, how: How, cpus: Sequence[int], parameters: Mapping[str, Any],
+        self,
+        name: str,
+        out: Path,
+        how: How,
+        cpus: Sequence[int],
+        parameters: Mapping[str, Any],
         variants: Sequence[Variant] = (),
-    ) -> None:  # fmt: skip
+    ) -> None:
         if not 1 <= how.repetitions <= MOST_REPETITIONS:
             raise UsageError(f"repetitions: found {how.repetitions}; allowed are 1 to {MOST_REPETITIONS}")
         if how.clock not in CLOCKS:
@@ -589,16 +685,24 @@ class Bench:
         self.here = Here.now()
         self.cpus = tuple(cpus) or self.here.cpus
         if len(set(self.cpus)) != len(self.cpus) or not set(self.cpus) <= set(self.here.cpus):
-            raise UsageError(f"cpus: found {found(list(self.cpus))}; allowed are different ones of "
-                             f"{format_list(self.here.cpus)}")  # fmt: skip
+            raise UsageError(
+                f"cpus: found {found(list(self.cpus))}; allowed are different ones of {format_list(self.here.cpus)}"
+            )
         self.variants = variants
         self.parameters = {
-            "cpus": format_list(self.cpus), "seed": how.seed, "clock": how.clock, "machine": how.machine,
-            "rounds": how.rounds, "memory_mib": how.memory_mib, "base": _base_of(variants), **parameters,
-        }  # fmt: skip
+            "cpus": format_list(self.cpus),
+            "seed": how.seed,
+            "clock": how.clock,
+            "machine": how.machine,
+            "rounds": how.rounds,
+            "memory_mib": how.memory_mib,
+            "base": _base_of(variants),
+            **parameters,
+        }
         self.common: dict[str, Scalar] = {"cpus": format_list(self.cpus), "clock": how.clock}
-        self.maker = Maker(folder=out, variants=variants, machine=how.machine, cpus=self.cpus, rounds=how.rounds,
-                           talk=how.talk)  # fmt: skip
+        self.maker = Maker(
+            folder=out, variants=variants, machine=how.machine, cpus=self.cpus, rounds=how.rounds, talk=how.talk
+        )
         self.failed: list[tuple[str, str, dict[str, Scalar]]] = []  # metric, reason, conditions
         self.spoiled = ""
 
@@ -608,37 +712,56 @@ class Bench:
     def wish(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> Prescription:
         if not 0 < run_time_s <= 1e5:
             raise UsageError(f"run_time_s: found {run_time_s:g}; allowed is a number above 0, up to 100000")
-        return Prescription(run_time_s=run_time_s, metrics=metrics or {},
-                            **{"memory_mib": self.how.memory_mib, "seed": self.how.seed, **more})  # fmt: skip
+        return Prescription(
+            run_time_s=run_time_s,
+            metrics=metrics or {},
+            **{"memory_mib": self.how.memory_mib, "seed": self.how.seed, **more},
+        )
 
     def run(
         self, groups: Sequence[Sequence[Cell]], look: Callable[[LoadRun], Mapping[str, float]] | None = None
     ) -> tuple[dict[str, list[Outcome]], Results]:
         if self.how.timeout_s:
-            groups = [[dataclasses.replace(c, scenarios=tuple(
-                dataclasses.replace(s, timeout_s=self.how.timeout_s) for s in c.scenarios)) for c in g]
-                for g in groups]  # fmt: skip
+            groups = [
+                [
+                    dataclasses.replace(
+                        c, scenarios=tuple(dataclasses.replace(s, timeout_s=self.how.timeout_s) for s in c.scenarios)
+                    )
+                    for c in g
+                ]
+                for g in groups
+            ]
         outcomes = run_cells(self.out, groups, self.how.repetitions, self.how.seed, self.how.talk, look, self.here)
         all_of = [o for runs in outcomes.values() for o in runs]
         if bad := [o for o in all_of if o.reason]:
             self.spoiled = f"{len(bad)} of {len(all_of)} runs do not count: {bad[0].cell}: {bad[0].reason}"
         about: Mapping[str, str] = all_of[0].about if all_of else {}
         results = Results(
-            study=self.name, machine=self.how.machine or about.get("machine", ""), common=self.common,
+            study=self.name,
+            machine=self.how.machine or about.get("machine", ""),
+            common=self.common,
             provenance={
                 **{k: about.get(k, "") for k in ("build", "compiler", "kernel")},
-                "start": min((o.start for o in all_of), default=""), "command": f"load study {self.name}",
-                "run": self.out.name, "seed": self.how.seed, "repetitions": self.how.repetitions,
+                "start": min((o.start for o in all_of), default=""),
+                "command": f"load study {self.name}",
+                "run": self.out.name,
+                "seed": self.how.seed,
+                "repetitions": self.how.repetitions,
             },
-        )  # fmt: skip
+        )
         for metric, reason, conditions in self.failed:
             results.absent(metric, reason, conditions)
         return outcomes, results
 
     def point(
-        self, results: Results, x: float, label: str, alone: Sequence[Outcome], together: Sequence[Outcome],
+        self,
+        results: Results,
+        x: float,
+        label: str,
+        alone: Sequence[Outcome],
+        together: Sequence[Outcome],
         conditions: Mapping[str, Scalar],
-    ) -> Point | None:  # fmt: skip
+    ) -> Point | None:
         """A point with its records, or its absence."""
         p, reason = point(x, label, alone, together, self.how.clock)
         if p is None:
@@ -658,8 +781,14 @@ class Bench:
             why = results.absences[0].reason if results.absences else "nothing was run"
             raise MeshmarkError(f"{self.name}: no run counts: {why}", f"{self.out} has the runs and what they printed")
         lines = [said_table, *(f"absent: {a.metric or a.instrument}: {a.reason}" for a in results.absences)]
-        return {"study": self.name, "folder": self.out, "records": tuple(results.records),
-                "absences": tuple(results.absences), "table": "\n".join(lines), "spoiled": self.spoiled}  # fmt: skip
+        return {
+            "study": self.name,
+            "folder": self.out,
+            "records": tuple(results.records),
+            "absences": tuple(results.absences),
+            "table": "\n".join(lines),
+            "spoiled": self.spoiled,
+        }
 
     def rates(self, given: Sequence[float], wish: Prescription) -> tuple[float, ...]:
         """GB/s, rising: those given, or shares of what base data allow.

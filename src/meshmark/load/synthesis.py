@@ -141,10 +141,17 @@ def _rows(table: Table, wish: Prescription, metrics: Metrics) -> tuple[_Row, ...
         per_s = under.of(table.columns) / t
         most = float(np.abs(per_s).max(initial=0.0))
         rows.append(
-            _Row(name, value, over.of(table.columns) / t, per_s, constant(over), constant(under),
-                 pin is not None or under.bare,
-                 pin if pin is not None else abs(under.constant) / wish.run_time_s if under.bare else most * 1e-2)
-        )  # fmt: skip
+            _Row(
+                name,
+                value,
+                over.of(table.columns) / t,
+                per_s,
+                constant(over),
+                constant(under),
+                pin is not None or under.bare,
+                pin if pin is not None else abs(under.constant) / wish.run_time_s if under.bare else most * 1e-2,
+            )
+        )
     return tuple(rows)
 
 
@@ -184,17 +191,25 @@ def _usable(table: Table, wish: Prescription, metrics: Metrics) -> tuple[NDArray
 
     vs = table.variants
     threads = sorted({v.threads for v in vs})
-    keep(np.array([v.threads == wish.threads for v in vs], dtype=bool),
-         f"threads: found {wish.threads}; base data have variants with {', '.join(map(str, threads))}")  # fmt: skip
+    keep(
+        np.array([v.threads == wish.threads for v in vs], dtype=bool),
+        f"threads: found {wish.threads}; base data have variants with {', '.join(map(str, threads))}",
+    )
     allowed = (set(wish.kernels) or known) - set(wish.without)
-    keep(np.array([v.kernel in allowed for v in vs], dtype=bool),
-         "kernels and without leave no variant with these threads")  # fmt: skip
-    keep(table.volume_bytes <= wish.memory_mib * MIB,
-         f"memory_mib: found {wish.memory_mib:g}; the least volume is "
-         f"{float(table.volume_bytes[mask].min(initial=math.inf)) / MIB:.3g} MiB")  # fmt: skip
+    keep(
+        np.array([v.kernel in allowed for v in vs], dtype=bool),
+        "kernels and without leave no variant with these threads",
+    )
+    keep(
+        table.volume_bytes <= wish.memory_mib * MIB,
+        f"memory_mib: found {wish.memory_mib:g}; the least volume is "
+        f"{float(table.volume_bytes[mask].min(initial=math.inf)) / MIB:.3g} MiB",
+    )
     if wish.load_balance < 1:
-        keep(np.array([not v.team for v in vs], dtype=bool),
-             f"load_balance: found {wish.load_balance:g}; the kernels left work as a team, in even shares")  # fmt: skip
+        keep(
+            np.array([not v.team for v in vs], dtype=bool),
+            f"load_balance: found {wish.load_balance:g}; the kernels left work as a team, in even shares",
+        )
     for name in sorted(wish.metrics):
         told = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
         keep(told, f"{name}: base data do not tell it of any variant with threads = {wish.threads}")
@@ -222,9 +237,14 @@ def _presolved(problem: _Problem) -> _Problem:
 
 
 def _linear(
-    cost: Vector, equal: NDArray[np.float64], rhs: Vector, most: float | None = None,
-    less: NDArray[np.float64] | None = None, limit: Vector | None = None, upper: Vector | None = None,
-) -> Vector | None:  # fmt: skip
+    cost: Vector,
+    equal: NDArray[np.float64],
+    rhs: Vector,
+    most: float | None = None,
+    less: NDArray[np.float64] | None = None,
+    limit: Vector | None = None,
+    upper: Vector | None = None,
+) -> Vector | None:
     """Least cost @ x with equal @ x = rhs, less @ x <= limit, 0 <= x <= upper (or `most`); None where there is none."""
     from scipy.optimize import linprog
 
@@ -333,9 +353,10 @@ def _nearest(problem: _Problem) -> dict[str, float] | None:
             return None
         gives[r.name] = (float(r.over @ x) + r.over_constant) / d
     kept = {
-        r.name: r.value for r in rows
+        r.name: r.value
+        for r in rows
         if abs(gives[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
-    }  # fmt: skip
+    }
     # What changes is said in few digits, one after the other, each within what the ones before leave it.
     for i, r in enumerate(rows):
         if r.name in kept:
@@ -685,9 +706,16 @@ def _sums(table: Table, wish: Prescription, metrics: Metrics) -> dict[str, Vecto
 
 
 def _finish(
-    problem: _Problem, x: Vector, metrics: Metrics, own: Metrics, machine: str, versions: Mapping[str, str],
-    phases: Vector | None, calibrations: int, notes: list[str],
-) -> Program:  # fmt: skip
+    problem: _Problem,
+    x: Vector,
+    metrics: Metrics,
+    own: Metrics,
+    machine: str,
+    versions: Mapping[str, str],
+    phases: Vector | None,
+    calibrations: int,
+    notes: list[str],
+) -> Program:
     wish = problem.wish
     calls, error = _whole_calls(problem, x)
     sums = _sums(problem.table, wish, metrics)
@@ -696,20 +724,29 @@ def _finish(
         notes.append(f"calls are whole, so sums are up to {100 * error:.2g} % off; a longer run_time_s is closer")
     if even.worst > PLAIN:
         worst = max(even.worst_deviation, key=lambda k: even.worst_deviation[k])
-        notes.append(f"{worst} strays up to {100 * even.worst:.2g} % of its total from the straight line; "
-                     "a longer run_time_s is more even")  # fmt: skip
+        notes.append(
+            f"{worst} strays up to {100 * even.worst:.2g} % of its total from the straight line; "
+            "a longer run_time_s is more even"
+        )
     serial = problem.table.columns["serial_s"]
     parts = tuple(
         Part(dataclasses.replace(v, serial_s=float(s) if math.isfinite(s) else None), int(n), float(p))
         for v, s, n, p in zip(problem.table.variants, serial, calls, found, strict=True)
     )
     program = Program(
-        prescription=wish, parts=parts, uniformity=even, machine=machine, versions=dict(versions),
-        own_metrics={k: m for k, m in own.items() if k in wish.metrics}, calibrations=calibrations,
-    )  # fmt: skip
+        prescription=wish,
+        parts=parts,
+        uniformity=even,
+        machine=machine,
+        versions=dict(versions),
+        own_metrics={k: m for k, m in own.items() if k in wish.metrics},
+        calibrations=calibrations,
+    )
     if len(program.kernels) < wish.least_kernels:
-        notes.append(f"{len(program.kernels)} kernels share the work, not {wish.least_kernels}: "
-                     "no more fit the prescription and its memory_mib")  # fmt: skip
+        notes.append(
+            f"{len(program.kernels)} kernels share the work, not {wish.least_kernels}: "
+            "no more fit the prescription and its memory_mib"
+        )
     top = max(parts, key=lambda p: p.calls * p.variant.wall_s)
     share = top.calls * top.variant.wall_s / wish.load_balance / wish.run_time_s
     if share > wish.most_share * 1.05:
@@ -748,9 +785,13 @@ def _problem(variants: Sequence[Variant], wish: Prescription, metrics: Metrics) 
 
 
 def synthesize(
-    variants: Sequence[Variant], wish: Prescription, *, own_metrics: Metrics | None = None, machine: str = "",
+    variants: Sequence[Variant],
+    wish: Prescription,
+    *,
+    own_metrics: Metrics | None = None,
+    machine: str = "",
     versions: Mapping[str, str] | None = None,
-) -> Program:  # fmt: skip
+) -> Program:
     """A program that is planned to behave as prescribed.
 
     Args:
@@ -888,6 +929,15 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         raise _impossible(problem)
     phases = np.array([p.phase for p in program.parts])
     notes = [n for n in program.notes if n.startswith("kernels of the system")]
-    made = _finish(problem, x, metrics, program.own_metrics, program.machine, program.versions, phases,
-                   program.calibrations + 1, notes)  # fmt: skip
+    made = _finish(
+        problem,
+        x,
+        metrics,
+        program.own_metrics,
+        program.machine,
+        program.versions,
+        phases,
+        program.calibrations + 1,
+        notes,
+    )
     return Calibration(made, error, False)

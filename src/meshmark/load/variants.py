@@ -22,9 +22,16 @@ Vector = NDArray[np.float64]
 LEVELS: Final = ("L1", "L2", "L3", "memory")
 TIMES: Final = ("wall_s", "cpu_s", "system_s")
 COUNTS: Final = (
-    "flops", "int_ops", "load_bytes", "store_bytes", "line_read_bytes", "line_write_bytes",
-    "io_read_bytes", "io_write_bytes", "system_calls",
-)  # fmt: skip
+    "flops",
+    "int_ops",
+    "load_bytes",
+    "store_bytes",
+    "line_read_bytes",
+    "line_write_bytes",
+    "io_read_bytes",
+    "io_write_bytes",
+    "system_calls",
+)
 # Of one call, made of the above: bytes of lines that come from memory or a cache beyond the first; threads x wall_s;
 # and what the same units take on one thread (NaN where base data do not say).
 DERIVED: Final = ("memory_read_bytes", "memory_write_bytes", "cache_bytes", "thread_s", "serial_s")
@@ -32,9 +39,18 @@ COLUMNS: Final = TIMES + COUNTS + DERIVED
 # What the instrument may count by processor and kernel; which of them base data have depends on the machine and on what
 # its user may count. Conditions of its records have the prefix.
 COUNTERS: Final = (
-    "cycles", "instructions", "cache_references", "cache_misses", "branches", "branch_misses", "l1_misses",
-    "tlb_misses", "page_faults", "context_switches", "task_clock_s",
-)  # fmt: skip
+    "cycles",
+    "instructions",
+    "cache_references",
+    "cache_misses",
+    "branches",
+    "branch_misses",
+    "l1_misses",
+    "tlb_misses",
+    "page_faults",
+    "context_switches",
+    "task_clock_s",
+)
 COUNTER_PREFIX: Final = "counter_"
 # What each is, for lists and pages; all of one call, summed over its threads.
 MEANING: Final = {

@@ -61,16 +61,29 @@ _FILES = (
     *(f"proc/sys/vm/{n}" for n in ("swappiness", "zone_reclaim_mode", "overcommit_memory")),
     *(
         f"proc/sys/kernel/{n}"
-        for n in ("osrelease", "hostname", "numa_balancing", "sched_rt_runtime_us", "sched_rt_period_us",
-                  "perf_event_paranoid")
+        for n in (
+            "osrelease",
+            "hostname",
+            "numa_balancing",
+            "sched_rt_runtime_us",
+            "sched_rt_period_us",
+            "perf_event_paranoid",
+        )
     ),
     *(
         f"sys/class/dmi/id/{n}"
-        for n in ("bios_vendor", "bios_version", "bios_date", "sys_vendor", "product_name", "board_vendor",
-                  "board_name")
+        for n in (
+            "bios_vendor",
+            "bios_version",
+            "bios_date",
+            "sys_vendor",
+            "product_name",
+            "board_vendor",
+            "board_name",
+        )
     ),
     "sys/fs/cgroup/cgroup.controllers",
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,9 +140,17 @@ def _recorded_cgroup(tree: Tree) -> Iterator[tuple[str, bytes]]:
         base = "sys/fs/cgroup" if number == "0" else f"sys/fs/cgroup/{controllers}"
         parts = [p for p in path.split("/") if p and p != ".."]
         for n in range(len(parts) + 1):
-            for name in ("memory.max", "cpu.max", "cpuset.cpus.effective", "cpuset.mems.effective",
-                         "memory.limit_in_bytes", "cpu.cfs_quota_us", "cpu.cfs_period_us", "cpuset.cpus",
-                         "cpuset.mems"):  # fmt: skip
+            for name in (
+                "memory.max",
+                "cpu.max",
+                "cpuset.cpus.effective",
+                "cpuset.mems.effective",
+                "memory.limit_in_bytes",
+                "cpu.cfs_quota_us",
+                "cpu.cfs_period_us",
+                "cpuset.cpus",
+                "cpuset.mems",
+            ):
                 below = "/".join([base, *parts[:n], name])
                 if (data := tree.data(below)) is not None:
                     yield below, data

@@ -393,10 +393,20 @@ def _mitigations(tree: Tree) -> object:
 
 
 _MAKERS = {
-    "qemu": "QEMU", "kvm": "KVM", "vmware": "VMware", "virtualbox": "VirtualBox", "innotek": "VirtualBox",
-    "xen": "Xen", "bochs": "Bochs", "parallels": "Parallels", "virtual machine": "Hyper-V", "bhyve": "bhyve",
-    "openstack": "OpenStack", "firecracker": "Firecracker", "google compute engine": "KVM (Google)",
-}  # fmt: skip
+    "qemu": "QEMU",
+    "kvm": "KVM",
+    "vmware": "VMware",
+    "virtualbox": "VirtualBox",
+    "innotek": "VirtualBox",
+    "xen": "Xen",
+    "bochs": "Bochs",
+    "parallels": "Parallels",
+    "virtual machine": "Hyper-V",
+    "bhyve": "bhyve",
+    "openstack": "OpenStack",
+    "firecracker": "Firecracker",
+    "google compute engine": "KVM (Google)",
+}
 
 
 def _virtual(tree: Tree) -> dict[str, object]:
@@ -445,10 +455,14 @@ def _virtual(tree: Tree) -> dict[str, object]:
 
 def _firmware(tree: Tree) -> dict[str, object]:
     names = {
-        "bios_vendor": "bios_vendor", "bios_version": "bios_version", "bios_date": "bios_date",
-        "system_vendor": "sys_vendor", "product": "product_name", "board_vendor": "board_vendor",
+        "bios_vendor": "bios_vendor",
+        "bios_version": "bios_version",
+        "bios_date": "bios_date",
+        "system_vendor": "sys_vendor",
+        "product": "product_name",
+        "board_vendor": "board_vendor",
         "board": "board_name",
-    }  # fmt: skip
+    }
     return {key: _said(tree, f"sys/class/dmi/id/{name}") for key, name in names.items()}
 
 

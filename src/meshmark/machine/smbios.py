@@ -10,10 +10,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _KINDS = {
-    0x12: "DDR", 0x13: "DDR2", 0x14: "DDR2 FB-DIMM", 0x18: "DDR3", 0x19: "FBD2", 0x1A: "DDR4", 0x1B: "LPDDR",
-    0x1C: "LPDDR2", 0x1D: "LPDDR3", 0x1E: "LPDDR4", 0x1F: "non-volatile", 0x20: "HBM", 0x21: "HBM2",
-    0x22: "DDR5", 0x23: "LPDDR5", 0x24: "HBM3",
-}  # fmt: skip
+    0x12: "DDR",
+    0x13: "DDR2",
+    0x14: "DDR2 FB-DIMM",
+    0x18: "DDR3",
+    0x19: "FBD2",
+    0x1A: "DDR4",
+    0x1B: "LPDDR",
+    0x1C: "LPDDR2",
+    0x1D: "LPDDR3",
+    0x1E: "LPDDR4",
+    0x1F: "non-volatile",
+    0x20: "HBM",
+    0x21: "HBM2",
+    0x22: "DDR5",
+    0x23: "LPDDR5",
+    0x24: "HBM3",
+}
 _MEMORY_DEVICE, _MEMORY_ARRAY, _END = 17, 16, 127
 
 

@@ -457,8 +457,10 @@ def _attribute(element: _Element, name: str, default: int | None = None) -> int:
     text = element.attributes.get(name)
     value = parse_integer(text) if text is not None else default
     if value is None or value < 0:
-        raise MachineError(f"{element.attributes.get('type', element.tag)}: {name}: found "
-                           f"{'nothing' if text is None else repr(text[:20])}, a whole number is needed")  # fmt: skip
+        raise MachineError(
+            f"{element.attributes.get('type', element.tag)}: {name}: found "
+            f"{'nothing' if text is None else repr(text[:20])}, a whole number is needed"
+        )
     return value
 
 
@@ -659,8 +661,14 @@ def lstopo(*words: str) -> bytes:
         raise AbsentError("hwloc's lstopo is not installed", hint="Debian: apt install hwloc")
     keep = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")} if words else dict(os.environ)
     try:
-        done = subprocess.run([program, *words, "--of", "xml", "-f", "-"], capture_output=True, timeout=60,
-                              check=False, env=keep, stdin=subprocess.DEVNULL)  # fmt: skip
+        done = subprocess.run(
+            [program, *words, "--of", "xml", "-f", "-"],
+            capture_output=True,
+            timeout=60,
+            check=False,
+            env=keep,
+            stdin=subprocess.DEVNULL,
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         raise MachineError(f"lstopo {' '.join(words)}: {why}") from None
     if done.returncode != 0 or not done.stdout.lstrip().startswith(b"<"):

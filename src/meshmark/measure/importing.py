@@ -219,8 +219,10 @@ def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]
             run = named.setdefault(digest, f"{name}-{len(named) + 1}" if named else name)
             step = f"{STEP}-{digest}"
             if there.steps(run) - {step}:
-                raise UsageError(f"--name: found '{quoted(run)}', which is another run of the store",
-                                 "leave --name out, or choose another")  # fmt: skip
+                raise UsageError(
+                    f"--name: found '{quoted(run)}', which is another run of the store",
+                    "leave --name out, or choose another",
+                )
         elif part.run:
             taken = there.content(part.run, part.step) not in {None, _content(part.records)}
             run, step = (f"{part.run}-{part.digest}" if taken else part.run), part.step

@@ -58,9 +58,15 @@ def launchers() -> dict[str, Launcher]:
 def _version(path: str) -> str:
     try:
         done = subprocess.run(
-            [path, "--version"], capture_output=True, encoding="utf-8", errors="replace", timeout=20, check=False,
-            stdin=subprocess.DEVNULL, env=environment("openmpi"),
-        )  # fmt: skip
+            [path, "--version"],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=environment("openmpi"),
+        )
         return done.stdout + done.stderr
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -75,8 +81,10 @@ def chosen(asked: str) -> list[str]:
     known = launchers()
     if asked in {"any", "all"}:
         if not known:
-            raise AbsentError("no MPI library: neither launcher nor build is here",
-                              "install openmpi (or mpich) with its development package, then make setup")  # fmt: skip
+            raise AbsentError(
+                "no MPI library: neither launcher nor build is here",
+                "install openmpi (or mpich) with its development package, then make setup",
+            )
         return list(known)[: 1 if asked == "any" else None]
     kinds = asked.split(",")
     for kind in kinds:
@@ -110,8 +118,10 @@ def launcher(kind: str) -> Launcher:
     if kind in known:
         return known[kind]
     here = f"; here is {', '.join(known)}" if known else ""
-    raise AbsentError(f"{kind}: its launcher and a build for it are not both here{here}",
-                      "install its development package, then make setup")  # fmt: skip
+    raise AbsentError(
+        f"{kind}: its launcher and a build for it are not both here{here}",
+        "install its development package, then make setup",
+    )
 
 
 def words(with_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> list[str]:
@@ -121,8 +131,11 @@ def words(with_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> l
     """
     crowded = ranks > cpus
     if with_.kind == "openmpi":
-        bound = ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"] if crowded else [
-            "--bind-to", "core"]  # fmt: skip
+        bound = (
+            ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
+            if crowded
+            else ["--bind-to", "core"]
+        )
         # OpenSHMEM's memory hooks crash at the end of every program of Open MPI 4.1 with UCX (open-mpi/ompi 11604).
         own = [*bound, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
     elif with_.kind == "mpich":

@@ -120,10 +120,14 @@ class Runner:
         """The probe's lines into the journal; returns its wait status and a complaint of ours (or '')."""
         try:
             child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                preexec_fn=end_with_parent if step.ranks else die_with_parent, start_new_session=True,
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                preexec_fn=end_with_parent if step.ranks else die_with_parent,
+                start_new_session=True,
                 env=launch.environment(step.mpi),
-            )  # fmt: skip
+            )
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"
         assert child.stdout is not None and child.stderr is not None
@@ -231,8 +235,14 @@ def _verdict(status: int, complaint: str, reading: Reading) -> str:
     return "" if status in (0, 77) else f"exit status {status}"
 
 
-def run_plan(plan: Plan, folder: Path, store: Store, run_id: str, report: Report | None = None,
-             talk: Callable[[str], None] = lambda text: print(text, file=sys.stderr)) -> list[StepResult]:  # fmt: skip
+def run_plan(
+    plan: Plan,
+    folder: Path,
+    store: Store,
+    run_id: str,
+    report: Report | None = None,
+    talk: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+) -> list[StepResult]:
     """Runs all steps; the records of each go to the store when it ends. A failure is one line; the others go on.
 
     Raises:

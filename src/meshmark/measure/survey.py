@@ -60,8 +60,16 @@ def run_survey(
         run_id = f"{socket.gethostname()}-{started:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
         folder = folder or runs / run_id
         _no_run_in(folder)
-        state = {"run_id": run_id, "started": started.isoformat(), "spec": plan.spec, "command": command,
-                 "version": version("meshmark"), "elapsed_s": 0.0, "host": host, "steps": []}  # fmt: skip
+        state = {
+            "run_id": run_id,
+            "started": started.isoformat(),
+            "spec": plan.spec,
+            "command": command,
+            "version": version("meshmark"),
+            "elapsed_s": 0.0,
+            "host": host,
+            "steps": [],
+        }
     with held(folder, resumed=resume):
         if not resume:
             _no_run_in(folder)  # another may have begun there since
@@ -78,9 +86,14 @@ def _no_run_in(folder: Path) -> None:
 
 
 def _run_steps(
-    plan: Plan, folder: Path, store: Store, state: dict[str, Any], began: float,
-    progress: Callable[[float], Report], talk: Callable[[str], None],
-) -> None:  # fmt: skip
+    plan: Plan,
+    folder: Path,
+    store: Store,
+    state: dict[str, Any],
+    began: float,
+    progress: Callable[[float], Report],
+    talk: Callable[[str], None],
+) -> None:
     """Runs what is not finished, and says in `run.json` how each step went.
 
     Args:
@@ -94,12 +107,16 @@ def _run_steps(
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
     old = {s["id"]: s for s in state.get("steps", [])}
     state["steps"] = [
-        {"id": r.step.id, "instrument": r.step.instrument, "argv": list(r.step.argv),
-         "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
-         "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
-         "message": r.message}
+        {
+            "id": r.step.id,
+            "instrument": r.step.instrument,
+            "argv": list(r.step.argv),
+            "status": old.get(r.step.id, {}).get("status", "ok") if r.status == "resumed" else r.status,
+            "elapsed_s": old.get(r.step.id, {}).get("elapsed_s", 0.0) if r.status == "resumed" else r.elapsed_s,
+            "message": r.message,
+        }
         for r in results
-    ]  # fmt: skip
+    ]
     save_state(folder, state)
     failed = [r for r in results if r.status == "failed"]
     if not any(r.reading.records for r in results):
@@ -168,9 +185,15 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         if reason:
             absences.append(Absence(instrument=step.instrument, reason=reason, kind="error", step=step.id))
     info = RunInfo(
-        run_id=str(state["run_id"]), machine=machine, started=str(state.get("started", "")),
-        elapsed_s=float(state.get("elapsed_s", 0.0)), spec_name=str(state.get("spec", "")),
-        command=str(state.get("command", "")), version=str(state.get("version", "")),
-        headers=headers, host=state.get("host", {}), steps=state.get("steps", []),
-    )  # fmt: skip
+        run_id=str(state["run_id"]),
+        machine=machine,
+        started=str(state.get("started", "")),
+        elapsed_s=float(state.get("elapsed_s", 0.0)),
+        spec_name=str(state.get("spec", "")),
+        command=str(state.get("command", "")),
+        version=str(state.get("version", "")),
+        headers=headers,
+        host=state.get("host", {}),
+        steps=state.get("steps", []),
+    )
     return pool_steps(runs), once(absences), info

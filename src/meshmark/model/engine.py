@@ -84,8 +84,9 @@ def ask(
         if field and str(field).startswith(("runs[", "request", "options")):
             raise UsageError(f"{field}: {message}")
         if isinstance(field, str) and field in machine.unknown:
-            raise MachineFileError(f"{machine.path.name}: {field}: found unknown: {machine.unknown[field]}, "
-                                   "a number is needed")  # fmt: skip
+            raise MachineFileError(
+                f"{machine.path.name}: {field}: found unknown: {machine.unknown[field]}, a number is needed"
+            )
         if field:
             raise MachineFileError(f"{machine.path.name}: {field}: {message}")
         raise MeshmarkError(f"{machine.name}: {message}")

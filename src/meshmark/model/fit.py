@@ -52,10 +52,12 @@ class Fit:
 
 def _where(records: Sequence[Record], instrument: str, metric: str, **conditions: Any) -> list[Record]:
     return [
-        r for r in records
-        if r.instrument == instrument and r.metric == metric
+        r
+        for r in records
+        if r.instrument == instrument
+        and r.metric == metric
         and all(r.conditions.get(k) == v for k, v in conditions.items())
-    ]  # fmt: skip
+    ]
 
 
 def _best(records: Sequence[Record]) -> Record:
@@ -67,13 +69,21 @@ def _need(records: Sequence[Record], instrument: str, metric: str, **conditions:
     found = _where(records, instrument, metric, **conditions)
     if not found:
         said = ", ".join(f"{k} {v}" for k, v in conditions.items())
-        raise AbsentError(f"fit: the survey has no {instrument} {metric}" + (f" with {said}" if said else ""),
-                          "a survey with it: meshmark survey")  # fmt: skip
+        raise AbsentError(
+            f"fit: the survey has no {instrument} {metric}" + (f" with {said}" if said else ""),
+            "a survey with it: meshmark survey",
+        )
     return found
 
 
-def fit(records: Sequence[Record], name: str, cpus_of: Sequence[int], line_bytes: int, folder: Path,
-        progress: Progress | None = None) -> Fit:  # fmt: skip
+def fit(
+    records: Sequence[Record],
+    name: str,
+    cpus_of: Sequence[int],
+    line_bytes: int,
+    folder: Path,
+    progress: Progress | None = None,
+) -> Fit:
     """Fits a machine to the records of one host.
 
     Args:
@@ -118,8 +128,13 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
     stream_store = "streaming" if streaming else "ordinary"
     alone = _need(records, "bandwidth", "bandwidth_gross", threads=1)
     largest = max(float(str(r.conditions["footprint_bytes"])) for r in alone)
-    big = [r for r in records if r.instrument == "bandwidth" and r.metric == "bandwidth_gross"
-           and float(str(r.conditions["footprint_bytes"])) >= largest / 4]  # fmt: skip
+    big = [
+        r
+        for r in records
+        if r.instrument == "bandwidth"
+        and r.metric == "bandwidth_gross"
+        and float(str(r.conditions["footprint_bytes"])) >= largest / 4
+    ]
     single = _best(_need(big, "bandwidth", "bandwidth_gross", kernel="triad", store=stream_store, threads=1))
     kernels = stream_kernels()
     shared = max((r for r in big if r.conditions.get("kernel") in kernels), key=lambda r: r.value)
@@ -131,12 +146,18 @@ def _numbers(records: Sequence[Record], cpus_of: Sequence[int], line: int) -> di
             remote[node] = min(remote.get(node, math.inf), r.value)
     return {
         "caches": [(int(float(str(r.conditions["to_bytes"]))), r.value * 1e9) for r in caches],
-        "latency_ns": one.value * 1e9, "outstanding": max(1, round(kept)), "line": line,
-        "stream": max(1, round(reads * single.value * one.value / line)), "stream_store": stream_store,
-        "shared_gb": shared.value * 1e-9 / len(cpus_of), "single": single, "shared": shared, "one": one,
+        "latency_ns": one.value * 1e9,
+        "outstanding": max(1, round(kept)),
+        "line": line,
+        "stream": max(1, round(reads * single.value * one.value / line)),
+        "stream_store": stream_store,
+        "shared_gb": shared.value * 1e-9 / len(cpus_of),
+        "single": single,
+        "shared": shared,
+        "one": one,
         "deepest": deepest,
         "remote_ns": {n: v * 1e9 for n, v in remote.items()},
-    }  # fmt: skip
+    }
 
 
 def _said(key: str, value: float, origin: str, text: str) -> str:
@@ -156,43 +177,64 @@ def _text(name: str, n: Mapping[str, Any], cpus_of: Sequence[int]) -> str:
         each = max(0.0, (sum(away) / len(away) - n["remote_ns"].get(0, latency)) / 2) if away else 20.0
         why = ("fitted", "mean latency of the other nodes less the local one") if away else ("assumed", "not surveyed")
         lines += [
-            'kind = "graph"', f"routers = {nodes}", f"edges = [{edges}]",
+            'kind = "graph"',
+            f"routers = {nodes}",
+            f"edges = [{edges}]",
             'derived = "every node joined to every other"',
-            "", "[links.between]",
+            "",
+            "[links.between]",
             _said("bandwidth_gb_per_s", n["shared_gb"], "assumed", "as a node's memory; not surveyed"),
-            _said("latency_ns", each, *why), "",
-        ]  # fmt: skip
+            _said("latency_ns", each, *why),
+            "",
+        ]
     lines += [
-        "[router]", _said("pipeline_ns", 0, "assumed", "in the links"), _said("cycle_ns", 0.5, "assumed", "fast"),
-        _said("buffer_flits", 256, "assumed", "ample"), "",
-        "[node]", _said("cpus", cpus_of[0], "derived", "the host's topology"),
-        _said("controllers", 1, "assumed", "all channels of a node as one"), "",
+        "[router]",
+        _said("pipeline_ns", 0, "assumed", "in the links"),
+        _said("cycle_ns", 0.5, "assumed", "fast"),
+        _said("buffer_flits", 256, "assumed", "ample"),
+        "",
+        "[node]",
+        _said("cpus", cpus_of[0], "derived", "the host's topology"),
+        _said("controllers", 1, "assumed", "all channels of a node as one"),
+        "",
         "[cpu]",
         _said("outstanding", n["outstanding"], "fitted", "memory parallelism of random chains, one CPU"),
         _said("stream_outstanding", n["stream"], "fitted", f"triad, {n['stream_store']} stores, one CPU"),
         _said("write_buffers", max(8, n["stream"]), "assumed", "as many as reads"),
         _said("request_ns", latency / 4, "derived", "a quarter of the latency"),
-        _said("fill_ns", latency / 4, "derived", "a quarter of the latency"), "",
-    ]  # fmt: skip
+        _said("fill_ns", latency / 4, "derived", "a quarter of the latency"),
+        "",
+    ]
     for level, (size, ns) in enumerate(n["caches"], 1):
         lines += [
-            "[[cache]]", f'name = "L{level}"', _said("size_kib", size / 1024, "fitted", "end of a latency plateau"),
-            _said("latency_ns", ns, "fitted", "a latency plateau"), "",
-        ]  # fmt: skip
+            "[[cache]]",
+            f'name = "L{level}"',
+            _said("size_kib", size / 1024, "fitted", "end of a latency plateau"),
+            _said("latency_ns", ns, "fitted", "a latency plateau"),
+            "",
+        ]
     lines += [
-        "[memory]", _said("channels", 1, "assumed", "all channels of a node as one"),
+        "[memory]",
+        _said("channels", 1, "assumed", "all channels of a node as one"),
         _said("channel_gb_per_s", n["shared_gb"], "fitted", "the greatest gross rate of all CPUs"),
         _said("line_bytes", n["line"], "derived", "the host's coherence line"),
         _said("access_ns", latency / 2, "fitted", "load latency, one chain"),
-        _said("queue", 256, "assumed", "ample"), "", "[coherence]", 'kind = "snoop"', "",
-    ]  # fmt: skip
+        _said("queue", 256, "assumed", "ample"),
+        "",
+        "[coherence]",
+        'kind = "snoop"',
+        "",
+    ]
     return "\n".join(lines)
 
 
 def _compare(
-    machine: MachineFile, records: Sequence[Record], n: Mapping[str, Any], cpus_of: Sequence[int],
+    machine: MachineFile,
+    records: Sequence[Record],
+    n: Mapping[str, Any],
+    cpus_of: Sequence[int],
     progress: Progress | None,
-) -> list[Point]:  # fmt: skip
+) -> list[Point]:
     """Every point of the survey that the model can answer, each once."""
     total = sum(cpus_of)
     wanted: dict[str, tuple[Record, Run, Callable[[Answer], float], bool]] = {}

@@ -34,24 +34,41 @@ def header_line(machine: MachineFile, window_s: float) -> dict[str, Any]:
         return made
 
     links = [
-        {"name": f"{link['from']} to {link['to']}", "from_router": link["from"], "to_router": link["to"],
-         "kind": link["kind"]}
+        {
+            "name": f"{link['from']} to {link['to']}",
+            "from_router": link["from"],
+            "to_router": link["to"],
+            "kind": link["kind"],
+        }
         for link in shape["links"]
-    ]  # fmt: skip
+    ]
     uses = (
         ("cpu.busy", "miss buffers in use", "the core's miss buffers"),
         ("memory.busy", "time that the controller's channels are busy", "the window"),
         ("link.busy", "time that the link is busy", "the window"),
         ("io.busy", "time that the port is busy", "the window"),
     )
-    components = {"node": nodes, "router": routers, "cpu": at("cpu_nodes", "CPU"),
-                  "memory": at("memory_nodes", "memory"), "link": links, "io": at("io_nodes", "I/O")}  # fmt: skip
+    components = {
+        "node": nodes,
+        "router": routers,
+        "cpu": at("cpu_nodes", "CPU"),
+        "memory": at("memory_nodes", "memory"),
+        "link": links,
+        "io": at("io_nodes", "I/O"),
+    }
     return {
-        "type": "header", "format": 1, "source": "model", "machine": machine.label, "title": machine.title,
-        "started": "", "period_s": window_s, "topology": topology, "components": components,
+        "type": "header",
+        "format": 1,
+        "source": "model",
+        "machine": machine.label,
+        "title": machine.title,
+        "started": "",
+        "period_s": window_s,
+        "topology": topology,
+        "components": components,
         "metrics": [{"name": n, "unit": "1", "what": w, "of": o} for n, w, o in uses],
         "absent": [],
-    }  # fmt: skip
+    }
 
 
 def busiest(machine: MachineFile, workload: str) -> Mapping[str, Any]:

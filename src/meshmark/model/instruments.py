@@ -35,8 +35,16 @@ def nodes_and_cpus(machine: MachineFile) -> tuple[int, list[int]]:
     return len(shape["nodes"]), node_of
 
 
-def measure(instrument: str, machine: MachineFile, options: Options, *, command: str = "", seed: int = 1,
-            progress: Progress | None = None, threads: int | None = None) -> list[Record]:  # fmt: skip
+def measure(
+    instrument: str,
+    machine: MachineFile,
+    options: Options,
+    *,
+    command: str = "",
+    seed: int = 1,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> list[Record]:
     """Measures a model with one instrument.
 
     Args:
@@ -52,16 +60,27 @@ def measure(instrument: str, machine: MachineFile, options: Options, *, command:
     make, defaults = POINTS[instrument]
     for word in options:
         if word not in defaults and word != "seed":
-            raise UsageError(f"{instrument}: --{word.replace('_', '-')}: found with a model, which takes "
-                             + ", ".join(f"--{known.replace('_', '-')}" for known in defaults))  # fmt: skip
+            raise UsageError(
+                f"{instrument}: --{word.replace('_', '-')}: found with a model, which takes "
+                + ", ".join(f"--{known.replace('_', '-')}" for known in defaults)
+            )
     metrics = {m.name: m for m in description(instrument).metrics}
     points = make(machine, {**defaults, **options})
     return simulate(machine, instrument, metrics, points, command, seed, progress=progress, threads=threads)[0]
 
 
-def simulate(machine: MachineFile, name: str, metrics: Mapping[str, Metric], points: Sequence[Point], command: str,
-             seed: int = 1, *, window_ns: float = 0.0, progress: Progress | None = None,
-             threads: int | None = None) -> tuple[list[Record], list[Answer]]:  # fmt: skip
+def simulate(
+    machine: MachineFile,
+    name: str,
+    metrics: Mapping[str, Metric],
+    points: Sequence[Point],
+    command: str,
+    seed: int = 1,
+    *,
+    window_ns: float = 0.0,
+    progress: Progress | None = None,
+    threads: int | None = None,
+) -> tuple[list[Record], list[Answer]]:
     """Runs the points.
 
     Args:
@@ -93,17 +112,34 @@ def simulate(machine: MachineFile, name: str, metrics: Mapping[str, Metric], poi
     return records, frames
 
 
-def make_record(machine: MachineFile, instrument: str, metric: Metric, samples: Sequence[float],
-                conditions: Mapping[str, Any], command: str, seed: int) -> Record:  # fmt: skip
+def make_record(
+    machine: MachineFile,
+    instrument: str,
+    metric: Metric,
+    samples: Sequence[float],
+    conditions: Mapping[str, Any],
+    command: str,
+    seed: int,
+) -> Record:
     """A record of source `model`; its provenance counts the numbers that the machine file guesses."""
     from importlib.metadata import version
 
     weak = machine.weak()
     return Record.of(
-        metric, samples, source="model", machine=machine.label, instrument=instrument, conditions=dict(conditions),
-        provenance={"build": version("meshmark"), "command": command, "seed": seed, "machine_file": machine.path.name,
-                    "assumed_numbers": len(weak)},
-    )  # fmt: skip
+        metric,
+        samples,
+        source="model",
+        machine=machine.label,
+        instrument=instrument,
+        conditions=dict(conditions),
+        provenance={
+            "build": version("meshmark"),
+            "command": command,
+            "seed": seed,
+            "machine_file": machine.path.name,
+            "assumed_numbers": len(weak),
+        },
+    )
 
 
 def _levels(machine: MachineFile) -> list[Mapping[str, Any]]:
@@ -155,13 +191,25 @@ def _latency(machine: MachineFile, options: Options) -> list[Point]:
 
 
 def _chase_point(
-    machine: MachineFile, node_of: list[int], cpu: int, node: int, footprint: int, stride: int, pattern: str,
-    processes: int, line: int,
-) -> Point:  # fmt: skip
+    machine: MachineFile,
+    node_of: list[int],
+    cpu: int,
+    node: int,
+    footprint: int,
+    stride: int,
+    pattern: str,
+    processes: int,
+    line: int,
+) -> Point:
     conditions = {
-        "footprint_bytes": footprint, "stride_bytes": stride, "pattern": pattern, "cpu": cpu, "memory_node": node,
-        "processes": processes, "state": "clean",
-    }  # fmt: skip
+        "footprint_bytes": footprint,
+        "stride_bytes": stride,
+        "pattern": pattern,
+        "cpu": cpu,
+        "memory_node": node,
+        "processes": processes,
+        "state": "clean",
+    }
     level = _level_of(machine, footprint, processes)
     fastest = float(_levels(machine)[0]["latency_ns"]) * 1e-9 if _levels(machine) else 0.0
     miss = min(1.0, stride / line)
@@ -229,9 +277,13 @@ def _bandwidth(machine: MachineFile, options: Options) -> list[Point]:
             for store in grammar.choices("store", options["store"], ("ordinary", "streaming")):
                 for footprint in _sizes("bandwidth", options, "footprint"):
                     conditions = {
-                        "kernel": kernel, "store": store, "threads": threads, "footprint_bytes": footprint,
-                        "cpus": ",".join(map(str, order[:threads])), "memory_node": options["memory_node"],
-                    }  # fmt: skip
+                        "kernel": kernel,
+                        "store": store,
+                        "threads": threads,
+                        "footprint_bytes": footprint,
+                        "cpus": ",".join(map(str, order[:threads])),
+                        "memory_node": options["memory_node"],
+                    }
                     net, gross = kernels[kernel].net, kernels[kernel].gross(store)
                     level = _level_of(machine, footprint // threads, threads)
                     if level is not None:
@@ -302,9 +354,13 @@ def _loaded(machine: MachineFile, options: Options) -> list[Point]:
                 ]
             )
             conditions = {
-                "mode": "chains", "chains": chains, "threads": threads, "read_share": 1.0,
-                "outstanding": min(chains, outstanding), "memory_node": options["memory_node"],
-            }  # fmt: skip
+                "mode": "chains",
+                "chains": chains,
+                "threads": threads,
+                "read_share": 1.0,
+                "outstanding": min(chains, outstanding),
+                "memory_node": options["memory_node"],
+            }
             points.append(Point(run, conditions, steps_of(chains * threads)))
     return points
 
@@ -360,14 +416,34 @@ def _peak(machine: MachineFile, options: Options) -> list[Point]:
 # What a model takes, and what it is where nobody asks; the rest of a host's options says how to measure well, or what a
 # model has not: pages, instruction sets.
 POINTS: Final[Mapping[str, tuple[Callable[[MachineFile, Options], list[Point]], Options]]] = {
-    "latency": (_latency, {"cpus": "0", "memory_node": "all", "footprint": "64MiB", "stride": "64",
-                           "pattern": "random", "processes": "1"}),
+    "latency": (
+        _latency,
+        {
+            "cpus": "0",
+            "memory_node": "all",
+            "footprint": "64MiB",
+            "stride": "64",
+            "pattern": "random",
+            "processes": "1",
+        },
+    ),
     "lines": (_lines, {"cpus": ""}),
-    "bandwidth": (_bandwidth, {"threads": "1,all", "kernel": "triad", "store": "ordinary", "footprint": "1GiB",
-                               "memory_node": "local", "fill": "cores"}),
-    "loaded": (_loaded, {"threads": "1,all", "mode": "chains", "chains": "1,2,3,4,5,6,8,10,12,16,20",
-                         "memory_node": "local"}),
+    "bandwidth": (
+        _bandwidth,
+        {
+            "threads": "1,all",
+            "kernel": "triad",
+            "store": "ordinary",
+            "footprint": "1GiB",
+            "memory_node": "local",
+            "fill": "cores",
+        },
+    ),
+    "loaded": (
+        _loaded,
+        {"threads": "1,all", "mode": "chains", "chains": "1,2,3,4,5,6,8,10,12,16,20", "memory_node": "local"},
+    ),
     "gups": (_gups, {"threads": "1,all"}),
     "io": (_io, {"jobs": "1,all"}),
     "peak": (_peak, {"threads": "1,all"}),
-}  # fmt: skip
+}

@@ -30,10 +30,12 @@ def layout(shape: Mapping[str, Any], kind: str) -> list[tuple[float, float]]:
 
         arrows = [arrow(d) for d in range(len(grid[0]))]
         return [
-            (sum(b * a[0] for b, a in zip(r["place"], arrows, strict=False)),
-             sum(b * a[1] for b, a in zip(r["place"], arrows, strict=False)))
+            (
+                sum(b * a[0] for b, a in zip(r["place"], arrows, strict=False)),
+                sum(b * a[1] for b, a in zip(r["place"], arrows, strict=False)),
+            )
             for r in routers
-        ]  # fmt: skip
+        ]
     hosts = [r["router"] for r in routers if r["router"] in node_router]
     others = [r["router"] for r in routers if r["router"] not in node_router and not r["bus"]]
     places = [(0.0, 0.0)] * len(routers)

@@ -167,25 +167,48 @@ KEYS: Final[Mapping[str, Mapping[str, str]]] = {
         "overhead_us": "of one message, both ends (µs)",
         "one_sided_overhead_us": "of a put or get (µs)",
     },
-}  # fmt: skip
+}
 
 _COUNTS: Final = {
-    "topology", "packets", "placement", "io.nodes",
-}  # tables whose plain numbers say what is built rather than what was measured  # fmt: skip
+    "topology",
+    "packets",
+    "placement",
+    "io.nodes",
+}  # tables whose plain numbers say what is built rather than what was measured
 
 
 # What is no number; the simulator checks these itself. All others are one number of at least 0 each.
 _NO_NUMBERS: Final = {
-    "topology.kind", "topology.shape", "topology.links", "topology.double_links_of_two", "topology.radix",
-    "topology.edges", "topology.hosts", "router.channel_sharing", "router.routing", "router.deadlock_allowed",
-    "node.bypass", "cpu.write_buffers_apart", "cpu.critical_word_first", "cache[].name", "memory.node_share",
-    "memory.node_channels", "coherence.kind", "placement.striping", "io.nodes",
-}  # fmt: skip
+    "topology.kind",
+    "topology.shape",
+    "topology.links",
+    "topology.double_links_of_two",
+    "topology.radix",
+    "topology.edges",
+    "topology.hosts",
+    "router.channel_sharing",
+    "router.routing",
+    "router.deadlock_allowed",
+    "node.bypass",
+    "cpu.write_buffers_apart",
+    "cpu.critical_word_first",
+    "cache[].name",
+    "memory.node_share",
+    "memory.node_channels",
+    "coherence.kind",
+    "placement.striping",
+    "io.nodes",
+}
 # Limits of what only this side reads, or works on before the simulator sees it.
 _ABOVE_ZERO: Final = {
-    "cpu.clock_ghz", "cache[].size_kib", "memory.ratchet_mhz", "memory.channel_bytes", "io.device_gb_per_s",
-    "tlb.page_kib", "tlb.large_page_kib",
-}  # fmt: skip
+    "cpu.clock_ghz",
+    "cache[].size_kib",
+    "memory.ratchet_mhz",
+    "memory.channel_bytes",
+    "io.device_gb_per_s",
+    "tlb.page_kib",
+    "tlb.large_page_kib",
+}
 _WHOLE: Final = {"cpu.outstanding", "cpu.stream_outstanding", "cache[].shared_by", "io.outstanding", "tlb.entries"}
 
 
@@ -338,8 +361,17 @@ class MachineFile:
                 table[last] = value
                 origins[dotted] = Origin("assumed", "set on the command line")
                 unknown.pop(dotted, None)
-        return MachineFile(self.name, self.path, self.title, self.publication, self.note, data, origins, unknown,
-                           (*self.settings, *settings))  # fmt: skip
+        return MachineFile(
+            self.name,
+            self.path,
+            self.title,
+            self.publication,
+            self.note,
+            data,
+            origins,
+            unknown,
+            (*self.settings, *settings),
+        )
 
 
 def data_rate_mhz(core_mhz: float, nominal_mhz: float) -> float:
@@ -374,8 +406,10 @@ def _targets(key: str, data: Mapping[str, Any]) -> list[str]:
     if known is None or not table or last not in known:
         have = [f"{t}.{k}" for t, keys in KEYS.items() if t and "*" not in t and "[" not in t for k in keys]
         near = difflib.get_close_matches(key, have, 3, 0.4)
-        raise UsageError(f"--set: found no key '{key}'" + (f", near it are {', '.join(near)}" if near else ""),
-                         "docs/reference/machine-files.md lists them")  # fmt: skip
+        raise UsageError(
+            f"--set: found no key '{key}'" + (f", near it are {', '.join(near)}" if near else ""),
+            "docs/reference/machine-files.md lists them",
+        )
     return [key]
 
 
@@ -544,11 +578,15 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         if not isinstance(data.get(key, ""), str):
             raise reader.wrong(key, f"found {data[key]!r}, a text is needed")
     return MachineFile(
-        name=path.stem, path=path, title=str(data.pop("title", path.stem)),
-        publication=str(data.pop("publication", "")), note=str(data.pop("note", "")),
+        name=path.stem,
+        path=path,
+        title=str(data.pop("title", path.stem)),
+        publication=str(data.pop("publication", "")),
+        note=str(data.pop("note", "")),
         data={k: v for k, v in data.items() if k not in {"format", "abstract"}},
-        origins=origins, unknown=unknown,
-    )  # fmt: skip
+        origins=origins,
+        unknown=unknown,
+    )
 
 
 @cache
@@ -573,8 +611,10 @@ def find_machine(name: str, settings: list[str] | None = None) -> MachineFile:
         machine = read_machine(FOLDER / f"{name}.toml")
     else:
         near = difflib.get_close_matches(name, machine_names(), 3, 0.3)
-        raise UsageError(f"machine: found no '{name}'" + (f", near it are {', '.join(near)}" if near else ""),
-                         "meshmark model list; or the path of a machine file")  # fmt: skip
+        raise UsageError(
+            f"machine: found no '{name}'" + (f", near it are {', '.join(near)}" if near else ""),
+            "meshmark model list; or the path of a machine file",
+        )
     return machine.with_settings(settings or [])
 
 

@@ -231,8 +231,16 @@ def programs_run(cycles: Sequence[Cycle], programs: Sequence[Program], in_step: 
     for group, (p, c) in enumerate(zip(programs, cycles, strict=True)):
         for cpu in p.cpus:
             begin = 0.0 if in_step else c.length_s * 1e9 * (len(actors) * 0.618034 % 1)
-            actors.append({**c.actor, "cpus": [cpu], "group": group, "rest_ns": c.rest_s * 1e9,
-                           "random_rest": not in_step, "start_ns": begin})  # fmt: skip
+            actors.append(
+                {
+                    **c.actor,
+                    "cpus": [cpu],
+                    "group": group,
+                    "rest_ns": c.rest_s * 1e9,
+                    "random_rest": not in_step,
+                    "start_ns": begin,
+                }
+            )
     longest = max(c.length_s for c in cycles) * 1e9
     return trial(actors, warm_ns=3 * longest, measure_ns=CYCLES * longest)
 
@@ -405,8 +413,7 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
 
         def read(x: Answer, total: int = total) -> Mapping[str, Sequence[float]]:
             group = x["groups"][0]
-            return {"elapsed": [group["ended_s"]], "load_latency": group["latency_s"],
-                    "hit_share": [x["hits"] / total]}  # fmt: skip
+            return {"elapsed": [group["ended_s"]], "load_latency": group["latency_s"], "hit_share": [x["hits"] / total]}
 
         conditions = {
             "chains": chains,
@@ -420,6 +427,13 @@ def _trace(machine: MachineFile, request: Request, node_of: Sequence[int]) -> li
 
 
 _MAKERS: Final[Mapping[str, Callable[[MachineFile, Request, Sequence[int]], list[Point]]]] = {
-    "hot_spot": _hot_spot, "random_reads": _random_reads, "throughput": _throughput, "exchange": _exchange,
-    "all_to_all": _all_to_all, "halo": _halo, "swap": _swap, "programs": _programs, "trace": _trace,
-}  # fmt: skip
+    "hot_spot": _hot_spot,
+    "random_reads": _random_reads,
+    "throughput": _throughput,
+    "exchange": _exchange,
+    "all_to_all": _all_to_all,
+    "halo": _halo,
+    "swap": _swap,
+    "programs": _programs,
+    "trace": _trace,
+}

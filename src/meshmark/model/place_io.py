@@ -57,6 +57,9 @@ def place(machine: MachineFile, ports: int, least: str) -> dict[str, Any]:
     nodes = sorted(int(j) for j in np.flatnonzero(found.x[:n] > 0.5))
     nearest = hops[:, nodes].min(axis=1)
     return {
-        "machine": machine.label, "nodes": nodes, "mean_hops": float(nearest.mean()),
-        "max_hops": int(nearest.max()), "proved": bool(found.status == 0),
-    }  # fmt: skip
+        "machine": machine.label,
+        "nodes": nodes,
+        "mean_hops": float(nearest.mean()),
+        "max_hops": int(nearest.max()),
+        "proved": bool(found.status == 0),
+    }

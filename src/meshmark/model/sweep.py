@@ -64,9 +64,15 @@ def grid(vary: Sequence[str]) -> list[tuple[str, ...]]:
 
 
 def run_sweep(
-    machine: MachineFile, vary: Sequence[str], instrument: str, options: Mapping[str, str], store: Path | None,
-    resume: bool, progress: Progress | None, talk: Callable[[str], None],
-) -> list[Record]:  # fmt: skip
+    machine: MachineFile,
+    vary: Sequence[str],
+    instrument: str,
+    options: Mapping[str, str],
+    store: Path | None,
+    resume: bool,
+    progress: Progress | None,
+    talk: Callable[[str], None],
+) -> list[Record]:
     """Measures every point; what varies is a condition of the records.
 
     Raises:
@@ -90,10 +96,14 @@ def run_sweep(
         label = labels[number]
         conditions = {key: _number(value) for key, _, value in (p.partition("=") for p in points[number])}
         return [
-            replace(r, machine=machine.label, conditions={**conditions, **r.conditions},
-                    provenance={**r.provenance, "sweep_point": label})
+            replace(
+                r,
+                machine=machine.label,
+                conditions={**conditions, **r.conditions},
+                provenance={**r.provenance, "sweep_point": label},
+            )
             for r in measure(instrument, machines[number], options, command=f"sweep {label}", threads=1)
-        ]  # fmt: skip
+        ]
 
     # One simulator a CPU; a point is stored when it is done, in whatever order that is.
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:

@@ -31,10 +31,19 @@ def claims() -> tuple[Claim, ...]:
 
     found = tomllib.loads((FOLDER / "machine_facts.toml").read_text(encoding="utf-8"))["claim"]
     return tuple(
-        Claim(c["id"], c["document"], c["place"], c["quantity"], c.get("value"), c.get("unit", ""), c["tolerance"],
-              c["role"], c.get("note", ""))
+        Claim(
+            c["id"],
+            c["document"],
+            c["place"],
+            c["quantity"],
+            c.get("value"),
+            c.get("unit", ""),
+            c["tolerance"],
+            c["role"],
+            c.get("note", ""),
+        )
         for c in found
-    )  # fmt: skip
+    )
 
 
 @cache

@@ -33,8 +33,16 @@ def trial(
     }
 
 
-def chase(cpu: int, homes: Homes, *, state: str = "clean", owner: int | None = None, random: bool = False,
-          stride_bytes: int = 64, span_lines: int = 1 << 24) -> Run:  # fmt: skip
+def chase(
+    cpu: int,
+    homes: Homes,
+    *,
+    state: str = "clean",
+    owner: int | None = None,
+    random: bool = False,
+    stride_bytes: int = 64,
+    span_lines: int = 1 << 24,
+) -> Run:
     """Dependent loads of one CPU, one at a time."""
     stream: dict[str, Any] = {"homes": homes, "state": state, "random": random, "span_lines": span_lines}
     if not random:
@@ -74,12 +82,26 @@ def stream_actor(
     return actor
 
 
-def random_reads(machine: MachineFile, chains: int, cpus: Sequence[int] | str = "all", homes: Homes = "others",
-                 random: bool = False, **more: Any) -> Run:  # fmt: skip
+def random_reads(
+    machine: MachineFile,
+    chains: int,
+    cpus: Sequence[int] | str = "all",
+    homes: Homes = "others",
+    random: bool = False,
+    **more: Any,
+) -> Run:
     """Every CPU reads from CPUs chosen at random, `chains` reads on their way at once, at most what a core can have."""
     chains = min(chains, int(machine.number("cpu.outstanding")))
-    return trial([{"cpus": cpus if isinstance(cpus, str) else list(cpus), "chains": chains,
-                   "streams": [{"homes": homes, "random": random}]}], **more)  # fmt: skip
+    return trial(
+        [
+            {
+                "cpus": cpus if isinstance(cpus, str) else list(cpus),
+                "chains": chains,
+                "streams": [{"homes": homes, "random": random}],
+            }
+        ],
+        **more,
+    )
 
 
 def gups(cpus: Sequence[int] | str, chains: int, **more: Any) -> Run:

@@ -249,9 +249,15 @@ def _product(wishes: Wishes, here: Here, busy: int, pinned: bool) -> Iterator[Ca
                             words += [w for w in (mem, page) if w != "default"]
                             words += [f"wait {wait}"] if wait != "default" else []
                             yield Candidate(
-                                ", ".join(words), policy, slots, threads, mem, page, wait,
+                                ", ".join(words),
+                                policy,
+                                slots,
+                                threads,
+                                mem,
+                                page,
+                                wait,
                                 pinned and count > 1 and policy != "none",
-                            )  # fmt: skip
+                            )
 
 
 def _effect(one: Candidate, here: Here) -> tuple[object, ...]:
@@ -323,8 +329,9 @@ class Runner:
         node_of: NUMA node of each CPU, to tell remote pages of what was not bound.
     """
 
-    def __init__(self, folder: Path, command: Sequence[str], figure: str, higher: bool,
-                 node_of: Mapping[int, int]) -> None:  # fmt: skip
+    def __init__(
+        self, folder: Path, command: Sequence[str], figure: str, higher: bool, node_of: Mapping[int, int]
+    ) -> None:
         self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
         self.figure = re.compile(figure, re.M) if figure else None
         self.higher = higher
@@ -346,9 +353,14 @@ class Runner:
         began = time.monotonic()
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
-                words, stdin=subprocess.DEVNULL, stdout=output, stderr=errors,
-                env={**os.environ, **one.environment()}, start_new_session=True, preexec_fn=end_with_parent,
-            )  # fmt: skip
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **one.environment()},
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
             try:
                 status = child.wait(limit_s)
             except subprocess.TimeoutExpired:
@@ -539,8 +551,10 @@ def advise(plan: Plan, folder: Path, runner: Runner, talk: Talk) -> Advice:
             if len(race.rounds) != told:
                 told = len(race.rounds)
                 left = max(0.0, plan.budget_s - spent)
-                talk(f"round {told}: {len(race.alive)} of {len(plan.candidates)} left, {_at_best(race)}"
-                     f"at most {_duration(left)} to go")  # fmt: skip
+                talk(
+                    f"round {told}: {len(race.alive)} of {len(plan.candidates)} left, {_at_best(race)}"
+                    f"at most {_duration(left)} to go"
+                )
             usual = _usual(race, name, outcomes, plan.pilot_s)
             if spent + usual > plan.budget_s:
                 race.stop("the budget ended")
@@ -602,9 +616,12 @@ def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | i
     mean = statistics.fmean(values)
     low, high = min(values), max(values)
     return {
-        "mean": mean, "cov": statistics.stdev(values) / mean if len(values) > 1 else 0.0,
-        "best": low if less_is_better else high, "worst": high if less_is_better else low, "n": len(values),
-    }  # fmt: skip
+        "mean": mean,
+        "cov": statistics.stdev(values) / mean if len(values) > 1 else 0.0,
+        "best": low if less_is_better else high,
+        "worst": high if less_is_better else low,
+        "n": len(values),
+    }
 
 
 def values_of(advice: Advice, name: str) -> list[float]:
@@ -664,8 +681,20 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
     ready = {"meshmark": one.line(command)}
     if one.parts:
         memory = ["--memory", one.memory] if one.memory != "default" else []
-        said = translate(["translate", "--parts", native.parts_text(one.parts), "--to", "all", "--topology", "host",
-                          *memory, "--command", shlex.join(command)])  # fmt: skip
+        said = translate(
+            [
+                "translate",
+                "--parts",
+                native.parts_text(one.parts),
+                "--to",
+                "all",
+                "--topology",
+                "host",
+                *memory,
+                "--command",
+                shlex.join(command),
+            ]
+        )
         forms = said.get("forms")
         for form, made in forms.items() if isinstance(forms, dict) else ():
             if form != "parts" and isinstance(made, dict) and made.get("line"):
@@ -694,24 +723,44 @@ def records(advice: Advice, machine: str, command_line: str, started: str, build
     return made
 
 
-def _record(advice: Advice, one: Candidate, metric: Metric, samples: Sequence[float], machine: str,
-            command_line: str, started: str, build: str) -> Record:  # fmt: skip
+def _record(
+    advice: Advice,
+    one: Candidate,
+    metric: Metric,
+    samples: Sequence[float],
+    machine: str,
+    command_line: str,
+    started: str,
+    build: str,
+) -> Record:
     runs = advice.of(one.name)
     cpus = format_list(sorted({c for part in one.parts for c in part}))
     inherited = advice.plan.inherited
     return Record.of(
-        metric, samples, source="host", machine=machine, instrument="run",
+        metric,
+        samples,
+        source="host",
+        machine=machine,
+        instrument="run",
         conditions={
-            "program": Path(advice.plan.command[0]).name, "command": shlex.join(advice.plan.command), "copies": 1,
-            "candidate": one.name, "policy": one.policy, "slots": len(one.parts), "slot_kind": one.slots,
-            "cpus": cpus if one.parts else inherited.cpus or cpus, "each": one.pinned, "threads": one.threads,
+            "program": Path(advice.plan.command[0]).name,
+            "command": shlex.join(advice.plan.command),
+            "copies": 1,
+            "candidate": one.name,
+            "policy": one.policy,
+            "slots": len(one.parts),
+            "slot_kind": one.slots,
+            "cpus": cpus if one.parts else inherited.cpus or cpus,
+            "each": one.pinned,
+            "threads": one.threads,
             "memory": inherited.memory if one.memory == "default" else one.memory,
-            "pages": one.pages, "wait_policy": one.wait,
+            "pages": one.pages,
+            "wait_policy": one.wait,
             **{k: v for k, v in _evidence(runs).items() if k != "threads"},
         },
         flags=frozenset(f for o in runs for f in o.flags) & FLAGS,
         provenance={"build": build, "command": command_line, "start": started, "seed": advice.plan.seed},
-    )  # fmt: skip
+    )
 
 
 def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
@@ -724,16 +773,33 @@ def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
     }
     before, after = spreads.get(BASELINE), spreads.get(said.best)
     return {
-        "type": "answer", "schema": 1, "verdict": said.word, "choice": said.choice, "best_other": said.best or None,
+        "type": "answer",
+        "schema": 1,
+        "verdict": said.word,
+        "choice": said.choice,
+        "best_other": said.best or None,
         "options": advice.candidate(said.choice).options() if said.choice != BASELINE else [],
         "environment": advice.candidate(said.choice).environment(),
-        "gain": won and won[0], "gain_interval": list(won[1]) if won and won[1] else None, "pairs": said.pairs,
-        "minimum_effect": _finite(said.effect), "floor": _finite(said.floor), "before": before, "after": after,
-        "best_vs_best": _over(after, before, "best", less), "worst_vs_worst": _over(after, before, "worst", less),
-        "not_distinguishable": dict(said.close), "failed": advice.failed, "left_out": plan.left_out,
-        "as_it_is": asdict(plan.inherited), "why": reasons(advice), "not_held": not_held(advice), "lines": dict(ready),
-        "runs": len(advice.outcomes), "spent_s": advice.spent_s, "stopped": said.stopped,
-    }  # fmt: skip
+        "gain": won and won[0],
+        "gain_interval": list(won[1]) if won and won[1] else None,
+        "pairs": said.pairs,
+        "minimum_effect": _finite(said.effect),
+        "floor": _finite(said.floor),
+        "before": before,
+        "after": after,
+        "best_vs_best": _over(after, before, "best", less),
+        "worst_vs_worst": _over(after, before, "worst", less),
+        "not_distinguishable": dict(said.close),
+        "failed": advice.failed,
+        "left_out": plan.left_out,
+        "as_it_is": asdict(plan.inherited),
+        "why": reasons(advice),
+        "not_held": not_held(advice),
+        "lines": dict(ready),
+        "runs": len(advice.outcomes),
+        "spent_s": advice.spent_s,
+        "stopped": said.stopped,
+    }
 
 
 def _finite(value: float) -> float | None:
@@ -779,6 +845,8 @@ def make_plan(
     made, left_out = candidates(wishes, here, min(busy, here.cpus), pinned, parts_of, missing)
     if len(made) == 1:
         why = "; ".join(f"{k}: {v}" for k, v in list(left_out.items())[:3])
-        raise AbsentError(f"advise: nothing here differs from running it as it is ({why})", "name more --policies, "
-                          "--threads, --memory or --pages")  # fmt: skip
+        raise AbsentError(
+            f"advise: nothing here differs from running it as it is ({why})",
+            "name more --policies, --threads, --memory or --pages",
+        )
     return Plan(list(command), budget_s, seed, figure, higher, made, left_out, pilot.elapsed_s, here.inherited)

@@ -193,8 +193,10 @@ class Race:
         """Robust standard deviation of one run, pooled over the candidates."""
         left = [
             abs(v - median(values)) * math.sqrt(len(values) / (len(values) - 1))
-            for values in centred.values() if len(values) > 1 for v in values
-        ]  # fmt: skip
+            for values in centred.values()
+            if len(values) > 1
+            for v in values
+        ]
         return 1.4826 * median(left) if left else math.inf
 
     def _step(self) -> float:
@@ -290,10 +292,17 @@ class Race:
             word = "better" if better else "no difference"
         choice = best if word == "better" else self.baseline
         return Verdict(
-            word, choice, best, math.exp(middle) if fair else None,
-            (math.exp(interval[0]), math.exp(interval[1])) if interval else None, len(fair), effect, floor,
-            self._close(choice, effect, word == "better"), self.stopped,
-        )  # fmt: skip
+            word,
+            choice,
+            best,
+            math.exp(middle) if fair else None,
+            (math.exp(interval[0]), math.exp(interval[1])) if interval else None,
+            len(fair),
+            effect,
+            floor,
+            self._close(choice, effect, word == "better"),
+            self.stopped,
+        )
 
     def _close(self, choice: str, effect: float, beaten: bool) -> dict[str, float]:
         noise = self._noise(self._centred(self.known))
@@ -346,6 +355,9 @@ def trial(costs: Sequence[float], run: Callable[[float, int, random.Random], flo
     if said.interval is not None:
         covered = said.interval[0] <= costs[int(said.best)] / costs[0] <= said.interval[1]
     return Trial(
-        costs[int(said.choice)] / min(costs) - 1, race.runs / (most * len(costs)),
-        race.runs / (EXHAUSTIVE * len(costs)), said.word == "better", covered,
-    )  # fmt: skip
+        costs[int(said.choice)] / min(costs) - 1,
+        race.runs / (most * len(costs)),
+        race.runs / (EXHAUSTIVE * len(costs)),
+        said.word == "better",
+        covered,
+    )

@@ -49,10 +49,12 @@ def _vocabulary(_: Path) -> Vocabulary:
     try:
         said = json.loads(ask(["describe"]))
         return Vocabulary(
-            {p["name"]: p["help"] for p in said["policies"]}, {m["name"]: m["help"] for m in said["modifiers"]},
-            tuple(said["memory"]), tuple(said["pages"]),
+            {p["name"]: p["help"] for p in said["policies"]},
+            {m["name"]: m["help"] for m in said["modifiers"]},
+            tuple(said["memory"]),
+            tuple(said["pages"]),
             tuple(map(Metric.from_json, said["metrics"])),
-        )  # fmt: skip
+        )
     except (ValueError, KeyError, TypeError) as why:
         raise MeshmarkError(f"meshmark-place does not describe itself: {quoted(why)}", "make setup") from why
 
@@ -80,9 +82,14 @@ def _said(done: subprocess.CompletedProcess[str], refused_too: bool = False) -> 
 def _call(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [find_place(), *words], stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace",
-            timeout=timeout_s, check=False,
-        )  # fmt: skip
+            [find_place(), *words],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as why:
         raise MeshmarkError(f"meshmark-place {words[0]} does not answer: {why}") from why
 

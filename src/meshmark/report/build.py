@@ -186,12 +186,17 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Coll
 
 
 _TOLD = {
-    "bandwidth": ("store", "isa", "pages", "footprint_bytes"), "lines": ("from_cpu", "to_cpu"),
-    "loaded": ("best_chains",), "latency": ("pages", "from_bytes", "memory_node"), "peak": ("isa", "threads"),
+    "bandwidth": ("store", "isa", "pages", "footprint_bytes"),
+    "lines": ("from_cpu", "to_cpu"),
+    "loaded": ("best_chains",),
+    "latency": ("pages", "from_bytes", "memory_node"),
+    "peak": ("isa", "threads"),
     "dgemm": ("n", "threads", "library_kernel"),
-    "linpack": ("n", "threads"), "gups": ("kernel", "pages", "table_bytes", "threads"), "clock": ("cpu",),
+    "linpack": ("n", "threads"),
+    "gups": ("kernel", "pages", "table_bytes", "threads"),
+    "clock": ("cpu",),
     "io": ("block_bytes", "queue_depth", "jobs"),
-}  # fmt: skip
+}
 
 
 def told(record: Record) -> str:
@@ -404,9 +409,11 @@ def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
             str(len(r.samples)),
         ]
         body.append(
-            f"<tr><td>{escape(r.metric)}</td>" + "".join(f"<td>{c}</td>" for c in cells)
-            + "".join(f'<td class="n">{v}</td>' for v in values) + f"<td>{badges(r.flags)}</td></tr>"
-        )  # fmt: skip
+            f"<tr><td>{escape(r.metric)}</td>"
+            + "".join(f"<td>{c}</td>" for c in cells)
+            + "".join(f'<td class="n">{v}</td>' for v in values)
+            + f"<td>{badges(r.flags)}</td></tr>"
+        )
     rest = (
         f"<p>The first {MOST_ROWS}; all of them: <code>meshmark store export --run {escape(run_id)} "
         f"--instrument {escape(instrument)}</code></p>"

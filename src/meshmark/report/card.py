@@ -120,11 +120,16 @@ def figures(records: Sequence[Record], cpus: int = 0) -> dict[str, tuple[str, Re
 
 def _figure(record: Record) -> Figure:
     return {
-        "value": record.value, "unit": record.unit, "interval": list(record.interval) if record.interval else None,
-        "best": record.best, "spread": None if math.isnan(record.spread) else record.spread,
-        "samples": len(record.samples), "flags": sorted(record.flags),
-        "conditions": dict(record.conditions), "command": record.provenance.get("command"),
-    }  # fmt: skip
+        "value": record.value,
+        "unit": record.unit,
+        "interval": list(record.interval) if record.interval else None,
+        "best": record.best,
+        "spread": None if math.isnan(record.spread) else record.spread,
+        "samples": len(record.samples),
+        "flags": sorted(record.flags),
+        "conditions": dict(record.conditions),
+        "command": record.provenance.get("command"),
+    }
 
 
 def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrument: str) -> str:
@@ -136,10 +141,19 @@ def why_absent(records: Sequence[Record], absences: Sequence[Absence], instrumen
 
 
 INSTRUMENT_OF = {
-    "triad_all": "bandwidth", "triad_one": "bandwidth", "memory_latency": "latency",
-    "memory_latency_small_pages": "latency", "line_swap": "lines", "peak_fp64": "peak", "dgemm": "dgemm",
-    "linpack": "linpack", "gups": "gups", "memory_parallelism": "loaded", "core_frequency": "clock", "io_read": "io",
-}  # fmt: skip
+    "triad_all": "bandwidth",
+    "triad_one": "bandwidth",
+    "memory_latency": "latency",
+    "memory_latency_small_pages": "latency",
+    "line_swap": "lines",
+    "peak_fp64": "peak",
+    "dgemm": "dgemm",
+    "linpack": "linpack",
+    "gups": "gups",
+    "memory_parallelism": "loaded",
+    "core_frequency": "clock",
+    "io_read": "io",
+}
 
 
 def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: RunInfo) -> dict[str, Any]:
@@ -147,18 +161,24 @@ def machine_card(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     records = cleaned(records)
     found = figures(records)
     card: dict[str, Any] = {
-        "schema": SCHEMA, "machine": run.machine, "run": run.run_id, "started": run.started, "version": run.version,
+        "schema": SCHEMA,
+        "machine": run.machine,
+        "run": run.run_id,
+        "started": run.started,
+        "version": run.version,
         "figures": {
             key: _figure(record) if record else {"absent": why_absent(records, absences, INSTRUMENT_OF[key])}
             for key, (_, record) in found.items()
         },
-    }  # fmt: skip
+    }
     if (pair := balance(found)) is not None:
         peak, triad = pair
         card["figures"]["balance"] = {
-            "value": peak.value / triad.value, "unit": "1", "of": "peak_fp64 / triad_all, flop/byte",
+            "value": peak.value / triad.value,
+            "unit": "1",
+            "of": "peak_fp64 / triad_all, flop/byte",
             "flags": sorted(peak.flags | triad.flags),
-        }  # fmt: skip
+        }
     else:
         card["figures"]["balance"] = {"absent": "needs peak and bandwidth of as many threads"}
     same = ("level", "pages", "memory_node", "cpu", "stride_bytes")

@@ -37,14 +37,20 @@ def row(record: Record, **more: Any) -> Row:
     low, high = record.interval or (record.value, record.value)
     best, worst = record.ends
     return {
-        "value": record.value, "low": low, "high": high,
+        "value": record.value,
+        "low": low,
+        "high": high,
         "median": show(record.value, record.unit),
         "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
-        "best": show(best, record.unit), "worst": show(worst, record.unit),
-        "spread": percent(record.spread), "samples": len(record.samples),
+        "best": show(best, record.unit),
+        "worst": show(worst, record.unit),
+        "spread": percent(record.spread),
+        "samples": len(record.samples),
         "distribution": histogram(record.samples),
-        "flags": ", ".join(sorted(record.flags)) or "none", "flagged": bool(record.flags), **more,
-    }  # fmt: skip
+        "flags": ", ".join(sorted(record.flags)) or "none",
+        "flagged": bool(record.flags),
+        **more,
+    }
 
 
 def histogram(samples: Sequence[float], bins: int = 16) -> str:
@@ -176,9 +182,11 @@ def _bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
     low, high = min(values), max(values)
     ticks = [2**k for k in range(10, 44, 2) if low <= 2**k <= high * 1.01]
     return alt.X(
-        f"{field}:Q", title=title, scale=alt.Scale(type="log", base=2, nice=False),
+        f"{field}:Q",
+        title=title,
+        scale=alt.Scale(type="log", base=2, nice=False),
         axis=alt.Axis(values=ticks or [low], labelExpr=_BYTES, grid=True),
-    )  # fmt: skip
+    )
 
 
 _NS = "datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
@@ -200,9 +208,18 @@ def _several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
     return name
 
 
-_WORDS = {"pages": "pages {}", "memory_node": "memory of node {}", "cpu": "CPU {}", "store": "{} stores",
-          "from_cpu": "from CPU {}", "to_cpu": "to CPU {}", "n": "n = {}", "library_kernel": "kernel {}",
-          "queue_depth": "depth {}", "best_chains": "{} chains"}  # fmt: skip
+_WORDS = {
+    "pages": "pages {}",
+    "memory_node": "memory of node {}",
+    "cpu": "CPU {}",
+    "store": "{} stores",
+    "from_cpu": "from CPU {}",
+    "to_cpu": "to CPU {}",
+    "n": "n = {}",
+    "library_kernel": "kernel {}",
+    "queue_depth": "depth {}",
+    "best_chains": "{} chains",
+}
 _BARE = {"isa", "kernel", "mode", "type"}
 
 
@@ -239,8 +256,14 @@ def _curves(records: Sequence[Record], x: str, *keys: str) -> list[Row]:
 
 def _walks(records: Sequence[Record]) -> list[Record]:
     """Latencies of the plain question: one random cycle over all of the footprint."""
-    found = selected(records, "latency", "load_latency", positive=("footprint_bytes", "processes"),
-                     texts=("pattern",), above_zero=True)  # fmt: skip
+    found = selected(
+        records,
+        "latency",
+        "load_latency",
+        positive=("footprint_bytes", "processes"),
+        texts=("pattern",),
+        above_zero=True,
+    )
     return [r for r in found if r.conditions["pattern"] == "random" and not r.conditions.get("locality_bytes")]
 
 
@@ -257,8 +280,9 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     series = sorted({text_of(r, "pages") for r in levels}, reverse=True)
     marks = [
         {"value": r.value, "from": value_of(r, "from_bytes"), "label": show(r.value, "s")}
-        for r in levels if text_of(r, "pages") == series[0]
-    ]  # fmt: skip
+        for r in levels
+        if text_of(r, "pages") == series[0]
+    ]
     if marks:
         base = chart_of(marks)
         chart = alt.layer(
@@ -273,8 +297,14 @@ def latency(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 @drawing
 def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Latency against a constant stride, with the random walks of the same footprint as levels to compare with."""
-    found = selected(records, "latency", "load_latency", positive=("footprint_bytes", "stride_bytes", "processes"),
-                     texts=("pattern",), above_zero=True)  # fmt: skip
+    found = selected(
+        records,
+        "latency",
+        "load_latency",
+        positive=("footprint_bytes", "stride_bytes", "processes"),
+        texts=("pattern",),
+        above_zero=True,
+    )
     found = [r for r in found if r.conditions["processes"] == 1 and r.conditions.get("pages") != "4KiB"]
     even = [r for r in found if r.conditions["pattern"] == "stride"]
     rows = _curves(even, "stride_bytes", "footprint_bytes", "cpu", "memory_node", "pages")
@@ -284,12 +314,17 @@ def strides(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     most = max(value_of(r, "footprint_bytes") for r in even)
     nodes = {r.conditions.get("memory_node") for r in even}
     marks = [
-        row(r, label=f"random in blocks of {size(value_of(r, 'locality_bytes'))}"
-            if value_of(r, "locality_bytes") else "random over all")
+        row(
+            r,
+            label=f"random in blocks of {size(value_of(r, 'locality_bytes'))}"
+            if value_of(r, "locality_bytes")
+            else "random over all",
+        )
         for r in found
-        if r.conditions["pattern"] == "random" and r.conditions.get("memory_node") in nodes
+        if r.conditions["pattern"] == "random"
+        and r.conditions.get("memory_node") in nodes
         and abs(value_of(r, "footprint_bytes") / most - 1) < 0.01
-    ]  # fmt: skip
+    ]
     marks = clearest(marks, "label")
     y = log_axis([*rows, *marks], "time per load", _NS)
     chart = layered(rows, _bytes_axis("x", rows, "stride"), y, "series", ["size"])
@@ -313,8 +348,14 @@ def bandwidth_footprint(records: Sequence[Record]) -> alt.TopLevelMixin | None:
 
 def in_memory(records: Sequence[Record]) -> list[Record]:
     """Net bandwidths of the largest footprints of the run: those are meant to be beyond every cache."""
-    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"), texts=("kernel",),
-                     above_zero=True)  # fmt: skip
+    found = selected(
+        records,
+        "bandwidth",
+        "bandwidth_net",
+        positive=("footprint_bytes", "threads"),
+        texts=("kernel",),
+        above_zero=True,
+    )
     most = max((value_of(r, "footprint_bytes") for r in found), default=0.0)
     return [r for r in found if value_of(r, "footprint_bytes") >= 0.45 * most]
 
@@ -322,8 +363,9 @@ def in_memory(records: Sequence[Record]) -> list[Record]:
 @drawing
 def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Bars of every kernel at the largest footprint, by stores and threads, with intervals."""
-    found = selected(records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"),
-                     texts=("kernel", "store"))  # fmt: skip
+    found = selected(
+        records, "bandwidth", "bandwidth_net", positive=("footprint_bytes", "threads"), texts=("kernel", "store")
+    )
     found = [r for r in found if r.conditions.get("mode") in {None, "threads"}]
     most = max((value_of(r, "threads") for r in found), default=0)
     found = [r for r in found if r.conditions["threads"] in {1, most}]
@@ -332,10 +374,15 @@ def bandwidth_kernels(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     wide = [r for r in found if _largest(r, found)]
     rows = [
-        row(r, kernel=str(r.conditions["kernel"]), threads=value_of(r, "threads"), store=str(r.conditions["store"]),
-            series=f"{said('threads', r.conditions['threads'])}, {said('store', r.conditions['store'])}")
+        row(
+            r,
+            kernel=str(r.conditions["kernel"]),
+            threads=value_of(r, "threads"),
+            store=str(r.conditions["store"]),
+            series=f"{said('threads', r.conditions['threads'])}, {said('store', r.conditions['store'])}",
+        )
         for r in wide
-    ]  # fmt: skip
+    ]
     rows.sort(key=lambda r: (r["threads"], r["store"]))
     rows = clearest(rows, "kernel", "series")
     return bars(rows, "kernel", kernels, "net bandwidth", _GB, ["kernel", "series"])
@@ -367,7 +414,7 @@ def bars(
         stroke=alt.Color("series:N", sort=series, scale=alt.Scale(range=PALETTE), legend=None),
         fillOpacity=alt.condition("datum.flagged", alt.value(0.12), alt.value(1.0)),
         tooltip=tooltip(*tips),
-    )  # fmt: skip
+    )
     whiskers = base.mark_rule(strokeWidth=1.5).encode(y="low:Q", y2="high:Q")
     return alt.layer(bars, whiskers)
 
@@ -375,8 +422,12 @@ def bars(
 @drawing
 def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Core to core: a heat map a protocol."""
-    what = {"swap": "compare-and-swap, one way", "flag": "flag, round trip", "dirty": "load of a modified line",
-            "clean": "load of a clean line"}  # fmt: skip
+    what = {
+        "swap": "compare-and-swap, one way",
+        "flag": "flag, round trip",
+        "dirty": "load of a modified line",
+        "clean": "load of a clean line",
+    }
     found = selected(records, (), "line_latency", numbers=("from_cpu", "to_cpu"), texts=("state",))
     found = [r for r in found if r.conditions["state"] in what]
     if not found:
@@ -387,10 +438,10 @@ def lines(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     side = max(80, min(420, 26 * len(cpus)))
     for state, node in itertools.product(what, nodes[:4]):
         rows = [
-            row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")),
-                ns=f"{r.value * 1e9:.0f}")
-            for r in found if r.conditions["state"] == state and text_of(r, "home_node") == node
-        ]  # fmt: skip
+            row(r, from_cpu=int(value_of(r, "from_cpu")), to_cpu=int(value_of(r, "to_cpu")), ns=f"{r.value * 1e9:.0f}")
+            for r in found
+            if r.conditions["state"] == state and text_of(r, "home_node") == node
+        ]
         if not rows:
             continue
         rows = clearest(rows, "from_cpu", "to_cpu")
@@ -448,9 +499,15 @@ def loaded(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         share = f", {reads:.0%} reads" if c["mode"] == "paced" and reads is not None else ""
         rate = rates[_point(r)]
         rows.append(
-            row(r, series=series + share, bandwidth=rate.value, chains=text_of(r, "chains"),
-                pause=text_of(r, "pause"), rate=show(rate.value, "B/s"))
-        )  # fmt: skip
+            row(
+                r,
+                series=series + share,
+                bandwidth=rate.value,
+                chains=text_of(r, "chains"),
+                pause=text_of(r, "pause"),
+                rate=show(rate.value, "B/s"),
+            )
+        )
     rows.sort(key=lambda r: (r["series"], r["bandwidth"]))
     x = alt.X("bandwidth:Q", title="bandwidth of all", axis=alt.Axis(labelExpr=_GB, tickCount=8))
     return layered(rows, x, _linear("time per load", _NS), "series", ["rate", "chains", "pause"])
@@ -475,10 +532,13 @@ def gups(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         y = log_axis(curves, "updates a second", _GOPS)
         return layered(curves, _bytes_axis("x", curves, "table"), y, "series", ["size"])
     rows = [
-        row(r, group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
-            series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}")
+        row(
+            r,
+            group=listed(sized(r, "table_bytes"), text_of(r, "pages")),
+            series=f"{r.conditions['kernel']}, {said('threads', r.conditions['threads'])}",
+        )
         for r in found
-    ]  # fmt: skip
+    ]
     return bars(rows, "group", None, "updates a second", _GOPS, ["group", "series"])
 
 
@@ -489,10 +549,13 @@ def io(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not found:
         return None
     rows = [
-        row(r, group=listed(str(r.conditions["direction"]), sized(r, "block_bytes")),
-            series=listed(*(said(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)))
+        row(
+            r,
+            group=listed(str(r.conditions["direction"]), sized(r, "block_bytes")),
+            series=listed(*(said(k, v) for k in ("queue_depth", "jobs") if (v := r.conditions.get(k)) is not None)),
+        )
         for r in found
-    ]  # fmt: skip
+    ]
     return bars(rows, "group", None, "bandwidth", _GB, ["group", "series"])
 
 
@@ -511,8 +574,12 @@ def company(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     rows = sorted(clearest(rows, "series", "processes"), key=lambda r: r["processes"])
     counts = sorted({r["processes"] for r in rows})
-    x = alt.X("processes:Q", title="CPUs that chase at once", scale=alt.Scale(zero=False, padding=24),
-              axis=alt.Axis(values=counts, format="d", labelOverlap=True))  # fmt: skip
+    x = alt.X(
+        "processes:Q",
+        title="CPUs that chase at once",
+        scale=alt.Scale(zero=False, padding=24),
+        axis=alt.Axis(values=counts, format="d", labelOverlap=True),
+    )
     return layered(rows, x, _linear("time per load", _NS), "series", ["processes"], band=False)
 
 
@@ -526,13 +593,21 @@ def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
     spec["background"] = "transparent"
     font = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
     spec["config"] = {
-        "font": font, "view": {"stroke": None},
-        "axis": {"labelFontSize": 12, "titleFontSize": 12, "titleFontWeight": "normal", "gridOpacity": 0.25,
-                 "domainOpacity": 0.5, "tickOpacity": 0.5, "titlePadding": 10},
+        "font": font,
+        "view": {"stroke": None},
+        "axis": {
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "gridOpacity": 0.25,
+            "domainOpacity": 0.5,
+            "tickOpacity": 0.5,
+            "titlePadding": 10,
+        },
         "axisBand": {"labelAngle": 0},
         "legend": {"labelFontSize": 12, "symbolStrokeWidth": 2, "orient": "top", "columns": 4, "labelLimit": 400},
         "title": {"fontSize": 12, "fontWeight": "normal"},
-    }  # fmt: skip
+    }
     return spec
 
 

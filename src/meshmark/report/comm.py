@@ -52,9 +52,11 @@ def doubling(rows: Iterable[Row], title: str, unit: str = "") -> alt.X:
     ticks = [2**k for k in range(0, 34, 2) if min(values) <= 2**k <= max(values) * 1.01]
     label = _COUNT.format(unit, f" {unit}" if unit else "")
     return alt.X(
-        "x:Q", title=title, scale=alt.Scale(type="log", base=2, nice=False),
+        "x:Q",
+        title=title,
+        scale=alt.Scale(type="log", base=2, nice=False),
         axis=alt.Axis(values=ticks or [values[0]], labelExpr=label, grid=True, labelOverlap=True),
-    )  # fmt: skip
+    )
 
 
 def libraries_of(records: Sequence[Record]) -> list[str]:
@@ -68,10 +70,15 @@ def library_of(record: Record) -> str:
 def _curves(records: Sequence[Record], *keys: str) -> list[Row]:
     """Rows over the message's size of series that are named by these conditions, with their library beside."""
     rows = [
-        row(r, series=", ".join(text_of(r, k) for k in keys), library=library_of(r),
-            x=value_of(r, "message_bytes"), message=size(value_of(r, "message_bytes")))
+        row(
+            r,
+            series=", ".join(text_of(r, k) for k in keys),
+            library=library_of(r),
+            x=value_of(r, "message_bytes"),
+            message=size(value_of(r, "message_bytes")),
+        )
         for r in records
-    ]  # fmt: skip
+    ]
     return sorted(clearest(rows, "library", "series", "x"), key=lambda r: r["x"])
 
 
@@ -86,10 +93,11 @@ def _overlay(rows: list[Row], title: str, label: str) -> alt.TopLevelMixin | Non
             rows = [{**r, "series": f"{r['series']}, {r['library']}"} for r in rows]
         return layered(rows, x, y, "series", ["message"])
     panels = [
-        layered([r for r in rows if r["library"] == name], x, y, "series", ["message"])
-        .properties(title=name, width=385, height=340)
+        layered([r for r in rows if r["library"] == name], x, y, "series", ["message"]).properties(
+            title=name, width=385, height=340
+        )
         for name in libraries
-    ]  # fmt: skip
+    ]
     both: alt.TopLevelMixin = alt.concat(*panels, columns=2, spacing=24)
     return both
 
@@ -110,10 +118,16 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not found:
         return None
     rows = [
-        row(r, x=value_of(r, "words"), words=f"{value_of(r, 'words'):.0f}", protocol=str(r.conditions["protocol"]),
-            paradigm=text_of(r, "paradigm"), library=library_of(r))
+        row(
+            r,
+            x=value_of(r, "words"),
+            words=f"{value_of(r, 'words'):.0f}",
+            protocol=str(r.conditions["protocol"]),
+            paradigm=text_of(r, "paradigm"),
+            library=library_of(r),
+        )
         for r in found
-    ]  # fmt: skip
+    ]
     rows = sorted(clearest(rows, "library", "protocol", "x"), key=lambda r: r["x"])
     colours = _colours(records, ranking.HALO)
     told = {r["paradigm"] for r in rows}
@@ -134,9 +148,11 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
             strokeDash=alt.StrokeDash("paradigm:N", title=None, scale=dashes, legend=alt.Legend(symbolType="stroke")),
         )
         band = base.mark_area(strokeWidth=0).encode(
-            y=y("low"), y2="high:Q", opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)),
+            y=y("low"),
+            y2="high:Q",
+            opacity=alt.condition(chosen, alt.value(0.14), alt.value(0.02)),
             detail="protocol:N",
-        )  # fmt: skip
+        )
         line = base.mark_line(strokeWidth=1.8).encode(y=y("value"), opacity=shown, detail="protocol:N")
         points = (
             chart_of(mine)
@@ -239,8 +255,9 @@ def collectives(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     """Time of a collective over the message's size, by operation and algorithm."""
     subject = ranking.COLLECTIVES
     sized = [r for r in records if r.conditions.get("message_bytes") != 0]
-    found = selected(sized, subject.instruments, subject.metric, positive=("message_bytes",), texts=subject.names,
-                     above_zero=True)  # fmt: skip
+    found = selected(
+        sized, subject.instruments, subject.metric, positive=("message_bytes",), texts=subject.names, above_zero=True
+    )
     return _overlay(_curves(found, "operation", "algorithm"), "time of one operation", TIME)
 
 
@@ -262,12 +279,22 @@ def _ratios(records: Sequence[Record], subject: ranking.Subject) -> alt.TopLevel
                     continue
                 one, other = (a.best(x), b.best(x)) if name == _BEST else (a.cells[name, x], b.cells[name, x])
                 flags = sorted(one.flags | other.flags)
-                rows.append({
-                    "series": name, "x": x, "at": subject.said(x), "value": ratio.value, "low": ratio.low,
-                    "high": ratio.high, "ratio": f"{ratio.value:.2f}",
-                    "interval": f"{ratio.low:.2f} – {ratio.high:.2f}", "first": show(one.value, "s"),
-                    "second": show(other.value, "s"), "flags": ", ".join(flags) or "none", "flagged": bool(flags),
-                })  # fmt: skip
+                rows.append(
+                    {
+                        "series": name,
+                        "x": x,
+                        "at": subject.said(x),
+                        "value": ratio.value,
+                        "low": ratio.low,
+                        "high": ratio.high,
+                        "ratio": f"{ratio.value:.2f}",
+                        "interval": f"{ratio.low:.2f} – {ratio.high:.2f}",
+                        "first": show(one.value, "s"),
+                        "second": show(other.value, "s"),
+                        "flags": ", ".join(flags) or "none",
+                        "flagged": bool(flags),
+                    }
+                )
         if len({r["x"] for r in rows}) > 1:
             colours = _colours(records, subject, best=subject is ranking.HALO)
             chart = _ratio_chart(pair, rows, colours, len(panels))
@@ -308,9 +335,12 @@ def _ratio_chart(
     titles = {"first": a.library, "second": b.library}
     tips = ("series", "at", "ratio", "interval", "first", "second", "flags")
     points = base.mark_point(size=30, filled=True, strokeWidth=1.4).encode(
-        y=y("value"), stroke=alt.Stroke("series:N", scale=colours, legend=None), fillOpacity=FULL, opacity=shown,
+        y=y("value"),
+        stroke=alt.Stroke("series:N", scale=colours, legend=None),
+        fillOpacity=FULL,
+        opacity=shown,
         tooltip=[alt.Tooltip(f"{t}:N", title=titles.get(t, t)) for t in tips],
-    )  # fmt: skip
+    )
     rule = chart_of([{"y": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(y=y("y"))
     notes = [
         chart_of([{"y": at, "text": f"{arrow} {library} is faster"}])

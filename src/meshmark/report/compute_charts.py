@@ -40,9 +40,15 @@ def compute(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         of += [f"n={r.conditions['n']}"] if number(r, "n") is not None else []
         library = [str(v) for k in ("library", "library_kernel") if (v := r.conditions.get(k))]
         rows.append(
-            row(r, what=" ".join([r.instrument, *of]), series=said("threads", r.conditions["threads"]),
-                threads=value_of(r, "threads"), library=" ".join(library) or "–", n=value_of(r, "n"))
-        )  # fmt: skip
+            row(
+                r,
+                what=" ".join([r.instrument, *of]),
+                series=said("threads", r.conditions["threads"]),
+                threads=value_of(r, "threads"),
+                library=" ".join(library) or "–",
+                n=value_of(r, "n"),
+            )
+        )
     rows = clearest(rows, "what", "series")
     rows.sort(key=lambda r: (r["n"] > 0, r["what"].split()[0], r["n"], r["what"], r["threads"]))
     label = "format(datum.value / 1e9, '~r') + ' GFLOP/s'"
@@ -110,19 +116,27 @@ def kernel_rates(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     if not found:
         return None
     rows = [
-        row(r, x=_rate(r, "line_read_bytes", "line_write_bytes") / 1e9, y=_rate(r, "flops") / 1e9,
-            kind=str(r.conditions["kind"]), level=text_of(r, "served_by"), what=_variant(r))
+        row(
+            r,
+            x=_rate(r, "line_read_bytes", "line_write_bytes") / 1e9,
+            y=_rate(r, "flops") / 1e9,
+            kind=str(r.conditions["kind"]),
+            level=text_of(r, "served_by"),
+            what=_variant(r),
+        )
         for r in found
-    ]  # fmt: skip
+    ]
     kinds = sorted({r["kind"] for r in rows})
     # Symmetric: linear round 0, since many kernels do no arithmetic at all, and logarithmic beyond.
     marks = [0, 0.1, 1, 10, 100, 1000]
 
     def axis(field: str, title: str, unit: str) -> dict[str, Any]:
         return {
-            "shorthand": f"{field}:Q", "title": title, "scale": alt.Scale(type="symlog", constant=0.1),
+            "shorthand": f"{field}:Q",
+            "title": title,
+            "scale": alt.Scale(type="symlog", constant=0.1),
             "axis": alt.Axis(values=marks, labelExpr=f"datum.value + ' {unit}'"),
-        }  # fmt: skip
+        }
 
     colours = alt.Scale(domain=kinds, range=[*PALETTE, "#000000", "#B0B000", "#A05195"][: len(kinds)])
     drawn: alt.Chart = (

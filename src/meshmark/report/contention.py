@@ -79,9 +79,14 @@ def contentions(records: Iterable[Record]) -> list[Contention]:
     """One for each library and number of ranks among the records of `swap`, in their order."""
     groups: dict[tuple[str, str, str], list[Record]] = {}
     for r in selected(
-        records, "swap", "exchange_time", numbers=("message_bytes",), positive=("distance",), texts=("mode",),
+        records,
+        "swap",
+        "exchange_time",
+        numbers=("message_bytes",),
+        positive=("distance",),
+        texts=("mode",),
         above_zero=True,
-    ):  # fmt: skip
+    ):
         groups.setdefault((r.machine, text_of(r, "library", "mpi"), ranks_of(r)), []).append(r)
     made = []
     for (machine, library, where), mine in groups.items():

@@ -73,9 +73,13 @@ def _area(values: Sequence[tuple[float, float]], x0: float, dx: float, bottom: f
 
 
 def gantt_svg(
-    run: LoadRun, machine: MachineUse | None = None, header: bool = True, end_s: float = 0.0, most: float = 0.0,
+    run: LoadRun,
+    machine: MachineUse | None = None,
+    header: bool = True,
+    end_s: float = 0.0,
+    most: float = 0.0,
     name: str = "",
-) -> str:  # fmt: skip
+) -> str:
     """The chart as SVG, light and dark by the reader's setting.
 
     Args:
@@ -129,9 +133,11 @@ def gantt_svg(
 
 def _header(run: LoadRun) -> str:
     title = escape(str(run.scenario.get("name", "scenario")))
-    of = escape(f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
-                + ("" if run.status == "ok" else f" · {STATUS[run.status]}")
-                + (f" · {flags}" if (flags := flags_told(run)) else ""))  # fmt: skip
+    of = escape(
+        f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
+        + ("" if run.status == "ok" else f" · {STATUS[run.status]}")
+        + (f" · {flags}" if (flags := flags_told(run)) else "")
+    )
     out = [
         f'<text class="ink" x="20" y="34" font-size="20" font-weight="bold">{title}</text>',
         f'<text class="{"soft" if run.status == "ok" else "bad"}" x="{_WIDTH - 20}" y="33" font-size="12.5" '
@@ -237,9 +243,7 @@ def most_traffic(run: LoadRun, machine: MachineUse | None, end_s: float) -> floa
     return max((s.interval[1] if s.interval else s.value for s in shown), default=0.0)
 
 
-def _panels(
-    run: LoadRun, top: float, end_s: float, machine: MachineUse | None, most: float
-) -> tuple[str, float]:  # fmt: skip
+def _panels(run: LoadRun, top: float, end_s: float, machine: MachineUse | None, most: float) -> tuple[str, float]:
     """Use of the CPUs, and traffic to memory where it is known of anybody; and where they end."""
     step = max(end_s / 190, float(run.header.get("sample_s", 0.1)))
     own = [Step(t, min(run.bench_s, t + step), share) for t, share in utilisation(run, step)]
@@ -254,16 +258,34 @@ def _panels(
         step = tick_step(most / scale, 4)
         limit = step * math.ceil(most / scale / step - 1e-9)
         what = "all (estimated)" if machine is not None and machine.estimated else "all (counted)"
-        out.append(_panel("Memory traffic", "read and written", f"{limit:g} {unit}", own, all_, limit * scale,
-                          bottom + 22, end_s, what))  # fmt: skip
+        out.append(
+            _panel(
+                "Memory traffic",
+                "read and written",
+                f"{limit:g} {unit}",
+                own,
+                all_,
+                limit * scale,
+                bottom + 22,
+                end_s,
+                what,
+            )
+        )
         bottom += 22 + _PANEL
     return "".join(out), bottom + 16
 
 
 def _panel(
-    title: str, of: str, most: str, own: Sequence[Step], all_: Sequence[Step], limit: float, top: float, end_s: float,
+    title: str,
+    of: str,
+    most: str,
+    own: Sequence[Step],
+    all_: Sequence[Step],
+    limit: float,
+    top: float,
+    end_s: float,
     what: str = "all (recorded)",
-) -> str:  # fmt: skip
+) -> str:
     """One quantity over time: filled what these programs had, as a line what all had, with its interval's band."""
     plot = _WIDTH - _LEFT - _RIGHT
     bottom = top + _PANEL
@@ -289,8 +311,9 @@ def _panel(
         at = x(s.to_s)
     band = "".join(
         f"M{x(s.from_s)} {y(s.interval[0])}V{y(s.interval[1])}H{x(s.to_s)}V{y(s.interval[0])}Z"
-        for s in shown if s.interval
-    )  # fmt: skip
+        for s in shown
+        if s.interval
+    )
     out = [
         f'<text class="ink" x="20" y="{top + 14:.1f}" font-size="13">{escape(title)}</text>',
         f'<text class="soft" x="20" y="{top + 31:.1f}" font-size="12">{escape(of)}</text>',
@@ -362,8 +385,11 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
         for label, value, what in totals_of(run)
     )
     ok = sum(p.how == "ok" for p in run.programs)
-    words = [str(run.header.get("machine", "")), str(run.header.get("start", ""))[:19].replace("T", " ") + " UTC",
-             f"{ok} of {len(run.programs)} programs ended well"]  # fmt: skip
+    words = [
+        str(run.header.get("machine", "")),
+        str(run.header.get("start", ""))[:19].replace("T", " ") + " UTC",
+        f"{ok} of {len(run.programs)} programs ended well",
+    ]
     if run.status != "ok":
         words.append(STATUS.get(run.status, run.status))
     cost = run.end.get("sampling", {}).get("share")
@@ -373,19 +399,31 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     rows = "".join(
         f"<tr><td>{escape(p.program)} · {p.copy + 1}</td>"
         + (
-            "".join(f"<td>{v}</td>" for v in (
-                in_s(p.wall_s), in_s(p.user_s), in_s(p.system_s), in_s(p.waiting_s), in_s(p.sleeping_s),
-                f"{100 * p.attained:.0f} %", p.threads, p.migrations))
-            if p.how != "failed" else "<td>–</td>" * len(head)
+            "".join(
+                f"<td>{v}</td>"
+                for v in (
+                    in_s(p.wall_s),
+                    in_s(p.user_s),
+                    in_s(p.system_s),
+                    in_s(p.waiting_s),
+                    in_s(p.sleeping_s),
+                    f"{100 * p.attained:.0f} %",
+                    p.threads,
+                    p.migrations,
+                )
+            )
+            if p.how != "failed"
+            else "<td>–</td>" * len(head)
         )
         + f'<td class="flags">{escape(", ".join(sorted(run.flags(p))))}</td>'
         + f'<td class="why">{escape(p.reason)}</td></tr>'
         for p in run.programs
-    )  # fmt: skip
+    )
     programs = (
-        "<table><tr><th>program</th>" + "".join(f"<th>{h}</th>" for h in head)
+        "<table><tr><th>program</th>"
+        + "".join(f"<th>{h}</th>" for h in head)
         + f'<th class="left">flags</th><th></th></tr>{rows}</table>'
-    )  # fmt: skip
+    )
     rows = "".join(
         f"<tr><td>{escape(t.program)} · {t.copy + 1}: {escape(t.command)}</td><td>{t.tid}</td>"
         + "".join(f"<td>{in_s(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s))

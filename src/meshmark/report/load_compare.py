@@ -74,18 +74,28 @@ def compare_html(c: Comparison) -> str:
         interval = m.slowdown.interval if last and m.slowdown else None
         why = one.reason if one is not None else ""
         kind = ' class="all"' if one is None else ""
-        rows.append(f"<tr><td{kind}>{escape(name)}</td>" + "".join(f"<td{kind}>{x}</td>" for x in cells)
-                    + f'<td>{_dot(ratio, interval, low, high)}</td><td class="flags">'
-                    f'{escape(flags_told(m)) if last else ""}</td><td class="why">{escape(why)}</td></tr>')  # fmt: skip
+        rows.append(
+            f"<tr><td{kind}>{escape(name)}</td>"
+            + "".join(f"<td{kind}>{x}</td>" for x in cells)
+            + f'<td>{_dot(ratio, interval, low, high)}</td><td class="flags">'
+            f'{escape(flags_told(m)) if last else ""}</td><td class="why">{escape(why)}</td></tr>'
+        )
     heads = [*(f"{h}, s" for h in HEADS), "slowdown", "95 %"]
     plot = f"{low:.2g} to {high:.2g}, dashed: 1"
-    programs = ("<table><tr><th>program</th>" + "".join(f"<th>{h}</th>" for h in heads)
-                + f'<th>{plot}</th><th class="left">flags</th><th></th></tr>{"".join(rows)}</table>')  # fmt: skip
-    totals = "<table><tr><th>total</th><th>A</th><th>B</th><th>B over A</th></tr>" + "".join(
-        f"<tr><td>{escape(TOTALS[n])}</td><td>{value_told(n, a)}</td><td>{value_told(n, b)}</td>"
-        f"<td>{change_told(a, b)}</td></tr>"
-        for n, a, b in c.totals
-    ) + "</table>"  # fmt: skip
+    programs = (
+        "<table><tr><th>program</th>"
+        + "".join(f"<th>{h}</th>" for h in heads)
+        + f'<th>{plot}</th><th class="left">flags</th><th></th></tr>{"".join(rows)}</table>'
+    )
+    totals = (
+        "<table><tr><th>total</th><th>A</th><th>B</th><th>B over A</th></tr>"
+        + "".join(
+            f"<tr><td>{escape(TOTALS[n])}</td><td>{value_told(n, a)}</td><td>{value_told(n, b)}</td>"
+            f"<td>{change_told(a, b)}</td></tr>"
+            for n, a, b in c.totals
+        )
+        + "</table>"
+    )
     told = "".join(
         f'<tr><td>{escape(what)}</td><td class="text">{escape(a)}</td><td class="text">{escape(b)}</td></tr>'
         for what, a, b in c.differ
@@ -94,8 +104,9 @@ def compare_html(c: Comparison) -> str:
     differ = scrolled(f"<table>{heads_ab}{told}</table>", "conditions") if told else "<p>Nothing that is known.</p>"
     only = "".join(
         f'<p class="small">Only in {letter}: {escape(", ".join(names))}</p>'
-        for letter, names in (("A", c.only_a), ("B", c.only_b)) if names
-    )  # fmt: skip
+        for letter, names in (("A", c.only_a), ("B", c.only_b))
+        if names
+    )
     body = (
         f"{_STYLE}<section>{charts[0]}</section><section>{charts[1]}</section>"
         f"<section><h2>Programs</h2>{scrolled(programs, 'programs')}"

@@ -58,8 +58,11 @@ def mesh_svg(
         if wraps:
             over = 46.0
             mx, my = (x1 + x2) / 2, (y1 + y2) / 2
-            bend = (f"M{x1:.1f} {y1:.1f}Q{mx:.1f} {my - over:.1f} {x2:.1f} {y2:.1f}" if abs(y1 - y2) < 1
-                    else f"M{x1:.1f} {y1:.1f}Q{mx - over:.1f} {my:.1f} {x2:.1f} {y2:.1f}")  # fmt: skip
+            bend = (
+                f"M{x1:.1f} {y1:.1f}Q{mx:.1f} {my - over:.1f} {x2:.1f} {y2:.1f}"
+                if abs(y1 - y2) < 1
+                else f"M{x1:.1f} {y1:.1f}Q{mx - over:.1f} {my:.1f} {x2:.1f} {y2:.1f}"
+            )
         told = f"{a} – {b}, {link['kind']}" + ("" if share is None else f", {100 * share:.0f} %")
         parts.append(
             f'<path d="{bend}" fill="none" stroke="{colour}" stroke-width="{wide:.1f}" '

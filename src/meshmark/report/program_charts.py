@@ -34,17 +34,25 @@ from meshmark.report.programs import (
     times,
     told,
     where_of,
-)  # fmt: skip
+)
 from meshmark.report.selection import selected, text_of
 from meshmark.store.record import Record
 from meshmark.values.units import show
 
 _HALF, _MORE, _TRIED = "half, predicted", "more, predicted", "more, measured"
 _COLOURS: Final = {
-    "computing": PALETTE[0], "halo exchange": PALETTE[1], "sums": PALETTE[3], "transposes": PALETTE[2],
-    "latency": PALETTE[1], "bandwidth": PALETTE[2], "imbalance": PALETTE[4], "other": "#A7AFB8",
-    _HALF: PALETTE[2], _MORE: PALETTE[1], _TRIED: PALETTE[0],
-}  # fmt: skip
+    "computing": PALETTE[0],
+    "halo exchange": PALETTE[1],
+    "sums": PALETTE[3],
+    "transposes": PALETTE[2],
+    "latency": PALETTE[1],
+    "bandwidth": PALETTE[2],
+    "imbalance": PALETTE[4],
+    "other": "#A7AFB8",
+    _HALF: PALETTE[2],
+    _MORE: PALETTE[1],
+    _TRIED: PALETTE[0],
+}
 # Of bars and points alike: panels beside each other share it.
 _STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
 
@@ -106,8 +114,15 @@ def _bars(
         note = f"{show(split.total.value, 's')}"
         if other is not None and other.value < 0:
             note += f"; other {show(other.value, 's')}"
-        ends.append({**row(split.total, label=label, part=program.step, share="–"), "low": low, "high": high,
-                     "note": note, "end": max(at, high)})  # fmt: skip
+        ends.append(
+            {
+                **row(split.total, label=label, part=program.step, share="–"),
+                "low": low,
+                "high": high,
+                "note": note,
+                "end": max(at, high),
+            }
+        )
     order = [label for label, _ in labelled]
     names = [p for p in program.parts if any(r["part"] == p for r in rows)] or list(program.parts)
     scale = alt.Scale(domain=list(program.parts), range=[_COLOURS[p] for p in program.parts])
@@ -250,11 +265,13 @@ def _latencies(records: Sequence[Record], labelled: Sequence[tuple[str, Split]])
         x=alt.X("low:Q", scale=reach), x2="high:Q", stroke=alt.Stroke("what:N", scale=_STROKES, legend=None)
     )
     points = base.mark_point(size=70, filled=True, opacity=1, strokeWidth=1.6).encode(
-        x=x, fill=alt.Fill("what:N", title=None, scale=colour, legend=key),
+        x=x,
+        fill=alt.Fill("what:N", title=None, scale=colour, legend=key),
         stroke=alt.Stroke("what:N", scale=_STROKES, legend=None),
         shape=alt.Shape("what:N", title=None, legend=key, scale=shape),
-        fillOpacity=FULL, tooltip=tooltip("label", "what", "over"),
-    )  # fmt: skip
+        fillOpacity=FULL,
+        tooltip=tooltip("label", "what", "over"),
+    )
     rule = chart_of([{"x": 1.0}]).mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x=alt.X("x:Q", scale=reach))
     return alt.layer(rule, whisker, points).properties(width=250, height=alt.Step(26))
 
@@ -267,10 +284,13 @@ def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
         return None
     several = len({where_of(r) for r in found}) > 1
     rows = [
-        row(r, kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
-            series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""))
+        row(
+            r,
+            kernel=f"{r.conditions['kernel']}, class {r.conditions['class']}",
+            series=text_of(r, "library", "mpi") + (f", {where_of(r)}" if several else ""),
+        )
         for r in sorted(found, key=order_of)
-    ]  # fmt: skip
+    ]
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     share = "share of a solution in the library"
     kernels_ = charts.clearest(rows, "kernel", "series")

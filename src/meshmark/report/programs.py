@@ -48,23 +48,47 @@ class Program:
 
 _COMPUTING: Final = {"computing": "compute_time"}
 POP: Final = Program(
-    "pop", "iteration_time", "an iteration", {**_COMPUTING, "halo exchange": "halo_time", "sums": "reduce_time"},
-    ("protocol", "reductions"), ("grid",), ranked=True,
-)  # fmt: skip
-GYRO: Final = Program(
-    "gyro", "step_time", "a step", {**_COMPUTING, "transposes": "transpose_time"}, ("modes",),
-    ("grid", "radii", "flops_per_point"), ranked=False,
-)  # fmt: skip
-SWIM: Final = Program(
-    "swim", "step_time", "a step", {**_COMPUTING, "halo exchange": "halo_time"}, ("protocol",), ("cells", "steps"),
+    "pop",
+    "iteration_time",
+    "an iteration",
+    {**_COMPUTING, "halo exchange": "halo_time", "sums": "reduce_time"},
+    ("protocol", "reductions"),
+    ("grid",),
     ranked=True,
-)  # fmt: skip
+)
+GYRO: Final = Program(
+    "gyro",
+    "step_time",
+    "a step",
+    {**_COMPUTING, "transposes": "transpose_time"},
+    ("modes",),
+    ("grid", "radii", "flops_per_point"),
+    ranked=False,
+)
+SWIM: Final = Program(
+    "swim",
+    "step_time",
+    "a step",
+    {**_COMPUTING, "halo exchange": "halo_time"},
+    ("protocol",),
+    ("cells", "steps"),
+    ranked=True,
+)
 ANATOMY: Final = Program(
-    "anatomy", "step_time", "a step",
-    {**_COMPUTING, "latency": "latency_time", "bandwidth": "bandwidth_time", "imbalance": "imbalance_time",
-     "other": "other_time"},
-    ("program", "protocol", "reductions"), (), ranked=False,
-)  # fmt: skip
+    "anatomy",
+    "step_time",
+    "a step",
+    {
+        **_COMPUTING,
+        "latency": "latency_time",
+        "bandwidth": "bandwidth_time",
+        "imbalance": "imbalance_time",
+        "other": "other_time",
+    },
+    ("program", "protocol", "reductions"),
+    (),
+    ranked=False,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +127,17 @@ class Steps:
 
 
 def _said(key: str, value: object) -> str:
-    words = {"reductions": "{} sum" + ("" if value == 1 else "s"), "protocol": "{}", "program": "{}",
-             "modes": "{} modes", "cells": "{0} x {0} cells", "steps": "{} steps a run", "radii": "{} radii",
-             "flops_per_point": "{} flops a point", "grid": "grid {}"}  # fmt: skip
+    words = {
+        "reductions": "{} sum" + ("" if value == 1 else "s"),
+        "protocol": "{}",
+        "program": "{}",
+        "modes": "{} modes",
+        "cells": "{0} x {0} cells",
+        "steps": "{} steps a run",
+        "radii": "{} radii",
+        "flops_per_point": "{} flops a point",
+        "grid": "grid {}",
+    }
     return words[key].format(value)
 
 
@@ -141,8 +173,10 @@ def order_of(record: Record) -> tuple[int, ...]:
     """As the instruments have them: programs, kernels and classes in their order, modes upward."""
     c = record.conditions
     places = (("pop", "gyro", "swim"), ("ep", "cg", "is", "ft", "mg"), ("S", "W", "A"))
-    known = [names.index(str(c[k])) if str(c.get(k)) in names else 0
-             for k, names in zip(("program", "kernel", "class"), places, strict=True)]  # fmt: skip
+    known = [
+        names.index(str(c[k])) if str(c.get(k)) in names else 0
+        for k, names in zip(("program", "kernel", "class"), places, strict=True)
+    ]
     return known[0], known[2], known[1], int(value_of(record, "modes"))
 
 
@@ -239,8 +273,12 @@ def prediction(records: Sequence[Record], split: Split) -> Prediction:
         found = [r for r in same if r.metric == metric and _factor(r) != 1 and (_factor(r) < 1) == less]
         return _beside(split.total, found) if found else None
 
-    return Prediction(find("predicted_time", True), find("predicted_time", False), find("step_time", False),
-                      find("prediction_error", False))  # fmt: skip
+    return Prediction(
+        find("predicted_time", True),
+        find("predicted_time", False),
+        find("step_time", False),
+        find("prediction_error", False),
+    )
 
 
 def _factor(record: Record) -> float:
@@ -322,9 +360,13 @@ def kernels(records: Sequence[Record]) -> dict[tuple[object, ...], list[tuple[li
         check = "not verified" if "unverified" in total.flags else "verified"
         fft = f", {c['fft']}" if "fft" in c else ""
         cells = [
-            f"{c['kernel']}{fft}", str(c["class"]), f"{show(total.value, 's')} {half_percent(total)}",
-            show(rate.value, rate.unit) if rate else "–", percent(share.value) if share else "–", check,
-        ]  # fmt: skip
+            f"{c['kernel']}{fft}",
+            str(c["class"]),
+            f"{show(total.value, 's')} {half_percent(total)}",
+            show(rate.value, rate.unit) if rate else "–",
+            percent(share.value) if share else "–",
+            check,
+        ]
         flags = total.flags.union(*(r.flags for r in (rate, share) if r))
         found.setdefault((*key[:4], transport_of(total), where_of(total)), []).append((cells, flags))
     return found

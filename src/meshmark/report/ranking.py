@@ -26,9 +26,17 @@ if TYPE_CHECKING:
 
 _WIDE: Final = 160  # columns where nobody says how many there are
 _LETTERS: Final = {
-    "migrated": "m", "stolen": "s", "throttled": "h", "noisy": "n", "truncated": "t", "oversubscribed": "o",
-    "misplaced": "p", "page_size": "g", "faulted": "f", "unverified": "u",
-}  # fmt: skip
+    "migrated": "m",
+    "stolen": "s",
+    "throttled": "h",
+    "noisy": "n",
+    "truncated": "t",
+    "oversubscribed": "o",
+    "misplaced": "p",
+    "page_size": "g",
+    "faulted": "f",
+    "unverified": "u",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +56,12 @@ class Subject:
 HALO: Final = Subject("halo exchange", ("halo",), "exchange_time", ("protocol",), "words")
 MESSAGE: Final = Subject("one message", ("pingpong",), "message_latency", ("protocol",), "message_bytes")
 COLLECTIVES: Final = Subject(
-    "collectives", ("allreduce", "barrier", "bcast", "reduce", "alltoall", "exchange"), "collective_time",
-    ("operation", "algorithm"), "message_bytes",
-)  # fmt: skip
+    "collectives",
+    ("allreduce", "barrier", "bcast", "reduce", "alltoall", "exchange"),
+    "collective_time",
+    ("operation", "algorithm"),
+    "message_bytes",
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,12 +101,13 @@ def raster(
         alt.Chart(alt.InlineData(values=cells), width=720, height=height)
         .mark_rect()
         .encode(
-            x=alt.X("t:Q", title=title, scale=span), x2="u:Q",
+            x=alt.X("t:Q", title=title, scale=span),
+            x2="u:Q",
             y=alt.Y("name:N", sort=list(b.names), title=None, axis=alt.Axis(labels=labels, ticks=labels)),
             color=alt.condition("datum.use === null", alt.value("#dddddd"), colour),
             tooltip=["name:N", alt.Tooltip("u:Q", title=title), alt.Tooltip("use:Q", format=".1f")],
         )
-    )  # fmt: skip
+    )
     lines = []
     for k, t in enumerate(b.at_s):
         some = [row[k] for row in b.use if row[k] is not None]

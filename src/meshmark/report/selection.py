@@ -29,10 +29,11 @@ def cleaned(records: Iterable[Record]) -> list[Record]:
     Every view begins with it, so that a condition that is there is a text, a truth or a finite number.
     """
     return [
-        r if all(_says(v) for v in r.conditions.values())
+        r
+        if all(_says(v) for v in r.conditions.values())
         else replace(r, conditions={k: v for k, v in r.conditions.items() if _says(v)})
         for r in records
-    ]  # fmt: skip
+    ]
 
 
 def _says(value: object) -> bool:

@@ -82,8 +82,12 @@ def _gb(title: str) -> alt.X:
 
 
 def _counts(rows: Sequence[Row], title: str) -> alt.X:
-    return alt.X("x:Q", title=title, scale=alt.Scale(zero=False, padding=24),
-                 axis=alt.Axis(values=sorted({r["x"] for r in rows}), format="d", labelOverlap=True))  # fmt: skip
+    return alt.X(
+        "x:Q",
+        title=title,
+        scale=alt.Scale(zero=False, padding=24),
+        axis=alt.Axis(values=sorted({r["x"] for r in rows}), format="d", labelOverlap=True),
+    )
 
 
 def shared_bus(records: Sequence[Record]) -> Drawn | None:
@@ -93,54 +97,72 @@ def shared_bus(records: Sequence[Record]) -> Drawn | None:
         return None
     level = 1 + max((value_of(r, "threshold") for r in _of(records, "shared_bus", "crossing_rate")), default=0.1)
     rows = [
-        _slowdown(r, x=value_of(r, "memory_rate"), label=f"{value_of(r, 'memory_rate') / 1e9:.3g} GB/s",
-                  series=f"{value_of(r, 'copies'):g} copies")
+        _slowdown(
+            r,
+            x=value_of(r, "memory_rate"),
+            label=f"{value_of(r, 'memory_rate') / 1e9:.3g} GB/s",
+            series=f"{value_of(r, 'copies'):g} copies",
+        )
         for r in found
-    ]  # fmt: skip
+    ]
     return _curve(rows, _gb("rate of one program alone"), "series", level)
 
 
 def mix(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the part of the traffic that writes."""
     found = _of(records, "mix", "slowdown", "write_fraction")
-    rows = [_slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
-            for r in found]  # fmt: skip
+    rows = [
+        _slowdown(r, x=value_of(r, "write_fraction"), label=f"{value_of(r, 'write_fraction'):.0%} writes")
+        for r in found
+    ]
     axis = alt.Axis(format=".0%")
     return _curve(rows, alt.X("x:Q", title="part of the traffic that writes", axis=axis)) if rows else None
 
 
 def isolation(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the memory domains that are loaded."""
-    rows = [_slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
-            for r in _of(records, "isolation", "slowdown", "domains")]  # fmt: skip
+    rows = [
+        _slowdown(r, x=value_of(r, "domains"), label=f"{value_of(r, 'domains'):g} domains")
+        for r in _of(records, "isolation", "slowdown", "domains")
+    ]
     return _curve(rows, _counts(rows, "memory domains loaded")) if rows else None
 
 
 def copies(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over copies of a command."""
-    rows = [_slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
-            for r in _of(records, "copies", "slowdown", "copies")]  # fmt: skip
+    rows = [
+        _slowdown(r, x=value_of(r, "copies"), label=f"{value_of(r, 'copies'):g} copies")
+        for r in _of(records, "copies", "slowdown", "copies")
+    ]
     return _curve(rows, _counts(rows, "copies")) if rows else None
 
 
 def interference_curve(records: Sequence[Record]) -> Drawn | None:
     """Slowdown over the neighbour's rate; what was held out, to check the prediction, stands beside the line."""
     rows = [
-        _slowdown(r, x=value_of(r, "neighbour_rate"), label=str(r.conditions.get("neighbour", "")),
-                  series="held out" if r.conditions.get("held_out") else "measured",
-                  line=not r.conditions.get("held_out"))
+        _slowdown(
+            r,
+            x=value_of(r, "neighbour_rate"),
+            label=str(r.conditions.get("neighbour", "")),
+            series="held out" if r.conditions.get("held_out") else "measured",
+            line=not r.conditions.get("held_out"),
+        )
         for r in _of(records, "interference_curve", "slowdown", "neighbour_rate")
-    ]  # fmt: skip
+    ]
     return _curve(rows, _gb("rate of the neighbours"), "series") if rows else None
 
 
 def interference_matrix(records: Sequence[Record]) -> Drawn | None:
     """A heat map: fixed work of the row's class while the column's runs beside it. Framed: flagged."""
     rows = [
-        _slowdown(r, measured=str(r.conditions["class"]), neighbour=str(r.conditions["neighbour"]),
-                  text=f"{value_of(r, 'estimate', r.value):.2f}")
+        _slowdown(
+            r,
+            measured=str(r.conditions["class"]),
+            neighbour=str(r.conditions["neighbour"]),
+            text=f"{value_of(r, 'estimate', r.value):.2f}",
+        )
         for r in _of(records, "interference_matrix", "slowdown", texts=("class", "neighbour"))
-    ]  # fmt: skip
+    ]
     if not rows:
         return None
     names = list(dict.fromkeys(r["measured"] for r in rows))
@@ -153,12 +175,15 @@ def interference_matrix(records: Sequence[Record]) -> Drawn | None:
         y=alt.Y("measured:N", title="measured", sort=names),
     )
     cells = base.mark_rect(strokeWidth=2, strokeDash=[3, 2]).encode(
-        color=alt.Color("value:Q", title="slowdown",
-                        scale=alt.Scale(scheme="cividis", reverse=True, domain=[1, top], clamp=True),
-                        legend=alt.Legend(orient="right", format=".2f")),
+        color=alt.Color(
+            "value:Q",
+            title="slowdown",
+            scale=alt.Scale(scheme="cividis", reverse=True, domain=[1, top], clamp=True),
+            legend=alt.Legend(orient="right", format=".2f"),
+        ),
         stroke=alt.condition("datum.flagged", alt.value("#D55E00"), alt.value(None)),
         tooltip=tooltip("measured", "neighbour"),
-    )  # fmt: skip
+    )
     dark = f"datum.value > {1 + 0.5 * (top - 1)}"
     colour = alt.condition(dark, alt.value("white"), alt.value("black"))
     layers = [cells, base.mark_text(fontSize=14, dy=-7, fontWeight=600).encode(text="text:N", color=colour)]
@@ -184,7 +209,7 @@ def _bars(
         "strokeDash": alt.condition("datum.flagged", alt.value([4, 3]), alt.value([1, 0])),
         "fillOpacity": alt.condition("datum.flagged", alt.value(0.5), alt.value(1.0)),
         "tooltip": tooltip(x, "series"),
-    }  # fmt: skip
+    }
     if stack:
         encoded["order"] = "rank:O"
     else:
@@ -200,19 +225,26 @@ def _bars(
 def overload(records: Sequence[Record]) -> Drawn | None:
     """What the CPUs gave (user, system, the rest), and beside it what the programs waited."""
     rows = [
-        row(r, case=f"{value_of(r, 'programs'):g} at once: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
-            series=name, rank=rank, programs=value_of(r, "programs"))
+        row(
+            r,
+            case=f"{value_of(r, 'programs'):g} at once: " + ("waiting" if metric == "waiting_sum" else "CPUs"),
+            series=name,
+            rank=rank,
+            programs=value_of(r, "programs"),
+        )
         for rank, (metric, name) in enumerate(_PARTS.items())
         for r in _of(records, "overload", metric, "programs")
-    ]  # fmt: skip
+    ]
     rows.sort(key=lambda r: (r["programs"], r["rank"]))
     return _bars(rows, "case", "time, s", list(_PARTS.values()), True, _LIKE_GANTT) if rows else None
 
 
 def omp_overload(records: Sequence[Record]) -> Drawn | None:
     """By waiting policy: how much longer, and the serialisation index alone and together."""
-    rows = [_slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
-            for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))]  # fmt: skip
+    rows = [
+        _slowdown(r, policy=str(r.conditions["wait_policy"]), series="slowdown")
+        for r in _of(records, "omp_overload", "slowdown", texts=("wait_policy",))
+    ]
     rows += [
         row(r, policy=str(r.conditions["wait_policy"]), series=f"serialisation {r.conditions['company']}")
         for r in _of(records, "omp_overload", "serialisation", texts=("wait_policy", "company"))
@@ -232,12 +264,15 @@ def company(records: Sequence[Record]) -> Drawn | None:
     scale = alt.Scale(zero=False, nice=True)
     intervals = base.mark_rule(strokeWidth=1.5).encode(x=alt.X("low:Q", title="slowdown", scale=scale), x2="high:Q")
     points = base.mark_point(size=60, filled=True, opacity=1, strokeWidth=1.5, stroke=PALETTE[0]).encode(
-        x=alt.X("value:Q", title="slowdown", scale=scale), fill=alt.value(PALETTE[0]),
-        fillOpacity=alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0)), tooltip=tooltip("program"),
-    )  # fmt: skip
+        x=alt.X("value:Q", title="slowdown", scale=scale),
+        fill=alt.value(PALETTE[0]),
+        fillOpacity=alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0)),
+        tooltip=tooltip("program"),
+    )
     level, more = _data("level", [{"x": 1.0}])
-    return Drawn(alt.layer(level.mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x="x:Q"), intervals, points),
-                 {**data, **more})  # fmt: skip
+    return Drawn(
+        alt.layer(level.mark_rule(strokeDash=[5, 4], opacity=0.6).encode(x="x:Q"), intervals, points), {**data, **more}
+    )
 
 
 STUDIES: Final[Mapping[str, tuple[str, Callable[[Sequence[Record]], Drawn | None]]]] = {
@@ -263,18 +298,18 @@ def draw(records: Sequence[Record]) -> dict[str, Drawn]:
 
 CAPTIONS: Final[Mapping[str, str]] = {
     "shared_bus": "Copies of one program on every CPU, over what one moves alone. Lines are 95 % intervals; dashed the "
-                  "level that was looked for.",
+    "level that was looked for.",
     "mix": "Copies of one program at one rate on every CPU. Lines are 95 % intervals.",
     "isolation": "The first domain's programs while others are loaded too. Lines are 95 % intervals.",
     "overload": "For each number of programs: what the CPUs gave, and beside it what the programs waited for one.",
     "omp_overload": "Serialisation: share of the time in which one thread of the team ran at most.",
     "interference_matrix": "Fixed work of the row while the column runs beside it; 1 is undisturbed. Small: the 95 % "
-                           "interval.",
+    "interval.",
     "interference_curve": "The command beside neighbours of a known rate. Held out: neighbours that the prediction has "
-                          "not seen.",
+    "not seen.",
     "copies": "Copies of one command at once, over one alone. Lines are 95 % intervals.",
     "scenario": "The whole scenario at once, over each of its programs alone. Lines are 95 % intervals.",
-}  # fmt: skip
+}
 _ASKED: Final = (
     "program",
     "wait_policy",
@@ -319,10 +354,13 @@ def study_page(folder: Path) -> str:
     flagged = sum(bool(r.flags) for r in records)
     title = STUDIES[study][0] if study in STUDIES else study.replace("_", " ")
     start = str(about.get("start", ""))[:19].replace("T", " ")
-    words = [records[0].machine, f"{start} UTC" if start else "",
-             f"CPUs {common['cpus']}" if common.get("cpus") else "",
-             f"{about['repetitions']} repetitions" if "repetitions" in about else "",
-             "run times without waiting for CPUs" if common.get("clock") == "dedicated" else ""]  # fmt: skip
+    words = [
+        records[0].machine,
+        f"{start} UTC" if start else "",
+        f"CPUs {common['cpus']}" if common.get("cpus") else "",
+        f"{about['repetitions']} repetitions" if "repetitions" in about else "",
+        "run times without waiting for CPUs" if common.get("clock") == "dedicated" else "",
+    ]
     verdict = f"{len(records)} results, " + (f"{flagged} flagged" if flagged else "none flagged")
     verdict += f", {len(reading.absences)} absent." if reading.absences else "."
     sections = [
@@ -344,15 +382,25 @@ def study_page(folder: Path) -> str:
         f"<tr><th>{escape(k)}</th><td>{escape(str(v))}</td></tr>" for k, v in rows if v not in (None, "")
     )
     absent = [
-        replace(a, conditions={k.replace("_", " "): _told(k, v) for k, v in a.conditions.items()
-                               if v is not None and common.get(k) != v})
+        replace(
+            a,
+            conditions={
+                k.replace("_", " "): _told(k, v)
+                for k, v in a.conditions.items()
+                if v is not None and common.get(k) != v
+            },
+        )
         for a in reading.absences
-    ]  # fmt: skip
+    ]
     parts = {
-        "title": escape(title), "subtitle": escape(" · ".join(w for w in words if w)), "verdict": escape(verdict),
-        "sections": "".join(sections), "absent": absent_table(absent), "flags": flag_legend(records),
+        "title": escape(title),
+        "subtitle": escape(" · ".join(w for w in words if w)),
+        "verdict": escape(verdict),
+        "sections": "".join(sections),
+        "absent": absent_table(absent),
+        "flags": flag_legend(records),
         "provenance": f'<table class="card">{provenance}</table>',
-    }  # fmt: skip
+    }
     return fill_template("study.html", parts, drawn)
 
 
@@ -393,8 +441,9 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
     keys = _varying(slowed)
     times = {
         (str(r.conditions.get("company")), *(str(r.conditions.get(k)) for k in keys)): r.value
-        for r in records if r.metric == "elapsed"
-    }  # fmt: skip
+        for r in records
+        if r.metric == "elapsed"
+    }
     body = []
     for r in slowed:
         of = tuple(str(r.conditions.get(k)) for k in keys)
@@ -403,9 +452,11 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
         runs = " + ".join(_told(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
         cells = [*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], escape(runs)]
         body.append(
-            "<tr>" + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
-            + "".join(f'<td class="n">{c}</td>' for c in cells) + f"<td>{badges(r.flags)}</td></tr>"
-        )  # fmt: skip
+            "<tr>"
+            + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
+            + "".join(f'<td class="n">{c}</td>' for c in cells)
+            + f"<td>{badges(r.flags)}</td></tr>"
+        )
     head = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
     return grid(head, body, numbers=range(len(keys), len(keys) + 5))
 
@@ -422,6 +473,6 @@ def _others(records: Sequence[Record]) -> str:
         + f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_span(r)}'
         f'</td><td class="n">{len(r.samples)}</td><td>{badges(r.flags)}</td></tr>'
         for r in records
-    ]  # fmt: skip
+    ]
     head = ["what", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
     return grid(head, body, numbers=range(len(keys) + 1, len(keys) + 4))

@@ -85,10 +85,13 @@ def _between(a: _Place, b: _Place, topology: Mapping[str, Any]) -> tuple[int, st
 
 def _label(distance: int, places: Mapping[int, _Place], topology: Mapping[str, Any]) -> str:
     """A distance, with what lies between the ranks of its pairs."""
-    crossed = sorted({
-        _between(places[i], places[i + distance], topology)
-        for i in places if i // distance % 2 == 0 and i + distance in places
-    })  # fmt: skip
+    crossed = sorted(
+        {
+            _between(places[i], places[i + distance], topology)
+            for i in places
+            if i // distance % 2 == 0 and i + distance in places
+        }
+    )
     if not crossed:
         return str(distance)
     (_, least), (_, most) = crossed[0], crossed[-1]
@@ -114,14 +117,21 @@ def _contention_map(found: Contention, topology: Mapping[str, Any], wide: bool) 
     rows: list[Row] = []
     for (distance, bytes_), f in found.cells.items():
         known = f.ratio.high < math.inf
-        rows.append({
-            "distance": names[distance], "message": size(bytes_), "value": f.ratio.value,
-            "contention": f"{f.ratio.value:.2f}",
-            "interval": f"{f.ratio.low:.2f} – {f.ratio.high:.2f}" if known else "too few samples",
-            "all_at_once": show(f.together.value, "s"), "alone": show(f.alone.value, "s"), "starts": f.starts,
-            "pairs": f"{value_of(f.together, 'pairs_at_once'):.0f}",
-            "flags": ", ".join(sorted(f.flags)) or "none", "flagged": bool(f.flags),
-        })  # fmt: skip
+        rows.append(
+            {
+                "distance": names[distance],
+                "message": size(bytes_),
+                "value": f.ratio.value,
+                "contention": f"{f.ratio.value:.2f}",
+                "interval": f"{f.ratio.low:.2f} – {f.ratio.high:.2f}" if known else "too few samples",
+                "all_at_once": show(f.together.value, "s"),
+                "alone": show(f.alone.value, "s"),
+                "starts": f.starts,
+                "pairs": f"{value_of(f.together, 'pairs_at_once'):.0f}",
+                "flags": ", ".join(sorted(f.flags)) or "none",
+                "flagged": bool(f.flags),
+            }
+        )
     top = max([2.0, *(r["value"] for r in rows)])
     columns, lines = [size(s) for s in found.sizes], list(names.values())
     # Beside such long labels there is no room for a title.
@@ -224,10 +234,12 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
     """Of the shortest and of the longest message."""
     needs = ("message_bytes", "from_rank", "to_rank")
     alone = [
-        r for metric in ("exchange_time", "bandwidth_net")
-        for r in selected([r for r in records if r.conditions.get("mode") == "alone"], "swap", metric, numbers=needs,
-                          above_zero=True)
-    ]  # fmt: skip
+        r
+        for metric in ("exchange_time", "bandwidth_net")
+        for r in selected(
+            [r for r in records if r.conditions.get("mode") == "alone"], "swap", metric, numbers=needs, above_zero=True
+        )
+    ]
     found = []
     for library in libraries_of(alone):
         mine = [r for r in alone if library_of(r) == library]
@@ -246,8 +258,9 @@ def _pairs(records: Sequence[Record], topology: Mapping[str, Any]) -> list[_Pair
                 cpus = f"{places[a].cpu} and {places[b].cpu}" if places else unbound
                 rows.append(row(r, a=a, b=b, pair=f"ranks {a} and {b}", CPUs=cpus, between=words, level=level))
             if rows:
-                found.append(_Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, these[0].unit,
-                                    these[0].better))  # fmt: skip
+                found.append(
+                    _Pairs(library, bytes_, clearest(rows, "a", "b"), ranks, places, these[0].unit, these[0].better)
+                )
     ends = {(p.library, f(q.bytes for q in found if q.library == p.library)) for p in found for f in (min, max)}
     return [p for p in found if (p.library, p.bytes) in ends]
 
@@ -295,9 +308,13 @@ def _matrix(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
 
 def _legend(p: _Pairs) -> alt.Legend:
     return alt.Legend(
-        orient="bottom", direction="horizontal", tickCount=3, gradientLength=min(p.side, 190), labelSeparation=12,
+        orient="bottom",
+        direction="horizontal",
+        tickCount=3,
+        gradientLength=min(p.side, 190),
+        labelSeparation=12,
         labelExpr=(TIME if p.unit == "s" else RATE).replace("'~r'", "'.3~r'"),
-    )  # fmt: skip
+    )
 
 
 def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
@@ -338,12 +355,15 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         chart_of(lines)
         .mark_rule(strokeWidth=width, opacity=0.9)
         .encode(
-            x=x, y=y, x2="x2:Q", y2="y2:Q",
+            x=x,
+            y=y,
+            x2="x2:Q",
+            y2="y2:Q",
             color=alt.Color("value:Q", title=None, scale=p.scale, legend=None if few else _legend(p)),
             strokeDash=alt.condition("datum.flagged", alt.value([4, 3] if told_apart else [1, 0]), alt.value([1, 0])),
             tooltip=p.tips,
         )
-    )  # fmt: skip
+    )
     dot = min(20.0, 0.62 * p.side / _RING * math.pi / slots)
     marks = chart_of([{**point(turn[r], 1), "rank": str(r)} for r in order]).encode(x=x, y=y)
     dots = marks.mark_point(shape="circle", filled=True, size=dot * dot, opacity=1, color="#5D6670")
@@ -355,16 +375,15 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
         arcs, names = [], []
         for n, ((package, node), ranks) in enumerate(groups.items()):
             first, last = turn[ranks[0]] + 0.8 * step, turn[ranks[-1]] - 0.8 * step
-            arcs += [
-                {**point(first + (last - first) * k / 24, 1.16), "group": n, "at": k} for k in range(25)
-            ]  # fmt: skip
+            arcs += [{**point(first + (last - first) * k / 24, 1.16), "group": n, "at": k} for k in range(25)]
             name = f"node {node}" if node >= 0 else f"package {package}"
             names.append({**point((first + last) / 2, 1.33), "name": name})
         if len(groups) > 1:
             layers.append(
-                chart_of(arcs).mark_line(strokeWidth=3, opacity=0.55, color="#5D6670")
+                chart_of(arcs)
+                .mark_line(strokeWidth=3, opacity=0.55, color="#5D6670")
                 .encode(x=x, y=y, detail="group:N", order="at:Q")
-            )  # fmt: skip
+            )
             layers.append(chart_of(names).mark_text(fontSize=11).encode(x=x, y=y, text="name:N"))
     if few:
         middles = [{"x": (r["x"] + r["x2"]) / 2, "y": (r["y"] + r["y2"]) / 2, "text": r["median"]} for r in lines]

@@ -17,10 +17,12 @@ from meshmark.report.html import fill_template
 from meshmark.store.files import write_file, write_text
 
 TITLES: Final = {
-    "gs1280_2003": "AlphaServer GS1280 (2003)", "eserver_325_2004": "IBM eServer 325 (2004)",
-    "cray_x1_2005": "Cray X1 (2005)", "parbench_altix_2007": "PARbench on SGI Altix (2007)",
+    "gs1280_2003": "AlphaServer GS1280 (2003)",
+    "eserver_325_2004": "IBM eServer 325 (2004)",
+    "cray_x1_2005": "Cray X1 (2005)",
+    "parbench_altix_2007": "PARbench on SGI Altix (2007)",
     "xeon_5500_lsf_2009": "Xeon 5500 with Platform LSF (2009)",
-}  # fmt: skip
+}
 ROLES: Final = ("structure", "calibrate", "predict", "fitted")
 
 
@@ -66,13 +68,22 @@ def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
 
 def as_json(row: Row) -> dict[str, Any]:
     return {
-        "id": row.claim.id, "document": row.claim.document, "place": row.claim.place,
-        "quantity": row.claim.quantity, "published": row.claim.value, "unit": row.claim.unit,
-        "tolerance": row.claim.tolerance, "role": row.claim.role, "counts_as": row.counts_as,
-        "modelled": row.finding.modelled, "inside": row.finding.inside, "error_percent": row.finding.error_percent,
-        "why": row.finding.why, "fitted_in": list(row.fitted_in),
+        "id": row.claim.id,
+        "document": row.claim.document,
+        "place": row.claim.place,
+        "quantity": row.claim.quantity,
+        "published": row.claim.value,
+        "unit": row.claim.unit,
+        "tolerance": row.claim.tolerance,
+        "role": row.claim.role,
+        "counts_as": row.counts_as,
+        "modelled": row.finding.modelled,
+        "inside": row.finding.inside,
+        "error_percent": row.finding.error_percent,
+        "why": row.finding.why,
+        "fitted_in": list(row.fitted_in),
         "series": {name: list(values) for name, values in row.finding.series},
-    }  # fmt: skip
+    }
 
 
 def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
@@ -107,8 +118,11 @@ def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
         sections.append(f'<section id="{document}"><h2>{escape(title)}</h2>{table}</section>')
     parts = {
         "subtitle": f"{len(rows)} statements of {len(documents)} publications, modelled, published and compared",
-        "nav": "".join(nav), "tiles": "".join(tiles), "sections": "".join(sections), "made": escape(made),
-    }  # fmt: skip
+        "nav": "".join(nav),
+        "tiles": "".join(tiles),
+        "sections": "".join(sections),
+        "made": escape(made),
+    }
     return fill_template("validation.html", parts, drawn)
 
 
@@ -121,10 +135,10 @@ def _table(rows: Sequence[Row]) -> str:
         body.append(
             f'<tr><td>{row.claim.id}</td><td class="quantity">{escape(row.claim.quantity)}<br>'
             f'<span class="place">{escape(row.claim.place)}</span></td><td>{escape(published(row))}</td>'
-            f'<td>{escape(row.claim.tolerance)}</td>'
+            f"<td>{escape(row.claim.tolerance)}</td>"
             f'<td>{escape(row.finding.modelled)}</td><td class="n">{error}</td><td>{row.counts_as}{escape(fitted)}</td>'
             f'<td class="verdict {kind}">{verdict(row)}</td><td class="why">{escape(row.finding.why)}</td></tr>'
-        )  # fmt: skip
+        )
     head = ("", "statement", "published", "tolerance", "modelled", "error", "role", "", "why it misses")
     titles = "".join(f"<th>{h}</th>" for h in head)
     table = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(body)}</tbody>"
@@ -135,19 +149,27 @@ def _table(rows: Sequence[Row]) -> str:
 
 CHARTS: Final = {
     "levels": ("Load latency over footprint (figure 3)", "Dependent loads of 64 bytes; GS1280, GS320 and ES45."),
-    "figure_13": ("Latency map of the 16-CPU GS1280 (figure 13)",
-                  "From node 0 to every node of the 4 x 4 torus: ns, and how far off what is printed."),
-    "figure_15": ("Latency under load (figure 15)",
-                  "1 to 20 outstanding reads of every CPU to random other CPUs (ES45: to its one memory)."),
-    "figure_70": ("Ring and torus of eight CPUs (figure 70)",
-                  "1 to 16 outstanding reads of every CPU to random other CPUs."),
+    "figure_13": (
+        "Latency map of the 16-CPU GS1280 (figure 13)",
+        "From node 0 to every node of the 4 x 4 torus: ns, and how far off what is printed.",
+    ),
+    "figure_15": (
+        "Latency under load (figure 15)",
+        "1 to 20 outstanding reads of every CPU to random other CPUs (ES45: to its one memory).",
+    ),
+    "figure_70": (
+        "Ring and torus of eight CPUs (figure 70)",
+        "1 to 16 outstanding reads of every CPU to random other CPUs.",
+    ),
     "gups_links": ("Links under random updates (figure 62)", "Share of time each link of the 8 x 4 torus is busy."),
-    "parbench_5": ("Two programs on a bus (PARbench, figure 5)",
-                   "How much longer copies of one program run that keep step, by what each moves alone."),
+    "parbench_5": (
+        "Two programs on a bus (PARbench, figure 5)",
+        "How much longer copies of one program run that keep step, by what each moves alone.",
+    ),
     "xeon_copy": ("Copy rate over processes (Xeon)", "Streaming copy, as published and as modelled."),
     "xeon_latency": ("Latency over processes (Xeon)", "Random dependent loads, as published and as modelled."),
     "errors": ("All statements with one number", "Error of the model, by role; the others are bands, orders and rows."),
-}  # fmt: skip
+}
 
 
 def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
@@ -159,24 +181,33 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         sizes = [2**k for k in range(7, 17)]
         made["levels"] = _lines(
             [{"x": x, "y": y, "of": of} for of, ys in series["A08"].items() for x, y in zip(sizes, ys, strict=True)],
-            "footprint", "ns per load", sizes=True,
-        )  # fmt: skip
+            "footprint",
+            "ns per load",
+            sizes=True,
+        )
     if series.get("A12"):
         made["figure_13"] = _map(series["A12"]["modelled"])
     for name, claim in (("figure_15", "A24"), ("figure_70", "A34")):
         if found := series.get(claim):
             machines = [n.removesuffix(": s") for n in found if n.endswith(": s")]
             made[name] = _lines(
-                [{"x": b / 1e9, "y": t * 1e9, "of": n} for n in machines
-                 for b, t in zip(found[f"{n}: B/s"], found[f"{n}: s"], strict=True)],
-                "bandwidth of all CPUs (GB/s)", "ns per load",
-            )  # fmt: skip
+                [
+                    {"x": b / 1e9, "y": t * 1e9, "of": n}
+                    for n in machines
+                    for b, t in zip(found[f"{n}: B/s"], found[f"{n}: s"], strict=True)
+                ],
+                "bandwidth of all CPUs (GB/s)",
+                "ns per load",
+            )
     if found := series.get("E03"):
         rates = found["GB/s"]
         made["parbench_5"] = _lines(
             [{"x": x, "y": y, "of": n} for n in found if n != "GB/s" for x, y in zip(rates, found[n], strict=True)],
-            "transfer of each program alone (GB/s)", "longer run time (%)", log_x=False, log_y=False,
-        )  # fmt: skip
+            "transfer of each program alone (GB/s)",
+            "longer run time (%)",
+            log_x=False,
+            log_y=False,
+        )
     if series.get("A31"):
         data = [{"x": i, "y": 100 * v, "of": n} for n, values in series["A31"].items() for i, v in enumerate(values)]
         made["gups_links"] = _bars(data, "link", "busy (%)")
@@ -195,8 +226,11 @@ def draw(rows: Sequence[Row]) -> dict[str, Drawn]:
         ]
         if any(b["of"] == "modelled" for b in bars):
             made[name] = _grouped(bars, "processes", unit)
-    errors = [{"id": r.claim.id, "error": r.finding.error_percent, "role": r.counts_as, "quantity": r.claim.quantity}
-              for r in rows if r.finding.error_percent is not None]  # fmt: skip
+    errors = [
+        {"id": r.claim.id, "error": r.finding.error_percent, "role": r.counts_as, "quantity": r.claim.quantity}
+        for r in rows
+        if r.finding.error_percent is not None
+    ]
     if errors:
         made["errors"] = (
             _chart(errors)
@@ -274,10 +308,17 @@ def _grouped(data: list[dict[str, Any]], x: str, y: str) -> alt.ConcatChart:
 
 def _map(modelled: Sequence[float]) -> alt.TopLevelMixin:
     data: list[dict[str, Any]] = [
-        {"column": i % 4, "row": i // 4, "modelled": v, "published": printed, "error": 100 * (v / printed - 1),
-         "text": f"{v:.0f}", "small": f"{100 * (v / printed - 1):+.1f} %"}
+        {
+            "column": i % 4,
+            "row": i // 4,
+            "modelled": v,
+            "published": printed,
+            "error": 100 * (v / printed - 1),
+            "text": f"{v:.0f}",
+            "small": f"{100 * (v / printed - 1):+.1f} %",
+        }
         for i, (v, printed) in enumerate(zip(modelled, FIGURE_13, strict=True))
-    ]  # fmt: skip
+    ]
     base = _chart(data).encode(
         x=alt.X("column:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False)),
         y=alt.Y("row:O", title=None, axis=alt.Axis(labels=False, ticks=False, domain=False)),

@@ -12,9 +12,21 @@ from meshmark.store.record import Record, RecordError, Scalar
 
 Row = tuple[str, str, Record]  # run, step
 CSV_FIXED: Final = (
-    "run", "step", "source", "machine", "instrument", "metric", "unit", "better", "value", "low", "high", "flags",
-    "samples", "provenance",
-)  # fmt: skip
+    "run",
+    "step",
+    "source",
+    "machine",
+    "instrument",
+    "metric",
+    "unit",
+    "better",
+    "value",
+    "low",
+    "high",
+    "flags",
+    "samples",
+    "provenance",
+)
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:
@@ -36,10 +48,24 @@ def to_csv(rows: Iterable[Row]) -> str:
     for run, step, r in listed:
         low, high = r.interval or ("", "")
         writer.writerow(
-            [run, step, r.source, r.machine, r.instrument, r.metric, r.unit, r.better, repr(r.value), low, high,
-             " ".join(sorted(r.flags)), " ".join(map(repr, r.samples)), json.dumps(dict(r.provenance)),
-             *[_cell(r.conditions[k]) if k in r.conditions else "" for k in keys]]
-        )  # fmt: skip
+            [
+                run,
+                step,
+                r.source,
+                r.machine,
+                r.instrument,
+                r.metric,
+                r.unit,
+                r.better,
+                repr(r.value),
+                low,
+                high,
+                " ".join(sorted(r.flags)),
+                " ".join(map(repr, r.samples)),
+                json.dumps(dict(r.provenance)),
+                *[_cell(r.conditions[k]) if k in r.conditions else "" for k in keys],
+            ]
+        )
     return out.getvalue()
 
 

@@ -16,23 +16,59 @@ Source = Literal["host", "model", "paper", "recording"]
 Scalar = str | int | float | bool | None
 Better = Literal["lower", "higher", "none"]  # none: a quantity that is neither good nor bad, such as a cache's size
 Flag = Literal[
-    "migrated", "stolen", "throttled", "noisy", "truncated", "oversubscribed",
-    "misplaced", "page_size", "faulted", "unverified",
-]  # fmt: skip
+    "migrated",
+    "stolen",
+    "throttled",
+    "noisy",
+    "truncated",
+    "oversubscribed",
+    "misplaced",
+    "page_size",
+    "faulted",
+    "unverified",
+]
 FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
 # Conditions that were found and not set: two runs of the same differ in them, so nothing is told apart by them.
-OBSERVED: Final = frozenset({
-    "huge_share", "observed_node", "observed_node_share", "observed_cpus", "steal_share", "canary_ratio",
-    "disturbed_share", "load_1min", "shield", "run_spread", "run_low", "run_high",
-    # Of ranks: where and how they ran, and what their programs found.
-    "clock_offset_uncertainty", "fastest_rank", "slowest_rank", "block_iterations", "blocks", "rank_cpus", "host_names",
-    "slurm_job_id",
-    "zeta", "residual_norm", "first_norm", "sum_x", "sum_y", "deviates", "checksum_real", "checksum_imaginary",
-    "solution_error", "mass_drift", "energy_drift", "enstrophy_drift",
-})  # fmt: skip
+OBSERVED: Final = frozenset(
+    {
+        "huge_share",
+        "observed_node",
+        "observed_node_share",
+        "observed_cpus",
+        "steal_share",
+        "canary_ratio",
+        "disturbed_share",
+        "load_1min",
+        "shield",
+        "run_spread",
+        "run_low",
+        "run_high",
+        # Of ranks: where and how they ran, and what their programs found.
+        "clock_offset_uncertainty",
+        "fastest_rank",
+        "slowest_rank",
+        "block_iterations",
+        "blocks",
+        "rank_cpus",
+        "host_names",
+        "slurm_job_id",
+        "zeta",
+        "residual_norm",
+        "first_norm",
+        "sum_x",
+        "sum_y",
+        "deviates",
+        "checksum_real",
+        "checksum_imaginary",
+        "solution_error",
+        "mass_drift",
+        "energy_drift",
+        "enstrophy_drift",
+    }
+)
 
 
 class RecordError(ValueError):
@@ -107,16 +143,32 @@ class Record:
 
     @staticmethod
     def of(
-        metric: Metric, samples: Iterable[float], *, source: Source, machine: str, instrument: str,
-        conditions: Mapping[str, Scalar], provenance: Mapping[str, Scalar], flags: frozenset[str] = frozenset(),
-    ) -> Record:  # fmt: skip
+        metric: Metric,
+        samples: Iterable[float],
+        *,
+        source: Source,
+        machine: str,
+        instrument: str,
+        conditions: Mapping[str, Scalar],
+        provenance: Mapping[str, Scalar],
+        flags: frozenset[str] = frozenset(),
+    ) -> Record:
         """A record of at least one sample, in the metric's unit."""
         kept = tuple(map(float, samples))
         return Record(
-            source=source, machine=machine, instrument=instrument, metric=metric.name, unit=metric.unit,
-            better=metric.better, samples=kept, value=median(kept), interval=median_interval(kept),
-            conditions=conditions, flags=flags, provenance=provenance,
-        )  # fmt: skip
+            source=source,
+            machine=machine,
+            instrument=instrument,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            samples=kept,
+            value=median(kept),
+            interval=median_interval(kept),
+            conditions=conditions,
+            flags=flags,
+            provenance=provenance,
+        )
 
     @property
     def best(self) -> float | None:
@@ -142,12 +194,19 @@ class Record:
     def to_json(self) -> dict[str, Any]:
         """The `result` object of the line protocol (without `type` and `schema`)."""
         return {
-            "source": self.source, "machine": self.machine, "instrument": self.instrument,
-            "metric": self.metric, "unit": self.unit, "better": self.better, "value": self.value,
+            "source": self.source,
+            "machine": self.machine,
+            "instrument": self.instrument,
+            "metric": self.metric,
+            "unit": self.unit,
+            "better": self.better,
+            "value": self.value,
             "interval": list(self.interval) if self.interval else None,
-            "samples": list(self.samples), "conditions": dict(self.conditions),
-            "flags": sorted(self.flags), "provenance": dict(self.provenance),
-        }  # fmt: skip
+            "samples": list(self.samples),
+            "conditions": dict(self.conditions),
+            "flags": sorted(self.flags),
+            "provenance": dict(self.provenance),
+        }
 
     @staticmethod
     def from_json(line: Mapping[str, Any]) -> Record:

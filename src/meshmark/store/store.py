@@ -34,8 +34,23 @@ _Of = TypeVar("_Of")
 VERSION = 1
 MARKER = "meshmark-store.json"
 MEASURING = ".measuring"  # a folder of what is not measured to its end, which is no data yet
-COLUMNS = ("run", "step", "source", "machine", "instrument", "metric", "unit", "better", "value", "low", "high",
-           "samples", "flags", "conditions", "provenance")  # fmt: skip
+COLUMNS = (
+    "run",
+    "step",
+    "source",
+    "machine",
+    "instrument",
+    "metric",
+    "unit",
+    "better",
+    "value",
+    "low",
+    "high",
+    "samples",
+    "flags",
+    "conditions",
+    "provenance",
+)
 ADDED = {"better"}  # later than version 1 was written first: files may lack it
 
 
@@ -64,12 +79,22 @@ def _absence_schema() -> pa.Schema:
 def _row(record: Record, run: str, step: str) -> dict[str, Any]:
     low, high = record.interval or (None, None)
     return {
-        "run": run, "step": step, "source": record.source, "machine": record.machine,
-        "instrument": record.instrument, "metric": record.metric, "unit": record.unit, "better": record.better,
-        "value": record.value, "low": low, "high": high, "samples": list(record.samples),
-        "flags": sorted(record.flags), "conditions": json.dumps(dict(record.conditions)),
+        "run": run,
+        "step": step,
+        "source": record.source,
+        "machine": record.machine,
+        "instrument": record.instrument,
+        "metric": record.metric,
+        "unit": record.unit,
+        "better": record.better,
+        "value": record.value,
+        "low": low,
+        "high": high,
+        "samples": list(record.samples),
+        "flags": sorted(record.flags),
+        "conditions": json.dumps(dict(record.conditions)),
         "provenance": json.dumps(dict(record.provenance)),
-    }  # fmt: skip
+    }
 
 
 def _record(row: dict[str, Any]) -> Record:
@@ -172,11 +197,19 @@ class Store:
             self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
         if absences:
             lines = [
-                {"run": run, "step": step, "machine": machine, "kind": a.kind, "instrument": a.instrument,
-                 "metric": a.metric, "conditions": json.dumps(dict(a.conditions)), "reason": a.reason,
-                 "enable": a.enable}
+                {
+                    "run": run,
+                    "step": step,
+                    "machine": machine,
+                    "kind": a.kind,
+                    "instrument": a.instrument,
+                    "metric": a.metric,
+                    "conditions": json.dumps(dict(a.conditions)),
+                    "reason": a.reason,
+                    "enable": a.enable,
+                }
                 for a in absences
-            ]  # fmt: skip
+            ]
             self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(lines, schema=_absence_schema()))
 
     def has_file(self, run: str, step: str) -> bool:
@@ -230,8 +263,9 @@ class Store:
                     # Which one it is shows only when the pages themselves are read.
                     bad |= {p: text for p in wanted if p not in bad and (text := _damage(p))}
                     if attempt or len(bad) == len(wanted) - len(readable):
-                        raise StoreError(f"store {self.folder}: {quoted(str(why).splitlines()[0])}",
-                                         "meshmark store verify") from why  # fmt: skip
+                        raise StoreError(
+                            f"store {self.folder}: {quoted(str(why).splitlines()[0])}", "meshmark store verify"
+                        ) from why
         return []
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:

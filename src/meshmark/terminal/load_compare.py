@@ -20,8 +20,10 @@ def compare_text(c: Comparison) -> str:
     out = []
     for letter, side in (("A", c.a), ("B", c.b)):
         of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
-        out.append(f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
-                   f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})")  # fmt: skip
+        out.append(
+            f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
+            f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})"
+        )
     head = ["program", *(f"{h} s" for h in HEADS), "slowdown", "95 %"]
     lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
     out += ["", f"{lines[0]}  flags"]

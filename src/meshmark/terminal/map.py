@@ -72,9 +72,14 @@ class Canvas:
 
 
 def draw(
-    header: Header, machine_map: Map, frame: Frame | None, low: float = 0.0, high: float = 1.0,
-    palette: str = "inferno", numbers: bool = True,
-) -> Text:  # fmt: skip
+    header: Header,
+    machine_map: Map,
+    frame: Frame | None,
+    low: float = 0.0,
+    high: float = 1.0,
+    palette: str = "inferno",
+    numbers: bool = True,
+) -> Text:
     """The map of a machine at one tick.
 
     Args:

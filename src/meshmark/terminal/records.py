@@ -39,9 +39,15 @@ def print_records(records: list[Record]) -> None:
         interval = f"{plain(r.interval[0], r.unit)} – {plain(r.interval[1], r.unit)}" if r.interval else "–"
         spread = "–" if math.isnan(r.spread) else f"{100 * r.spread:.1f} %"
         table.add_row(
-            r.metric, *[_shown(k, r.conditions.get(k)) for k in varying], plain(r.value, r.unit), interval,
-            "–" if r.best is None else plain(r.best, r.unit), spread, str(len(r.samples)), " ".join(sorted(r.flags)),
-        )  # fmt: skip
+            r.metric,
+            *[_shown(k, r.conditions.get(k)) for k in varying],
+            plain(r.value, r.unit),
+            interval,
+            "–" if r.best is None else plain(r.best, r.unit),
+            spread,
+            str(len(r.samples)),
+            " ".join(sorted(r.flags)),
+        )
     # Without markup: a condition may hold brackets, as a topology does.
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")

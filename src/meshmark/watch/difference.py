@@ -60,9 +60,16 @@ class Change:
         def short(value: float | None) -> float | None:
             return None if value is None else round(value, 6)
 
-        return {"name": self.name, "before": short(self.before), "after": short(self.after),
-                "change": short(self.change), "low": short(self.low), "high": short(self.high),
-                "certain": self.certain, **({"why": self.why} if self.why else {})}  # fmt: skip
+        return {
+            "name": self.name,
+            "before": short(self.before),
+            "after": short(self.after),
+            "change": short(self.change),
+            "low": short(self.low),
+            "high": short(self.high),
+            "certain": self.certain,
+            **({"why": self.why} if self.why else {}),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +96,14 @@ class Difference:
     changes: dict[str, list[Change]]
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "difference", "format": 1, "unit": "1", "before": self.before, "after": self.after,
-                "changes": {k: [c.to_json() for c in v] for k, v in self.changes.items()}}  # fmt: skip
+        return {
+            "type": "difference",
+            "format": 1,
+            "unit": "1",
+            "before": self.before,
+            "after": self.after,
+            "changes": {k: [c.to_json() for c in v] for k, v in self.changes.items()},
+        }
 
 
 @dataclass(slots=True)
@@ -195,12 +208,14 @@ def compare(before: Side, after: Side) -> Difference:
                 lacks = after if np.isfinite(m1[i]) else before
                 made.append(
                     Change(
-                        kind, i, name,
+                        kind,
+                        i,
+                        name,
                         before=float(m1[i]) if np.isfinite(m1[i]) else None,
                         after=float(m2[i]) if np.isfinite(m2[i]) else None,
                         why=f"{lacks.header.why_unknown(metrics[0], i)} ({lacks.name})",
                     )
-                )  # fmt: skip
+                )
                 continue
             before_i, after_i = float(m1[i]), float(m2[i])
             if min(n1[i], n2[i]) < LEAST:
@@ -212,8 +227,13 @@ def compare(before: Side, after: Side) -> Difference:
         changes[kind] = made
 
     def side_json(side: Side, means: _Means) -> dict[str, Any]:
-        return {"name": side.name, "machine": side.header.machine, "started": side.header.started,
-                "frames": side.count, "seconds": round(means.seconds, 9)}  # fmt: skip
+        return {
+            "name": side.name,
+            "machine": side.header.machine,
+            "started": side.header.started,
+            "frames": side.count,
+            "seconds": round(means.seconds, 9),
+        }
 
     return Difference(side_json(before, a), side_json(after, b), changes)
 

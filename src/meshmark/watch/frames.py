@@ -86,13 +86,26 @@ class Header:
 
     def to_json(self) -> dict[str, Any]:
         return {
-            "type": "header", "format": FORMAT, "source": self.source, "machine": self.machine,
-            "started": self.started, "period_s": self.period_s,
+            "type": "header",
+            "format": FORMAT,
+            "source": self.source,
+            "machine": self.machine,
+            "started": self.started,
+            "period_s": self.period_s,
             "components": {k: [dict(c) for c in v] for k, v in self.components.items()},
-            "metrics": [{"name": m.name, "unit": m.unit, "what": m.what, **({"of": m.of} if m.of else {}),
-                         **({"estimated": True} if m.estimated else {})} for m in self.metrics],
-            "absent": [dict(a) for a in self.absent], **self.more,
-        }  # fmt: skip
+            "metrics": [
+                {
+                    "name": m.name,
+                    "unit": m.unit,
+                    "what": m.what,
+                    **({"of": m.of} if m.of else {}),
+                    **({"estimated": True} if m.estimated else {}),
+                }
+                for m in self.metrics
+            ],
+            "absent": [dict(a) for a in self.absent],
+            **self.more,
+        }
 
 
 @dataclass(slots=True)
@@ -119,9 +132,18 @@ class Frame:
     processes: list[dict[str, Any]] = field(default_factory=list)
 
     def to_json(self) -> dict[str, Any]:
-        return {"type": "frame", "seq": self.seq, "t_s": self.t_s, "window_s": self.window_s, "at": self.at,
-                "late_s": self.late_s, "cost_s": self.cost_s, "dropped": self.dropped,
-                "values": self.values, **({"processes": self.processes} if self.processes else {})}  # fmt: skip
+        return {
+            "type": "frame",
+            "seq": self.seq,
+            "t_s": self.t_s,
+            "window_s": self.window_s,
+            "at": self.at,
+            "late_s": self.late_s,
+            "cost_s": self.cost_s,
+            "dropped": self.dropped,
+            "values": self.values,
+            **({"processes": self.processes} if self.processes else {}),
+        }
 
 
 class Stream(Protocol):
@@ -148,14 +170,18 @@ def header_of(line: Mapping[str, Any]) -> Header:
         raise FrameError(f"frames: found format {str(line.get('format'))[:20]}, this version reads format {FORMAT}")
     try:
         return Header(
-            source=str(line["source"]), machine=str(line["machine"]), started=str(line["started"]),
+            source=str(line["source"]),
+            machine=str(line["machine"]),
+            started=str(line["started"]),
             period_s=float(line["period_s"]),
             components={str(k): tuple(dict(c) for c in v) for k, v in line["components"].items()},
-            metrics=tuple(Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")),
-                                 m.get("estimated") is True) for m in line["metrics"]),
+            metrics=tuple(
+                Metric(str(m["name"]), str(m["unit"]), str(m["what"]), str(m.get("of", "")), m.get("estimated") is True)
+                for m in line["metrics"]
+            ),
             absent=tuple({str(k): str(v) for k, v in a.items()} for a in line.get("absent", ()) if "why" in a),
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
-        )  # fmt: skip
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as why:
         raise FrameError(f"frames: the header lacks or spoils {why}") from why
 
@@ -172,9 +198,17 @@ def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
             wanted = header.count(name.partition(".")[0])
             mine = [None if v is None else float(v) for v in given]
             values[str(name)] = (mine + [None] * wanted)[:wanted] if len(mine) != wanted else mine
-        return Frame(int(line["seq"]), float(line["t_s"]), float(line["window_s"]), values, float(line.get("at", 0)),
-                     float(line.get("late_s", 0)), float(line.get("cost_s", 0)),
-                     int(line.get("dropped", 0)), [dict(p) for p in line.get("processes", ())])  # fmt: skip
+        return Frame(
+            int(line["seq"]),
+            float(line["t_s"]),
+            float(line["window_s"]),
+            values,
+            float(line.get("at", 0)),
+            float(line.get("late_s", 0)),
+            float(line.get("cost_s", 0)),
+            int(line.get("dropped", 0)),
+            [dict(p) for p in line.get("processes", ())],
+        )
     except (KeyError, TypeError, ValueError, AttributeError) as why:
         raise FrameError(f"frames: a frame lacks or spoils {why}") from why
 

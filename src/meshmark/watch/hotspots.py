@@ -66,10 +66,20 @@ class HotSpot:
     estimated: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        return {"class": self.component_class, "components": list(self.components), "verdict": self.verdict,
-                "node": self.node, "since_s": self.since_s, "use": round(self.use, 4), "usual": round(self.usual, 4),
-                "share": round(self.share, 4), "evidence": {k: list(v) for k, v in self.evidence.items()},
-                "culprits": list(self.culprits), "estimated": self.estimated, "text": str(self)}  # fmt: skip
+        return {
+            "class": self.component_class,
+            "components": list(self.components),
+            "verdict": self.verdict,
+            "node": self.node,
+            "since_s": self.since_s,
+            "use": round(self.use, 4),
+            "usual": round(self.usual, 4),
+            "share": round(self.share, 4),
+            "evidence": {k: list(v) for k, v in self.evidence.items()},
+            "culprits": list(self.culprits),
+            "estimated": self.estimated,
+            "text": str(self),
+        }
 
     @property
     def verdict(self) -> str:
@@ -207,11 +217,18 @@ class Detector:
         means = [s / max(1, len(ticks)) for s in sums]
         total = sum(means) or 1.0
         return HotSpot(
-            kind, tuple(mine), tuple(self._name(kind, i) for i in mine), node if node is None or node >= 0 else None,
-            min(self._since.get((kind, i), self._past[-1].t_s) for i in mine), sum(means[i] for i in mine) / len(mine),
-            statistics.median(means), sum(means[i] for i in mine) / total, evidence, self._culprits(kind, mine, node),
+            kind,
+            tuple(mine),
+            tuple(self._name(kind, i) for i in mine),
+            node if node is None or node >= 0 else None,
+            min(self._since.get((kind, i), self._past[-1].t_s) for i in mine),
+            sum(means[i] for i in mine) / len(mine),
+            statistics.median(means),
+            sum(means[i] for i in mine) / total,
+            evidence,
+            self._culprits(kind, mine, node),
             kind in self._estimated,
-        )  # fmt: skip
+        )
 
     def _culprits(self, kind: str, mine: Sequence[int], node: int | None) -> tuple[str, ...]:
         """Up to three processes: those that run on hot CPUs, or whose memory on the hot node is in most use."""

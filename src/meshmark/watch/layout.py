@@ -61,14 +61,26 @@ class Map:
             return round(value, 1)
 
         return {
-            "width": n(self.width), "height": n(self.height),
-            "boxes": [{"class": b.component_class, "index": b.index, "x": n(b.x), "y": n(b.y), "w": n(b.w), "h": n(b.h),
-                       "label": b.label} for b in self.boxes],
+            "width": n(self.width),
+            "height": n(self.height),
+            "boxes": [
+                {
+                    "class": b.component_class,
+                    "index": b.index,
+                    "x": n(b.x),
+                    "y": n(b.y),
+                    "w": n(b.w),
+                    "h": n(b.h),
+                    "label": b.label,
+                }
+                for b in self.boxes
+            ],
             "lines": [{"index": one.index, "points": [[n(x), n(y)] for x, y in one.points]} for one in self.lines],
-            "outlines": [{"x": n(x), "y": n(y), "w": n(w), "h": n(h), "label": label}
-                         for x, y, w, h, label in self.outlines],
+            "outlines": [
+                {"x": n(x), "y": n(y), "w": n(w), "h": n(h), "label": label} for x, y, w, h, label in self.outlines
+            ],
             "switches": [{"x": n(x), "y": n(y), "label": label} for x, y, label in self.switches],
-        }  # fmt: skip
+        }
 
 
 def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
@@ -83,8 +95,12 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
 
         def grid(i: int, wide: int = wide, high: int = high) -> set[int]:
             x, y = i % wide, i // wide
-            return {(x + 1) % wide + y * wide, (x - 1) % wide + y * wide, x + (y + 1) % high * wide,
-                    x + (y - 1) % high * wide} - {i}  # fmt: skip
+            return {
+                (x + 1) % wide + y * wide,
+                (x - 1) % wide + y * wide,
+                x + (y + 1) % high * wide,
+                x + (y - 1) % high * wide,
+            } - {i}
 
         if all(neighbours[i] == grid(i) for i in range(count)):
             return [(float(i % wide), float(i // wide)) for i in range(count)]
@@ -137,8 +153,11 @@ def map_of(header: Header) -> Map:
     columns = max(1, math.ceil(math.sqrt(most * 1.3)))
     rows = max(1, math.ceil(most / columns))
     inner = max(columns * cell[0], 2 * CELL[0])
-    bars = [kind for kind, some in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
-            if any(k >= 0 for k in some)]  # fmt: skip
+    bars = [
+        kind
+        for kind, some in (("io", by_node["io"]), ("link", buses), ("memory", by_node["memory"]))
+        if any(k >= 0 for k in some)
+    ]
     width = inner + 12.0
     height = LABEL + rows * cell[1] + len(bars) * (BAR + 3.0) + 9.0
     step = made.step = (width + GAP, height + GAP)
@@ -186,10 +205,17 @@ def map_of(header: Header) -> Map:
 
 
 def _draw_nodes(
-    made: Map, header: Header, centre: Any, size: tuple[float, float, float], cell: tuple[float, float], columns: int,
-    bars: Sequence[str], by_node: Mapping[str, Mapping[int, list[int]]], buses: Mapping[int, list[int]],
+    made: Map,
+    header: Header,
+    centre: Any,
+    size: tuple[float, float, float],
+    cell: tuple[float, float],
+    columns: int,
+    bars: Sequence[str],
+    by_node: Mapping[str, Mapping[int, list[int]]],
+    buses: Mapping[int, list[int]],
     router_of: Sequence[int],
-) -> None:  # fmt: skip
+) -> None:
     width, height, inner = size
     for n, router in enumerate(router_of):
         cx, cy = centre(router)
@@ -204,8 +230,17 @@ def _draw_nodes(
                 wide = max(cell[0], wide) if len(mine) <= columns else inner / columns
                 for k, i in enumerate(mine):
                     name = header.components["cpu"][i].get("number", i)
-                    made.boxes.append(Box("cpu", i, x0 + 6 + k % columns * wide, y + k // columns * cell[1],
-                                          wide - 2, cell[1] - 2, str(name)))  # fmt: skip
+                    made.boxes.append(
+                        Box(
+                            "cpu",
+                            i,
+                            x0 + 6 + k % columns * wide,
+                            y + k // columns * cell[1],
+                            wide - 2,
+                            cell[1] - 2,
+                            str(name),
+                        )
+                    )
                 y = y0 + height - 6 - sum(BAR + 3.0 for b in bars if b in {"link", "memory"})
             elif kind in bars:
                 for k, i in enumerate(mine):
@@ -244,12 +279,19 @@ def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, goes_rou
     start = leave(half_a)
     if not goes_round:
         end = length - leave(half_b)
-        return [Line(index, ((a[0] + ux * start + ox, a[1] + uy * start + oy),
-                             (a[0] + ux * end + ox, a[1] + uy * end + oy)))]  # fmt: skip
+        return [
+            Line(
+                index, ((a[0] + ux * start + ox, a[1] + uy * start + oy), (a[0] + ux * end + ox, a[1] + uy * end + oy))
+            )
+        ]
     # Out of the one edge, and in at the other: two stubs of one link.
-    out = ((a[0] + ux * start + ox, a[1] + uy * start + oy),
-           (a[0] + ux * (start + STUB) + ox, a[1] + uy * (start + STUB) + oy))  # fmt: skip
+    out = (
+        (a[0] + ux * start + ox, a[1] + uy * start + oy),
+        (a[0] + ux * (start + STUB) + ox, a[1] + uy * (start + STUB) + oy),
+    )
     back = leave(half_b)
-    comes = ((b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
-             (b[0] - ux * back + ox, b[1] - uy * back + oy))  # fmt: skip
+    comes = (
+        (b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
+        (b[0] - ux * back + ox, b[1] - uy * back + oy),
+    )
     return [Line(index, out), Line(index, comes)]

@@ -36,10 +36,16 @@ class Live:
     """
 
     def __init__(
-        self, rate_hz: float = 1.0, duration_s: float = 0.0, root: Path | None = None, sources: Sequence[str] = (),
-        hold_s: float = 0.0, without: Sequence[str] = (), attained: Mapping[str, Any] | None = None,
+        self,
+        rate_hz: float = 1.0,
+        duration_s: float = 0.0,
+        root: Path | None = None,
+        sources: Sequence[str] = (),
+        hold_s: float = 0.0,
+        without: Sequence[str] = (),
+        attained: Mapping[str, Any] | None = None,
         canary: Path | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
         command += ["--duration", f"{duration_s:g}"] if duration_s else []
         command += ["--hold", f"{hold_s:g}"] if hold_s else []
@@ -112,9 +118,13 @@ def memory_is_counted() -> bool:
 
 
 def this_host(
-    rate_hz: float = 1.0, duration_s: float = 0.0, hold_s: float = 0.0, store: Path | None = None,
-    use_of: str = "attained", canary: bool = True,
-) -> Live:  # fmt: skip
+    rate_hz: float = 1.0,
+    duration_s: float = 0.0,
+    hold_s: float = 0.0,
+    store: Path | None = None,
+    use_of: str = "attained",
+    canary: bool = True,
+) -> Live:
     """This machine with all that is known of it: shares of what its survey reached, and the canary's calibration.
 
     Args:
@@ -138,6 +148,10 @@ def this_host(
         if (wire := wire_bandwidth()) is not None:
             known["wire"] = {"memory": wire}
     return Live(
-        rate_hz, duration_s, hold_s=hold_s, without=() if canary else ("canary",), attained=known or None,
+        rate_hz,
+        duration_s,
+        hold_s=hold_s,
+        without=() if canary else ("canary",),
+        attained=known or None,
         canary=calibrated if canary and calibrated.is_file() else None,
-    )  # fmt: skip
+    )

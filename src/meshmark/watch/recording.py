@@ -47,8 +47,15 @@ def _schema(header: Header) -> pa.Schema:
     """Of a whole recording."""
     import pyarrow as pa
 
-    fixed = [("seq", pa.int64()), ("t_s", pa.float64()), ("window_s", pa.float32()), ("at", pa.float64()),
-             ("late_s", pa.float32()), ("cost_s", pa.float32()), ("dropped", pa.int64())]  # fmt: skip
+    fixed = [
+        ("seq", pa.int64()),
+        ("t_s", pa.float64()),
+        ("window_s", pa.float32()),
+        ("at", pa.float64()),
+        ("late_s", pa.float32()),
+        ("cost_s", pa.float32()),
+        ("dropped", pa.int64()),
+    ]
     fields = [pa.field(n, t) for n, t in fixed]
     for m in header.metrics:
         kind = pa.decimal128(4, 3) if m.is_share else pa.float32()
@@ -204,10 +211,18 @@ def compact(part: Path, out: Path) -> None:
     # High bytes beside high bytes: noisy numbers shrink by another third.
     split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
-        with written(out) as sink, pq.ParquetWriter(
-            sink, schema, compression="zstd", compression_level=9, column_encoding=split,
-            store_decimal_as_integer=True, use_dictionary=[_PROCESSES],
-        ) as writer:  # fmt: skip
+        with (
+            written(out) as sink,
+            pq.ParquetWriter(
+                sink,
+                schema,
+                compression="zstd",
+                compression_level=9,
+                column_encoding=split,
+                store_decimal_as_integer=True,
+                use_dictionary=[_PROCESSES],
+            ) as writer,
+        ):
             frames = recording.frames()
             while group := list(islice(frames, 6000)):
                 writer.write_table(_table(group, recording.header, schema), row_group_size=1 << 20)
@@ -348,14 +363,23 @@ class Recording:
                 raise RecordingError(f"{self.path}: is spoiled: a frame has no number or time")
             for i in range(batch.num_rows):
                 values = {
-                    n: [None if v is None else float(v) for v in columns[n][i] or ()] if n in shares
+                    n: [None if v is None else float(v) for v in columns[n][i] or ()]
+                    if n in shares
                     else columns[n][i] or []
                     for n in metrics
-                }  # fmt: skip
+                }
                 said = columns[_PROCESSES][i]
-                yield Frame(columns["seq"][i], columns["t_s"][i], columns["window_s"][i], values, columns["at"][i],
-                            columns["late_s"][i], columns["cost_s"][i], columns["dropped"][i],
-                            json.loads(said) if said else [])  # fmt: skip
+                yield Frame(
+                    columns["seq"][i],
+                    columns["t_s"][i],
+                    columns["window_s"][i],
+                    values,
+                    columns["at"][i],
+                    columns["late_s"][i],
+                    columns["cost_s"][i],
+                    columns["dropped"][i],
+                    json.loads(said) if said else [],
+                )
 
     def _frame(self, line: str) -> Frame:
         try:

@@ -30,8 +30,10 @@ from meshmark.store.files import open_regular
 VARIABLE: Final = "MESHMARK_TOKEN"
 SECURITY: Final = {
     "content-security-policy": "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:",
-    "x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "x-frame-options": "DENY",
-}  # fmt: skip
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "x-frame-options": "DENY",
+}
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~-]{1,200}")  # what a cookie and an address can hold as it is
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::(\d{0,5}))?")
 
@@ -93,8 +95,9 @@ def _token_in(path: Path) -> str:
     if about.st_uid != os.geteuid() or about.st_mode & 0o077:
         raise UsageError(
             f"--token-file: {quoted(path)}: found mode {about.st_mode & 0o777:o} and owner {about.st_uid}; "
-            "needed is a file that its owner, who is you, can read alone", f"chmod 600 {quoted(path)}",
-        )  # fmt: skip
+            "needed is a file that its owner, who is you, can read alone",
+            f"chmod 600 {quoted(path)}",
+        )
     return data.decode("utf-8", "replace").strip()
 
 

@@ -107,10 +107,17 @@ class Connection(H11Protocol):
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             status = getattr(sys.exc_info()[1], "error_status_hint", 400)  # 431: too long, 501: unknown encoding
             body = f"{http.HTTPStatus(status).phrase}: this is no request that can be answered\n".encode()
-            about = {"content-type": "text/plain; charset=utf-8", "content-length": str(len(body)),
-                     "connection": "close", **SECURITY}  # fmt: skip
-            for event in (h11.Response(status_code=status, headers=list(about.items())), h11.Data(data=body),
-                          h11.EndOfMessage()):  # fmt: skip
+            about = {
+                "content-type": "text/plain; charset=utf-8",
+                "content-length": str(len(body)),
+                "connection": "close",
+                **SECURITY,
+            }
+            for event in (
+                h11.Response(status_code=status, headers=list(about.items())),
+                h11.Data(data=body),
+                h11.EndOfMessage(),
+            ):
                 self.transport.write(self.conn.send(event) or b"")
         self.transport.close()
 
@@ -142,9 +149,13 @@ def free_socket(host: str, port: int) -> socket.socket:
 
 
 def run(
-    make: Callable[[], ASGIApp], host: str, port: int, token: str, ready: Callable[[str], None],
+    make: Callable[[], ASGIApp],
+    host: str,
+    port: int,
+    token: str,
+    ready: Callable[[str], None],
     header_s: float = HEADER_S,
-) -> None:  # fmt: skip
+) -> None:
     """Serves until interrupted.
 
     Args:
@@ -169,8 +180,16 @@ def run(
         address = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")
         connection = cast(Any, partial(Connection, waiting=Waiting(header_s)))
         config = uvicorn.Config(
-            app, http=connection, loop="asyncio", ws="none", proxy_headers=False, log_level="error", access_log=False,
-            timeout_keep_alive=cast(Any, header_s), timeout_graceful_shutdown=1, backlog=ACCEPTED_AT_ONCE,
-        )  # fmt: skip
+            app,
+            http=connection,
+            loop="asyncio",
+            ws="none",
+            proxy_headers=False,
+            log_level="error",
+            access_log=False,
+            timeout_keep_alive=cast(Any, header_s),
+            timeout_graceful_shutdown=1,
+            backlog=ACCEPTED_AT_ONCE,
+        )
         ready(address)
         _Server(config).run(sockets=[sock])

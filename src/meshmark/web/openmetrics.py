@@ -71,8 +71,9 @@ class Window(Collector):
                     where = [self.header.machine, str(about.get("name", i)), str(about.get("node", "")), stat]
                     family.add_metric(where, value)
             yield family
-        cost = GaugeMetricFamily("meshmark_sampler_cpu", "CPU time of the sampler over time", labels=["machine"],
-                                 unit="ratio")  # fmt: skip
+        cost = GaugeMetricFamily(
+            "meshmark_sampler_cpu", "CPU time of the sampler over time", labels=["machine"], unit="ratio"
+        )
         span = math.fsum(f.window_s for f in frames)
         if span > 0:
             cost.add_metric([self.header.machine], math.fsum(f.cost_s for f in frames) / span)

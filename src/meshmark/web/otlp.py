@@ -57,8 +57,10 @@ def address_of(url: str) -> str:
     except ValueError:
         parts, good = None, False
     if parts is not None and "@" in parts.netloc:  # said without it: it holds a password
-        raise UsageError("--otlp: found a name before '@', an address as http://HOST:4318 is needed",
-                         "OTEL_EXPORTER_OTLP_HEADERS=authorization=Basic%20… sends a password")  # fmt: skip
+        raise UsageError(
+            "--otlp: found a name before '@', an address as http://HOST:4318 is needed",
+            "OTEL_EXPORTER_OTLP_HEADERS=authorization=Basic%20… sends a password",
+        )
     if (
         parts is None
         or not good
@@ -126,8 +128,12 @@ def encode(header: Header, interval: Interval) -> bytes:
 
     request = ExportMetricsServiceRequest()
     of_resource = request.resource_metrics.add()
-    resource = {"service.name": "meshmark", "service.version": version("meshmark"), "host.name": header.machine,
-                "os.type": "linux"}  # fmt: skip
+    resource = {
+        "service.name": "meshmark",
+        "service.version": version("meshmark"),
+        "host.name": header.machine,
+        "os.type": "linux",
+    }
     _tell(of_resource.resource.attributes, resource)
     scope = of_resource.scope_metrics.add()
     scope.scope.name, scope.scope.version = "meshmark", version("meshmark")
@@ -212,9 +218,11 @@ class Exporter:
         parts = urlsplit(self.address)
         self._shown = f"{parts.scheme}://{parts.netloc}"
         self._headers = {
-            "content-type": "application/x-protobuf", "content-encoding": "gzip", "user-agent": "meshmark",
+            "content-type": "application/x-protobuf",
+            "content-encoding": "gzip",
+            "user-agent": "meshmark",
             **headers_of(os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")),
-        }  # fmt: skip
+        }
         self.header, self.interval_s, self._talk = header, interval_s, talk
         self.sent = self.lost = self.rejected = 0  # intervals, intervals, single points
         self._handed = 0

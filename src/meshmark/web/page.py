@@ -63,8 +63,13 @@ def means(frames: Iterable[Frame], by: int) -> Iterator[Frame]:
             known = weight.sum(axis=0)
             total = (np.where(np.isfinite(table), table, 0.0) * weight).sum(axis=0)
             values[name] = [s / k if k else None for s, k in zip(total.tolist(), known.tolist(), strict=True)]
-        yield replace(last, window_s=sum(f.window_s for f in some), values=values, cost_s=sum(f.cost_s for f in some),
-                      dropped=sum(f.dropped for f in some))  # fmt: skip
+        yield replace(
+            last,
+            window_s=sum(f.window_s for f in some),
+            values=values,
+            cost_s=sum(f.cost_s for f in some),
+            dropped=sum(f.dropped for f in some),
+        )
 
 
 def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
@@ -144,8 +149,15 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
                 table[:, b] = values
     head = page_header(of, live=False, frames=bins)
     head["metrics"] = [m for m in head["metrics"] if m["name"] in metrics]
-    said = {"header": head, "t_s": t_s, "window_s": window_s, "at": at, "processes": _changes(processes),
-            "spots": _changes(spots), "metrics": [{"name": n, "count": c} for n, c in metrics.items()]}  # fmt: skip
+    said = {
+        "header": head,
+        "t_s": t_s,
+        "window_s": window_s,
+        "at": at,
+        "processes": _changes(processes),
+        "spots": _changes(spots),
+        "metrics": [{"name": n, "count": c} for n, c in metrics.items()],
+    }
     return _packed(said, [packed_table(table) for table in tables.values()])
 
 

@@ -106,8 +106,10 @@ def _recordings(recordings: Recordings) -> str:
     for r in rows:
         growing = ' <span class="tag">growing, or cut</span>' if r.name.endswith(".part") else ""
         if r.broken:
-            body.append(f'<tr role="row" class="broken"><th role="rowheader">{shown(r.name)}</th>'
-                        f'<td role="cell" colspan="4">{shown(r.broken)}</td></tr>')  # fmt: skip
+            body.append(
+                f'<tr role="row" class="broken"><th role="rowheader">{shown(r.name)}</th>'
+                f'<td role="cell" colspan="4">{shown(r.broken)}</td></tr>'
+            )
             continue
         link = _link("recording/{}/", r.name)
         when = _when(r.started, r.changed)
@@ -183,11 +185,19 @@ def _load_runs(runs: Sequence[LoadRow]) -> str:
         return '<p class="absent">none yet</p><p>Make one: <code>meshmark load run SCENARIO</code></p>'
     head = ("run", "programs", "started, UTC", "length", "came to", "flags")
     body = [
-        _broken(r, len(head)) if r.broken else
-        _row(head, _load_link(r), shown(r.what), _when(r.started), _span(r.length_s) if r.length_s else "–",
-             shown(r.state), _tags(r.flags))
+        _broken(r, len(head))
+        if r.broken
+        else _row(
+            head,
+            _load_link(r),
+            shown(r.what),
+            _when(r.started),
+            _span(r.length_s) if r.length_s else "–",
+            shown(r.state),
+            _tags(r.flags),
+        )
         for r in runs
-    ]  # fmt: skip
+    ]
     return _table(head, body)
 
 
@@ -196,10 +206,11 @@ def _load_studies(studies: Sequence[LoadRow]) -> str:
         return '<p class="absent">none yet</p><p>Make one: <code>meshmark load study shared-bus</code></p>'
     head = ("study", "asks", "started, UTC", "runs", "came to", "flags")
     body = [
-        _broken(r, len(head)) if r.broken else
-        _row(head, _load_link(r), shown(r.what), _when(r.started), f"{r.runs:,}", shown(r.state), _tags(r.flags))
+        _broken(r, len(head))
+        if r.broken
+        else _row(head, _load_link(r), shown(r.what), _when(r.started), f"{r.runs:,}", shown(r.state), _tags(r.flags))
         for r in studies
-    ]  # fmt: skip
+    ]
     return _table(head, body)
 
 
@@ -212,8 +223,9 @@ def _load_pair(runs: Sequence[LoadRow]) -> str:
     def choice(letter: str, at: int) -> str:
         options = "".join(
             f'<option value="{escape(r.name)}"{" selected" if i == at else ""}>{shown(r.name)}, {_when(r.started)}'
-            "</option>" for i, r in enumerate(can)
-        )  # fmt: skip
+            "</option>"
+            for i, r in enumerate(can)
+        )
         return f'<label>{letter.upper()} <select name="{letter}">{options}</select></label>'
 
     return (

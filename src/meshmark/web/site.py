@@ -196,6 +196,8 @@ class _NoLoads:
 def _alone(page: bytes) -> Response:
     """A page that brings its own scripts, and whose words may come from another machine: alone in a sandbox, without
     this server's cookie, and with nobody to talk to."""
-    policy = ("sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-              "script-src 'unsafe-inline' 'unsafe-eval'")  # fmt: skip
+    policy = (
+        "sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+        "script-src 'unsafe-inline' 'unsafe-eval'"
+    )
     return Response(page, media_type="text/html", headers={"content-security-policy": policy})

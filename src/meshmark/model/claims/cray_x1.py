@@ -32,8 +32,15 @@ def swap(m: MachineFile, distance: int, block: int, pairs: Sequence[int]) -> flo
     first = {n: c for c, n in reversed(list(enumerate(node_of)))}
     lines = max(1, block // int(m.number("memory.line_bytes")))
     both = sorted({n for p in pairs for n in (p, p ^ distance)})
-    actors = [{"cpus": [first[n]], "chains": int(m.number("cpu.outstanding")), "accesses": lines,
-               "streams": [{"homes": [n ^ distance]}]} for n in both]  # fmt: skip
+    actors = [
+        {
+            "cpus": [first[n]],
+            "chains": int(m.number("cpu.outstanding")),
+            "accesses": lines,
+            "streams": [{"homes": [n ^ distance]}],
+        }
+        for n in both
+    ]
     return (
         float(ask(m, [trial(actors, warm_ns=0, measure_ns=0)], threads=1)[0]["groups"][0]["ended_s"])
         + m.number("messages.overhead_us") * 1e-6

@@ -77,8 +77,11 @@ def slower_only_between_two_and_sixteen_mib() -> Finding:
         slower = [series["gs1280-16"][i] > series[o][i] for o in ("gs320-4", "es45")]
         wanted = 2 * 2**20 <= size <= 16 * 2**20
         right = right and all(s == wanted for s in slower)
-    return Finding("order holds from 128 KiB to 64 MiB" if right else "order differs", right,
-                   series=tuple((k, tuple(v)) for k, v in series.items()))  # fmt: skip
+    return Finding(
+        "order holds from 128 KiB to 64 MiB" if right else "order differs",
+        right,
+        series=tuple((k, tuple(v)) for k, v in series.items()),
+    )
 
 
 @check("A09")
@@ -300,8 +303,10 @@ def gups_loads_east_and_west_links() -> Finding:
         math.fsum(x["share"] for x in links if x["dimension"] == d) / sum(1 for x in links if x["dimension"] == d)
         for d in (0, 1)
     ]
-    series = (("east-west", tuple(x["share"] for x in links if x["dimension"] == 0)),
-              ("north-south", tuple(x["share"] for x in links if x["dimension"] == 1)))  # fmt: skip
+    series = (
+        ("east-west", tuple(x["share"] for x in links if x["dimension"] == 0)),
+        ("north-south", tuple(x["share"] for x in links if x["dimension"] == 1)),
+    )
     return Finding(
         f"{share[0] / share[1]:.3f}",
         abs(share[0] / share[1] / 2 - 1) <= 0.05,
