@@ -34,7 +34,8 @@ from meshmark.errors import MeshmarkError
 from meshmark.load.base import base_run, variants_of
 from meshmark.load.make import Trial, calibrate, run_program
 from meshmark.load.prescription import Prescription
-from meshmark.load.synthesis import ImpossibleError, explain, synthesize
+from meshmark.load.synthesis import explain, synthesize
+from meshmark.load.synthesis.problem import ImpossibleError
 from meshmark.load.variants import Variant
 from meshmark.machine.facts import host_id
 from meshmark.measure.survey import load_run
@@ -231,8 +232,9 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
 
 
 def predict(programs: int) -> None:
-    from meshmark.load.interference import interference_curve
-    from meshmark.load.study import How, Maker
+    from meshmark.load.studies.bench import How
+    from meshmark.load.studies.cells import Maker
+    from meshmark.load.studies.curve import interference_curve
 
     variants = _base()
     cpus = sorted(os.sched_getaffinity(0))[-2:]

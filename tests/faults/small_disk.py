@@ -82,7 +82,7 @@ def _capture_whole(disk: Path) -> None:
 
 
 def _load_whole(disk: Path) -> None:
-    from meshmark.load.run import JOURNAL, read_run
+    from meshmark.load.journal import JOURNAL, read_run
 
     for folder in disk.glob("load*"):
         if (folder / JOURNAL).exists():

@@ -24,7 +24,7 @@ from typing import Any
 import pytest
 from started import Ended, Place
 
-from meshmark.load.run import JOURNAL, read_run
+from meshmark.load.journal import JOURNAL, read_run
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan
 from meshmark.store.lines import whole_lines

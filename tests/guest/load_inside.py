@@ -18,10 +18,12 @@ from typing import Any
 
 from booted import answer
 
-from meshmark.load.run import LoadRun, read_run, run_scenario
+from meshmark.load.journal import read_run
+from meshmark.load.result import LoadRun
+from meshmark.load.run import run_scenario
 from meshmark.load.scenario import parse_scenario
-from meshmark.load.studies import isolation, memory_domains
-from meshmark.load.study import How
+from meshmark.load.studies.bench import How
+from meshmark.load.studies.isolation import isolation, memory_domains
 
 
 def printed(file: Path) -> str:

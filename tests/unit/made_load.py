@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from meshmark.load.run import JOURNAL, Totals, slowdown
-from meshmark.load.study import JOURNAL as STUDY_JOURNAL
-from meshmark.load.study import PLAN, RECORDS, Outcome, Results, Use
+from meshmark.load.journal import JOURNAL
+from meshmark.load.result import Totals, slowdown
+from meshmark.load.studies.outcome import JOURNAL as STUDY_JOURNAL
+from meshmark.load.studies.outcome import PLAN, RECORDS, Outcome, Use
+from meshmark.load.studies.results import Results
 
 EPOCH = datetime(2026, 11, 22, 8, 30, tzinfo=UTC).timestamp()  # of the header's start
 BEGIN_S = 0.5  # from it to the clock's start

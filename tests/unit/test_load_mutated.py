@@ -16,13 +16,15 @@ from made_program import made_program
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.compare import compare, read_side
+from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.lines import journal_lines
 from meshmark.load.metrics import all_metrics, parse_metrics
 from meshmark.load.program import parse_program
 from meshmark.load.records import records_of
-from meshmark.load.run import JOURNAL, find_load, read_run, run_scenario, utilisation
+from meshmark.load.result import utilisation
+from meshmark.load.run import find_load, run_scenario
 from meshmark.load.scenario import Here, parse_scenario, read_scenario, threads_of
-from meshmark.load.study import read_outcomes
+from meshmark.load.studies.outcome import read_outcomes
 from meshmark.measure.spec import parse_spec
 from meshmark.report.gantt import gantt_html
 from meshmark.report.load_compare import compare_html

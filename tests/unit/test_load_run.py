@@ -23,11 +23,14 @@ from made_program import made_program
 
 from meshmark.cli.load_live import Live
 from meshmark.cli.study import app as study_app
-from meshmark.load.alone import TOGETHER, company
+from meshmark.load.journal import read_run
 from meshmark.load.prescription import Prescription
-from meshmark.load.run import find_load, read_run
+from meshmark.load.run import find_load
 from meshmark.load.scenario import Here, Scenario, parse_scenario
-from meshmark.load.study import How, read_outcomes, read_records
+from meshmark.load.studies.alone import TOGETHER, company
+from meshmark.load.studies.bench import How
+from meshmark.load.studies.outcome import read_outcomes
+from meshmark.load.studies.results import read_records
 from meshmark.store.record import Record
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))

@@ -29,30 +29,23 @@ from scipy import stats
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.effects import Curve, crossing, equivalence, rising
-from meshmark.load.interference import interference_curve, interference_matrix, kernel_class
-from meshmark.load.overload import omp_overload, overload, serialisation
+from meshmark.load.journal import read_run
 from meshmark.load.prescription import Prescription
 from meshmark.load.program import dump_program, parse_program
-from meshmark.load.run import find_load, read_run
+from meshmark.load.run import find_load
 from meshmark.load.scenario import Member, Scenario
-from meshmark.load.studies import copies, isolation, mix, shared_bus
-from meshmark.load.study import (
-    JOURNAL,
-    QUIET,
-    Cell,
-    How,
-    Outcome,
-    Results,
-    lengthened,
-    member,
-    order,
-    point,
-    read_outcomes,
-    read_records,
-    run_cells,
-    scenario,
-    start_study,
-)
+from meshmark.load.studies.bench import How
+from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
+from meshmark.load.studies.copies import copies
+from meshmark.load.studies.curve import interference_curve
+from meshmark.load.studies.interference import interference_matrix, kernel_class
+from meshmark.load.studies.isolation import isolation
+from meshmark.load.studies.mix import mix
+from meshmark.load.studies.omp_overload import omp_overload, serialisation
+from meshmark.load.studies.outcome import JOURNAL, Cell, Outcome, read_outcomes
+from meshmark.load.studies.overload import overload
+from meshmark.load.studies.results import Results, point, read_records
+from meshmark.load.studies.shared_bus import shared_bus
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.variants import Variant, variant_from_json
 from meshmark.report.charts import for_file
@@ -508,8 +501,8 @@ def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
 KILLED = """
 import sys
 from pathlib import Path
-from meshmark.load.studies import copies
-from meshmark.load.study import How
+from meshmark.load.studies.copies import copies
+from meshmark.load.studies.bench import How
 copies(sys.argv[2:], Path(sys.argv[1]), cpus=({cpu},), counts=(1, 2), how=How(repetitions=4))
 """
 

@@ -23,14 +23,9 @@ from meshmark.load.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse
 from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
 from meshmark.load.prescription import Prescription, parse_prescription
 from meshmark.load.program import Part, Program, dump_program, parse_program
-from meshmark.load.synthesis import (
-    ImpossibleError,
-    Measured,
-    _spread,
-    explain,
-    recalibrate,
-    synthesize,
-)
+from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
+from meshmark.load.synthesis.mix import spread_evenly
+from meshmark.load.synthesis.problem import ImpossibleError
 from meshmark.load.variants import COLUMNS, Table, Variant, served_by, variant_from_json
 
 METRICS = all_metrics()
@@ -270,7 +265,7 @@ def test_the_dual_gives_what_a_general_solver_of_least_squares_gives(seed: int) 
     some = rng.exponential(size=n) * (rng.random(n) < 0.5) + 1e-3
     some /= some.sum()
     weight = rng.uniform(0.5, 1.5, n)
-    x = _spread(equal, equal @ some, weight, 1.0)
+    x = spread_evenly(equal, equal @ some, weight, 1.0)
     assert x is not None
     assert np.abs(equal @ x - equal @ some).max() < 1e-8
     strong = 1e5  # weight of the equations beside the ridge

@@ -24,8 +24,9 @@ from meshmark.cli.load_watch import watched
 from meshmark.cli.serve import LoadFolders
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.compare import compare, read_side
+from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.recorded import RECORDING, Step, binned, found_beside, machine_use, traffic
-from meshmark.load.run import JOURNAL, read_run, slowdown
+from meshmark.load.result import slowdown
 from meshmark.report.gantt import gantt_html, gantt_svg
 from meshmark.report.load_compare import compare_html
 from meshmark.report.studies import STUDIES, study_page, write_study
@@ -439,7 +440,7 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
 
 
 def test_a_row_is_read_again_only_when_its_run_has_changed(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import meshmark.load.run as module
+    import meshmark.load.journal as module
 
     read: list[str] = []
     real = module.read_run

@@ -26,9 +26,9 @@ from made_load import made_load, made_study
 from meshmark.cli.serve import Runs
 from meshmark.describe import descriptions
 from meshmark.load.compare import compare, read_side
+from meshmark.load.journal import read_run
 from meshmark.load.records import records_of
-from meshmark.load.run import read_run
-from meshmark.load.study import RECORDS
+from meshmark.load.studies.outcome import RECORDS
 from meshmark.machine.topology import from_synthetic
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine

@@ -332,7 +332,8 @@ def _single(
     Raises:
         MeshmarkError: a program did not end well, or the run was cut.
     """
-    from meshmark.load.run import RunCutError, expected_end_s, not_well, run_scenario
+    from meshmark.load.result import not_well
+    from meshmark.load.run import RunCutError, expected_end_s, run_scenario
 
     try:
         with (
@@ -367,9 +368,9 @@ def _compared(
         MeshmarkError: some of them do not count, or the run was cut.
     """
     from meshmark.cli.study import end, resumable
-    from meshmark.load.alone import company
-    from meshmark.load.run import read_run
-    from meshmark.load.study import How
+    from meshmark.load.journal import read_run
+    from meshmark.load.studies.alone import company
+    from meshmark.load.studies.bench import How
 
     with resumable(folder):
         result = company(
@@ -444,7 +445,7 @@ def show(
 
     example: meshmark load show latest
     """
-    from meshmark.load.run import read_run
+    from meshmark.load.journal import read_run
 
     _show(read_run(run_folder(folder)), as_json, None, recording)
 
@@ -455,7 +456,7 @@ def run_folder(said: str) -> Path:
     Raises:
         UsageError: no run lies there.
     """
-    from meshmark.load.run import JOURNAL
+    from meshmark.load.journal import JOURNAL
 
     home = data_home() / "load"
     if said == "latest":
@@ -505,7 +506,7 @@ def compare(
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
     from meshmark.load.recorded import checked_beside, found_beside, machine_use
     from meshmark.load.records import records_of
-    from meshmark.load.run import canary_said
+    from meshmark.load.result import canary_said
     from meshmark.report.gantt import write_gantt
     from meshmark.terminal.gantt import gantt_text
 

@@ -34,8 +34,8 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
         UsageError: a run lies there already.
         MeshmarkError: the recorder does not start. What goes wrong later is said, and leaves the run as it is.
     """
+    from meshmark.load.journal import JOURNAL
     from meshmark.load.recorded import RECORDING
-    from meshmark.load.run import JOURNAL
 
     if not wanted:
         yield

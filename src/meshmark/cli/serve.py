@@ -197,7 +197,8 @@ class LoadFolders:
     @staticmethod
     def _in(root: Path) -> list[tuple[str, Path, tuple[int, int]]]:
         """Kind, folder, and the time and size of what is written to, of each run and study of a folder."""
-        from meshmark.load import run, study
+        from meshmark.load import journal
+        from meshmark.load.studies import outcome
 
         out: list[tuple[str, Path, tuple[int, int]]] = []
         try:
@@ -210,7 +211,10 @@ class LoadFolders:
             path = root / entry.name
             if entry.name.startswith(".") or entry.is_symlink():
                 continue
-            for kind, files in (("run", (run.JOURNAL,)), ("study", (study.PLAN, study.JOURNAL, study.RECORDS))):
+            for kind, files in (
+                ("run", (journal.JOURNAL,)),
+                ("study", (outcome.PLAN, outcome.JOURNAL, outcome.RECORDS)),
+            ):
                 with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look into
                     if not (path / files[0]).is_file() or any((path / name).is_symlink() for name in files):
                         continue
@@ -239,8 +243,8 @@ class LoadFolders:
             from meshmark.report.studies import study_page
 
             return study_page(path).encode()
+        from meshmark.load.journal import read_run
         from meshmark.load.recorded import checked_beside, found_beside
-        from meshmark.load.run import read_run
         from meshmark.report.gantt import gantt_html
 
         run = read_run(path)
@@ -278,7 +282,7 @@ def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
 
 
 def _run_row(path: Path, stamp: object) -> LoadRow:
-    from meshmark.load.run import read_run
+    from meshmark.load.journal import read_run
     from meshmark.web.parts import LoadRow
 
     run = read_run(path, samples=False)
@@ -306,7 +310,7 @@ def _run_row(path: Path, stamp: object) -> LoadRow:
 
 
 def _study_row(path: Path, stamp: object) -> LoadRow:
-    from meshmark.load.study import PLAN, RECORDS, read_outcomes
+    from meshmark.load.studies.outcome import PLAN, RECORDS, read_outcomes
     from meshmark.web.parts import LoadRow
 
     asked = read_json(path / PLAN)

@@ -16,7 +16,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.values.paths import data_home
 
 if TYPE_CHECKING:
-    from meshmark.load.study import How, StudyResult
+    from meshmark.load.studies.bench import How, StudyResult
     from meshmark.load.variants import Variant
 
 app = typer.Typer(help="How programs slow each other down, one command a question.", no_args_is_help=True)
@@ -35,7 +35,7 @@ CommandArgument = Annotated[list[str] | None, typer.Argument(help="after --", sh
 
 
 def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
-    from meshmark.load.study import How
+    from meshmark.load.studies.bench import How
 
     if clock not in ("wall", "dedicated"):
         raise UsageError(f"--clock: found '{clock}', allowed are wall and dedicated")
@@ -135,7 +135,7 @@ def shared_bus(
 
     example: meshmark load study shared-bus --rates 1,2,4,8
     """
-    from meshmark.load.studies import shared_bus as study
+    from meshmark.load.studies.shared_bus import shared_bus as study
 
     variants, machine = _variants(base)
     folder = _folder(out, "shared-bus")
@@ -171,7 +171,7 @@ def mix(
 
     example: meshmark load study mix --rate 4
     """
-    from meshmark.load.studies import mix as study
+    from meshmark.load.studies.mix import mix as study
 
     variants, machine = _variants(base)
     folder = _folder(out, "mix")
@@ -205,7 +205,7 @@ def isolation(
 
     example: meshmark load study isolation --margin 0.03
     """
-    from meshmark.load.studies import isolation as study
+    from meshmark.load.studies.isolation import isolation as study
 
     variants, machine = _variants(base)
     folder = _folder(out, "isolation")
@@ -238,7 +238,7 @@ def copies(
 
     example: meshmark load study copies --counts 1,2,4 -- ./a.out
     """
-    from meshmark.load.studies import copies as study
+    from meshmark.load.studies.copies import copies as study
 
     if not command:
         raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
@@ -271,7 +271,7 @@ def overload(
 
     example: meshmark load study overload --repetitions 4
     """
-    from meshmark.load.overload import overload as study
+    from meshmark.load.studies.overload import overload as study
 
     variants, machine = ((), "") if command else _variants(base)
     folder = _folder(out, "overload")
@@ -307,7 +307,7 @@ def omp_overload(
 
     example: meshmark load study omp-overload --policies passive
     """
-    from meshmark.load.overload import omp_overload as study
+    from meshmark.load.studies.omp_overload import omp_overload as study
 
     variants, machine = _variants(base)
     folder = _folder(out, "omp-overload")
@@ -345,7 +345,7 @@ def matrix(
 
     example: meshmark load study matrix --classes stream@memory,dense,integer
     """
-    from meshmark.load.interference import interference_matrix as study
+    from meshmark.load.studies.interference import interference_matrix as study
 
     variants, machine = _variants(base)
     folder = _folder(out, "matrix")
@@ -380,7 +380,7 @@ def curve(
 
     example: meshmark load study curve --rates 2,4,8 -- ./a.out
     """
-    from meshmark.load.interference import interference_curve as study
+    from meshmark.load.studies.curve import interference_curve as study
 
     if not command:
         raise UsageError("curve: found no command", "meshmark load study curve -- ./a.out")

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import UsageError
+from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.lanes import in_s
-from meshmark.load.run import JOURNAL, Key, LoadRun, ProgramUse, Slowdown, read_run, slowdown
+from meshmark.load.result import Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")

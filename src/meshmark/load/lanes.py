@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from meshmark.load.run import LoadRun, ProgramUse, Span, ThreadUse, Totals
+from meshmark.load.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
 
 MOST_LANES: Final = 64
 STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))

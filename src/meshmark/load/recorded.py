@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.run import LoadRun
+from meshmark.load.result import LoadRun
 from meshmark.watch.frames import Frame, Header
 from meshmark.watch.recording import Recording
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Final
 
-from meshmark.load.run import LoadRun
+from meshmark.load.result import LoadRun
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Metric, Record, Scalar
 from meshmark.store.run import Absence

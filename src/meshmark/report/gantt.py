@@ -28,7 +28,7 @@ from meshmark.load.lanes import (
     totals_of,
 )
 from meshmark.load.recorded import MachineUse, Step, binned, traffic
-from meshmark.load.run import LoadRun, utilisation
+from meshmark.load.result import LoadRun, utilisation
 from meshmark.machine.tree import format_list
 from meshmark.store.files import write_file, write_text
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 import altair as alt
 
 from meshmark.errors import UsageError
-from meshmark.load.study import RECORDS
+from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
 from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid

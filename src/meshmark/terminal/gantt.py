@@ -17,7 +17,7 @@ from meshmark.load.lanes import (
     tick_step,
     totals_of,
 )
-from meshmark.load.run import LoadRun
+from meshmark.load.result import LoadRun
 
 _MARKS: Final = "█▓░·"
 

@@ -12,7 +12,7 @@ from meshmark.load.compare import (
     samples_told,
     value_told,
 )
-from meshmark.load.study import table
+from meshmark.load.studies.results import table
 
 
 def compare_text(c: Comparison) -> str:

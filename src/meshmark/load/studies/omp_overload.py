@@ -1,4 +1,4 @@
-"""Studies of more programs than CPUs: where the time goes, who waits, and what OpenMP programs make of it."""
+"""Study: OpenMP programs beside sequential ones on the same CPUs, by wait policy."""
 
 from __future__ import annotations
 
@@ -11,47 +11,17 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.run import LoadRun, Totals, jain
+from meshmark.load.result import LoadRun
 from meshmark.load.scenario import WAIT_POLICIES
-from meshmark.load.study import (
-    LEAD_S,
-    USUAL,
-    Bench,
-    Cell,
-    How,
-    Outcome,
-    Point,
-    StudyResult,
-    Work,
-    member,
-    said,
-    said_work,
-    scenario,
-    table,
-)
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.overload import attained_share, wall_only
+from meshmark.load.studies.results import Point, said, table
 from meshmark.load.variants import Variant, found
 from meshmark.store.record import Scalar
 
 OMP_OUTLASTS: Final = 1000.0  # times as long as a parallel program alone: see omp_overload, run_time_s
-
-
-@dataclass(frozen=True, kw_only=True)
-class OverloadCase:
-    programs: int
-    totals: Totals  # of the run of median bench time
-    waiting_s: tuple[float, ...]  # of each copy in that run
-    fairness: float  # Jain's, of the parts of the CPU time that each wanted and got
-    point: Point | None  # against one alone; None for that one
-
-
-@dataclass(frozen=True, kw_only=True)
-class Overload(StudyResult):
-    cases: tuple[OverloadCase, ...]
-
-    def waited(self, share: float = 0.01) -> tuple[int, ...]:
-        """Copies of the last case that waited more than this share of the bench time."""
-        last = self.cases[-1]
-        return tuple(i for i, w in enumerate(last.waiting_s) if w > share * last.totals.bench_s)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,143 +37,6 @@ class OmpCase:
 @dataclass(frozen=True, kw_only=True)
 class OmpOverload(StudyResult):
     cases: tuple[OmpCase, ...]
-
-
-def _counted(totals: Totals) -> dict[str, float]:
-    return {
-        "bench": totals.bench_s,
-        "available": totals.available_s,
-        "user_sum": totals.user_s,
-        "system_sum": totals.system_s,
-        "idle": totals.idle_s,
-        "completion": totals.completion_s,
-        "run_sum": totals.run_s,
-        "waiting_sum": totals.waiting_s,
-    }
-
-
-def _attained(outcome: Outcome, *programs: str) -> list[float]:
-    out = []
-    for u in outcome.of(*programs):
-        ran = u.user_s + u.system_s
-        out.append(ran / (ran + u.waiting_s) if ran + u.waiting_s > 0 else 1.0)
-    return out
-
-
-def overload(
-    out: Path,
-    *,
-    variants: Sequence[Variant] = (),
-    work: Work | None = None,
-    cpus: Sequence[int] = (),
-    extra: int = 1,
-    run_time_s: float = 5.0,
-    how: How = USUAL,
-) -> Overload:
-    """One sequential program, as many as there are CPUs, and `extra` more: where the time goes and who waits.
-
-    Args:
-        variants: the program is made of them where `work` is None.
-        cpus: that all of them share; no copy is bound to one of them.
-
-    Raises:
-        UsageError: by the argument, also where the clock is not `wall`: waiting is the question.
-
-    Source:
-        Totals as of PARbench (Nagel and Linn 1991).
-    """
-    bench = Bench(
-        "overload",
-        out,
-        how,
-        cpus,
-        {
-            "work": None if work is None else said_work(work),
-            "extra": extra,
-            "run_time_s": run_time_s,
-        },
-        variants,
-    )
-    _wall_only(how)
-    if not 1 <= extra <= 1000:
-        raise UsageError(f"extra: found {extra}; allowed are 1 to 1000")
-    if work is not None:
-        work = bench.work(work)
-    elif not variants:
-        raise UsageError("work: found neither a program nor base data to make one of")
-    bench.begin()
-    if work is None:
-        work = bench.maker.file("program", bench.wish(run_time_s, name="sequential"), rounds=0)
-    n = len(bench.cpus)
-    cells = {
-        many: Cell(
-            name=f"{many} on {n}",
-            scenarios=(scenario(f"overload: {many} on {n} CPUs", member("program", work, [bench.cpus] * many)),),
-        )
-        for many in sorted({1, n, n + extra})
-    }
-    outcomes, results = bench.run([list(cells.values())])
-    alone = outcomes[cells[1].name]
-    cases: list[OverloadCase] = []
-    for many, cell in cells.items():
-        runs = [o for o in outcomes[cell.name] if not o.reason]
-        about: dict[str, Scalar] = {"programs": many, "extra": max(0, many - n)}
-        p = bench.point(results, many, f"{many}", alone, outcomes[cell.name], about) if many > 1 else None
-        if not runs:
-            if many == 1:
-                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
-            continue
-        flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if many > n else set())
-        for metric in _counted(runs[0].totals):
-            results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
-        results.add("fairness", [jain(_attained(o)) for o in runs], about, flags)
-        for copy in range(many):
-            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
-        middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
-        cases.append(
-            OverloadCase(
-                programs=many,
-                totals=middle.totals,
-                waiting_s=tuple(u.waiting_s for u in middle.of()),
-                fairness=statistics.median(jain(_attained(o)) for o in runs),
-                point=p,
-            )
-        )
-    rows = [
-        [
-            f"{c.programs} on {n}",
-            *(f"{v:.3f}" for v in _counted(c.totals).values()),
-            f"{100 * c.totals.utilisation:.1f} %",
-            f"{c.fairness:.3f}",
-            *(said(c.point.slowdown) if c.point else ("1", "")),
-        ]
-        for c in cases
-    ]
-    head = [
-        "programs",
-        "bench s",
-        "available",
-        "user",
-        "system",
-        "idle",
-        "completion",
-        "run",
-        "waiting",
-        "used",
-        "fairness",
-        "slowdown",
-        "95 %",
-    ]
-    waits = [
-        f"{c.programs} on {n}: waited " + ", ".join(f"{w:.3f} s" for w in c.waiting_s) for c in cases if c.programs > 1
-    ]
-    base = bench.end(results, "\n".join([table(head, rows), *waits]))
-    return Overload(cases=tuple(cases), **base)
-
-
-def _wall_only(how: How) -> None:
-    if how.clock != "wall":
-        raise UsageError(f"clock: found {how.clock}; allowed is wall: what programs wait for a CPU is the question")
 
 
 def running(run: LoadRun, program: str, copy: int) -> list[tuple[float, float]]:
@@ -291,7 +124,7 @@ def omp_overload(
         },
         variants,
     )
-    _wall_only(how)
+    wall_only(how)
     n = len(bench.cpus)
     threads, sequentials = threads or max(2, n), sequentials or n
     if threads < 2 or copies < 1 or sequentials < 1:
@@ -377,7 +210,7 @@ def omp_overload(
             results.add("serialisation", index[company], {**about, "company": company}, p.flags)
         ran = [o.more["running"] for o in outcomes[together.name]]
         results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
-        got = [statistics.fmean(_attained(o, "sequential")) for o in outcomes[together.name]]
+        got = [statistics.fmean(attained_share(o, "sequential")) for o in outcomes[together.name]]
         results.add("attained", got, {**about, "program": "sequential"}, p.flags)
         cases.append(
             OmpCase(

@@ -15,21 +15,11 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.run import jain
+from meshmark.load.result import jain
 from meshmark.load.scenario import Here, Scenario, check_here, place_copies, scenario_json, threads_of
-from meshmark.load.study import (
-    USUAL,
-    Bench,
-    Cell,
-    How,
-    Outcome,
-    Point,
-    Results,
-    StudyResult,
-    said,
-    said_work,
-    table,
-)
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.outcome import Cell, Outcome
+from meshmark.load.studies.results import Point, Results, said, table
 from meshmark.store.record import Scalar, median_interval
 
 TOGETHER: Final = "together"

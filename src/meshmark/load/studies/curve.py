@@ -1,46 +1,21 @@
-"""Studies of unequal neighbours: who slows down whom, and whether a curve over their rate predicts it."""
+"""Study: how a program slows down over the rate of its neighbour, and whether the curve predicts held-out programs."""
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
-import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.effects import Curve
-from meshmark.load.prescription import Prescription
 from meshmark.load.program import read_program
-from meshmark.load.study import (
-    LEAD_S,
-    OUTLASTS,
-    USUAL,
-    Bench,
-    Cell,
-    How,
-    Point,
-    StudyResult,
-    Work,
-    member,
-    said,
-    said_work,
-    scenario,
-    sets,
-    table,
-    two,
-)
-from meshmark.load.variants import LEVELS, Variant, found
-
-MEMORY_BOUND: Final = ("stream", "irregular", "stencil", "solver", "dense", "compute", "integer", "spectral")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Matrix(StudyResult):
-    classes: tuple[str, ...]
-    cells: Mapping[tuple[str, str], Point]  # (measured, neighbour)
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work, sets, two
+from meshmark.load.studies.cells import LEAD_S, OUTLASTS, Work, member, scenario
+from meshmark.load.studies.interference import other_mix
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.results import Point, said, table
+from meshmark.load.variants import Variant
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,108 +40,6 @@ class InterferenceCurve(StudyResult):
             UsageError: it lies beyond what was measured.
         """
         return self.curve(neighbour_gb_per_s)
-
-
-def kernel_class(name: str) -> Callable[[Variant], bool]:
-    """The variants of a class: a kind (`stream`), a kernel (`triad`), or either at a level (`stream@memory`).
-
-    Raises:
-        UsageError: the level is none.
-    """
-    what, at, level = name.partition("@")
-    if at and level not in LEVELS:
-        raise UsageError(f"classes: found {found(name)}; levels are {', '.join(LEVELS)}")
-    return lambda v: what in (v.kind, v.kernel) and (not at or v.served_by == level)
-
-
-def interference_matrix(
-    variants: Sequence[Variant],
-    out: Path,
-    *,
-    classes: Sequence[str] = (),
-    cpus: Sequence[int] = (),
-    run_time_s: float = 5.0,
-    how: How = USUAL,
-) -> Matrix:
-    """How much longer fixed work of one class of kernels takes while a program of another class runs beside it.
-
-    The two change places from one repetition to the next, so that a difference between their CPUs falls out.
-
-    Args:
-        classes: see `kernel_class`; empty: every kind that has sequential variants served by memory, and those alone.
-        cpus: the first two are used; empty: of all that may be.
-
-    Raises:
-        UsageError: by the argument; AbsentError: there is one CPU only.
-    """
-    bench = Bench("interference_matrix", out, how, cpus, {"classes": list(classes), "run_time_s": run_time_s}, variants)
-    two(bench)
-    there = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
-    names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in there]
-    if not names:
-        raise UsageError("classes: base data have no sequential variant that memory serves; name classes")
-    for name in names:
-        if not any(map(kernel_class(name), (v for v in variants if v.threads == 1))):
-            kinds = ", ".join(sorted({v.kind for v in variants if v.threads == 1}))
-            raise UsageError(f"classes: found {found(name)}; allowed are kernels and kinds ({kinds}), also with @LEVEL")
-    bench.begin()
-    files: dict[str, Path] = {}
-    for name in names:
-        # Whoever names idle or system kernels wants them.
-        only = [v.kernel for v in variants if v.threads == 1 and kernel_class(name)(v)]
-        wish = bench.wish(run_time_s, kernels=tuple(sorted(set(only))), least_kernels=1, most_share=1.0, name=name[:60])
-        files[name] = bench.maker.file(name, wish, only=kernel_class(name), rounds=0)
-    left, right = bench.cpus[:2]
-    groups = []
-    for a in names:
-        group = [
-            Cell(
-                name=f"{a} alone",
-                measured=("measured",),
-                scenarios=tuple(
-                    scenario(f"matrix: {a} alone", member("measured", files[a], [(c,)])) for c in (left, right)
-                ),
-            )
-        ]
-        group += [
-            Cell(
-                name=f"{a} beside {b}",
-                measured=("measured",),
-                scenarios=tuple(
-                    scenario(
-                        f"matrix: {a} beside {b}",
-                        member("measured", files[a], [(x,)], start_s=LEAD_S),
-                        member("neighbour", bench.maker.longer(files[b], OUTLASTS), [(y,)]),
-                    )
-                    for x, y in ((left, right), (right, left))
-                ),
-            )
-            for b in names
-        ]
-        groups.append(group)
-    outcomes, results = bench.run(groups)
-    cells: dict[tuple[str, str], Point] = {}
-    for a in names:
-        for i, b in enumerate(names):
-            p = bench.point(
-                results, i, b, outcomes[f"{a} alone"], outcomes[f"{a} beside {b}"], {"class": a, "neighbour": b}
-            )
-            if p is not None:
-                cells[a, b] = p
-    rows = [[a, *(f"{cells[a, b].slowdown.ratio:.3f}" if (a, b) in cells else "absent" for b in names)] for a in names]
-    text = table(["measured \\ beside", *names], rows)
-    return Matrix(classes=tuple(names), cells=cells, **bench.end(results, text))
-
-
-def _other_mix(bench: Bench, key: str, wish: Prescription) -> Path | None:
-    """A program of the same rate of half of the kernels only; None where they do not give it."""
-    kernels = sorted({v.kernel for v in bench.variants if v.threads == 1})
-    random.Random(f"{bench.how.seed}/{key}").shuffle(kernels)
-    try:
-        wish = dataclasses.replace(wish, without=tuple(sorted(kernels[: len(kernels) // 2])), seed=wish.seed + 1)
-        return bench.maker.file(key, wish)
-    except UsageError:
-        return None
 
 
 def interference_curve(
@@ -235,7 +108,7 @@ def interference_curve(
     def make(rate: float, held: bool) -> None:
         key = f"{rate:g} GB/s" + (" held out" if held else "")
         wish = bench.wish(neighbour_run_time_s, {"memory_gb_per_s": rate / neighbours}, name=key.replace("/", " per "))
-        made = _other_mix(bench, key, wish) if held else None
+        made = other_mix(bench, key, wish) if held else None
         made = made or bench.made(key, wish, {"neighbour_rate": rate * 1e9, "held_out": held})
         if made is not None:
             beside[key] = rate, bench.maker.longer(made, outlasts)

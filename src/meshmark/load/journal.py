@@ -1,0 +1,307 @@
+"""Reading a run's folder: `run.jsonl` becomes a `LoadRun`.
+
+A scenario that was killed cannot be resumed, but its folder is read like any other, and the result is marked as cut.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.load.lines import journal_lines, kept_scenario
+from meshmark.load.result import Key, LoadRun, ProgramUse, Span, ThreadUse
+from meshmark.load.scenario import (
+    stem,
+)
+from meshmark.machine.tree import parse_list
+from meshmark.store.files import open_regular
+
+JOURNAL: Final = "run.jsonl"
+# ---------------------------------------------------------------- reading
+
+
+@dataclass
+class _Thread:
+    line: Mapping[str, Any]
+    looks: list[list[Any]] = field(default_factory=list)  # [t_s, state, cpu, ran_ns, waited_ns, user, system]
+    total: Mapping[str, Any] | None = None
+
+
+def read_run(folder: Path, samples: bool = True) -> LoadRun:
+    """A run from its folder, whole or cut; never fails for what a torn journal holds.
+
+    Args:
+        samples: also what was seen on the way; without, reading a long run takes a moment, for who lists many.
+
+    Raises:
+        UsageError: no run lies there.
+    """
+    journal = folder / JOURNAL
+    if not journal.is_file():
+        raise UsageError(f"{folder}: no run of a scenario lies there")
+    header: dict[str, Any] = {}
+    end: dict[str, Any] = {}
+    events: list[dict[str, Any]] = []
+    canary: list[dict[str, Any]] = []
+    totals: dict[Key, dict[str, Any]] = {}
+    done: dict[Key, dict[str, Any]] = {}
+    pages: dict[tuple[Key, int], dict[int, int]] = {}
+    windows: dict[Key, list[dict[str, Any]]] = {}
+    threads: dict[int, _Thread] = {}
+    start_s, last_s = None, 0.0
+    for line in journal_lines(journal, () if samples else (b'{"type":"sample"', b'{"type":"window"')):
+        kind = line["type"]
+        t_s = float(line.get("t_s", last_s))
+        last_s = max(last_s, t_s)
+        if kind == "header":
+            header = line
+        elif kind == "event":
+            events.append(line)
+            if line["event"] == "start":
+                start_s = t_s
+        elif kind == "thread":
+            threads[line["thread"]] = _Thread(line)
+        elif kind == "sample":
+            for number, *look in line["threads"]:
+                if number in threads:
+                    threads[number].looks.append([t_s, *look])
+        elif kind == "thread_total":
+            threads.setdefault(line["thread"], _Thread(line)).total = line
+        elif kind == "pages":
+            key = (line["program"], line["copy"])
+            pages[key, line["pid"]] = {int(n): b for n, b in line["bytes"].items()}
+        elif kind == "canary":
+            canary.append(line)
+        elif kind == "end":
+            end = line
+        elif kind in {"window", "done", "total"}:
+            key = (line["program"], line["copy"])
+            if kind == "window":
+                windows.setdefault(key, []).append(line)
+            else:
+                (done if kind == "done" else totals)[key] = line
+    begin = start_s if start_s is not None else last_s
+    scenario = kept_scenario(folder / "scenario.json")
+    available = _list(str(scenario.get("available_cpus", header.get("conditions", {}).get("cpus_allowed", ""))))
+    copies = {(p["program"], p["copy"]): p for p in header.get("programs", ())}
+    bound = {key: _list(str(p.get("cpus", ""))) for key, p in copies.items()}
+    nodes = {key: _list(str(p.get("nodes", "none"))) for key, p in copies.items()}
+    cpus = set().union(*(set(c or available) for c in bound.values())) if bound else set(available)
+    uses = sorted(
+        (_thread_use(t, begin, float(header.get("sample_s", 0.1))) for t in threads.values()), key=lambda t: t.thread
+    )
+    status = str(end.get("status", "cut"))
+    programs = [
+        _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, last_s) for key in bound
+    ]
+    programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_words(folder, p)) for p in programs]
+    for key, lines in windows.items():
+        released = next((p.released_s for p in programs if (p.program, p.copy) == key), 0.0)
+        for w in lines:
+            w["from_s"], w["to_s"] = float(w["from_s"]) + released, float(w["to_s"]) + released
+    for e in events + canary:
+        e["t_s"] = float(e["t_s"]) - begin
+    ended = [p.ended_s for p in programs if p.how != "failed"]
+    return LoadRun(
+        folder=folder,
+        status=status,
+        header=header,
+        scenario=scenario,
+        programs=programs,
+        threads=uses,
+        bench_s=max(ended, default=0.0),
+        cpus=tuple(sorted(cpus)),
+        bound=bound,
+        events=events,
+        windows=windows,
+        canary=canary,
+        end=end,
+        begin_s=begin,
+        nodes=nodes,
+    )
+
+
+def _list(text: str) -> tuple[int, ...]:
+    try:
+        return parse_list(text) if text != "none" else ()
+    except MeshmarkError:
+        return ()
+
+
+def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
+    first = float(t.total["from_s"] if t.total else t.line["t_s"])
+    spans, migrations, ran_on = _spans(t.looks, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
+    line = t.total or t.line
+    about: dict[str, Any] = {
+        "thread": int(line["thread"]),
+        "program": str(line["program"]),
+        "copy": int(line["copy"]),
+        "pid": int(line["pid"]),
+        "tid": int(line["tid"]),
+        "command": str(line["command"]),
+        "spans": spans,
+    }
+    if t.total:
+        return ThreadUse(
+            from_s=first - begin,
+            to_s=float(line["to_s"]) - begin,
+            migrations=int(line["migrations"]),
+            cpus=_list(str(line["cpus"])),
+            user_s=float(line["user_s"]),
+            system_s=float(line["system_s"]),
+            waiting_s=float(line["waiting_s"]),
+            sleeping_s=float(line["sleeping_s"]),
+            **about,
+        )
+    return ThreadUse(
+        from_s=first - begin,
+        to_s=spans[-1].to_s if spans else first - begin,
+        migrations=migrations,
+        cpus=ran_on,
+        user_s=sum(x.user_s for x in spans),
+        system_s=sum(x.system_s for x in spans),
+        waiting_s=sum(x.waiting_s for x in spans),
+        sleeping_s=sum(x.sleeping_s for x in spans),
+        **about,
+    )
+
+
+_PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
+
+
+def _spans(
+    looks: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
+) -> tuple[tuple[Span, ...], int, tuple[int, ...]]:
+    """Looks as spans without gaps; how often the CPU changed; on which CPUs it ran.
+
+    A thread is not told of while it sleeps, so a gap is sleep. The kernel adds up what a thread waited when it gets its
+    CPU: what is more than there was time for was waited in the spans before. What finds no room there either was read a
+    little later than the look's time says, and belongs to the next span.
+    """
+    spans: list[list[Any]] = []  # from, to, ran, waited, system share, cpu, moved
+    at, cpu, moves, late = first, None, 0, 0.0
+    ran_on: set[int] = set()
+    for t_s, _, on, ran_ns, waited_ns, user, system in looks:
+        if t_s <= at and not spans:
+            cpu = on
+            continue
+        ran, waited = ran_ns * 1e-9, waited_ns * 1e-9 + late
+        late = 0.0
+        width = max(0.0, t_s - at)
+        if width > 1.5 * sample_s:
+            # Asleep until the look before this one, unless it then did more than fits.
+            slept = min(width - sample_s, max(0.0, width - ran - waited))
+            if slept > 0:
+                spans.append([at, at + slept, 0.0, 0.0, 0.0, on if cpu is None else cpu, False])
+                at += slept
+                width -= slept
+        moved = cpu is not None and on != cpu
+        moves += moved
+        if ran > 0:
+            ran_on.add(on)
+        cpu = on
+        excess = ran + waited - width
+        if excess > 0:
+            waited = max(0.0, waited - excess)
+            ran = min(ran, width)
+            for before in reversed(spans):
+                room = before[1] - before[0] - before[2] - before[3]
+                if excess <= 1e-9 or room <= 1e-9:
+                    break
+                before[3] += min(room, excess)
+                excess -= min(room, excess)
+            late = max(0.0, excess)
+        spans.append([at, t_s, ran, waited, system / (user + system) if user + system else 0.0, on, moved])
+        at = max(at, t_s)
+    if last is not None and last > at and spans:
+        spans.append([at, last, 0.0, 0.0, 0.0, spans[-1][5], False])
+    return (
+        tuple(
+            Span(
+                a - begin, b - begin, ran * (1 - share), ran * share, waited, max(0.0, b - a - ran - waited), on, moved
+            )
+            for a, b, ran, waited, share, on, moved in spans
+        ),
+        moves,
+        tuple(sorted(ran_on)),
+    )
+
+
+def _last_words(folder: Path, p: ProgramUse) -> str:
+    """The last line that a program wrote to its standard error."""
+    try:
+        with open_regular(folder / "output" / f"{stem(p.program, p.copy)}.err") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+            said = file.read().decode(errors="replace").split("\n")
+    except OSError:
+        return ""
+    lines = [" ".join(x.split()) for x in said if x.strip()]
+    return ": " + quoted(lines[-1].removeprefix("meshmark: ").removeprefix("error: "), 200) if lines else ""
+
+
+def _program_use(
+    key: Key,
+    total: Mapping[str, Any] | None,
+    events: Sequence[Mapping[str, Any]],
+    threads: Sequence[ThreadUse],
+    done: Mapping[str, Any],
+    pages: Mapping[tuple[Key, int], Mapping[int, int]],
+    begin: float,
+    last: float,
+) -> ProgramUse:
+    program, copy = key
+    own = {str(e["event"]): e for e in events if (e.get("program"), e.get("copy")) == key}
+    told = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
+    if total is not None and total.get("how") != "failed":
+        how = str(total["how"])
+        reason = {
+            "status": f"ended with status {total.get('status')}",
+            "signal": f"was ended by signal {total.get('signal')}",
+            "timeout": "was ended at the scenario's timeout_s",
+            "stopped": "was ended with the run",
+        }.get(how, "")
+        if how == "ok" and told.get("wrong"):
+            how, reason = "status", f"a kernel's result is wrong: {told['wrong'][0]}"
+        return ProgramUse(
+            program=program,
+            copy=copy,
+            how=how,
+            reason=reason,
+            released_s=float(total["released_s"]) - begin,
+            ended_s=float(total["ended_s"]) - begin,
+            unseen_s=float(total["unseen_s"]),
+            threads=int(total["threads"]),
+            migrations=int(total["migrations"]),
+            largest_bytes=int(total["largest_bytes"]),
+            pages={int(n): int(b) for n, b in total.get("pages", {}).items()},
+            done=told,
+            **{k: float(total[k]) for k in _PARTS},
+        )
+    if "failed" in own or "released" not in own:
+        reason = str(own.get("failed", {}).get("reason", "the run was cut before it was released"))
+        return ProgramUse(program=program, copy=copy, how="failed", reason=reason)
+    mine = [t for t in threads if (t.program, t.copy) == key]
+    ended = float(own["exit"]["t_s"]) if "exit" in own else last
+    counted: dict[int, int] = {}
+    for (whose, _), nodes in pages.items():
+        for node, n in nodes.items():
+            if whose == key:
+                counted[node] = counted.get(node, 0) + n
+    clean = own.get("exit", {}).get("status") == 0
+    return ProgramUse(
+        program=program,
+        copy=copy,
+        how="ok" if clean else "cut",
+        reason="" if clean else "the run was cut" if "exit" not in own else "died, and the run was cut",
+        released_s=float(own["released"]["t_s"]) - begin,
+        ended_s=ended - begin,
+        threads=len(mine),
+        migrations=sum(t.migrations for t in mine),
+        pages=counted,
+        done=told,
+        **{k: sum(getattr(t, k) for t in mine) for k in _PARTS},
+    )

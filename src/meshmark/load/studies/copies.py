@@ -1,0 +1,101 @@
+"""Study: throughput over the number of copies of one program."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark.errors import UsageError
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
+from meshmark.load.studies.cells import Work, member, scenario
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.results import Point, said, table
+from meshmark.load.variants import found
+from meshmark.store.record import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copies(StudyResult):
+    counts: tuple[int, ...]
+    times_s: tuple[tuple[float, ...], ...]  # of each count: mean over the copies of each repetition
+    throughput: tuple[float, ...]  # copies a second, medians: all began at once, the last one's end counts
+    points: tuple[Point, ...]  # x: copies, from the second count on
+
+
+# ---------------------------------------------------------------- copies
+
+
+def copies(
+    work: Work,
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    counts: Sequence[int] = (),
+    bind: bool = True,
+    how: How = USUAL,
+) -> Copies:
+    """Run times, throughput and slowdown of 1 … all copies of a command.
+
+    Args:
+        counts: of copies; empty: 1 … all CPUs, by powers of two beyond 8. 1 is always among them.
+        bind: a copy on each CPU (round again where there are more); else all share the CPUs.
+
+    Raises:
+        UsageError: by the argument.
+    """
+    bench = Bench("copies", out, how, cpus, {"work": said_work(work), "counts": list(counts), "bind": bind})
+    work = bench.work(work)
+    n = len(bench.cpus)
+    if any(not (isinstance(c, int) and 1 <= c <= 4096) for c in counts):
+        raise UsageError(f"counts: found {found(list(counts))}; allowed are numbers of copies from 1 to 4096")
+    usual = range(1, n + 1) if n <= 8 else [*range(1, 9), *(c for k in range(4, 13) if (c := 1 << k) < n), n]
+    many = sorted({1, *(counts or usual)})
+    bench.begin()
+    cells: dict[int, Cell] = {}
+    for c in many:
+        sets = [(bench.cpus[i % n],) if bind else bench.cpus for i in range(c)]
+        turns = [[(cpu,)] for cpu in bench.cpus] if c == 1 and bind else [sets]
+        cells[c] = Cell(
+            name=f"{c} copies", scenarios=tuple(scenario(f"copies: {c}", member("program", work, t)) for t in turns)
+        )
+    outcomes, results = bench.run([list(cells.values())])
+    alone = outcomes[cells[1].name]
+    points, kept, times, rates = [], [], [], []
+    for c, cell in cells.items():
+        runs = [o for o in outcomes[cell.name] if not o.reason]
+        about: dict[str, Scalar] = {"copies": c, "binding": "soft" if bind else "none"}
+        p = bench.point(results, c, f"{c}", alone, outcomes[cell.name], about) if c > 1 else None
+        if not runs:
+            if c == 1:
+                results.absent("elapsed", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
+            continue
+        flags = frozenset().union(*(o.flags for o in runs))
+        if c == 1:
+            results.add("elapsed", [o.time_s(how.clock) for o in runs], {**about, "company": "alone"}, flags)
+        rate = [c / max(u.time_s(how.clock) for u in o.of()) for o in runs]
+        results.add("throughput", rate, about, flags)
+        points += [p] if p is not None else []
+        kept.append(c)
+        times.append(tuple(o.time_s(how.clock) for o in runs))
+        rates.append(statistics.median(rate))
+    by_count = {int(p.x): p for p in points}
+    rows = [
+        [
+            f"{c}",
+            f"{statistics.median(t):.3f}",
+            f"{r:.3f}",
+            f"{100 * r / (c * rates[0]):.1f} %",
+            *(said(by_count[c].slowdown) if c in by_count else ("1", "")),
+        ]
+        for c, t, r in zip(kept, times, rates, strict=True)
+    ]
+    text = table(["copies", "run time s", "copies/s", "efficiency", "slowdown", "95 %"], rows)
+    return Copies(
+        counts=tuple(kept),
+        times_s=tuple(times),
+        throughput=tuple(rates),
+        points=tuple(points),
+        **bench.end(results, text),
+    )

@@ -1,0 +1,131 @@
+"""Study: whether memory domains are independent of each other."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark.errors import AbsentError, UsageError
+from meshmark.load.effects import Equivalence, equivalence
+from meshmark.load.scenario import Here
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, sets
+from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.results import Point, said, table
+from meshmark.load.variants import Variant
+from meshmark.machine.topology import from_sysfs
+from meshmark.machine.tree import format_list
+from meshmark.store.record import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Isolation(StudyResult):
+    points: tuple[Point, ...]  # x: domains loaded, from 2 on
+    tests: tuple[Equivalence, ...]  # one a point
+
+
+# ---------------------------------------------------------------- domains
+
+
+def memory_domains(cpus: Sequence[int] = ()) -> list[tuple[int, ...]]:
+    """CPUs of each memory domain of this machine that may be used."""
+    may = set(cpus or Here.now().cpus)
+    sets = (tuple(c for c in n.near_cpus or n.cpus if c in may) for n in from_sysfs().nodes if n.cpus)
+    return [s for s in sets if s]
+
+
+def isolation(
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    domains: Sequence[Sequence[int]] = (),
+    rate_gb_per_s: float = 0.0,
+    run_time_s: float = 5.0,
+    margin: float = 0.05,
+    how: How = USUAL,
+) -> Isolation:
+    """Whether a loaded memory domain is left alone by loads of the others: slowdown over the number of domains loaded.
+
+    The first domain has a program on each of its CPUs, with memory of its own; so have the others, one after the other.
+
+    Args:
+        domains: CPUs of each; empty: this machine's.
+        rate_gb_per_s: of one program; 0: 0.7 of what base data allow.
+        margin: a slowdown within 1 / (1 + margin) … 1 + margin counts as none (`effects.equivalence`).
+
+    Raises:
+        AbsentError: there is one domain only. UsageError: by the argument.
+    """
+    parts = [tuple(d) for d in domains] or memory_domains()
+    if len(parts) < 2:
+        where = f": CPUs {format_list(parts[0])}" if parts else ""
+        raise AbsentError(
+            f"isolation: one memory domain is here{where}; at least two are compared",
+            "a machine with more than one NUMA node",
+        )
+    if any(not d for d in parts) or len({c for d in parts for c in d}) != sum(map(len, parts)):
+        raise UsageError("domains: found empty ones, or a CPU in two; allowed are parts of CPUs without overlap")
+    if how.repetitions < 2:
+        raise UsageError(f"repetitions: found {how.repetitions}; a test of equivalence needs at least 2")
+    bench = Bench(
+        "isolation",
+        out,
+        how,
+        [c for d in parts for c in d],
+        {
+            "domains": [format_list(d) for d in parts],
+            "rate_gb_per_s": rate_gb_per_s,
+            "run_time_s": run_time_s,
+            "margin": margin,
+        },
+        variants,
+    )
+    rates = bench.rates((rate_gb_per_s,) if rate_gb_per_s else (), bench.wish(run_time_s))
+    rate = rates[0] if rate_gb_per_s else rates[-2]
+    equivalence((1.0, 1.0), margin)  # refuses a wrong margin before anything runs
+    bench.begin()
+    file = bench.maker.file(f"{rate:g}", bench.wish(run_time_s, {"memory_gb_per_s": rate}, name=f"{rate:g} GB per s"))
+    long = bench.maker.longer(file, OUTLASTS)
+    cells = []
+    for many in range(1, len(parts) + 1):
+        here = member("here", file, sets(parts[0]), start_s=LEAD_S if many > 1 else 0.0)
+        there = [c for d in parts[1:many] for c in d]
+        others = (member("there", long, sets(there)),) if there else ()
+        local = [dataclasses.replace(m, memory="local") for m in (here, *others)]
+        cells.append(
+            Cell(
+                name=f"{many} domains", measured=("here",), scenarios=(scenario(f"isolation: {many} domains", *local),)
+            )
+        )
+    outcomes, results = bench.run([cells])
+    points, tests, rows = [], [], []
+    for many, cell in enumerate(cells[1:], 2):
+        about: dict[str, Scalar] = {
+            "domains": many,
+            "memory_rate_asked": rate * 1e9,
+            "margin": margin,
+            "copies": len(parts[0]),
+        }
+        p = bench.point(results, many, f"{many}", outcomes[cells[0].name], outcomes[cell.name], about)
+        if p is None or len(p.pairs) < 2:
+            continue
+        test = equivalence(p.pairs, margin)
+        results.add(
+            "equivalence_p",
+            [test.p],
+            {
+                **about,
+                "ratio": test.ratio,
+                "ratio_low": test.interval[0],
+                "ratio_high": test.interval[1],
+                "equivalent": test.equivalent,
+            },
+            p.flags,
+        )
+        points.append(p)
+        tests.append(test)
+        rows.append([p.label, *said(p.slowdown), f"{test.p:.3g}", "alike" if test.equivalent else "not shown"])
+    text = table(["domains", "slowdown", "95 %", "p", f"within {100 * margin:g} %"], rows)
+    return Isolation(points=tuple(points), tests=tuple(tests), **bench.end(results, text))

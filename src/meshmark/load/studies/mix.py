@@ -1,0 +1,103 @@
+"""Study: equal programs over the share of writes in their traffic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.errors import UsageError
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.pairs import alone_and_together, checked_copies, checked_fraction, rate_alone
+from meshmark.load.studies.results import Point, said, table
+from meshmark.load.synthesis import explain
+from meshmark.load.variants import Variant
+
+FRACTIONS: Final = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mix(StudyResult):
+    points: tuple[Point, ...]  # x: write fraction
+    rate_gb_per_s: float
+
+
+def mix(
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    copies: int = 0,
+    rate_gb_per_s: float = 0.0,
+    write_fractions: Sequence[float] = FRACTIONS,
+    run_time_s: float = 5.0,
+    how: How = USUAL,
+) -> Mix:
+    """How much longer programs take with a copy on every CPU, at one rate, over the part of the traffic that writes.
+
+    Args:
+        rate_gb_per_s: of one program; 0: half of what base data allow with every one of the fractions.
+
+    Raises:
+        UsageError: by the argument; AbsentError: there is one CPU only.
+    """
+    bench = Bench(
+        "mix",
+        out,
+        how,
+        cpus,
+        {
+            "copies": copies,
+            "rate_gb_per_s": rate_gb_per_s,
+            "write_fractions": list(write_fractions),
+            "run_time_s": run_time_s,
+        },
+        variants,
+    )
+    two(bench)
+    many = checked_copies(bench, copies)
+    fractions = sorted({checked_fraction(f) for f in write_fractions})
+    if not fractions:
+        raise UsageError("write_fractions: found none; allowed is at least one number from 0 to 1")
+    rate = rate_gb_per_s
+    if rate == 0:
+        tops = []
+        for f in fractions:
+            wish = bench.wish(run_time_s, {"write_fraction": f, "memory_gb_per_s": 1.0})
+            top = explain(variants, wish)["memory_gb_per_s"]
+            tops += [top[1]] if top is not None else []
+        rate = float(f"{0.5 * min(tops, default=0.0):.3g}")
+    rate = bench.rates((rate,), bench.wish(run_time_s))[0]
+    bench.begin()
+    pairs: dict[float, tuple[Cell, Cell]] = {}
+    for f in fractions:
+        wish = bench.wish(run_time_s, {"memory_gb_per_s": rate, "write_fraction": f}, name=f"{f:g} writes")
+        file = bench.made(f"{f:g}", wish, {"write_fraction": f, "memory_rate_asked": rate * 1e9})
+        if file is not None:
+            pairs[f] = alone_and_together(bench, f"{f:g} writes", file, many)
+    outcomes, results = bench.run(list(pairs.values()))
+    points = []
+    for f, (alone, together) in pairs.items():
+        ran = rate_alone(outcomes[alone.name], how.clock)
+        p = bench.point(
+            results,
+            f,
+            f"{f:g}",
+            outcomes[alone.name],
+            outcomes[together.name],
+            {
+                "write_fraction": f,
+                "memory_rate_asked": rate * 1e9,
+                "memory_rate": ran,
+                "copies": many,
+            },
+        )
+        if p is not None:
+            points.append(p)
+    rows = [
+        [p.label, f"{rate_alone(outcomes[pairs[p.x][0].name], how.clock) / 1e9:.3f}", *said(p.slowdown)] for p in points
+    ]
+    text = table(["write fraction", "alone GB/s", "slowdown", "95 %"], rows)
+    return Mix(points=tuple(points), rate_gb_per_s=rate, **bench.end(results, text))

@@ -1,0 +1,208 @@
+"""One run of one cell of a study: what it measured, and its line in the study's journal."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import statistics
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from meshmark.errors import MeshmarkError
+from meshmark.load.lines import is_count, is_number
+from meshmark.load.result import LoadRun, ProgramUse, Totals
+from meshmark.load.scenario import Scenario
+from meshmark.store.files import held
+from meshmark.store.lines import cut_torn_end, whole_lines
+
+JOURNAL: Final = "journal.jsonl"
+PLAN: Final = "study.json"
+RECORDS: Final = "records.jsonl"
+Clock = Literal["wall", "dedicated"]
+CLOCKS: Final = ("wall", "dedicated")
+# ---------------------------------------------------------------- what runs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """Something to run again and again."""
+
+    name: str  # unique in its study
+    scenarios: tuple[Scenario, ...]  # taken in turn, a repetition each
+    measured: tuple[str, ...] = ()  # programs that are waited for, the others are ended then; empty: all
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """A copy of a program in one run. Times in s; those of a synthesised program are its own, without its check."""
+
+    program: str
+    copy: int
+    how: str
+    wall_s: float
+    waiting_s: float
+    user_s: float
+    system_s: float
+    threads: int
+    counts: Mapping[str, float]  # of a synthesised program
+
+    def time_s(self, clock: Clock) -> float:
+        """Its run time; `dedicated`: less what each of its threads waited for a CPU, on average."""
+        return self.wall_s if clock == "wall" else max(1e-9, self.wall_s - self.waiting_s / max(1, self.threads))
+
+    def memory_rate(self, clock: Clock) -> float:
+        """B/s to and from memory by its counts; 0 where it has none."""
+        moved = self.counts.get("memory_read_bytes", 0.0) + self.counts.get("memory_write_bytes", 0.0)
+        return moved / self.time_s(clock) if self.wall_s > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """A finished run."""
+
+    cell: str
+    repetition: int
+    run: str  # folder in runs/
+    start: str
+    measured: tuple[str, ...]
+    uses: tuple[Use, ...]
+    totals: Totals
+    flags: frozenset[str]
+    about: Mapping[str, str] = field(default_factory=dict)  # machine, build, compiler, kernel
+    more: Mapping[str, float] = field(default_factory=dict)  # what the study looked up in the run
+    reason: str = ""  # why it does not count
+
+    def of(self, *programs: str) -> list[Use]:
+        """Copies of these programs, or of all that are measured."""
+        return [u for u in self.uses if u.program in (programs or self.measured)]
+
+    def time_s(self, clock: Clock) -> float:
+        """Mean over the measured copies: copies of one run are no independent samples."""
+        return statistics.fmean(u.time_s(clock) for u in self.of())
+
+    def to_json(self) -> dict[str, Any]:
+        return {"type": "run", **dataclasses.asdict(self), "flags": sorted(self.flags)}
+
+    @staticmethod
+    def from_json(line: Mapping[str, Any]) -> Outcome:
+        """
+        Raises:
+            KeyError, TypeError, ValueError: it is no such line.
+        """
+        kept = {k: v for k, v in line.items() if k != "type"}
+        one = Outcome(
+            **{
+                **kept,
+                "measured": tuple(line["measured"]),
+                "uses": tuple(Use(**u) for u in line["uses"]),
+                "totals": Totals(**line["totals"]),
+                "flags": frozenset(line["flags"]),
+            }
+        )
+        texts = (
+            one.cell,
+            one.run,
+            one.start,
+            one.reason,
+            *one.measured,
+            *one.flags,
+            *one.about.values(),
+            *(text for u in one.uses for text in (u.program, u.how)),
+        )
+        counts = (one.repetition, *(n for u in one.uses for n in (u.copy, u.threads)))
+        times = (n for u in one.uses for n in (u.wall_s, u.waiting_s, u.user_s, u.system_s, *u.counts.values()))
+        numbers = (*times, *dataclasses.astuple(one.totals), *one.more.values())
+        if not (all(isinstance(t, str) for t in texts) and all(map(is_count, counts)) and all(map(is_number, numbers))):
+            raise ValueError("a value is not of its type")
+        if not one.reason and not (one.of() and all(u.wall_s > 0 for u in one.of())):
+            raise ValueError("what counts has a run time")
+        json.dumps(kept, ensure_ascii=False).encode()  # half of a character cannot be shown
+        return one
+
+
+def _use(p: ProgramUse) -> Use:
+    own = float(p.done.get("wall_s", 0.0))
+    counts = {k: float(v) for k, v in p.done.items() if isinstance(v, int | float) and not isinstance(v, bool)}
+    return Use(
+        program=p.program,
+        copy=p.copy,
+        how=p.how,
+        wall_s=own or p.wall_s,
+        waiting_s=float(p.done["waiting_s"]) if own else p.waiting_s,
+        user_s=float(p.done["user_s"]) if own else p.user_s,
+        system_s=float(p.done["system_s"]) if own else p.system_s,
+        threads=max(1, p.threads),
+        counts=counts,
+    )
+
+
+def outcome_of(
+    cell: Cell, repetition: int, run: LoadRun, look: Callable[[LoadRun], Mapping[str, float]] | None
+) -> Outcome:
+    measured = cell.measured or tuple(dict.fromkeys(p.program for p in run.programs))
+    ours = [p for p in run.programs if p.program in measured]
+    bad = [p for p in ours if p.how != "ok"]
+    others = [p for p in run.programs if p.program not in measured]
+    # A neighbour that ended by itself left the measured program alone for a while.
+    last_s = max((p.released_s + float(p.done.get("wall_s", p.wall_s)) for p in ours if p.how == "ok"), default=0.0)
+    early = [p for p in others if p.how == "failed" or p.ended_s < last_s]
+    reason = (
+        f"program {bad[0].program}, copy {bad[0].copy}: {bad[0].reason}"
+        if bad
+        else f"program {early[0].program}, copy {early[0].copy}: "
+        + (
+            f"it never ran: {early[0].reason}"
+            if early[0].how == "failed"
+            else f"as a neighbour it ended after {early[0].ended_s:.3g} s, what is measured after {last_s:.3g} s"
+        )
+        if early
+        else ""
+        if ours
+        else "no program ran"
+    )
+    return Outcome(
+        cell=cell.name,
+        repetition=repetition,
+        run=run.folder.name,
+        start=str(run.header.get("start", "")),
+        measured=measured,
+        uses=tuple(_use(p) for p in run.programs),
+        totals=run.totals(),
+        reason=reason,
+        flags=frozenset().union(*(run.flags(p) for p in ours)) if ours else frozenset(),
+        more=dict(look(run)) if look is not None and not reason else {},
+        about={
+            "machine": str(run.header.get("machine", "")),
+            "build": str(run.header.get("build", "")),
+            "compiler": str(run.header.get("compiler", "")),
+            "kernel": str(run.header.get("conditions", {}).get("kernel_release", "")),
+        },
+    )
+
+
+@contextlib.contextmanager
+def open_journal(path: Path) -> Iterator[Any]:
+    """The journal, open for one writer, without a torn last line."""
+    try:
+        with held(path.parent, resumed=True), path.open("ab") as sink:
+            cut_torn_end(path)
+            yield sink
+    except OSError as why:
+        raise MeshmarkError(f"cannot write {path}: {why.strerror or why}") from why
+
+
+def read_outcomes(folder: Path) -> list[Outcome]:
+    """The finished runs of a study, in the order in which they ran; lines that are none are skipped."""
+    out: dict[tuple[str, int], Outcome] = {}
+    for raw in whole_lines(folder / JOURNAL):
+        try:
+            line = json.loads(raw)
+            if line["type"] == "run":
+                one = Outcome.from_json(line)
+                out[one.cell, one.repetition] = one
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return list(out.values())

@@ -1,0 +1,169 @@
+"""A study's results as points, records and tables."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from meshmark.errors import UsageError
+from meshmark.load.records import INSTRUMENT, METRICS
+from meshmark.load.result import Slowdown, slowdown
+from meshmark.load.studies.outcome import RECORDS, Clock, Outcome
+from meshmark.measure.journal import read_journal
+from meshmark.store.files import write_file
+from meshmark.store.lines import whole_lines
+from meshmark.store.record import SCHEMA, Record, Scalar
+from meshmark.store.run import Absence
+
+# ---------------------------------------------------------------- what comes of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Point:
+    """Together against alone under one condition. `pairs`: ratios of one repetition each."""
+
+    x: float
+    label: str
+    slowdown: Slowdown
+    pairs: tuple[float, ...]
+    alone_s: tuple[float, ...]
+    together_s: tuple[float, ...]
+    flags: frozenset[str]
+
+
+def point(
+    x: float, label: str, alone: Sequence[Outcome], together: Sequence[Outcome], clock: Clock
+) -> tuple[Point | None, str]:
+    """A point of the runs that count; None and the reason where there are none."""
+    for runs in (together, alone):
+        if reason := next((o.reason for o in runs if o.reason), ""):
+            return None, reason
+    first = {o.repetition: o.time_s(clock) for o in alone}
+    second = {o.repetition: o.time_s(clock) for o in together}
+    if not first or not second:
+        return None, "it was not run"
+    return Point(
+        x=x,
+        label=label,
+        slowdown=slowdown(list(first.values()), list(second.values())),
+        pairs=tuple(second[r] / first[r] for r in sorted(first.keys() & second.keys())),
+        alone_s=tuple(first.values()),
+        together_s=tuple(second.values()),
+        flags=frozenset().union(*(o.flags for o in (*alone, *together))),
+    ), ""
+
+
+@dataclass(kw_only=True)
+class Results:
+    """Records and absences of a study as they are collected."""
+
+    study: str
+    machine: str
+    common: Mapping[str, Scalar]
+    provenance: Mapping[str, Scalar]
+    records: list[Record] = field(default_factory=list)
+    absences: list[Absence] = field(default_factory=list)
+
+    def add(
+        self,
+        metric: str,
+        samples: Iterable[float],
+        conditions: Mapping[str, Scalar],
+        flags: frozenset[str] = frozenset(),
+    ) -> None:
+        if kept := tuple(samples):
+            self.records.append(
+                Record.of(
+                    METRICS[metric],
+                    kept,
+                    source="host",
+                    machine=self.machine or "host",
+                    instrument=INSTRUMENT,
+                    conditions={"study": self.study, **self.common, **conditions},
+                    flags=flags,
+                    provenance=self.provenance,
+                )
+            )
+
+    def absent(
+        self,
+        metric: str,
+        reason: str,
+        conditions: Mapping[str, Scalar],
+        kind: Literal["absent", "error"] = "error",
+        enable: str = "",
+    ) -> None:
+        self.absences.append(
+            Absence(
+                instrument=INSTRUMENT,
+                metric=metric,
+                reason=reason,
+                kind=kind,
+                enable=enable,
+                conditions={"study": self.study, **self.common, **conditions},
+            )
+        )
+
+    def add_point(self, p: Point, conditions: Mapping[str, Scalar]) -> None:
+        """Run times alone and together, and their ratio. The record's value is the median of the pairs' ratios; the
+        estimate of all runs, which has an interval from 4 repetitions on, is among its conditions."""
+        for company, times in (("alone", p.alone_s), ("together", p.together_s)):
+            self.add("elapsed", times, {**conditions, "company": company}, p.flags)
+        s = p.slowdown
+        self.add(
+            "slowdown",
+            p.pairs or (s.ratio,),
+            {
+                **conditions,
+                "estimate": s.ratio,
+                "estimate_low": s.interval[0] if s.interval else None,
+                "estimate_high": s.interval[1] if s.interval else None,
+                "alone_runs": s.alone,
+                "together_runs": s.together,
+            },
+            p.flags,
+        )
+
+    def write(self, folder: Path) -> None:
+        lines = [{"type": "result", "schema": SCHEMA, **r.to_json()} for r in self.records]
+        lines += [
+            {
+                "type": "absent",
+                "instrument": a.instrument,
+                "metric": a.metric,
+                "conditions": dict(a.conditions),
+                "reason": a.reason,
+                "enable": a.enable,
+            }
+            for a in self.absences
+        ]
+        write_file(folder / RECORDS, b"".join(json.dumps(x, allow_nan=False).encode() + b"\n" for x in lines))
+
+
+def read_records(folder: Path) -> list[Record]:
+    """The records of a finished study.
+
+    Raises:
+        UsageError: none lies there.
+    """
+    path = folder / RECORDS
+    if not path.is_file():
+        raise UsageError(f"{folder}: holds no finished study")
+    return read_journal(whole_lines(path), "study").records
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Columns of text; the first to the left, the others to the right."""
+    widths = [max(len(r[i]) for r in (head, *rows)) for i in range(len(head))]
+    return "\n".join(
+        "  ".join(c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))).rstrip()
+        for r in (head, *rows)
+    )
+
+
+def said(s: Slowdown) -> tuple[str, str]:
+    """A slowdown and its interval, for a table."""
+    return f"{s.ratio:.3f}", f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s.interval else "none below 4 runs"

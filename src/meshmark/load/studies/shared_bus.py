@@ -1,0 +1,128 @@
+"""Study: equal programs on one memory bus, from which bandwidth on they slow each other down."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from meshmark.errors import UsageError
+from meshmark.load.effects import Crossing, crossing
+from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
+from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.pairs import alone_and_together, checked_copies, checked_fraction, rate_alone
+from meshmark.load.studies.results import Point, said, table
+from meshmark.load.variants import Variant
+from meshmark.store.record import Scalar
+
+
+@dataclass(frozen=True, kw_only=True)
+class SharedBus(StudyResult):
+    points: tuple[Point, ...]  # x: GB/s of one program, as it ran alone
+    crossing: Crossing  # in the same GB/s
+    level: float
+
+
+# ---------------------------------------------------------------- one bus
+
+
+def shared_bus(
+    variants: Sequence[Variant],
+    out: Path,
+    *,
+    cpus: Sequence[int] = (),
+    copies: int = 0,
+    rates_gb_per_s: Sequence[float] = (),
+    write_fraction: float | None = None,
+    run_time_s: float = 5.0,
+    threshold: float = 0.1,
+    how: How = USUAL,
+) -> SharedBus:
+    """How much longer programs of r GB/s each take when a copy runs on every CPU, over r.
+
+    Args:
+        cpus: of one memory domain; empty: all that may be used.
+        copies: that run together, one a CPU; 0: all.
+        rates_gb_per_s: of one program; empty: shares of what base data allow.
+        threshold: a slowdown of 1 + threshold is looked for.
+
+    Raises:
+        UsageError: by the argument; AbsentError: there is one CPU only.
+    """
+    bench = Bench(
+        "shared_bus",
+        out,
+        how,
+        cpus,
+        {
+            "copies": copies,
+            "rates_gb_per_s": list(rates_gb_per_s),
+            "write_fraction": write_fraction,
+            "run_time_s": run_time_s,
+            "threshold": threshold,
+        },
+        variants,
+    )
+    two(bench)
+    many = checked_copies(bench, copies)
+    if not 0 < threshold < 100:
+        raise UsageError(f"threshold: found {threshold:g}; allowed is a share above 0, such as 0.1")
+    fraction = {} if write_fraction is None else {"write_fraction": checked_fraction(write_fraction)}
+    rates = bench.rates(rates_gb_per_s, bench.wish(run_time_s, fraction))
+    bench.begin()
+    pairs: dict[float, tuple[Cell, Cell]] = {}
+    for rate in rates:
+        wish = bench.wish(run_time_s, {"memory_gb_per_s": rate, **fraction}, name=f"{rate:g} GB per s")
+        file = bench.made(f"{rate:g}", wish, {"memory_rate_asked": rate * 1e9})
+        if file is not None:
+            pairs[rate] = alone_and_together(bench, f"{rate:g} GB/s", file, many)
+    outcomes, results = bench.run(list(pairs.values()))
+    points = []
+    for rate, (alone, together) in pairs.items():
+        ran = rate_alone(outcomes[alone.name], how.clock)
+        p = bench.point(
+            results,
+            ran / 1e9,
+            f"{rate:g} GB/s",
+            outcomes[alone.name],
+            outcomes[together.name],
+            {
+                "memory_rate_asked": rate * 1e9,
+                "memory_rate": ran,
+                "copies": many,
+                "write_fraction": write_fraction,
+            },
+        )
+        if p is not None:
+            points.append(p)
+    points.sort(key=lambda p: p.x)
+    about: dict[str, Scalar] = {"copies": many, "threshold": threshold, "write_fraction": write_fraction}
+    if len(points) >= 2 and all(b.x > a.x for a, b in itertools.pairwise(points)):
+        crossed = crossing(
+            [p.x for p in points], [p.pairs or (p.slowdown.ratio,) for p in points], 1 + threshold, seed=how.seed
+        )
+    else:
+        crossed = Crossing(None, reason="fewer than 2 rates were measured")
+    if crossed.value is None:
+        results.absent("crossing_rate", crossed.reason, about, "absent")
+    else:
+        results.add(
+            "crossing_rate",
+            [crossed.value * 1e9],
+            {
+                **about,
+                "crossing_low": None if crossed.low is None else crossed.low * 1e9,
+                "crossing_high": None if crossed.high is None else crossed.high * 1e9,
+            },
+        )
+    rows = [[p.label, f"{p.x:.3f}", f"{p.x * many:.3f}", *said(p.slowdown)] for p in points]
+    what = f"passes {100 * threshold:g} % at {_between(crossed)}" if crossed.value is not None else crossed.reason
+    text = table(["asked", "alone GB/s", f"{many} copies GB/s", "slowdown", "95 %"], rows) + f"\nslowdown: {what}"
+    return SharedBus(points=tuple(points), crossing=crossed, level=1 + threshold, **bench.end(results, text))
+
+
+def _between(c: Crossing) -> str:
+    low = "below what was measured" if c.low is None else f"{c.low:.3g}"
+    high = "beyond what was measured" if c.high is None else f"{c.high:.3g}"
+    return f"{c.value:.3g} GB/s ({low} – {high})" if c.low is not None or c.high is not None else f"{c.value:.3g} GB/s"

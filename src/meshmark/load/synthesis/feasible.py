@@ -1,0 +1,197 @@
+"""Whether a target profile is possible: linear programs, the range of each metric, and the nearest possible profile."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.load.synthesis.problem import MIN_DENOMINATOR, ImpossibleError, Problem, Row
+from meshmark.load.variants import Vector
+
+# ------------------------------------------------------------------ linear programs
+
+
+def solve_linear(
+    cost: Vector,
+    equal: NDArray[np.float64],
+    rhs: Vector,
+    most: float | None = None,
+    less: NDArray[np.float64] | None = None,
+    limit: Vector | None = None,
+    upper: Vector | None = None,
+) -> Vector | None:
+    """Least cost @ x with equal @ x = rhs, less @ x <= limit, 0 <= x <= upper (or `most`); None where there is none."""
+    from scipy.optimize import linprog
+
+    if len(cost) == 0:
+        return None
+    bounds: Any = np.zeros((len(cost), 2))
+    bounds[:, 1] = np.inf if most is None else most
+    if upper is not None:
+        bounds[:, 1] = upper
+    found = linprog(cost, A_ub=less, b_ub=limit, A_eq=equal, b_eq=rhs, bounds=bounds, method="highs")
+    return np.asarray(found.x, dtype=np.float64) if found.status == 0 and found.x is not None else None
+
+
+def floor_rows(rows: Sequence[Row]) -> tuple[NDArray[np.float64], Vector] | None:
+    """-d x <= -least for every denominator that nothing else keeps from 0."""
+    free = [r for r in rows if not r.pinned and float(r.under.max(initial=0.0)) > 0]
+    if not free:
+        return None
+    return np.stack([-r.under / r.under.max() for r in free]), np.full(len(free), -MIN_DENOMINATOR)
+
+
+def any_solution(problem: Problem, most: float | None = None) -> Vector | None:
+    """Some x that fulfils all equations."""
+    if len(problem.table) == 0 or any(not r.pinned and not r.under.any() for r in problem.rows):
+        return None
+    equal, rhs = problem.equations()
+    floors = floor_rows(problem.rows)
+    return solve_linear(np.zeros(len(problem.table)), equal, rhs, most, *(floors or (None, None)))
+
+
+def _range(rows: Sequence[Row], at: int, values: Mapping[str, float], busy: float) -> tuple[float, float] | None:
+    """Least and largest value of one metric while the others in `values` hold; None where they cannot."""
+    row = rows[at]
+    n = len(row.over)
+    # Unknown are x and one number tau, scaled so that the metric's denominator is 1.
+    scale = float(np.abs(row.under).max(initial=0.0)) or abs(row.under_constant) or 1.0
+    over_scale = float(np.abs(row.over).max(initial=0.0)) or abs(row.over_constant) or 1.0
+    equal = [np.append(np.ones(n), -busy), np.append(row.under, row.under_constant) / scale]
+    rhs = [0.0, 1.0]
+    others = [r for i, r in enumerate(rows) if i != at and r.name in values]
+    for r in others:
+        c, b = r.equation(values[r.name])
+        equal.append(np.append(c, -b))
+        rhs.append(0.0)
+    floors = floor_rows(others)
+    less = None if floors is None else np.hstack([floors[0], -floors[1][:, None]])
+    limit = None if floors is None else np.zeros(len(floors[1]))
+    cost = np.append(row.over, row.over_constant) / over_scale
+    ends = []
+    for sign in (1.0, -1.0):
+        x = solve_linear(sign * cost, np.stack(equal), np.array(rhs), None, less, limit)
+        if x is None:
+            return None
+        ends.append(float(cost @ x) * over_scale / scale)
+    return min(ends), max(ends)
+
+
+def _inside(value: float, low: float, high: float) -> float:
+    """The value in few digits, within [low, high]."""
+    value = min(max(value, low), high)
+    for digits in (4, 5, 6, 8, 10, 12):
+        near = float(f"{value:.{digits - 1}e}")
+        step = 10.0 ** (math.floor(math.log10(abs(value))) - digits + 1) if value else 0.0
+        for tried in (near, near + step, near - step):
+            said = float(f"{tried:.{digits - 1}e}")
+            if low <= said <= high:
+                return said
+    return value
+
+
+def _nearest(problem: Problem) -> dict[str, float] | None:
+    """Possible values of all prescribed metrics, with the least sum of relative changes."""
+    rows = problem.rows
+    n, m = len(problem.table), len(rows)
+    if n == 0 or m == 0:
+        return None
+    typical = [r.typical for r in rows]
+    x: Vector | None = None
+    for _ in range(3):
+        # Per metric two slacks, more and less; the cost of one is its change of the metric, in parts of the wish.
+        equal = np.zeros((1 + m, n + 2 * m))
+        rhs = np.zeros(1 + m)
+        equal[0, :n], rhs[0] = 1.0, 1.0 - problem.wish.pace
+        for i, r in enumerate(rows):
+            size = abs(r.value) or float(np.abs(r.over).max(initial=0.0)) / (typical[i] or 1.0) or 1.0
+            scale = size * (typical[i] or 1.0)
+            equal[1 + i, :n] = (r.over - r.value * r.under) / scale
+            rhs[1 + i] = (r.value * r.under_constant - r.over_constant) / scale
+            equal[1 + i, n + 2 * i], equal[1 + i, n + 2 * i + 1] = -1.0, 1.0
+        cost = np.concatenate([np.zeros(n), np.ones(2 * m)])
+        floors = floor_rows(rows)
+        less = None if floors is None else np.hstack([floors[0], np.zeros((len(floors[1]), 2 * m))])
+        found = solve_linear(cost, equal, rhs, None, less, None if floors is None else floors[1])
+        if found is None:
+            return None
+        x = found[:n]
+        now = [float(r.under @ x) + r.under_constant for r in rows]
+        if all(abs(a - b) <= 1e-3 * abs(a) for a, b in zip(now, typical, strict=True)):
+            break
+        typical = [d if d > 0 else old for d, old in zip(now, typical, strict=True)]
+    assert x is not None
+    gives = {}
+    for r in rows:
+        d = float(r.under @ x) + r.under_constant
+        if d <= 0:
+            return None
+        gives[r.name] = (float(r.over @ x) + r.over_constant) / d
+    kept = {
+        r.name: r.value
+        for r in rows
+        if abs(gives[r.name] - r.value) <= 1e-5 * (abs(r.value) or float(np.abs(r.over).max(initial=0.0)) or 1.0)
+    }
+    # What changes is said in few digits, one after the other, each within what the ones before leave it.
+    for i, r in enumerate(rows):
+        if r.name in kept:
+            continue
+        span = _range(rows, i, kept, 1 - problem.wish.pace)
+        if span is None:
+            kept[r.name] = gives[r.name]
+            continue
+        low, high = span
+        margin = 1e-6 * (high - low)
+        kept[r.name] = _inside(gives[r.name], low + margin, high - margin)
+    return kept
+
+
+def reachable(problem: Problem) -> dict[str, tuple[float, float] | None]:
+    """Of each prescribed metric, its range while the others hold."""
+    values = {r.name: r.value for r in problem.rows}
+    return {r.name: _range(problem.rows, i, values, 1 - problem.wish.pace) for i, r in enumerate(problem.rows)}
+
+
+def _g(value: float) -> str:
+    return f"{value:.6g}" if abs(value) > 1e-12 else "0"
+
+
+def impossible_error(problem: Problem) -> ImpossibleError:
+    ranges = reachable(problem)
+    values = _nearest(problem)
+    nearest = dataclasses.replace(problem.wish, metrics=values) if values is not None else None
+    asked = ", ".join(f"{r.name} = {_g(r.value)}" for r in problem.rows)
+    said = "; ".join(
+        f"{name} {_g(span[0])} to {_g(span[1])}" if span else f"{name} none" for name, span in ranges.items()
+    )
+    message = f"{problem.wish.name}: no mix of the kernels gives {asked}"
+    if len(ranges) > 1:
+        message += f"; possible while the others hold: {said}"
+    else:
+        message += f"; possible: {said}"
+    hint = ""
+    if values is not None:
+        hint = "the nearest that is possible: " + ", ".join(f"{k} = {v!r}" for k, v in sorted(values.items()))
+    return ImpossibleError(message, hint, ranges, nearest)
+
+
+def max_share(problem: Problem) -> float | None:
+    """The least bound on a variant's part that is possible, at least the wish's; None where no bound is."""
+    wish = problem.wish.most_share
+    if any_solution(problem, wish) is not None:
+        return wish
+    if any_solution(problem) is None:
+        return None
+    low, high = wish, 1.0
+    for _ in range(12):
+        middle = (low + high) / 2
+        if any_solution(problem, middle) is None:
+            low = middle
+        else:
+            high = middle
+    return min(1.0, high * 1.01)

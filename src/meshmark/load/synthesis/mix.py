@@ -1,0 +1,200 @@
+"""Which variants a program uses: of all solutions, the one that spreads over many kernels."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.synthesis.feasible import floor_rows, solve_linear
+from meshmark.load.synthesis.problem import CALLS_EACH, MAX_VARIANTS, MIB, MIN_DENOMINATOR, Problem
+from meshmark.load.variants import Table, Vector
+
+# ------------------------------------------------------------------ many kernels share the work
+
+
+def spread_evenly(
+    equal: NDArray[np.float64], rhs: Vector, weight: Vector, most: float, start: Vector | None = None
+) -> Vector | None:
+    """The x of least sum (x - start)^2 / weight with equal @ x = rhs and 0 <= x <= most; None where Newton fails.
+
+    In the dual there is one number l an equation, x = clip(start + weight * (l @ equal), 0, most), and what is to be
+    least is convex and piecewise quadratic.
+    """
+    centre = np.zeros(len(weight)) if start is None else start
+    norm = np.sqrt((equal**2 * weight).sum(axis=1))
+    norm[norm == 0] = 1.0
+    a, b = equal / norm[:, None], rhs / norm
+
+    def at(dual: Vector) -> tuple[Vector, float, Vector]:
+        z = dual @ a
+        x = np.clip(centre + weight * z, 0.0, most)
+        return x, float((z * x - (x - centre) ** 2 / (2 * weight)).sum() - b @ dual), a @ x - b
+
+    dual = np.zeros(len(b))
+    x, value, slope = at(dual)
+    damping = 1e-12
+    for _ in range(300):
+        if float(np.abs(slope * norm).max()) <= 1e-9:
+            return x
+        free = (x > 0) & (x < most)
+        h = (a[:, free] * weight[free]) @ a[:, free].T
+        size = max(float(np.trace(h)), 1e-6)
+        step = -np.linalg.solve(h + damping * size * np.eye(len(b)), slope)
+        descent = float(slope @ step)
+        length = 1.0
+        for _ in range(40):
+            tried = at(dual + length * step)
+            if tried[1] <= value + 1e-4 * length * descent:
+                break
+            # Beside the least, values no longer tell steps apart but slopes do.
+            if float(np.abs(tried[2]).max()) < 0.5 * float(np.abs(slope).max()):
+                break
+            length /= 2
+        else:
+            if damping > 1e3:
+                return None
+            damping *= 1e3
+            continue
+        dual = dual + length * step
+        x, value, slope = tried
+        damping = max(damping / 10, 1e-12)
+    return x if float(np.abs(slope * norm).max()) <= 1e-6 else None
+
+
+def _jitter(n: int, seed: int) -> Vector:
+    """n numbers in [1/2, 3/2), by splitmix64: another seed is another program of the same behaviour."""
+    z = (np.arange(1, n + 1, dtype=np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    z ^= z >> np.uint64(31)
+    return 0.5 + (z >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def weights(table: Table, seed: int) -> Vector:
+    """By kernel, not by variant: one with many variants is to have no more of the time than one with few."""
+    count = np.bincount(table.kernel_of, minlength=len(table.kernels))
+    return _jitter(len(table), seed) / count[table.kernel_of]
+
+
+def _variety(problem: Problem, most: float, price: Vector, floor: float, free_kernels: int) -> Vector | None:
+    """An x in which as many kernels as can have a part of `floor`, at the least price; at most `free_kernels` of it
+    are paid for."""
+    table = problem.table
+    n = len(table)
+    used = np.unique(table.kernel_of)
+    k = len(used)
+    equal, rhs = problem.equations()
+    equal = np.hstack([equal, np.zeros((len(rhs), k))])
+    # z <= sum of its kernel's parts; the sum of all z is worth something up to the number of kernels wanted.
+    less = np.zeros((k + 1, n + k))
+    at = np.searchsorted(used, table.kernel_of)
+    less[at, np.arange(n)] = -1.0
+    less[np.arange(k), n + np.arange(k)] = 1.0
+    limit = np.zeros(k + 1)
+    less[k, n:] = 1.0
+    limit[k] = floor * min(free_kernels, k)
+    floors = floor_rows(problem.rows)
+    if floors is not None:
+        less = np.vstack([less, np.hstack([floors[0], np.zeros((len(floors[1]), k))])])
+        limit = np.append(limit, floors[1])
+    upper = np.concatenate([np.full(n, most), np.full(k, floor)])
+    cost = np.concatenate([price, np.full(k, -1.0 / floor)])
+    x = solve_linear(cost, equal, rhs, None, less, limit, upper)
+    return None if x is None else np.where(x[:n] > 1e-9, x[:n], 0.0)
+
+
+def _by_kernel(table: Table, gain: Vector) -> NDArray[np.intp]:
+    """Variants with a gain: each kernel's best first, the greatest gain leading, then the second best, …"""
+    order = np.lexsort((-gain, table.kernel_of))
+    first = np.flatnonzero(np.diff(table.kernel_of[order], prepend=-1))
+    rank = np.empty(len(table), dtype=np.int64)
+    rank[order] = np.arange(len(order)) - np.repeat(first, np.diff(np.append(first, len(order))))
+    ranked = np.lexsort((-gain, rank))
+    return ranked[gain[ranked] > 0]
+
+
+def select_variants(problem: Problem, most: float) -> tuple[NDArray[np.intp], Vector]:
+    """Variants enough for the wish, for many kernels and for variety, within the memory; and an x on them.
+
+    Raises:
+        UsageError: the memory does not suffice.
+    """
+    wish, table = problem.wish, problem.table
+    cap = wish.memory_mib * MIB
+    volumes = table.volume_bytes
+    typical_s = float(np.median(problem.seconds))
+    number = int(min(MAX_VARIANTS, max(wish.run_time_s / typical_s / CALLS_EACH, 1.25 * wish.least_kernels + 8)))
+    used = len(np.unique(table.kernel_of))
+    floor = min(0.01, 0.5 / used)
+    base_price = volumes / cap
+    price = base_price
+    best: Vector | None = None
+    chosen: Vector | None = None
+    targets = [max(wish.least_kernels, min(used, number))] + [wish.least_kernels] * 3
+    # What is used a little costs as much memory as what is used a lot, so its price is raised: reweighting after
+    # Candes, Wakin and Boyd (2008).
+    for round_, kernels in enumerate(targets + [0] * 4):
+        x = _variety(problem, most, price * 0.1 * 4.0**round_, floor, kernels)
+        if x is None:
+            break
+        if best is None or volumes[x > 0].sum() < volumes[best > 0].sum():
+            best = x
+        if volumes[x > 0].sum() <= cap:
+            chosen = x
+            break
+        price = base_price * floor / (x + 0.1 * floor)
+    if chosen is None:
+        if best is None:
+            raise MeshmarkError(f"{wish.name}: the linear program of the selection failed")
+        least = math.ceil(float(volumes[best > 0].sum()) / MIB)
+        raise UsageError(
+            f"{wish.name}: memory_mib: found {wish.memory_mib:g}; the least found for this wish is {least}"
+        )
+    weight = weights(table, wish.seed)
+    full = spread_evenly(*problem.equations(), weight, most)
+    picked: list[int] = [int(i) for i in np.flatnonzero(chosen)]
+    taken = float(volumes[picked].sum())
+    if full is not None:
+        # In turns by share of the time and by share of each prescribed sum, so that none hangs on a few variants:
+        # then it would be as coarse as their calls.
+        cheap = full / (1 + volumes / (0.02 * cap))
+        lists = [_by_kernel(table, cheap)] + [_by_kernel(table, cheap * np.abs(r.over)) for r in problem.rows]
+        have = {int(i) for i in picked}
+        at = [0] * len(lists)
+        while len(picked) < number and any(i < len(one) for i, one in zip(at, lists, strict=True)):
+            for turn, one in enumerate(lists):
+                while at[turn] < len(one):
+                    i = int(one[at[turn]])
+                    at[turn] += 1
+                    if i not in have and taken + volumes[i] <= 0.98 * cap:
+                        have.add(i)
+                        picked.append(i)
+                        taken += float(volumes[i])
+                        break
+    which = np.sort(np.array(picked, dtype=np.intp))
+    return which, chosen[which]
+
+
+def balanced(problem: Problem, most: float, fallback: Vector, least_kernels: int, seed: int) -> Vector:
+    """The spread solution, mixed with one of more kernels where it has too few."""
+    x = spread_evenly(*problem.equations(), weights(problem.table, seed), most)
+    if x is None or any(
+        not r.pinned and float(r.under @ x) < 0.5 * MIN_DENOMINATOR * float(r.under.max()) for r in problem.rows
+    ):
+        return fallback
+
+    def kernels(y: Vector) -> int:
+        calls = y * problem.wish.run_time_s / problem.seconds
+        return len(np.unique(problem.table.kernel_of[calls >= 1]))
+
+    for part in (0.25, 0.5, 0.75):
+        if kernels(x) >= least_kernels or kernels(fallback) <= kernels(x):
+            break
+        # A mixture of two solutions is a solution.
+        mixed = (1 - part) * x + part * fallback
+        if kernels(mixed) >= least_kernels or part == 0.75:
+            return mixed
+    return x

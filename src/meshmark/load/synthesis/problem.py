@@ -1,0 +1,215 @@
+"""The equations of a synthesis: which variants may be used, and one row for each requested metric."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from meshmark.errors import UsageError
+from meshmark.load.metrics import Linear, Metric, Metrics
+from meshmark.load.prescription import Prescription
+from meshmark.load.program import spinning
+from meshmark.load.variants import Table, Vector
+
+MIB: Final = 1 << 20
+MAX_VARIANTS: Final = 160
+CALLS_EACH: Final = 30  # on average, at least: fewer would come in lumps
+MIN_DENOMINATOR: Final = 1e-4  # of the largest that there is: keeps ratios from 0 / 0
+# Kinds that are used only where a prescribed metric is about them, or `kernels` names them.
+_SPECIAL: Final = ("idle", "system")
+_SYSTEM: Final = frozenset({"system_s", "system_calls"})
+_IO: Final = frozenset({"io_read_bytes", "io_write_bytes"})
+
+
+class ImpossibleError(UsageError):
+    """No mix of the variants gives what is prescribed.
+
+    Attributes:
+        ranges: of each prescribed metric, what is reachable while the others hold; None where nothing is.
+        nearest: the possible prescription of least relative change.
+    """
+
+    def __init__(
+        self, message: str, hint: str, ranges: Mapping[str, tuple[float, float] | None], nearest: Prescription | None
+    ) -> None:
+        super().__init__(message, hint)
+        self.ranges = dict(ranges)
+        self.nearest = nearest
+
+
+# ------------------------------------------------------------------ equations
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One prescribed metric as numbers of one second of each variant."""
+
+    name: str
+    value: float
+    over: Vector  # a_k / t_k
+    under: Vector  # d_k / t_k
+    over_constant: float  # over the run time
+    under_constant: float
+    pinned: bool  # the other prescribed values keep its denominator from 0
+    typical: float  # about the denominator, per second
+
+    def equation(self, value: float | None = None) -> tuple[Vector, float]:
+        """Coefficients of x and the right-hand side, scaled so that an error of e is about a relative one of e."""
+        v = self.value if value is None else value
+        c = self.over - v * self.under
+        rhs = v * self.under_constant - self.over_constant
+        # A write fraction is to be right to 0.0005, be it large or small; all else to a thousandth of itself.
+        scale = max(abs(v), 0.5 if self.name == "write_fraction" else 0.0) * self.typical
+        if scale == 0:
+            scale = float(np.abs(c).max(initial=0.0)) or 1.0
+        return c / scale, rhs / scale
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """The usable variants and the equations on them."""
+
+    table: Table
+    rows: tuple[Row, ...]
+    wish: Prescription
+
+    @property
+    def seconds(self) -> Vector:
+        return self.table.columns["wall_s"]
+
+    def only(self, which: NDArray[np.intp]) -> Problem:
+        rows = tuple(dataclasses.replace(r, over=r.over[which], under=r.under[which]) for r in self.rows)
+        return Problem(self.table.only(which), rows, self.wish)
+
+    def equations(self) -> tuple[NDArray[np.float64], Vector]:
+        """Shape (1 + metrics, variants) and (1 + metrics,); the first is that the parts add up to 1, less the pace."""
+        both = [r.equation() for r in self.rows]
+        return np.stack([np.ones(len(self.table)), *(c for c, _ in both)]), np.array(
+            [1.0 - self.wish.pace, *(b for _, b in both)]
+        )
+
+
+def _pins(row: Linear, wish: Prescription, metrics: Metrics) -> float | None:
+    """The value of a denominator per second, where the prescription tells it."""
+    if (factor := row.times(Linear({"wall_s": 1.0}))) is not None:
+        return factor
+    for name, value in sorted(wish.metrics.items()):
+        ratio = metrics[name].ratio
+        assert ratio is not None
+        of_time = ratio[1].times(Linear({"wall_s": 1.0}))
+        same = row.times(ratio[0])
+        if same is not None and of_time is not None and value > 0:
+            return same * value * of_time
+    return None
+
+
+def equation_rows(table: Table, wish: Prescription, metrics: Metrics) -> tuple[Row, ...]:
+    rows = []
+    t = table.columns["wall_s"]
+    waits = spinning(wish)
+
+    def constant(sums: Linear) -> float:
+        return (sums.constant + sum(f * waits.get(k, 0.0) for k, f in sorted(sums.factors.items()))) / wish.run_time_s
+
+    for name, value in sorted(wish.metrics.items()):
+        over, under = parts_of(metrics[name])
+        pin = _pins(under, wish, metrics)
+        per_s = under.of(table.columns) / t
+        most = float(np.abs(per_s).max(initial=0.0))
+        rows.append(
+            Row(
+                name,
+                value,
+                over.of(table.columns) / t,
+                per_s,
+                constant(over),
+                constant(under),
+                pin is not None or under.bare,
+                pin if pin is not None else abs(under.constant) / wish.run_time_s if under.bare else most * 1e-2,
+            )
+        )
+    return tuple(rows)
+
+
+def parts_of(m: Metric) -> tuple[Linear, Linear]:
+    if m.ratio is None:
+        raise UsageError(f"{m.name}: can be shown, not prescribed: {m.formula[:60]!r} is no ratio of two sums")
+    return m.ratio
+
+
+def usable_variants(table: Table, wish: Prescription, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Indices of the variants that the program may use, and those to fall back on (idle, system).
+
+    Raises:
+        UsageError: there is none, by the name of the key that left none.
+    """
+    where = wish.name
+    known = set(table.kernels)
+    for key in ("kernels", "without"):
+        for k in getattr(wish, key):
+            if k not in known:
+                import difflib
+
+                near = difflib.get_close_matches(k, sorted(known), 1, 0.5)
+                also = f"did you mean {near[0]}?" if near else f"base data have {', '.join(sorted(known))}"
+                raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {also}")
+    needed = frozenset().union(*(metrics[m].names for m in wish.metrics)) if wish.metrics else frozenset()
+    lacks = sorted(needed - table.columns.keys())
+    if lacks:
+        raise UsageError(f"{where}: base data have no {lacks[0]}, which a prescribed metric needs")
+    mask = np.ones(len(table), dtype=bool)
+
+    def keep(those: NDArray[np.bool_], why: str) -> None:
+        nonlocal mask
+        if not (mask & those).any():
+            raise UsageError(f"{where}: {why}")
+        mask = mask & those
+
+    vs = table.variants
+    threads = sorted({v.threads for v in vs})
+    keep(
+        np.array([v.threads == wish.threads for v in vs], dtype=bool),
+        f"threads: found {wish.threads}; base data have variants with {', '.join(map(str, threads))}",
+    )
+    allowed = (set(wish.kernels) or known) - set(wish.without)
+    keep(
+        np.array([v.kernel in allowed for v in vs], dtype=bool),
+        "kernels and without leave no variant with these threads",
+    )
+    keep(
+        table.volume_bytes <= wish.memory_mib * MIB,
+        f"memory_mib: found {wish.memory_mib:g}; the least volume is "
+        f"{float(table.volume_bytes[mask].min(initial=math.inf)) / MIB:.3g} MiB",
+    )
+    if wish.load_balance < 1:
+        keep(
+            np.array([not v.team for v in vs], dtype=bool),
+            f"load_balance: found {wish.load_balance:g}; the kernels left work as a team, in even shares",
+        )
+    for name in sorted(wish.metrics):
+        told = np.isfinite(sum((table.columns[c] for c in metrics[name].names), np.zeros(len(table))))
+        keep(told, f"{name}: base data do not tell it of any variant with threads = {wish.threads}")
+    system, io = bool(needed & (_SYSTEM | _IO)), bool(needed & _IO)
+    does_io = (table.columns["io_read_bytes"] + table.columns["io_write_bytes"]) > 0
+    special = np.array([v.kind in _SPECIAL and v.kernel not in wish.kernels for v in vs], dtype=bool) | does_io
+    wanted = np.array([v.kernel in wish.kernels or (v.kind != "idle" and system) for v in vs], dtype=bool)
+    if not io:
+        wanted &= ~does_io | np.array([v.kernel in wish.kernels for v in vs], dtype=bool)
+    usual = mask & (~special | wanted)
+    return np.flatnonzero(usual), np.flatnonzero(mask & ~usual)
+
+
+def presolved(problem: Problem) -> Problem:
+    """Without the variants that an equation rules out: terms of one sign that add up to 0 are all 0."""
+    keep = np.ones(len(problem.table), dtype=bool)
+    for row in problem.rows:
+        c, rhs = row.equation()
+        if rhs == 0 and (not (c[keep] < 0).any() or not (c[keep] > 0).any()):
+            keep &= c == 0
+    return problem if keep.all() else problem.only(np.flatnonzero(keep))
