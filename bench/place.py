@@ -29,8 +29,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor import placement as check_os
-from meshmark.machine.topology import from_sysfs
+from meshmark.doctor.starts import Start, spread_of, told_apart, triad
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
 from meshmark.place.native import answer, find_place
 from meshmark.store.record import median, median_interval
@@ -198,7 +198,7 @@ def disturbed(starts: int) -> None:
             bind: subprocess.Popen(words, start_new_session=True)
             for bind, words in (("none", spin), ("balance", placed))
         }
-        runs: dict[str, list[check_os.Start]] = {bind: [] for bind in disturbers}
+        runs: dict[str, list[Start]] = {bind: [] for bind in disturbers}
         try:
             time.sleep(0.5)
             for turn in range(starts):
@@ -206,18 +206,18 @@ def disturbed(starts: int) -> None:
                     for other, disturber in disturbers.items():
                         os.killpg(disturber.pid, signal.SIGCONT if other == bind else signal.SIGSTOP)
                     time.sleep(0.05)
-                    runs[bind].append(check_os.triad(bind, 1, 1 << 15, 6000, node_of))
+                    runs[bind].append(triad(bind, 1, 1 << 15, 6000, node_of))
         finally:
             for disturber in disturbers.values():
                 os.killpg(disturber.pid, signal.SIGKILL)
                 disturber.wait()
         spreads = {}
         for bind, found in runs.items():
-            mean, cov, wide = check_os.spread_of([s.rate for s in found])
+            mean, cov, wide = spread_of([s.rate for s in found])
             spreads[bind] = wide, cov
             print(f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
                   f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
-                  f"{check_os.told_apart(found, 1)}", flush=True)  # fmt: skip
+                  f"{told_apart(found, 1)}", flush=True)  # fmt: skip
         print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
               f"{spreads['none'][1] / spreads['balance'][1]:.1f} times")  # fmt: skip
 

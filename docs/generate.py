@@ -159,7 +159,7 @@ def page(described: dict[str, Any]) -> list[str]:
 
 
 def machine_files() -> list[str]:
-    from meshmark.model.machine import KEYS
+    from meshmark.model.keys import KEYS
 
     out = [MACHINE_FILES.strip(), ""]
     for name, keys in KEYS.items():

@@ -68,7 +68,8 @@ def run(probe: str, step: dict[str, Any]) -> dict[str, Any]:
 
 
 def topology() -> dict[str, Any]:
-    from meshmark.machine.topology import from_hwloc_xml, from_sysfs, lstopo
+    from meshmark.machine.hwloc import from_hwloc_xml, lstopo
+    from meshmark.machine.sysfs import from_sysfs
 
     kernel = {p.name: (p / "cpulist").read_text().strip() for p in Path("/sys/devices/system/node").glob("node[0-9]*")}
     answer: dict[str, Any] = {"sysfs": from_sysfs().to_dict(), "kernel": kernel}

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from meshmark.doctor import mpi as doctor_mpi
-from meshmark.doctor.host import ORDER, Finding
+from meshmark.doctor.finding import ORDER, Finding
 from meshmark.doctor.mpi import Host, Tried, examine, try_for_real
 from meshmark.errors import AbsentError, UsageError
 from meshmark.measure import launch

@@ -13,6 +13,7 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import find_native
-from meshmark.place import advise as adviser
-from meshmark.place.advise import BASELINE, Candidate, Here, Outcome, Plan, Runner, Wishes, candidates, evidence
+from meshmark.place.advice import Advice, gain, lines, records, to_json
+from meshmark.place.advise import advise, make_plan
+from meshmark.place.candidates import BASELINE, Candidate, Here, Inherited, Plan, Wishes, candidates, inherited_memory
 from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
+from meshmark.place.trial import Outcome, Runner, evidence
 from meshmark.store.files import held
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -291,7 +294,7 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
     ],
 )  # fmt: skip
 def test_an_inherited_memory_policy_is_read(text: str, policy: str) -> None:
-    assert adviser.inherited_memory(text) == policy
+    assert inherited_memory(text) == policy
 
 
 NODES_OF = {c: c % 2 for c in range(16)}
@@ -309,7 +312,7 @@ NODES_OF = {c: c % 2 for c in range(16)}
 )
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
     """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
-    here = Here(16, 2, 2, "madvise", adviser.Inherited(memory=inherited), NODES_OF)
+    here = Here(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
     memory = ("default", "local", "bind", "bind=0-1", "bind=1", "preferred", "preferred=1", "interleave",
               "interleave=0-1")  # fmt: skip
     _, left_out = names(Wishes(("none",), memory=memory, pages=("default",)), here, 2, True)
@@ -317,7 +320,7 @@ def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: se
 
 
 def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
-    here = Here(16, 2, 2, "madvise", adviser.Inherited(memory="bind=0"), NODES_OF)
+    here = Here(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
     wishes = Wishes(
         ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
     )
@@ -423,19 +426,19 @@ HERE = Here(cpus=8, threads_per_core=1, memory_nodes=1, thp="madvise")
 TALK: list[str] = []
 
 
-def run(folder: Path, wishes: Wishes | None = None, **more: Any) -> adviser.Advice:
+def run(folder: Path, wishes: Wishes | None = None, **more: Any) -> Advice:
     runner = Runner(folder, ["prog", "-x"], more.get("figure", ""), more.get("higher", False), {})
     asked = wishes or Wishes(("none", "balance", "pack"), pages=("default", "thp"))
-    plan = adviser.make_plan(["prog", "-x"], asked, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
+    plan = make_plan(["prog", "-x"], asked, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
     plan.save(folder / "plan.json")
     TALK.clear()
-    return adviser.advise(plan, folder, runner, TALK.append)
+    return advise(plan, folder, runner, TALK.append)
 
 
 def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: Any) -> None:
     folder = world({"pack": 0.8, "pack/thp": 0.9})
     advice = run(folder)
-    answer = adviser.to_json(advice, adviser.lines(advice))
+    answer = to_json(advice, lines(advice))
     assert (answer["verdict"], answer["choice"]) == ("better", "pack")
     low, high = answer["gain_interval"]
     assert low <= 0.2 <= high and low > 0.15
@@ -455,14 +458,14 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
 def test_where_nothing_helps_it_says_so(world: Any) -> None:
     advice = run(world({}))
     assert (advice.verdict.word, advice.verdict.choice) == ("no difference", BASELINE)
-    assert adviser.lines(advice) == {"meshmark": "prog -x"}
+    assert lines(advice) == {"meshmark": "prog -x"}
     assert advice.verdict.effect == 0.02
     assert set(advice.verdict.close) == {c.name for c in advice.plan.candidates} - {BASELINE}
 
 
 def test_records_keep_every_sample_and_read_back(world: Any) -> None:
     advice = run(world({"pack": 0.8}), figure=r"^rate: (\S+)", higher=True)
-    made = adviser.records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
+    made = records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
     again = [Record.from_json(json.loads(json.dumps(r.to_json()))) for r in made]
     assert again == made
     pack = {r.metric: r for r in made if r.conditions["candidate"] == "pack"}
@@ -476,14 +479,14 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
 
 def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = world({"pack": 0.8})
-    inherited = adviser.Inherited("0-3", "preferred=1")
+    inherited = Inherited("0-3", "preferred=1")
     monkeypatch.setattr(sys.modules[__name__], "HERE", Here(4, 1, 2, "madvise", inherited))
     advice = run(folder, Wishes(("none", "pack"), memory=("default", "bind"), pages=("default",)))
-    assert adviser.Plan.load(folder / "plan.json").inherited == inherited
+    assert Plan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
-    assert adviser.to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
+    assert to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
     told = {r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
-            for r in adviser.records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")}  # fmt: skip
+            for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")}  # fmt: skip
     assert told == {BASELINE: ("0-3", "preferred=1"), "none, bind": ("0-3", "bind"), "pack": ("4-5", "preferred=1"),
                     "pack, bind": ("4-5", "bind")}  # fmt: skip
 
@@ -492,7 +495,7 @@ def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: A
     folder = world({"pack": 0.5})
     advice = run(folder, figure=r"rate: (\S+)", higher=True)
     assert (advice.verdict.word, advice.verdict.choice) == ("better", "pack")
-    found = adviser.gain(advice)
+    found = gain(advice)
     assert found is not None and found[0] == pytest.approx(1.0, abs=0.05)  # twice the rate
     # The same figure, were less better: then pack is the worst.
     worse = run(folder.with_name("lower"), figure=r"rate: (\S+)", higher=False)
@@ -506,7 +509,7 @@ def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: A
 def test_a_candidate_that_fails_or_hangs_is_told_and_out_after_the_second_time(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adviser, "_LEAST_LIMIT_S", 0.5)
+    monkeypatch.setattr(sys.modules["meshmark.place.advise"], "MIN_LIMIT_S", 0.5)
     folder = world({"pack/thp": 0.02, "none": 0.03, "balance": 0.03, "none/thp": 0.03, "balance/thp": 0.03},
                    fails=["balance"], hangs=["pack"])  # fmt: skip
     advice = run(folder)
@@ -546,7 +549,7 @@ def test_an_advice_that_was_killed_at_any_line_goes_on_to_the_same_runs(world: A
         (folder / "journal.jsonl").write_bytes(b"".join(lines[:kept]) + torn)
         plan = Plan.load(folder / "plan.json")
         assert plan == whole.plan
-        again = adviser.advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+        again = advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
         assert again.outcomes[:kept] == whole.outcomes[:kept]
         # Times are new ones, so only the first rounds, in which all run, must be in the same order.
         assert [o.candidate for o in again.outcomes][: 2 * len(plan.candidates)] == order[: 2 * len(plan.candidates)]
@@ -573,11 +576,11 @@ def test_a_journal_that_is_none_is_refused_in_one_line(world: Any, line: bytes) 
     (folder / "journal.jsonl").write_bytes(line)
     plan = Plan.load(folder / "plan.json")
     with pytest.raises(MeshmarkError, match="line 1 is not a run"):
-        adviser.advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
-    other = {**adviser.asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
+        advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+    other = {**asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
     (folder / "journal.jsonl").write_text(json.dumps(other) + "\n")
     with pytest.raises(MeshmarkError, match="not of this plan: found a run of 'elsewhere'"):
-        adviser.advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
+        advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"command": []}', '{"candidates": [{"parts": 3}]}'])

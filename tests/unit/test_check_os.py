@@ -17,9 +17,13 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor import placement as check_os
-from meshmark.doctor.placement import ORDER, Check, Spill, Start, _apart, examine, spread_of, told_apart
-from meshmark.machine.topology import from_sysfs
+from meshmark.doctor import spill, starts, trials
+from meshmark.doctor.check import ORDER, Check
+from meshmark.doctor.placement import examine
+from meshmark.doctor.spill import Spill, fill_node, in_child
+from meshmark.doctor.starts import Start, spread_of, told_apart
+from meshmark.doctor.trials import fallback_order
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import Tree
 from waiting import alive, until
 
@@ -170,7 +174,7 @@ def test_a_binding_that_is_not_kept_is_wrong(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_pages_elsewhere_are_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_os, "_pages_on", lambda _=None: {0: 1, 7: 1})
+    monkeypatch.setattr(trials, "pages_touched", lambda _=None: {0: 1, 7: 1})
     checks = examine()
     assert of(checks, "first touch").judged == of(checks, "home allocation").judged == "wrong"
     assert "50.0 %" in of(checks, "first touch").found
@@ -180,7 +184,7 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
     def refuse(_: int | None = None) -> dict[int, int]:
         raise OSError(38, "move_pages: Function not implemented")
 
-    monkeypatch.setattr(check_os, "_pages_on", refuse)
+    monkeypatch.setattr(trials, "pages_touched", refuse)
     for name in ("first touch", "home allocation"):
         assert of(examine(), name).judged == "absent" and "not implemented" in of(examine(), name).found
 
@@ -199,14 +203,14 @@ def ordered(
     """What is said where a page that is asked for from a node, and may be on some, goes where `first_of` says."""
     root = made(folder, **{**THREE, **changes})
     asked_from: list[int] = []
-    monkeypatch.setattr(check_os, "Tree", lambda _: Tree(root))
+    monkeypatch.setattr(trials, "Tree", lambda _: Tree(root))
     monkeypatch.setattr(os, "sched_setaffinity", lambda _, cpus: asked_from.append(min(cpus) // 2))
 
     def pages_on(*nodes: int, length: int, start_from: int | None) -> dict[int, int]:
         return {first_of(asked_from[-1] if start_from is None else start_from, set(nodes)): length // 4096}
 
-    monkeypatch.setattr(check_os, "_pages_on", pages_on)
-    return check_os._order(from_sysfs(root), "")
+    monkeypatch.setattr(trials, "pages_touched", pages_on)
+    return fallback_order(from_sysfs(root), "")
 
 
 def test_the_order_of_all_nodes_is_that_of_the_distances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +242,7 @@ def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch
     full = ZONES.format(0, 99) + ZONES.format(1, 99) + ZONES.format(2, 5000)
     check = ordered(tmp_path / "c", monkeypatch, refuse, **{"proc/zoneinfo": full})
     assert (check.judged, check.found) == ("absent", "no node has two others with room")
-    monkeypatch.setattr(check_os, "_ORDER_S", -1.0)
+    monkeypatch.setattr(trials, "MAX_ORDER_S", -1.0)
     check = ordered(tmp_path / "d", monkeypatch, refuse)
     assert check.judged == "absent" and "node 0 not tried" in check.found
 
@@ -257,10 +261,10 @@ def provoked(
 ) -> Check:
     """What is said of spills that `fill` makes up, on the machine of two nodes."""
     monkeypatch.setattr(Tree, "live", True)
-    monkeypatch.setattr(check_os, "_fill", fill)
-    monkeypatch.setattr(check_os, "_apart", lambda work: work())
+    monkeypatch.setattr(spill, "fill_node", fill)
+    monkeypatch.setattr(spill, "in_child", lambda work: work())
     root = made(folder, **{**ROOMY, **changes})
-    return check_os._provoked(Tree(root), from_sysfs(root))
+    return spill.provoked(Tree(root), from_sysfs(root))
 
 
 def test_a_spill_to_the_other_node_is_right_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -309,7 +313,7 @@ def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(mmap, "mmap", none)
     low = made(tmp_path, **{**ROOMY, "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 900000 kB"})
-    assert "too little memory was left" in check_os._fill(Tree(low), 0).why
+    assert "too little memory was left" in fill_node(Tree(low), 0).why
 
 
 def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
@@ -320,9 +324,9 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
         os.kill(os.getpid(), 9)
         raise AssertionError
 
-    assert check_os._apart(lambda: Spill(7, {1: 2})) == Spill(7, {1: 2})
-    assert check_os._apart(refuse).why == "mbind to node 0: Operation not permitted"
-    assert "killed" in check_os._apart(die).why
+    assert in_child(lambda: Spill(7, {1: 2})) == Spill(7, {1: 2})
+    assert in_child(refuse).why == "mbind to node 0: Operation not permitted"
+    assert "killed" in in_child(die).why
 
 
 # ------------------------------------------------------------------ scheduling quality
@@ -359,7 +363,7 @@ def test_a_spread_that_binding_would_take_away_is_wrong(
         wide = free if bind == "none" else bound
         return Start(1e9 * (1 + wide * (len(asked) > 2)), (0,), 0, 0.0)
 
-    monkeypatch.setattr(check_os, "triad", triad)
+    monkeypatch.setattr(starts, "triad", triad)
     check = of(examine(starts=2, threads=1), "scheduling quality")
     assert check.judged == judged and asked == ["none", "balance"] * 2
     assert f"spread {100 * free:.3g} %" in check.found and f"spread {100 * bound:.3g} %" in check.found
@@ -404,7 +408,7 @@ def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.3)
         with pytest.raises(KeyboardInterrupt):
-            _apart(endless)
+            in_child(endless)
     finally:
         signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - began < 300  # it waits for the child, which has gone

@@ -15,7 +15,7 @@ import pytest
 from meshmark.describe import Description, Parameter
 from meshmark.errors import UsageError
 from meshmark.machine.capture import open_machine
-from meshmark.machine.topology import from_synthetic
+from meshmark.machine.hwloc import from_synthetic
 from meshmark.measure import launch
 from meshmark.measure.plan import launched
 from meshmark.measure.repetitions import pool

@@ -17,8 +17,10 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from meshmark.doctor import host as doctor
-from meshmark.doctor.host import ORDER, Finding, examine, open_counter
+from meshmark.doctor.counters import open_counter
+from meshmark.doctor.finding import ORDER, Finding
+from meshmark.doctor.host import examine
+from meshmark.machine.tree import Tree
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"
 RECORDED = sorted(
@@ -257,7 +259,7 @@ def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> 
 
 def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int], **programs: str) -> list[Finding]:
     """A made-up machine as if it were the running one."""
-    monkeypatch.setattr(doctor.Tree, "live", property(lambda _: True))
+    monkeypatch.setattr(Tree, "live", property(lambda _: True))
     return examine(root, which=programs.get, try_counter=answer)
 
 

@@ -23,9 +23,10 @@ from typer.testing import CliRunner
 from meshmark.cli.load import app
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
+from meshmark.load.placing import threads_of
 from meshmark.load.program import parse_program
 from meshmark.load.run import RunCutError, find_load, run_scenario
-from meshmark.load.scenario import parse_scenario, threads_of
+from meshmark.load.scenario import parse_scenario
 from meshmark.load.variants import found
 from waiting import alive, until
 

@@ -27,10 +27,11 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.journal import JOURNAL, _spans, read_run
 from meshmark.load.lanes import lanes, shares
 from meshmark.load.metrics import parse_metrics
+from meshmark.load.placing import Here, check_here
 from meshmark.load.records import records_of
 from meshmark.load.result import LoadRun, _rank_sum_bound, canary_said, jain, slowdown, utilisation
 from meshmark.load.run import find_load, run_scenario
-from meshmark.load.scenario import Here, Member, Scenario, check_here, parse_scenario, read_scenario
+from meshmark.load.scenario import Member, Scenario, parse_scenario, read_scenario
 from meshmark.report.gantt import gantt_html, gantt_svg, write_gantt
 from meshmark.store.record import Record
 from meshmark.store.store import Store

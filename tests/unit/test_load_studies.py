@@ -48,7 +48,7 @@ from meshmark.load.studies.results import Results, point, read_records
 from meshmark.load.studies.shared_bus import shared_bus
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.variants import Variant, variant_from_json
-from meshmark.report.charts import for_file
+from meshmark.report.drawing import for_file
 from meshmark.report.studies import STUDIES, draw
 from meshmark.store.record import Record
 

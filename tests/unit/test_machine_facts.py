@@ -26,7 +26,7 @@ from meshmark.machine.facts import host_facts, is_absent, performance_options, w
 from meshmark.machine.identity import identity
 from meshmark.machine.reference import machine_facts, model_claims, publication, publications
 from meshmark.machine.smbios import channels, dimms, without_serials
-from meshmark.machine.topology import from_sysfs
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import MachineError, Tree
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"

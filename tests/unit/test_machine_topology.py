@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.capture import Opened, open_machine
-from meshmark.machine.topology import Topology, from_hwloc_xml, from_synthetic, from_sysfs, is_synthetic
+from meshmark.machine.hwloc import from_hwloc_xml, from_synthetic, is_synthetic
+from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, format_list, parse_list
 
 MACHINES = Path(__file__).resolve().parents[1] / "machines"

@@ -25,15 +25,8 @@ from meshmark.model.claims.base import CHECKS
 from meshmark.model.engine import ask, find_engine, median_of
 from meshmark.model.fit import fit
 from meshmark.model.instruments import POINTS, fill_order, measure
-from meshmark.model.machine import (
-    FOLDER,
-    KEYS,
-    MachineFileError,
-    data_rate_mhz,
-    find_machine,
-    machine_names,
-    read_machine,
-)
+from meshmark.model.keys import KEYS
+from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
 from meshmark.model.patterns import Request, run_pattern
 from meshmark.model.place_io import place
 from meshmark.model.sweep import grid, run_sweep, values_of

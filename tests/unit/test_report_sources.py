@@ -29,12 +29,12 @@ from meshmark.load.compare import compare, read_side
 from meshmark.load.journal import read_run
 from meshmark.load.records import records_of
 from meshmark.load.studies.outcome import RECORDS
-from meshmark.machine.topology import from_synthetic
+from meshmark.machine.hwloc import from_synthetic
 from meshmark.model.instruments import POINTS, measure
 from meshmark.model.machine import find_machine
 from meshmark.report.build import report_page, write_report
 from meshmark.report.card import machine_card
-from meshmark.report.charts import natural
+from meshmark.report.drawing import natural
 from meshmark.report.gantt import gantt_html
 from meshmark.report.load_compare import compare_html
 from meshmark.report.selection import number, selected, text_of

@@ -17,7 +17,7 @@ from meshmark.errors import MeshmarkError, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from meshmark.doctor.host import Finding
+    from meshmark.doctor.finding import Finding
 
 _STYLES: Final = {"spoils-measurements": "bold red", "hidden": "yellow", "unknown": "dim", "ok": "green"}
 
@@ -49,7 +49,8 @@ def doctor(
         with counted("doctor mpi") as progress:
             _say(examine_mpi(mpi or "all", progress=progress), as_json)
         return
-    from meshmark.doctor.host import Finding, examine
+    from meshmark.doctor.finding import Finding
+    from meshmark.doctor.host import examine
 
     absent, wrong = _seen_by_the_sampler(root)
     findings = examine(root or Path("/"), absent)

@@ -27,8 +27,9 @@ from meshmark.values.units import plain
 if TYPE_CHECKING:
     from meshmark.load.make import Trial
     from meshmark.load.metrics import Metrics
+    from meshmark.load.placing import Here
     from meshmark.load.program import Program
-    from meshmark.load.scenario import Here, Member, Scenario
+    from meshmark.load.scenario import Member, Scenario
 
 app = typer.Typer(
     help="Load this machine with programs of prescribed behaviour: base, make, run, show, compare, study.",
@@ -299,8 +300,9 @@ def run(
     example: meshmark load run bus.toml --out bus
     """
     from meshmark.load.check import check_scenario
+    from meshmark.load.placing import Here
     from meshmark.load.run import new_folder, refuse_run_in
-    from meshmark.load.scenario import Here, read_scenario
+    from meshmark.load.scenario import read_scenario
 
     found = read_scenario(scenario, _own_metrics(metrics))
     on = cpus_of(cpus)
@@ -387,7 +389,8 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     Raises:
         UsageError: one in the folder was made for another prescription.
     """
-    from meshmark.load.scenario import about_program, made_for_another
+    from meshmark.load.placing import made_for_another
+    from meshmark.load.scenario import about_program
 
     files: dict[str, Path] = {}
     missing = []

@@ -29,8 +29,9 @@ from meshmark.values.paths import data_home
 from meshmark.values.units import plain
 
 if TYPE_CHECKING:
-    from meshmark.doctor.placement import Check
-    from meshmark.place.advise import Advice, Here
+    from meshmark.doctor.check import Check
+    from meshmark.place.advice import Advice
+    from meshmark.place.candidates import Here
 
 _FORWARDED: Final[dict[str, Any]] = {
     "allow_extra_args": True,
@@ -191,7 +192,8 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
         }
         text = mesh_svg(machine, held=marks)
     else:
-        from meshmark.machine.topology import from_hwloc_xml, from_synthetic, from_sysfs
+        from meshmark.machine.hwloc import from_hwloc_xml, from_synthetic
+        from meshmark.machine.sysfs import from_sysfs
 
         if topology == "host":
             machine_parts = from_sysfs()
@@ -248,7 +250,7 @@ def described(name: str) -> tuple[str, str]:
 def measured_here() -> str:
     """The matrix file of what the store has of this machine; see `native.measured_matrix`."""
     from meshmark.machine.facts import host_id
-    from meshmark.machine.topology import from_sysfs
+    from meshmark.machine.sysfs import from_sysfs
     from meshmark.place.native import measured_matrix
     from meshmark.store.store import Store
 
@@ -308,8 +310,12 @@ def advise(
     from importlib.metadata import version as installed
 
     from meshmark.machine.facts import host_id
-    from meshmark.place import advise as adviser
+    from meshmark.place.advice import lines, records, to_json
+    from meshmark.place.advise import advise as run_advice
+    from meshmark.place.advise import make_plan
+    from meshmark.place.candidates import WAIT_POLICIES, Plan, Wishes
     from meshmark.place.native import vocabulary
+    from meshmark.place.trial import Runner
     from meshmark.store.files import held, write_file
     from meshmark.store.store import Store, run_name
 
@@ -318,7 +324,7 @@ def advise(
         raise UsageError("--resume: found with --out, allowed is one of them")
     run = run_name("advise")
     folder = resume or out or data_home() / "runs" / run
-    plan = adviser.Plan.load(folder / "plan.json") if resume is not None else None
+    plan = Plan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         if command and command != plan.command:
             raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} is about '{shlex.join(plan.command)}'")
@@ -336,25 +342,23 @@ def advise(
     except OSError as why:
         raise UsageError(f"--out: cannot make {folder}: {why.strerror}", "name a folder that can be written") from None
     here, node_of = _here()
-    runner = adviser.Runner(folder, command, fom, higher, node_of)
+    runner = Runner(folder, command, fom, higher, node_of)
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     with held(folder, resumed=resume is not None):
         if plan is None:
             _no_advice_in(folder)  # another may have begun there since
-            wishes = adviser.Wishes(
+            wishes = Wishes(
                 _listed("--policies", policies, vocabulary().policies),
                 _counts(threads),
                 _listed("--memory", memory, vocabulary().memory),
                 _listed("--pages", pages, vocabulary().pages),
-                _listed("--wait-policy", wait, adviser.WAIT_POLICIES),
+                _listed("--wait-policy", wait, WAIT_POLICIES),
                 tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
             )
             if str(here.inherited):
                 say(f"as it is means: {here.inherited}, inherited from where this was started")
             say(f"warm-up: {shlex.join(command)}")
-            plan = adviser.make_plan(
-                command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher
-            )
+            plan = make_plan(command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
             plan.run = run
             plan.save(folder / "plan.json")
             left_out = len(plan.left_out)
@@ -364,9 +368,9 @@ def advise(
             plan.save(folder / "plan.json")
         kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
         with interruptible(kept):
-            advice = adviser.advise(plan, folder, runner, say)
-    found = adviser.records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
-    answer = adviser.to_json(advice, adviser.lines(advice))
+            advice = run_advice(plan, folder, runner, say)
+    found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
+    answer = to_json(advice, lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
     if not no_store and found:
         name = plan.run or folder.resolve().name
@@ -386,9 +390,9 @@ def _no_advice_in(folder: Path) -> None:
 
 
 def _here() -> tuple[Here, dict[int, int]]:
-    from meshmark.machine.topology import from_sysfs
+    from meshmark.machine.sysfs import from_sysfs
     from meshmark.machine.tree import Tree, chosen, format_list
-    from meshmark.place.advise import Here, Inherited, inherited_memory
+    from meshmark.place.candidates import Here, Inherited, inherited_memory
 
     topology = from_sysfs()
     allowed = set(topology.allowed_cpus)
@@ -418,7 +422,8 @@ def _counts(text: str) -> tuple[int, ...]:
 
 
 def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
-    from meshmark.place.advise import BASELINE, spread, values_of
+    from meshmark.place.advice import spread, values_of
+    from meshmark.place.candidates import BASELINE
 
     plan, said = advice.plan, advice.verdict
     unit = "" if plan.figure else "s"

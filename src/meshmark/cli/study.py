@@ -81,7 +81,8 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     """
     import vl_convert
 
-    from meshmark.report import charts, studies
+    from meshmark.report import studies
+    from meshmark.report.drawing import for_file
     from meshmark.store.files import write_file, write_text
     from meshmark.store.store import Store, run_name
 
@@ -91,7 +92,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
         )
     drawn = [studies.write_study(result.folder)]
     for name, chart in studies.draw(result.records).items():
-        spec = charts.for_file(chart)
+        spec = for_file(chart)
         drawn.append(result.folder / f"{name}.png")
         write_file(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
         write_text(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec))

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
-from meshmark.doctor.host import Finding, Judged, in_order
+from meshmark.doctor.finding import Finding, Judged, in_order
 from meshmark.measure import launch
 from meshmark.measure.journal import Reading, read_journal
 from meshmark.native import end_with_parent

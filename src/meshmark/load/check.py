@@ -10,7 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from meshmark.errors import AbsentError, UsageError, quoted
-from meshmark.load.scenario import Here, Member, Scenario, about_program, check_here, place_copies, threads_of
+from meshmark.load.placing import Here, check_here, place_copies, threads_of
+from meshmark.load.scenario import Member, Scenario, about_program
 from meshmark.load.variants import found
 
 

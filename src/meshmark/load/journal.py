@@ -13,10 +13,8 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.load.lines import journal_lines, kept_scenario
+from meshmark.load.placing import stem
 from meshmark.load.result import Key, LoadRun, ProgramUse, Span, ThreadUse
-from meshmark.load.scenario import (
-    stem,
-)
 from meshmark.machine.tree import parse_list
 from meshmark.store.files import open_regular
 

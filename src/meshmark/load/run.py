@@ -20,18 +20,9 @@ from typing import IO, Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.metrics import Metrics
+from meshmark.load.placing import Here, check_here, place_copies, run_plan, run_time_of, scenario_json, threads_of
 from meshmark.load.result import LoadRun
-from meshmark.load.scenario import (
-    Here,
-    Scenario,
-    check_here,
-    place_copies,
-    read_scenario,
-    run_plan,
-    run_time_of,
-    scenario_json,
-    threads_of,
-)
+from meshmark.load.scenario import Scenario, read_scenario
 from meshmark.machine.tree import format_list
 from meshmark.native import die_with_parent, find_native
 from meshmark.store.files import write_file

@@ -30,14 +30,10 @@ from typing import Any
 
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.machine.facts import host_facts, performance_options
+from meshmark.machine.hwloc import from_hwloc_xml, lstopo, synthetic_xml
 from meshmark.machine.smbios import without_serials
-from meshmark.machine.topology import (
-    Topology,
-    from_hwloc_xml,
-    from_sysfs,
-    lstopo,
-    synthetic_xml,
-)
+from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, Tree
 from meshmark.store.files import open_regular, read_bytes, write_file
 

@@ -54,7 +54,8 @@ from typing import Any
 
 from meshmark.machine.identity import identity
 from meshmark.machine.smbios import channels, dimms
-from meshmark.machine.topology import Topology, from_sysfs
+from meshmark.machine.sysfs import from_sysfs
+from meshmark.machine.topology import Topology
 from meshmark.machine.tree import MachineError, Tree, chosen, parse_integer, parse_list
 
 _CPU, _KERNEL, _VM = "sys/devices/system/cpu", "proc/sys/kernel", "proc/sys/vm"

@@ -18,198 +18,15 @@ from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, cast
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.model.keys import ABOVE_ZERO, COUNTS, KEYS, KINDS, NO_NUMBERS, WHOLE, Kind
 from meshmark.store.files import read_text
 
 FOLDER: Final = Path(__file__).parent / "machines"
-Kind = Literal["published", "derived", "fitted", "assumed"]
-KINDS: Final = frozenset(get_args(Kind))
 FORMAT: Final = 1
 _MAX_BYTES: Final = 1 << 20
-
-# table: key: what it is. `*` stands for any name. The native side knows the limits of each number.
-KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "": {
-        "format": "1",
-        "title": "for people",
-        "publication": "name of the document that describes the machine",
-        "extends": "another machine file of the same folder, whose tables this one adds to and overrides",
-        "note": "for people",
-        "abstract": "true: only a base for others",
-    },
-    "topology": {
-        "kind": "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph",
-        "shape": "torus, mesh, ring: nodes along each dimension",
-        "links": "kind of link, or per dimension (or level) a list of kinds, repeated along it",
-        "double_links_of_two": "torus: a dimension of two nodes has two links, not one",
-        "dimensions": "hypercube: 2^dimensions nodes",
-        "arity": "fat_tree: children of a switch",
-        "levels": "fat_tree: levels of switches",
-        "parents": "fat_tree: parents of a switch [arity]",
-        "nodes": "crossbar, switches: number of nodes",
-        "radix": "switches: children of a switch, a number a level",
-        "routers": "graph: number of routers",
-        "edges": "graph: [from, to] or [from, to, kind], both ways",
-        "hosts": "graph: router of each node [all routers]",
-    },
-    "links.*": {
-        "bandwidth_gb_per_s": "each way (GB/s)",
-        "latency_ns": "one way, without the routers' pipelines (ns)",
-    },
-    "router": {
-        "flit_bytes": "data of a flit (B)",
-        "pipeline_ns": "from the arrival of a head to its first arbitration (ns)",
-        "cycle_ns": "between arbitrations (ns)",
-        "allocation_ns": "exclusive: from the grant of a virtual channel to the switch (ns)",
-        "requeue_ns": "exclusive: from a packet's last flit to the next packet's routing (ns)",
-        "credit_ns": "from the freeing of space to its use upstream (ns)",
-        "buffer_flits": "of each virtual channel (flits)",
-        "adaptive_channels": "virtual channels a message class with adaptive routing",
-        "escape_channels": "classes of deadlock-free channels a message class: 0, 1 or 2",
-        "channels_per_escape": "virtual channels of each of them",
-        "message_classes": "1 to 4; a machine with memory needs 3",
-        "local_arbiters": "packets an input may have on their way at once",
-        "channel_sharing": "packets (virtual cut-through) or exclusive (a packet owns its channel)",
-        "routing": "adaptive or dimension_order",
-        "deadlock_allowed": "true: simulate a routing that can deadlock",
-    },
-    "packets": {
-        "request_flits": "of a request, forward or probe (flits)",
-        "data_flits": "of a line with its header (flits)",
-        "ack_flits": "of an acknowledgement (flits)",
-    },
-    "node": {
-        "cpus": "cores of a node",
-        "controllers": "memory controllers of a node",
-        "leave_ns": "for a packet to leave its endpoint (ns)",
-        "arrive_ns": "for a packet to reach its endpoint from the router (ns)",
-        "port_gb_per_s": "between an endpoint and its router, each way; 0: unlimited (GB/s)",
-        "bypass": "true: a core reaches its own node's memory without the router",
-        "outstanding": "misses of all cores of a node at once; 0: no bound",
-    },
-    "node.bus": {
-        "cpus_per_bus": "cores that share a bus",
-        "bandwidth_gb_per_s": "of the bus (GB/s)",
-        "latency_ns": "of a transfer (ns)",
-        "turnaround_ns": "lost when the bus changes its sender (ns)",
-        "gap_ns": "lost a transfer (ns)",
-    },
-    "cpu": {
-        "clock_ghz": "(GHz)",
-        "outstanding": "misses of a core at once",
-        "stream_outstanding": "those that a regular stream keeps going, prefetched ones too [outstanding]",
-        "write_buffers": "writes of a core on their way at once",
-        "write_buffers_apart": "false: writes hold the buffers that reads hold, and count in outstanding [true]",
-        "request_ns": "from a load to its request's leaving the core (ns)",
-        "request_cycles": "the same, in cycles of the core",
-        "fill_ns": "from the data's arrival to its use (ns)",
-        "fill_cycles": "the same, in cycles of the core",
-        "issue_ns": "between two misses of a core (ns)",
-        "issue_cycles": "the same, in cycles of the core",
-        "probe_ns": "from a probe's arrival to the answer's leaving (ns)",
-        "critical_word_first": "false: a load ends with the last flit of its data",
-        "line_work_ns": "a core's own work on each line that a STREAM kernel reads or owns (ns)",
-        "line_work_cycles": "the same, in cycles of the core",
-        "streaming_store_ns": "the same on each line that it stores past its caches (ns) [line_work_ns]",
-        "streaming_store_cycles": "the same, in cycles of the core",
-        "flops_per_cycle": "fp64, of a core",
-    },
-    "cache[]": {
-        "name": "L1, L2 …",
-        "size_kib": "(KiB)",
-        "latency_ns": "load to use (ns)",
-        "bandwidth_gb_per_s": "copy, gross, of one core (GB/s)",
-        "shared_by": "cores that share one",
-    },
-    "memory": {
-        "channels": "of a controller, each with its own lines",
-        "channel_gb_per_s": "of a channel (GB/s)",
-        "line_bytes": "(B)",
-        "access_ns": "in the controller and the open page (ns)",
-        "access_clocks": "the same, in clocks of the memory; with ratchet_mhz",
-        "activate_ns": "more where the page is closed (ns)",
-        "page_bytes": "of a bank; 0: every page is open (B)",
-        "banks": "of a channel",
-        "turnaround_ns": "lost when a channel changes between reads and writes (ns)",
-        "write_batch": "writes between two changes",
-        "gap_ns": "lost a line (ns)",
-        "gap_cycles": "the same, in cycles of the core, where the controller runs with it",
-        "gap_clocks": "the same, in clocks of the memory; with ratchet_mhz",
-        "queue": "requests that a controller holds",
-        "node_share": "of a channel's rate, one number a node",
-        "node_channels": "channels of a controller, one number a node",
-        "ratchet_mhz": "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)",
-        "channel_bytes": "with ratchet_mhz: width of a channel (B)",
-    },
-    "coherence": {
-        "kind": "directory, broadcast or snoop",
-        "directory_ns": "from a request at the home to the forward's leaving it (ns)",
-    },
-    "placement": {
-        "striping": "none, pair or all: lines go round the memories of these nodes",
-        "pair_dimension": "dimension along which pairs lie",
-    },
-    "io": {
-        "port_gb_per_s": "between an I/O port and its router (GB/s)",
-        "device_gb_per_s": "what the devices behind a port sustain (GB/s)",
-        "nodes": "those that have a port",
-        "ports_per_node": "where all have",
-        "outstanding": "lines of a port on their way at once",
-    },
-    "tlb": {
-        "entries": "of a core",
-        "page_kib": "(KiB)",
-        "large_page_kib": "largest page that one entry maps (KiB)",
-    },
-    "messages": {
-        "overhead_us": "of one message, both ends (µs)",
-        "one_sided_overhead_us": "of a put or get (µs)",
-    },
-}
-
-_COUNTS: Final = {
-    "topology",
-    "packets",
-    "placement",
-    "io.nodes",
-}  # tables whose plain numbers say what is built rather than what was measured
-
-
-# What is no number; the simulator checks these itself. All others are one number of at least 0 each.
-_NO_NUMBERS: Final = {
-    "topology.kind",
-    "topology.shape",
-    "topology.links",
-    "topology.double_links_of_two",
-    "topology.radix",
-    "topology.edges",
-    "topology.hosts",
-    "router.channel_sharing",
-    "router.routing",
-    "router.deadlock_allowed",
-    "node.bypass",
-    "cpu.write_buffers_apart",
-    "cpu.critical_word_first",
-    "cache[].name",
-    "memory.node_share",
-    "memory.node_channels",
-    "coherence.kind",
-    "placement.striping",
-    "io.nodes",
-}
-# Limits of what only this side reads, or works on before the simulator sees it.
-_ABOVE_ZERO: Final = {
-    "cpu.clock_ghz",
-    "cache[].size_kib",
-    "memory.ratchet_mhz",
-    "memory.channel_bytes",
-    "io.device_gb_per_s",
-    "tlb.page_kib",
-    "tlb.large_page_kib",
-}
-_WHOLE: Final = {"cpu.outstanding", "cpu.stream_outstanding", "cache[].shared_by", "io.outstanding", "tlb.entries"}
 
 
 def _fault(dotted: str, value: Any) -> str | None:
@@ -220,13 +37,13 @@ def _fault(dotted: str, value: Any) -> str | None:
         if isinstance(n, int | float) and not isinstance(n, bool) and n < 0:
             return f"found {n!r}, a number of at least 0 is needed"
     key = re.sub(r"\[\d+\]", "[]", dotted)
-    if key in _NO_NUMBERS or "." not in key:
+    if key in NO_NUMBERS or "." not in key:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f"found {json.dumps(value, default=str)[:60]}, a number is needed"
-    if key in _ABOVE_ZERO and value == 0:
+    if key in ABOVE_ZERO and value == 0:
         return "found 0, a number above 0 is needed"
-    if key in _WHOLE and (value < 1 or value != int(value)):
+    if key in WHOLE and (value < 1 or value != int(value)):
         return f"found {value!r}, a whole number of at least 1 is needed"
     return None
 
@@ -522,7 +339,7 @@ class _Reader:
         if why := _fault(dotted, value):
             raise self.wrong(dotted, why)
         if is_number:
-            if origin is None and dotted.split(".", maxsplit=1)[0] not in _COUNTS and dotted != "format":
+            if origin is None and dotted.split(".", maxsplit=1)[0] not in COUNTS and dotted != "format":
                 raise self.wrong(
                     dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed"
                 )

@@ -9,8 +9,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from meshmark.report import charts
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
+from meshmark.report.drawing import Drawn, for_file, said
 from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
@@ -42,7 +42,7 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     drawn, notes = _draw(records, run)
     paths = []
     for name, chart in drawn.items():
-        spec = charts.for_file(chart)
+        spec = for_file(chart)
         png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
         write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
         write_text(svg, vl_convert.vegalite_to_svg(spec))
@@ -60,9 +60,9 @@ def report_page(records: Sequence[Record], absences: Sequence[Absence], run: Run
     return _page(records, absences, run, *_draw(records, run))
 
 
-def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, charts.Drawn], dict[str, str]]:
+def _draw(records: Sequence[Record], run: RunInfo) -> tuple[dict[str, Drawn], dict[str, str]]:
     """The charts by their section's name, and what each of them left out."""
-    drawn: dict[str, charts.Drawn] = {}
+    drawn: dict[str, Drawn] = {}
     notes: dict[str, str] = {}
     topology = _facts(run, "topology")
     for section in SECTIONS:
@@ -78,7 +78,7 @@ def _page(
     records: Sequence[Record],
     absences: Sequence[Absence],
     run: RunInfo,
-    drawn: Mapping[str, charts.Drawn],
+    drawn: Mapping[str, Drawn],
     notes: Mapping[str, str],
 ) -> str:
     # Whatever was asked of a run yields a result or says why not.
@@ -202,7 +202,7 @@ _TOLD = {
 def told(record: Record) -> str:
     """The conditions that a reader of one figure must know, in a line."""
     c = record.conditions
-    return " · ".join(charts.said(k, c[k]) for k in _TOLD.get(record.instrument, ()) if c.get(k) is not None)
+    return " · ".join(said(k, c[k]) for k in _TOLD.get(record.instrument, ()) if c.get(k) is not None)
 
 
 def _strip(record: Record) -> str:

@@ -10,7 +10,8 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meshmark.report.charts import in_memory, said
+from meshmark.report.charts import in_memory
+from meshmark.report.drawing import said
 from meshmark.report.selection import cleaned, value_of
 from meshmark.store.record import Record
 from meshmark.store.run import Absence, RunInfo

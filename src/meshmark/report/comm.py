@@ -12,7 +12,7 @@ from typing import Final
 import altair as alt
 
 from meshmark.report import ranking
-from meshmark.report.charts import (
+from meshmark.report.drawing import (
     FULL,
     PALETTE,
     Row,

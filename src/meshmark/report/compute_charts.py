@@ -7,15 +7,14 @@ from typing import Any
 
 import altair as alt
 
-from meshmark.report.charts import (
+from meshmark.report.charts import bars, in_memory
+from meshmark.report.drawing import (
     FULL,
     PALETTE,
     Row,
-    bars,
     chart_of,
     clearest,
     drawing,
-    in_memory,
     natural,
     row,
     said,

@@ -8,17 +8,17 @@ from collections.abc import Collection, Mapping, Sequence
 from html import escape
 from importlib import resources
 
-from meshmark.report import charts
+from meshmark.report.drawing import Drawn, themed
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
 from meshmark.values.units import FLAG_TEXT
 
 
-def fill_template(template: str, parts: Mapping[str, str], drawn: Mapping[str, charts.Drawn]) -> str:
+def fill_template(template: str, parts: Mapping[str, str], drawn: Mapping[str, Drawn]) -> str:
     """A self-contained page: a template of this package with its parts, its style, its charts and their library."""
     import vl_convert
 
-    specs = {name: charts.themed(chart) for name, chart in drawn.items()}
+    specs = {name: themed(chart) for name, chart in drawn.items()}
     # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
     bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
     folder = resources.files("meshmark.report")

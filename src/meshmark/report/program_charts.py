@@ -11,8 +11,8 @@ from typing import Final
 import altair as alt
 
 from meshmark.report import charts
-from meshmark.report.charts import FULL, PALETTE, Row, chart_of, drawing, layered, log_axis, row, tooltip
 from meshmark.report.comm import TIME
+from meshmark.report.drawing import FULL, PALETTE, Row, chart_of, clearest, drawing, layered, log_axis, row, tooltip
 from meshmark.report.html import badges, grid
 from meshmark.report.programs import (
     ANATOMY,
@@ -293,7 +293,7 @@ def npb(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     ]
     order = list(dict.fromkeys(r["kernel"] for r in rows))
     share = "share of a solution in the library"
-    kernels_ = charts.clearest(rows, "kernel", "series")
+    kernels_ = clearest(rows, "kernel", "series")
     chart = charts.bars(kernels_, "kernel", order, share, "format(datum.value, '.0%')", ["kernel", "series"])
     chart_: alt.TopLevelMixin = alt.concat(chart.properties(width=560, height=200))
     return chart_

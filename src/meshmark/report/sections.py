@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from meshmark.report import charts, comm, compute_charts, program_charts, programs, ranking, swaps
+from meshmark.report.drawing import Drawn
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,7 @@ class Section:
     title: str
     instrument: str
     caption: str
-    draw: Callable[..., charts.Drawn | None]
+    draw: Callable[..., Drawn | None]
     more: tuple[str, ...] = ()
     beside: Callable[..., str] | None = None
     mapped: bool = False

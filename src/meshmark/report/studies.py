@@ -16,7 +16,7 @@ import altair as alt
 from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.journal import Reading, read_journal
-from meshmark.report.charts import PALETTE, Drawn, Row, row, tooltip
+from meshmark.report.drawing import PALETTE, Drawn, Row, row, tooltip
 from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
 from meshmark.report.selection import cleaned, number, number_in, selected, value_of
 from meshmark.store.files import write_text

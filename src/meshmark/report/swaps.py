@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import altair as alt
 
-from meshmark.report.charts import Row, chart_of, clearest, drawing, row, tooltip
 from meshmark.report.comm import RATE, TIME, libraries_of, library_of
 from meshmark.report.contention import STARTS, Contention, contentions, told
+from meshmark.report.drawing import Row, chart_of, clearest, drawing, row, tooltip
 from meshmark.report.html import badges, grid
 from meshmark.report.ranking import ratio_text
 from meshmark.report.selection import UNKNOWN, selected, value_of

@@ -12,7 +12,7 @@ import altair as alt
 
 from meshmark.model.claims.base import Row
 from meshmark.model.claims.gs1280 import FIGURE_13
-from meshmark.report.charts import PALETTE, Drawn, for_file
+from meshmark.report.drawing import PALETTE, Drawn, for_file
 from meshmark.report.html import fill_template
 from meshmark.store.files import write_file, write_text
 

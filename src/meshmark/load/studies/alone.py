@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
+from meshmark.load.placing import Here, check_here, place_copies, scenario_json, threads_of
 from meshmark.load.result import jain
-from meshmark.load.scenario import Here, Scenario, check_here, place_copies, scenario_json, threads_of
+from meshmark.load.scenario import Scenario
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.results import Point, Results, said, table

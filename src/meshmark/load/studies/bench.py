@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.load.placing import Here
 from meshmark.load.prescription import Prescription
 from meshmark.load.result import LoadRun
-from meshmark.load.scenario import Here
 from meshmark.load.studies.cells import (
     MEMORY_MIB,
     MOST_REPETITIONS,

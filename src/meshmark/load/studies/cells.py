@@ -25,11 +25,12 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.make import calibrate
+from meshmark.load.placing import Here
 from meshmark.load.prescription import Prescription
 from meshmark.load.program import Program, dump_program, read_program
 from meshmark.load.result import LoadRun
 from meshmark.load.run import run_scenario
-from meshmark.load.scenario import Canary, Here, Member, Scenario
+from meshmark.load.scenario import Canary, Member, Scenario
 from meshmark.load.studies.outcome import JOURNAL, PLAN, Cell, Outcome, open_journal, outcome_of, read_outcomes
 from meshmark.load.synthesis import synthesize
 from meshmark.load.variants import Variant, found

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from meshmark.errors import AbsentError, UsageError
 from meshmark.load.effects import Equivalence, equivalence
-from meshmark.load.scenario import Here
+from meshmark.load.placing import Here
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, sets
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, said, table
 from meshmark.load.variants import Variant
-from meshmark.machine.topology import from_sysfs
+from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Scalar
 

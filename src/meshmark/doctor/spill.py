@@ -1,0 +1,158 @@
+"""A provoked spill: a node is filled for a moment, to see where further pages go."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+import os
+import re
+import signal
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from meshmark.doctor.check import Check
+from meshmark.doctor.settings import NEARLY, NODE, full_nodes
+from meshmark.doctor.trials import MPOL_PREFERRED, NO_HUGE_PAGES, give_policy, node_of_pages
+from meshmark.machine.topology import Topology
+from meshmark.machine.tree import Tree, format_list, kilobytes
+from meshmark.native import die_with_parent
+
+_LEFT: Final = 64 << 20  # B that a provoked spill leaves available at least, and a twentieth of the memory
+_FILLING_S: Final = 60.0  # at most, for one node
+# ------------------------------------------------------------------ a spill, provoked
+
+
+@dataclass(frozen=True, slots=True)
+class Spill:
+    """What became of pages that prefer a node: bytes there before others, and of the first elsewhere how many by node.
+
+    `why` tells why none went elsewhere; empty where some did.
+    """
+
+    filled: int
+    elsewhere: Mapping[int, int]
+    why: str = ""
+
+
+def _room(tree: Tree) -> int:
+    """Bytes that may be taken: of what is available, by the machine and by the cgroups, what must be left is off."""
+    about = tree.text("proc/meminfo")
+    room = (kilobytes(about, "MemAvailable") or 0) - max(_LEFT, (kilobytes(about, "MemTotal") or 0) // 20)
+    groups = re.findall(
+        r"^[0-9]+:(|memory|[\w,]*,memory|memory,[\w,]*):(/.*)$", tree.text("proc/self/cgroup") or "", re.M
+    )
+    for version, group in groups:
+        top, most, used = (
+            ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
+            if version
+            else ("sys/fs/cgroup", "memory.max", "memory.current")
+        )
+        at = Path(group.lstrip("/"))
+        for each in (at, *at.parents):
+            limit, now = tree.number(f"{top}/{each}/{most}"), tree.number(f"{top}/{each}/{used}")
+            if limit is not None and now is not None:
+                room = min(room, limit - now - _LEFT)
+    return room
+
+
+def fill_node(tree: Tree, node: int) -> Spill:
+    """Takes pages that prefer a node until some go elsewhere; in a process of its own, which gives them back."""
+    blocks: list[mmap.mmap] = []
+    filled, until = 0, time.monotonic() + _FILLING_S
+    while True:
+        free = kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0
+        step = max(4 << 20, min(256 << 20, free // 8)) // mmap.PAGESIZE * mmap.PAGESIZE
+        if step > _room(tree):
+            return Spill(filled, {}, f"stopped with {filled >> 20} MiB, as too little memory was left")
+        if time.monotonic() > until:
+            return Spill(filled, {}, f"not full after {_FILLING_S:.0f} s and {filled >> 20} MiB")
+        blocks.append(block := mmap.mmap(-1, step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        block.madvise(NO_HUGE_PAGES)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(block))
+        give_policy(base, step, MPOL_PREFERRED, node)
+        ctypes.memset(base, 1, step)
+        found = node_of_pages(base, step)
+        filled += found.pop(node, 0) * mmap.PAGESIZE
+        if found:
+            return Spill(filled, found)
+
+
+def in_child(work: Callable[[], Spill]) -> Spill:
+    """What `work` answers in a process of its own, which the kernel ends first should memory run out all the same."""
+    out, into = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            die_with_parent()
+            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+                signal.signal(number, signal.SIG_DFL)
+            Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+            said = work()
+            answer = {
+                "filled": said.filled,
+                "elsewhere": {str(n): c for n, c in said.elsewhere.items()},
+                "why": said.why,
+            }
+        except BaseException as why:
+            answer = {"filled": 0, "elsewhere": {}, "why": getattr(why, "strerror", None) or str(why)}
+        os.write(into, json.dumps(answer).encode())
+        os._exit(0)
+    os.close(into)
+    try:
+        with os.fdopen(out, "rb") as file:
+            data = file.read()
+    except BaseException:
+        os.kill(child, signal.SIGKILL)  # else it would fill the node to its end
+        raise
+    finally:
+        os.waitpid(child, 0)
+    if not data:
+        return Spill(0, {}, "the process that filled it was killed")
+    raw = json.loads(data)
+    return Spill(raw["filled"], {int(n): c for n, c in raw["elsewhere"].items()}, raw["why"])
+
+
+def provoked(tree: Tree, topology: Topology) -> Check:
+    name, means = "spill, provoked", "a full node's pages go to the nearest node that has room"
+    nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
+    table = topology.distances
+    if not tree.live:
+        return Check(name, "absent", "a recorded tree cannot be tried", means)
+    if len(nodes) < 2 or table is None:
+        why = "one node has memory: nowhere to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
+        return Check(name, "absent", why, means)
+    place = {n.os_index: i for i, n in enumerate(topology.nodes)}
+    said: list[str] = []
+    wrong: list[int] = []
+    seen = 0
+    for node in nodes:
+        free, room = (kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0), _room(tree)
+        if free > room:
+            said.append(f"node {node} not tried: {free >> 20} MiB are free, {max(0, room) >> 20} MiB may be taken")
+            continue
+        full = set(full_nodes(tree))
+        spill = in_child(partial(fill_node, tree, node))
+        if spill.why:
+            said.append(f"node {node}: {spill.why}")
+            continue
+        seen += 1
+        far = {n: table[place[node]][place[n]] for n in nodes if n != node and (n not in full or n in spill.elsewhere)}
+        went = ", ".join(f"{n} (distance {far[n]})" if n in far else f"{n}" for n in sorted(spill.elsewhere))
+        said.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
+        if any(far.get(n, 0) > min(far.values()) + NEARLY for n in spill.elsewhere):
+            wrong.append(node)
+    found = "; ".join(said)
+    if wrong:
+        return Check(
+            name,
+            "wrong",
+            found + f": from node {format_list(wrong)} not to the nearest",
+            means,
+            "look for node distances that the firmware changed; bind with --memory bind",
+        )
+    return Check(name, "ok" if seen else "absent", found, means)

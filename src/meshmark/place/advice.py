@@ -1,0 +1,278 @@
+"""An advice as text, records and JSON."""
+
+from __future__ import annotations
+
+import json
+import math
+import shlex
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from meshmark.errors import MeshmarkError
+from meshmark.machine.tree import format_list
+from meshmark.place import native
+from meshmark.place.candidates import BASELINE, Candidate, Plan
+from meshmark.place.halving import Race, Verdict
+from meshmark.place.trial import Outcome
+from meshmark.store.lines import cut_torn_end, whole_lines
+from meshmark.store.record import FLAGS, Better, Metric, Record, median
+
+# ------------------------------------------------------------------ the advice
+
+
+@dataclass(slots=True)
+class Advice:
+    """What came out. `outcomes` are all runs that count, in order."""
+
+    plan: Plan
+    verdict: Verdict
+    outcomes: list[Outcome]
+    failed: dict[str, str]  # candidate: last reason
+    spent_s: float
+
+    def of(self, name: str) -> list[Outcome]:
+        """Runs of one that ended well."""
+        return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
+
+    def candidate(self, name: str) -> Candidate:
+        return next(c for c in self.plan.candidates if c.name == name)
+
+
+def usual_time(race: Race, name: str, outcomes: Sequence[Outcome], otherwise: float) -> float:
+    times = [o.elapsed_s for o in outcomes if o.candidate == name and o.cost is not None]
+    return (
+        median(times) if times else otherwise if name == BASELINE else usual_time(race, BASELINE, outcomes, otherwise)
+    )
+
+
+def best_values(race: Race) -> str:
+    if len(race.rounds) < 2:
+        return ""
+    best = min((n for n in race.alive if race.costs(n)), key=lambda n: median(race.costs(n)), default="")
+    return f"so far the best is {best}, " if best else ""
+
+
+def duration(seconds: float) -> str:
+    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+
+
+def runs_of(path: Path) -> Iterator[dict[str, Any]]:
+    """Runs of the journal; a torn last line was never counted, and is cut off."""
+    cut_torn_end(path)
+    for number, raw in enumerate(whole_lines(path), 1):
+        try:
+            line = json.loads(raw)
+            Outcome.from_json(line)
+        except (ValueError, TypeError, AttributeError) as why:
+            raise MeshmarkError(f"{path}: line {number} is not a run: {why}") from why
+        yield line
+
+
+# ------------------------------------------------------------------ what it says
+
+
+def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | int]:
+    """mean, cov (standard deviation over mean), best, worst, n: of at least one value, in its unit."""
+    mean = statistics.fmean(values)
+    low, high = min(values), max(values)
+    return {
+        "mean": mean,
+        "cov": statistics.stdev(values) / mean if len(values) > 1 else 0.0,
+        "best": low if less_is_better else high,
+        "worst": high if less_is_better else low,
+        "n": len(values),
+    }
+
+
+def values_of(advice: Advice, name: str) -> list[float]:
+    """What is compared, of one candidate: seconds, or figures of merit."""
+    if advice.plan.figure:
+        return [o.figure for o in advice.of(name) if o.figure is not None]
+    return [o.elapsed_s for o in advice.of(name)]
+
+
+def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
+    """Share by which the best other one is better than the baseline: less time or cost, or a greater figure."""
+    said = advice.verdict
+    if said.ratio is None:
+        return None
+    of: Callable[[float], float] = (lambda r: 1 / r - 1) if advice.plan.higher else (lambda r: 1 - r)
+    return of(said.ratio), (of(said.interval[1]), of(said.interval[0])) if said.interval else None
+
+
+def reasons(advice: Advice) -> list[str]:
+    """Why the best other one differs from the baseline, as far as the records tell; medians over the runs."""
+    best = advice.verdict.best
+    if not best:
+        return []
+    before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
+    said = []
+    for key, what, scale, unit, least in (
+        ("remote_share", "pages on remote nodes", 100, " %", 1.0),
+        ("huge_share", "memory in huge pages", 100, " %", 5.0),
+        ("migrations", "migrations of threads a run", 1, "", 3.0),
+        ("waiting_share", "time its threads waited for a CPU", 100, " %", 1.0),
+        ("minor_faults", "page faults a run", 1, "", 1000.0),
+        ("major_faults", "page faults with I/O a run", 1, "", 10.0),
+    ):
+        if key in before and key in after and abs(after[key] - before[key]) * scale >= least:
+            said.append(f"{what}: {before[key] * scale:.3g}{unit} as it is, {after[key] * scale:.3g}{unit} with {best}")
+    return said
+
+
+def not_held(advice: Advice) -> list[str]:
+    """Candidates whose placement did not hold, with the first thing that was found wrong and in how many runs."""
+    said = []
+    for one in advice.plan.candidates:
+        wrong = [o.findings[0] for o in advice.of(one.name) if o.findings]
+        if wrong:
+            said.append(f"{one.name}: in {len(wrong)} of {len(advice.of(one.name))} runs, such as: {wrong[0]}")
+    return said
+
+
+def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
+    keys = {k for o in outcomes for k in o.evidence}
+    return {k: median([o.evidence[k] for o in outcomes if k in o.evidence]) for k in sorted(keys)}
+
+
+def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> dict[str, str]:
+    """Lines ready to paste that do what was chosen, by launcher; ours first; forms that cannot are left out."""
+    one, command = advice.candidate(advice.verdict.choice), advice.plan.command
+    ready = {"meshmark": one.line(command)}
+    if one.parts:
+        memory = ["--memory", one.memory] if one.memory != "default" else []
+        said = translate(
+            [
+                "translate",
+                "--parts",
+                native.parts_text(one.parts),
+                "--to",
+                "all",
+                "--topology",
+                "host",
+                *memory,
+                "--command",
+                shlex.join(command),
+            ]
+        )
+        forms = said.get("forms")
+        for form, made in forms.items() if isinstance(forms, dict) else ():
+            if form != "parts" and isinstance(made, dict) and made.get("line"):
+                before = "".join(f"{k}={v} " for k, v in one.environment().items())
+                ready[form] = before + str(made["line"])
+    return ready
+
+
+def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
+    """A record for each candidate and metric, with all samples: `elapsed`, `user`, `system`, `waiting` (s) and, where
+    one was asked for, `figure_of_merit` (1)."""
+    made = []
+    for one in advice.plan.candidates:
+        runs = advice.of(one.name)
+        series = [
+            (m, v)
+            for m in native.vocabulary().metrics
+            if len(v := [o.times[m.name] for o in runs if m.name in o.times]) == len(runs) > 0
+        ]
+        if advice.plan.figure and runs:
+            better: Better = "higher" if advice.plan.higher else "lower"
+            figure = Metric("figure_of_merit", "1", better, "what the program printed")
+            series.append((figure, values_of(advice, one.name)))
+        for metric, samples in series:
+            made.append(_record(advice, one, metric, samples, machine, command_line, started, build))
+    return made
+
+
+def _record(
+    advice: Advice,
+    one: Candidate,
+    metric: Metric,
+    samples: Sequence[float],
+    machine: str,
+    command_line: str,
+    started: str,
+    build: str,
+) -> Record:
+    runs = advice.of(one.name)
+    cpus = format_list(sorted({c for part in one.parts for c in part}))
+    inherited = advice.plan.inherited
+    return Record.of(
+        metric,
+        samples,
+        source="host",
+        machine=machine,
+        instrument="run",
+        conditions={
+            "program": Path(advice.plan.command[0]).name,
+            "command": shlex.join(advice.plan.command),
+            "copies": 1,
+            "candidate": one.name,
+            "policy": one.policy,
+            "slots": len(one.parts),
+            "slot_kind": one.slots,
+            "cpus": cpus if one.parts else inherited.cpus or cpus,
+            "each": one.pinned,
+            "threads": one.threads,
+            "memory": inherited.memory if one.memory == "default" else one.memory,
+            "pages": one.pages,
+            "wait_policy": one.wait,
+            **{k: v for k, v in _evidence(runs).items() if k != "threads"},
+        },
+        flags=frozenset(f for o in runs for f in o.flags) & FLAGS,
+        provenance={"build": build, "command": command_line, "start": started, "seed": advice.plan.seed},
+    )
+
+
+def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
+    """The answer as one object; shares are of 1, values in s or in the figure's own unit."""
+    said, plan = advice.verdict, advice.plan
+    won = gain(advice)
+    less = not (plan.figure and plan.higher)
+    spreads = {
+        n: spread(values_of(advice, n), less) for n in dict.fromkeys((BASELINE, said.best)) if n and advice.of(n)
+    }
+    before, after = spreads.get(BASELINE), spreads.get(said.best)
+    return {
+        "type": "answer",
+        "schema": 1,
+        "verdict": said.word,
+        "choice": said.choice,
+        "best_other": said.best or None,
+        "options": advice.candidate(said.choice).options() if said.choice != BASELINE else [],
+        "environment": advice.candidate(said.choice).environment(),
+        "gain": won and won[0],
+        "gain_interval": list(won[1]) if won and won[1] else None,
+        "pairs": said.pairs,
+        "minimum_effect": _finite(said.effect),
+        "floor": _finite(said.floor),
+        "before": before,
+        "after": after,
+        "best_vs_best": _over(after, before, "best", less),
+        "worst_vs_worst": _over(after, before, "worst", less),
+        "not_distinguishable": dict(said.close),
+        "failed": advice.failed,
+        "left_out": plan.left_out,
+        "as_it_is": asdict(plan.inherited),
+        "why": reasons(advice),
+        "not_held": not_held(advice),
+        "lines": dict(ready),
+        "runs": len(advice.outcomes),
+        "spent_s": advice.spent_s,
+        "stopped": said.stopped,
+    }
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _over(
+    after: Mapping[str, float | int] | None, before: Mapping[str, float | int] | None, key: str, less: bool
+) -> float | None:
+    if not after or not before:
+        return None
+    ratio = after[key] / before[key]
+    return 1 - ratio if less else ratio - 1

@@ -1,0 +1,221 @@
+"""One run of a candidate: its cost, its end, and what was observed meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from meshmark.machine.tree import parse_list
+from meshmark.native import end_with_parent
+from meshmark.place import native
+from meshmark.place.candidates import BUSY, Candidate
+from meshmark.store.files import write_file
+from meshmark.store.record import Record, RecordError
+
+TOO_LONG: Final = 5.0  # times as long as the baseline is no candidate
+MIN_LIMIT_S = 10.0
+_SPACE_BYTES: Final = 1 << 16  # more than a run leaves
+_TAIL_BYTES: Final = 16 << 20  # of a program's output; a figure of merit comes near its end
+# ------------------------------------------------------------------ runs
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One run: `cost` is less for the better, None where it failed, for `reason`."""
+
+    candidate: str
+    cost: float | None
+    elapsed_s: float
+    reason: str = ""
+    figure: float | None = None
+    times: dict[str, float] = field(default_factory=dict)  # s, by metric
+    flags: list[str] = field(default_factory=list)
+    evidence: dict[str, float] = field(default_factory=dict)
+    findings: list[str] = field(default_factory=list)
+
+    @staticmethod
+    def from_json(line: Mapping[str, Any]) -> Outcome:
+        return Outcome(**{k: v for k, v in line.items() if k != "type"})
+
+
+class Runner:
+    """Runs the command as the candidates ask for, one run at a time.
+
+    Args:
+        node_of: NUMA node of each CPU, to tell remote pages of what was not bound.
+    """
+
+    def __init__(
+        self, folder: Path, command: Sequence[str], figure: str, higher: bool, node_of: Mapping[int, int]
+    ) -> None:
+        self.runs, self.command, self.node_of = folder / "runs", list(command), node_of
+        self.figure = re.compile(figure, re.M) if figure else None
+        self.higher = higher
+        self.program = native.find_place()
+
+    def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
+        """Runs it once; never raises for what the command does.
+
+        Raises:
+            MeshmarkError: the folder's disk is full.
+        """
+        self.runs.mkdir(parents=True, exist_ok=True)
+        record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
+        record.unlink(missing_ok=True)
+        options = one.options()
+        for option in ("--memory", "--pages"):  # lest the site's defaults join in
+            options += [option, "default"] if option not in options else []
+        words = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
+        began = time.monotonic()
+        with out.open("wb") as output, err.open("wb") as errors:
+            child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                env={**os.environ, **one.environment()},
+                start_new_session=True,
+                preexec_fn=end_with_parent,
+            )
+            try:
+                status = child.wait(limit_s)
+            except subprocess.TimeoutExpired:
+                _end(child)
+                return Outcome(one.name, None, time.monotonic() - began, f"took longer than {limit_s:.3g} s")
+            except BaseException:
+                _end(child)
+                raise
+        outcome = Outcome(one.name, None, time.monotonic() - began)
+        # What is said of the placement comes last, and is not the command's.
+        text = _tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", _tail(err), flags=re.M)[0]
+        if status != 0:
+            last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "it said nothing")
+            how = f"signal {-status}" if status < 0 else f"status {status}"
+            outcome.reason = f"ended with {how}: {_printable(last.removeprefix('meshmark: error: '))}"
+        else:
+            self._read(record, one, outcome)
+        if outcome.reason:
+            self._check_space()
+            return outcome
+        outcome.elapsed_s = outcome.times["elapsed"]
+        outcome.cost = outcome.elapsed_s
+        if self.figure is not None:
+            outcome.cost, outcome.reason = None, ""
+            found = list(self.figure.finditer(text))
+            value = _positive(found[-1].group(found[-1].re.groups and 1)) if found else None
+            if value is None:
+                what = f"'{_printable(found[-1].group())}'" if found else "no match"
+                outcome.reason = f"--fom: found {what} in its output, a positive number is needed"
+                return outcome
+            outcome.figure, outcome.cost = value, 1 / value if self.higher else value
+        out.unlink()
+        err.unlink()
+        return outcome
+
+    def _check_space(self) -> None:
+        """A full disk is no failure of the command: its candidate would be out, also when there is space again."""
+        probe = self.runs / "space"
+        write_file(probe, bytes(_SPACE_BYTES))
+        probe.unlink()
+
+    def _read(self, path: Path, one: Candidate, outcome: Outcome) -> None:
+        try:
+            lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
+        except (OSError, ValueError) as why:
+            outcome.reason = f"its record cannot be read: {why}"
+            return
+        for line in lines:
+            if not isinstance(line, dict):
+                continue
+            if line.get("type") == "result":
+                try:
+                    record = Record.from_json(line)
+                except RecordError as why:
+                    outcome.reason = f"its record is wrong: {why}"
+                    return
+                outcome.times[record.metric] = record.value
+                outcome.flags = sorted({*outcome.flags, *record.flags})
+            elif line.get("type") == "note" and line.get("kind") == "placement":
+                outcome.evidence, outcome.findings = evidence(line, one, self.node_of)
+        if outcome.times.get("elapsed", 0.0) <= 0:
+            outcome.reason = "its record has no elapsed time"
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends the run and all that it started."""
+    for number, grace_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(grace_s)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)  # what outlived the first signal without its parent
+
+
+def _tail(path: Path) -> str:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return file.read().decode(errors="replace")
+
+
+def _printable(text: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in text)[:200]
+
+
+def _positive(text: str | None) -> float | None:
+    try:
+        value = float(text or "")
+    except ValueError:
+        return None
+    return value if value > 0 and math.isfinite(value) else None
+
+
+def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:
+    """What the note of placement of `meshmark run --verify --record` says for a reason, and what it found wrong.
+
+    Returns:
+        by name: `threads` that were busy, `migrations` (1), `waiting_share` of the threads' time, `remote_share` and
+        `huge_share` of the pages, `minor_faults`, `major_faults`; what was not seen is not there. And the findings.
+    """
+    report, conditions = (v if isinstance(v := note.get(k), dict) else {} for k in ("report", "conditions"))
+    raw = report.get("threads")
+    threads = [t for t in raw if isinstance(t, dict)] if isinstance(raw, list) else []
+    found: dict[str, float] = {}
+    seconds = _number(report.get("seconds"))
+    worked = [_number(t.get("user_s")) + _number(t.get("system_s")) for t in threads]
+    waited = math.fsum(_number(t.get("waiting_s")) for t in threads)
+    if seconds > 0 and threads:
+        found["threads"] = max(1, sum(w >= BUSY * seconds for w in worked))
+    if sum(worked) + waited > 0:
+        found["waiting_share"] = waited / (sum(worked) + waited)
+    if report.get("migrations") is not None:
+        found["migrations"] = _number(report["migrations"])
+    said = report.get("pages")
+    pages = {int(n): _number(b) for n, b in said.items() if str(n).isdigit()} if isinstance(said, dict) else {}
+    every = math.fsum(pages.values())
+    if every > 0:
+        ran_on = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}
+        used = {c for part in one.parts for c in part} or ran_on
+        near = {node_of[c] for c in used if c in node_of}
+        if near:
+            found["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near) / every
+        found["huge_share"] = min(1.0, _number(report.get("huge_bytes")) / every)
+    for key in ("minor_faults", "major_faults"):
+        if key in conditions:
+            found[key] = _number(conditions[key])
+    findings = report.get("findings")
+    return found, [_printable(str(f)) for f in findings] if isinstance(findings, list) else []
+
+
+def _number(value: object) -> float:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else 0.0

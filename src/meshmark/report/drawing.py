@@ -1,0 +1,273 @@
+"""What charts share: rows of records, colours, axes and sizes."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, ParamSpec
+
+import altair as alt
+
+from meshmark.report.selection import UNKNOWN, number
+from meshmark.store.record import Record
+from meshmark.values.units import percent, show, size
+
+# Okabe and Ito's palette, which colour-blind readers can tell apart.
+PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7F7F7F", "#8C6D31"]
+# Sixteen that can be told apart: those, and darker ones.
+COLOURS = [*PALETTE, "#003B5C", "#8A3C00", "#005B43", "#8C3F66", "#9C6B00", "#1F6F9C", "#3F3F3F", "#4F3800"]
+WIDTH, HEIGHT = 720, 340
+MANY = 2500  # marks of one chart beyond which tooltips are short and the page draws on a canvas
+NO_INTERVAL = "none from fewer than 6 samples"
+Row = dict[str, Any]
+What = ParamSpec("What")  # a chart is drawn from: records, and of some the machine's topology
+
+
+def row(record: Record, **more: Any) -> Row:
+    """What a mark needs: value, interval, and the texts of its tooltip. Values stay in the metric's unit."""
+    low, high = record.interval or (record.value, record.value)
+    best, worst = record.ends
+    return {
+        "value": record.value,
+        "low": low,
+        "high": high,
+        "median": show(record.value, record.unit),
+        "interval": f"{show(low, record.unit)} – {show(high, record.unit)}" if record.interval else NO_INTERVAL,
+        "best": show(best, record.unit),
+        "worst": show(worst, record.unit),
+        "spread": percent(record.spread),
+        "samples": len(record.samples),
+        "distribution": histogram(record.samples),
+        "flags": ", ".join(sorted(record.flags)) or "none",
+        "flagged": bool(record.flags),
+        **more,
+    }
+
+
+def histogram(samples: Sequence[float], bins: int = 16) -> str:
+    """The samples from least to greatest as bars of one line of text; '' where all are the same.
+
+    >>> histogram([1, 1, 1, 2], bins=4)
+    '█··▃'
+    """
+    low, high = min(samples), max(samples)
+    if high <= low:
+        return ""
+    counts = [0] * bins
+    for s in samples:
+        counts[min(bins - 1, int((s - low) / (high - low) * bins))] += 1
+    return "".join("▁▂▃▄▅▆▇█"[round(7 * c / max(counts))] if c else "·" for c in counts)
+
+
+def tooltip(*more: str) -> list[alt.Tooltip]:
+    names = [*more, "median", "interval", "best", "worst", "spread", "distribution", "samples", "flags"]
+    return [alt.Tooltip(f"{name}:N", title=name.replace("_", " ")) for name in names]
+
+
+def clearest(rows: Iterable[Row], *keys: str) -> list[Row]:
+    """One row a mark: where several steps measured the same, the unflagged one with the narrowest interval."""
+    best: dict[tuple[Any, ...], Row] = {}
+    for r in rows:
+        key = tuple(r[k] for k in keys)
+        if key not in best or _doubt(r) < _doubt(best[key]):
+            best[key] = r
+    return list(best.values())
+
+
+def _doubt(r: Row) -> tuple[bool, bool, float]:
+    return r["flagged"], r["interval"] == NO_INTERVAL, (r["high"] - r["low"]) / (abs(r["value"]) or 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A chart and its data by name. Altair would check and copy every row many times, which takes half a minute for the
+    65 280 pairs of 256 CPUs; so it sees names only, and the rows join the specification at the end."""
+
+    chart: alt.TopLevelMixin
+    data: dict[str, list[Row]]
+
+
+_rows: ContextVar[dict[str, list[Row]]] = ContextVar("rows of the chart being drawn")
+
+
+def drawing(draw: Callable[What, alt.TopLevelMixin | None]) -> Callable[What, Drawn | None]:
+    """Collects the rows that `draw` charts."""
+
+    @functools.wraps(draw)
+    def drawn(*args: What.args, **words: What.kwargs) -> Drawn | None:
+        token = _rows.set({})
+        try:
+            chart = draw(*args, **words)
+            return None if chart is None else Drawn(chart, _rows.get())
+        finally:
+            _rows.reset(token)
+
+    return drawn
+
+
+def chart_of(rows: Sequence[Row]) -> alt.Chart:
+    data = _rows.get()
+    name = f"rows{len(data)}"
+    data[name] = list(rows)
+    return alt.Chart(alt.NamedData(name=name))
+
+
+def colours(count: int) -> list[str]:
+    """As many; beyond sixteen they begin anew."""
+    return (COLOURS * (1 + count // len(COLOURS)))[:count]
+
+
+def layered(
+    rows: list[Row], x: alt.X, y: Callable[[str], alt.Y], series: str, tips: Sequence[str], band: bool = True
+) -> alt.LayerChart | alt.FacetChart:
+    names = sorted({r[series] for r in rows}, key=natural)
+    scale = alt.Scale(domain=names, range=colours(len(names)))
+    legend = alt.Legend(symbolOpacity=1, symbolType="stroke")
+    base = chart_of(rows).encode(x=x, color=alt.Color(f"{series}:N", title=None, scale=scale, legend=legend))
+    area = base.mark_area(opacity=0.18).encode(y=y("low"), y2="high:Q")
+    line = base.mark_line(strokeWidth=2).encode(y=y("value"))
+    # Without a fill of its own colour a hollow mark would let the line behind it show; the page's colour is not known.
+    points = base.mark_point(size=42, filled=True, opacity=1, strokeWidth=1.5).encode(
+        y=y("value"),
+        stroke=alt.Stroke(f"{series}:N", scale=scale, legend=None),
+        fillOpacity=FULL,
+        tooltip=tooltip(*tips),
+    )
+    return alt.layer(*([area] if band else []), line, points)
+
+
+FULL = alt.condition("datum.flagged", alt.value(0.0), alt.value(1.0))
+
+
+def natural(text: str) -> list[tuple[int, str]]:
+    """`10 threads` comes after `2 threads`."""
+    parts = (t.lstrip("0") or t[-1] if t.isdecimal() else t for t in re.split(r"(\d+)", text) if t)
+    return [(len(t), t) if t.isdecimal() else (-1, t) for t in parts]
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Of a logarithmic axis: 1, 2, 5 of every decade, or its powers of ten where there are many."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 1.5, 2, 3, 5, 7) if high < 12 * low else (1, 2, 5) if high < 2000 * low else (1,)
+    return [t for d in decades for m in steps if low <= (t := m * 10.0**d) <= high]
+
+
+def log_axis(rows: Iterable[Row], title: str, label: str) -> Callable[[str], alt.Y]:
+    """A logarithmic axis that reaches a little beyond the intervals."""
+    found = list(rows)
+    low = 0.8 * min(v for r in found for v in (r["low"], r["value"]) if v > 0)  # an interval may reach 0
+    high = 1.25 * max(r["high"] for r in found)
+    scale, axis = (
+        alt.Scale(type="log", domain=[low, high], clamp=True),
+        alt.Axis(labelExpr=label, values=ticks(low, high)),
+    )
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=scale, axis=axis)
+
+
+_BYTES = "datum.value >= 1073741824 ? datum.value / 1073741824 + ' GiB' : datum.value >= 1048576 ? datum.value / 1048576 + ' MiB' : datum.value / 1024 + ' KiB'"  # noqa: E501
+
+
+def bytes_axis(field: str, rows: Iterable[Row], title: str) -> alt.X:
+    """Powers of four from the least to the greatest, in binary units."""
+    values = [r[field] for r in rows]
+    low, high = min(values), max(values)
+    ticks = [2**k for k in range(10, 44, 2) if low <= 2**k <= high * 1.01]
+    return alt.X(
+        f"{field}:Q",
+        title=title,
+        scale=alt.Scale(type="log", base=2, nice=False),
+        axis=alt.Axis(values=ticks or [low], labelExpr=_BYTES, grid=True),
+    )
+
+
+NS = "datum.value >= 1e-6 ? format(datum.value * 1e6, '~r') + ' µs' : format(datum.value * 1e9, '~r') + ' ns'"
+GB = "format(datum.value / 1e9, '~r') + ' GB/s'"
+
+
+def linear_axis(title: str, label: str) -> Callable[[str], alt.Y]:
+    axis = alt.Axis(labelExpr=label, tickCount=8)
+    return lambda field: alt.Y(f"{field}:Q", title=title, scale=alt.Scale(zero=True), axis=axis)
+
+
+def several(records: Sequence[Record], *keys: str) -> Callable[[Record], str]:
+    """Names a series by those conditions that differ among the records; the last key always counts."""
+    varying = [k for k in keys if len({str(r.conditions.get(k)) for r in records}) > 1] or [keys[-1]]
+
+    def name(r: Record) -> str:
+        return ", ".join(said(k, r.conditions.get(k)) for k in varying)
+
+    return name
+
+
+_WORDS = {
+    "pages": "pages {}",
+    "memory_node": "memory of node {}",
+    "cpu": "CPU {}",
+    "store": "{} stores",
+    "from_cpu": "from CPU {}",
+    "to_cpu": "to CPU {}",
+    "n": "n = {}",
+    "library_kernel": "kernel {}",
+    "queue_depth": "depth {}",
+    "best_chains": "{} chains",
+}
+_BARE = {"isa", "kernel", "mode", "type"}
+
+
+def said(key: str, value: Any) -> str:
+    """A condition as a legend says it."""
+    if value is None:
+        return f"{key.removesuffix('_bytes').replace('_', ' ')} {UNKNOWN}"
+    if key in {"threads", "jobs"}:
+        return f"{value} {key if value != 1 else key[:-1]}"
+    if key.endswith("_bytes") and isinstance(value, int | float) and not isinstance(value, bool):
+        words = key.removesuffix("_bytes")
+        return size(float(value)) if words in {"footprint", "table", "block"} else f"{words} {size(float(value))}"
+    return str(value) if key in _BARE else _WORDS.get(key, key.replace("_", " ") + " {}").format(value)
+
+
+def sized(record: Record, key: str) -> str:
+    """A condition in bytes, for people."""
+    found = number(record, key)
+    return UNKNOWN if found is None else size(found)
+
+
+def themed(drawn: Drawn, wide: bool = True) -> dict[str, Any]:
+    """The Vega-Lite specification with the common look; texts take the page's colour."""
+    spec: dict[str, Any] = drawn.chart.to_dict()
+    spec["datasets"] = {**spec.get("datasets", {}), **drawn.data}
+    if "concat" not in spec and wide:
+        spec["width"], spec["height"] = "container", HEIGHT
+        spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+    spec["background"] = "transparent"
+    font = "Inter, system-ui, -apple-system, 'Segoe UI', Roboto, sans-serif"
+    spec["config"] = {
+        "font": font,
+        "view": {"stroke": None},
+        "axis": {
+            "labelFontSize": 12,
+            "titleFontSize": 12,
+            "titleFontWeight": "normal",
+            "gridOpacity": 0.25,
+            "domainOpacity": 0.5,
+            "tickOpacity": 0.5,
+            "titlePadding": 10,
+        },
+        "axisBand": {"labelAngle": 0},
+        "legend": {"labelFontSize": 12, "symbolStrokeWidth": 2, "orient": "top", "columns": 4, "labelLimit": 400},
+        "title": {"fontSize": 12, "fontWeight": "normal"},
+    }
+    return spec
+
+
+def for_file(drawn: Drawn) -> dict[str, Any]:
+    """The same on white and of fixed size, for PNG and SVG."""
+    spec = themed(drawn, wide=False)
+    if "concat" not in spec:
+        spec["width"], spec["height"] = WIDTH, HEIGHT
+    spec["background"] = "white"
+    return spec
