@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from meshmark.doctor import mpi as doctor_mpi
+from meshmark.doctor import attempt
+from meshmark.doctor.attempt import Host, Tried, try_for_real
 from meshmark.doctor.finding import ORDER, Finding
-from meshmark.doctor.mpi import Host, Tried, examine, try_for_real
+from meshmark.doctor.mpi import examine
 from meshmark.errors import AbsentError, UsageError
 from meshmark.measure import launch
 from meshmark.store.record import median_interval
@@ -289,7 +290,7 @@ def test_libraries_that_are_not_here_are_told_with_what_installs_them(monkeypatc
 def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(doctor_mpi, "LIMIT_S", 0.5)
+    monkeypatch.setattr(attempt, "LIMIT_S", 0.5)
     note = tmp_path / "pid"
     began = time.monotonic()
     # It does not listen to SIGTERM either.
@@ -300,7 +301,7 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
 
 def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = ("import os, sys; from meshmark.doctor.mpi import try_for_real\n"
+    code = ("import os, sys; from meshmark.doctor.attempt import try_for_real\n"
             "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
             "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))")  # fmt: skip
     # The shell tells its rank to end, as launchers do; one that is killed cannot.

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from meshmark.values.units import plain
+
 if TYPE_CHECKING:
     from meshmark.machine.capture import Opened
 
@@ -92,14 +94,7 @@ def describe(machine: Opened) -> Iterable[str]:
 
 
 def _size(count: Any) -> str:
-    if not isinstance(count, int):
-        return "unknown"
-    value = float(count)
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if value < 1024:
-            return f"{value:.4g} {unit}"
-        value /= 1024
-    return f"{value:.4g} TiB"
+    return "unknown" if not isinstance(count, int) else plain(count, "B")
 
 
 def _shown(key: str, value: Any) -> str:

@@ -294,7 +294,7 @@ def advise(
     ] = "",
     seed: Annotated[int, typer.Option("--seed", help="of the order of the runs")] = 1,
     resume: Annotated[
-        Path | None, typer.Option("--resume", help="go on with what lies in this folder", show_default=False)
+        Path | None, typer.Option("--resume", help="resume the advice in this folder", show_default=False)
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", help="folder of plan, journal and answer", show_default=False)
@@ -307,17 +307,13 @@ def advise(
 
     example: meshmark advise --budget 10m --policies balance,pack -- ./a.out
     """
-    from importlib.metadata import version as installed
-
-    from meshmark.machine.facts import host_id
-    from meshmark.place.advice import lines, records, to_json
     from meshmark.place.advise import advise as run_advice
     from meshmark.place.advise import make_plan
     from meshmark.place.candidates import WAIT_POLICIES, Plan, Wishes
     from meshmark.place.native import vocabulary
     from meshmark.place.trial import Runner
-    from meshmark.store.files import held, write_file
-    from meshmark.store.store import Store, run_name
+    from meshmark.store.files import held
+    from meshmark.store.store import run_name
 
     budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)
     if resume is not None and out is not None:
@@ -333,14 +329,7 @@ def advise(
         raise UsageError("COMMAND: found none, what to run is needed", "meshmark advise -- ./a.out")
     else:
         _no_advice_in(folder)
-    try:
-        re.compile(fom)
-    except re.error as why:
-        raise UsageError(f"--fom: found '{fom}', which is no regular expression: {why}") from None
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as why:
-        raise UsageError(f"--out: cannot make {folder}: {why.strerror}", "name a folder that can be written") from None
+    _check_advice(fom, folder)
     here, node_of = _here()
     runner = Runner(folder, command, fom, higher, node_of)
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
@@ -366,22 +355,48 @@ def advise(
         elif budget:
             plan.budget_s = budget_s
             plan.save(folder / "plan.json")
-        kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} goes on"
+        kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} resumes"
         with interruptible(kept):
             advice = run_advice(plan, folder, runner, say)
+    answer = _keep_advice(advice, plan.run or folder.resolve().name, started, folder, as_json, store, no_store)
+    say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+
+
+def _keep_advice(
+    advice: Advice, run: str, started: str, folder: Path, as_json: bool, store: Path | None, no_store: bool
+) -> dict[str, Any]:
+    """Writes the answer into the folder and its records into the store, and prints both."""
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.facts import host_id
+    from meshmark.place.advice import lines, records, to_json
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store
+
     found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
     answer = to_json(advice, lines(advice))
     write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
     if not no_store and found:
-        name = plan.run or folder.resolve().name
-        Store(store or data_home() / "store").add(name, "advise", found, (), found[0].machine)
+        Store(store or data_home() / "store").add(run, "advise", found, (), found[0].machine)
     if as_json:
         for record in found:
             print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
         print(json.dumps(answer))
     else:
         _print_advice(advice, answer)
-    say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+    return answer
+
+
+def _check_advice(fom: str, folder: Path) -> None:
+    """Refuses a figure of merit that is no regular expression, and a folder that cannot be made."""
+    try:
+        re.compile(fom)
+    except re.error as why:
+        raise UsageError(f"--fom: found '{fom}', which is no regular expression: {why}") from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise UsageError(f"--out: cannot make {folder}: {why.strerror}", "name a folder that can be written") from None
 
 
 def _no_advice_in(folder: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.lanes import in_s
 from meshmark.load.result import Key, LoadRun, ProgramUse, Slowdown, slowdown
 from meshmark.machine.tree import format_list
+from meshmark.values.units import seconds_of
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
 HEADS: Final = ("elapsed", "user", "system", "waiting")
@@ -347,7 +347,7 @@ def samples_told(c: Comparison) -> str:
 
 
 def value_told(name: str, value: float) -> str:
-    return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else in_s(value)
+    return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else seconds_of(value)
 
 
 def change_told(a: float, b: float) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from meshmark.load.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
+from meshmark.values.units import seconds_of
 
 MOST_LANES: Final = 64
 STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
@@ -112,12 +113,6 @@ def lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float,
     ]
 
 
-def in_s(value: float) -> str:
-    """Seconds for people."""
-    size = abs(value)
-    return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
-
-
 def percent_of(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
 
@@ -133,14 +128,14 @@ def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
     t: Totals = run.totals()
     fair = run.fairness()
     return [
-        ("Bench time", in_s(t.bench_s), "from the start to the end of the last program"),
-        ("Available CPU", in_s(t.available_s), f"time of {t.cpus} CPUs"),
-        ("User", in_s(t.user_s), percent_of(t.user_s, t.available_s)),
-        ("System", in_s(t.system_s), percent_of(t.system_s, t.available_s)),
-        ("Idle or others'", in_s(t.idle_s), percent_of(t.idle_s, t.available_s)),
-        ("Mean completion", in_s(t.completion_s), "from the start to a program's end"),
-        ("Sum of run times", in_s(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
-        ("Sum of waiting", in_s(t.waiting_s), "for a CPU, all threads"),
+        ("Bench time", seconds_of(t.bench_s), "from the start to the end of the last program"),
+        ("Available CPU", seconds_of(t.available_s), f"time of {t.cpus} CPUs"),
+        ("User", seconds_of(t.user_s), percent_of(t.user_s, t.available_s)),
+        ("System", seconds_of(t.system_s), percent_of(t.system_s, t.available_s)),
+        ("Idle or others'", seconds_of(t.idle_s), percent_of(t.idle_s, t.available_s)),
+        ("Mean completion", seconds_of(t.completion_s), "from the start to a program's end"),
+        ("Sum of run times", seconds_of(t.run_s), f"of {sum(p.how != 'failed' for p in run.programs)} programs"),
+        ("Sum of waiting", seconds_of(t.waiting_s), "for a CPU, all threads"),
         ("Fairness", f"{fair:.3f}" if math.isfinite(fair) else "–", "Jain's index of CPU time got"),
     ]
 

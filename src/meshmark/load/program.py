@@ -190,50 +190,7 @@ def parse_program(data: str, where: str) -> Program:
     Raises:
         MeshmarkError: one line that names the field, what was found and what is allowed.
     """
-
-    def refuse(word: str) -> float:
-        raise ValueError(f"{word} is no number")
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) != len(pairs):
-            raise ValueError("a key is there twice")
-        return out
-
-    try:
-        raw = json.loads(data, parse_constant=refuse, object_pairs_hook=once)
-    except (ValueError, RecursionError) as why:
-        raise MeshmarkError(f"{where}: not JSON: {quoted(why)}") from why
-    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
-    if raw.get("version") != VERSION:
-        raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
-    known = (
-        "format",
-        "version",
-        "machine",
-        "kernels",
-        "calibrations",
-        "prescription",
-        "metrics",
-        "shares",
-        "variants",
-        "planned",
-        "notes",
-    )
-    for key in known:
-        if key not in raw:
-            raise MeshmarkError(f"{where}: has no {key}")
-    for key in raw:
-        if key not in known:
-            raise MeshmarkError(f"{where}: unknown field {key[:60]!r}; allowed are {', '.join(known)}")
-    for key in ("kernels", "prescription", "metrics", "planned"):
-        if not isinstance(raw[key], dict):
-            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is an object")
-    for key in ("shares", "variants", "notes"):
-        if not isinstance(raw[key], list):
-            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is a list")
-
+    raw = _checked_json(data, where)
     parts = _parts(raw["variants"], where)
     counters = {c for p in parts for c in p.variant.counters}
     own: dict[str, Metric] = {}
@@ -283,6 +240,54 @@ def parse_program(data: str, where: str) -> Program:
     if abs(said - gives) > 1e-6 * gives:
         raise MeshmarkError(f"{where}: planned.run_time_s: found {said:g}; its variants give {gives:g}")
     return program
+
+
+def _checked_json(data: str, where: str) -> dict[str, Any]:
+    """The text of a program's file as JSON, with exactly the known fields, each of its type."""
+
+    def refuse(word: str) -> float:
+        raise ValueError(f"{word} is no number")
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        out = dict(pairs)
+        if len(out) != len(pairs):
+            raise ValueError("a key is there twice")
+        return out
+
+    try:
+        raw = json.loads(data, parse_constant=refuse, object_pairs_hook=once)
+    except (ValueError, RecursionError) as why:
+        raise MeshmarkError(f"{where}: not JSON: {quoted(why)}") from why
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
+    if raw.get("version") != VERSION:
+        raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
+    known = (
+        "format",
+        "version",
+        "machine",
+        "kernels",
+        "calibrations",
+        "prescription",
+        "metrics",
+        "shares",
+        "variants",
+        "planned",
+        "notes",
+    )
+    for key in known:
+        if key not in raw:
+            raise MeshmarkError(f"{where}: has no {key}")
+    for key in raw:
+        if key not in known:
+            raise MeshmarkError(f"{where}: unknown field {key[:60]!r}; allowed are {', '.join(known)}")
+    for key in ("kernels", "prescription", "metrics", "planned"):
+        if not isinstance(raw[key], dict):
+            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is an object")
+    for key in ("shares", "variants", "notes"):
+        if not isinstance(raw[key], list):
+            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is a list")
+    return raw
 
 
 def _parts(raw: list[Any], where: str) -> tuple[Part, ...]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
-from meshmark.load.result import LoadRun
+from meshmark.load.result import LoadRun, ProgramUse
 from meshmark.machine.tree import format_list
 from meshmark.store.record import Metric, Record, Scalar
 from meshmark.store.run import Absence
@@ -102,26 +102,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             )
 
     for p in run.programs:
-        of = about.get(p.program, {})
-        bound = run.bound.get((p.program, p.copy), ())
-        starts = of.get("start_s") or [0.0]
-        conditions: dict[str, Scalar] = {
-            **common,
-            "program": p.program,
-            "copy": p.copy,
-            "copies": int(of.get("copies", 1)),
-            "threads": int(of.get("threads", 1)),
-            "policy": str(of.get("policy") or "none"),
-            "cpus": format_list(bound or run.cpus),
-            "binding": "soft" if bound else "none",
-            "start_s": float(starts[min(p.copy, len(starts) - 1)]),
-            "nice": int(of.get("nice", 0)),
-            "priority": str(of.get("priority", "other")),
-            "wait_policy": str(of.get("wait_policy", "")),
-            "synthesised": not of.get("command"),
-            "memory": str(of.get("memory") or "default"),
-            **_observed(p.pages),
-        }
+        conditions = _conditions_of(run, p, common, about.get(p.program, {}))
         if p.how != "ok":
             absences.append(
                 Absence(
@@ -176,6 +157,31 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         add(metric, value, seen, whole)
     add("fairness", run.fairness(), seen, whole)
     return records, absences
+
+
+def _conditions_of(
+    run: LoadRun, p: ProgramUse, common: Mapping[str, Scalar], of: Mapping[str, Any]
+) -> dict[str, Scalar]:
+    """What a copy of a program was asked to do, and where it ran; `of` is the program in the scenario."""
+    bound = run.bound.get((p.program, p.copy), ())
+    starts = of.get("start_s") or [0.0]
+    return {
+        **common,
+        "program": p.program,
+        "copy": p.copy,
+        "copies": int(of.get("copies", 1)),
+        "threads": int(of.get("threads", 1)),
+        "policy": str(of.get("policy") or "none"),
+        "cpus": format_list(bound or run.cpus),
+        "binding": "soft" if bound else "none",
+        "start_s": float(starts[min(p.copy, len(starts) - 1)]),
+        "nice": int(of.get("nice", 0)),
+        "priority": str(of.get("priority", "other")),
+        "wait_policy": str(of.get("wait_policy", "")),
+        "synthesised": not of.get("command"),
+        "memory": str(of.get("memory") or "default"),
+        **_observed(p.pages),
+    }
 
 
 def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:

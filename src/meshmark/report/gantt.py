@@ -19,7 +19,6 @@ from meshmark.load.lanes import (
     Lane,
     end_told,
     flags_told,
-    in_s,
     lane_shares,
     lanes,
     percent_of,
@@ -31,6 +30,7 @@ from meshmark.load.recorded import MachineUse, Step, binned, traffic
 from meshmark.load.result import LoadRun, utilisation
 from meshmark.machine.tree import format_list
 from meshmark.store.files import write_file, write_text
+from meshmark.values.units import seconds_of
 
 _BINS: Final = 380
 _WIDTH, _LEFT, _RIGHT = 1100, 176, 186
@@ -210,7 +210,7 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
         whole = user + system + waiting + sleeping
         moves = sum(t.migrations for t in lane.threads)
         for text, at in (
-            (in_s(lane.lasted()), right + 62),
+            (seconds_of(lane.lasted()), right + 62),
             (percent_of(waiting, whole), right + 116),
             (f"{moves}", right + 166),
         ):
@@ -222,8 +222,8 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> str:
             x = min(_LEFT + plot * p.ended_s / end_s + 5, right - 20 - 7.5 * len(said))
             out.append(f'<text class="bad" x="{x:.1f}" y="{y + 14.5:.1f}" font-size="12">✕ {escape(said)}</text>')
     tip = (
-        f"{lane.label}: user {in_s(user)}, system {in_s(system)}, waiting {in_s(waiting)}, "
-        f"sleeping {in_s(sleeping)}; CPUs {format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
+        f"{lane.label}: user {seconds_of(user)}, system {seconds_of(system)}, waiting {seconds_of(waiting)}, "
+        f"sleeping {seconds_of(sleeping)}; CPUs {format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
     )
     if p.reason:
         tip += f"; {p.reason}"
@@ -402,11 +402,11 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
             "".join(
                 f"<td>{v}</td>"
                 for v in (
-                    in_s(p.wall_s),
-                    in_s(p.user_s),
-                    in_s(p.system_s),
-                    in_s(p.waiting_s),
-                    in_s(p.sleeping_s),
+                    seconds_of(p.wall_s),
+                    seconds_of(p.user_s),
+                    seconds_of(p.system_s),
+                    seconds_of(p.waiting_s),
+                    seconds_of(p.sleeping_s),
                     f"{100 * p.attained:.0f} %",
                     p.threads,
                     p.migrations,
@@ -426,7 +426,9 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
     )
     rows = "".join(
         f"<tr><td>{escape(t.program)} · {t.copy + 1}: {escape(t.command)}</td><td>{t.tid}</td>"
-        + "".join(f"<td>{in_s(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s))
+        + "".join(
+            f"<td>{seconds_of(v)}</td>" for v in (t.from_s, t.wall_s, t.user_s, t.system_s, t.waiting_s, t.sleeping_s)
+        )
         + f"<td>{t.migrations}</td><td>{escape(format_list(t.cpus))}</td></tr>"
         for t in run.threads
     )

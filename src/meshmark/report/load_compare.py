@@ -16,9 +16,9 @@ from meshmark.load.compare import (
     samples_told,
     value_told,
 )
-from meshmark.load.lanes import in_s
 from meshmark.load.recorded import checked_beside, found_beside
 from meshmark.report.gantt import gantt_svg, most_traffic, page, scrolled
+from meshmark.values.units import seconds_of
 
 _STYLE: Final = (
     "<style>.dot .i{stroke:var(--ink);stroke-width:2}.dot .d{fill:var(--ink)}.dot .one{stroke:var(--soft);"
@@ -114,4 +114,4 @@ def compare_html(c: Comparison) -> str:
         f"<section><h2>Totals</h2>{scrolled(totals, 'totals')}</section>"
         f"<section><h2>What differs</h2>{differ}</section>"
     )
-    return page(f"{c.a.name} and {c.b.name}", f"A → B on one axis of {in_s(end_s)}", body)
+    return page(f"{c.a.name} and {c.b.name}", f"A → B on one axis of {seconds_of(end_s)}", body)

@@ -9,7 +9,6 @@ from meshmark.load.lanes import (
     STATUS,
     end_told,
     flags_told,
-    in_s,
     lane_shares,
     lanes,
     percent_of,
@@ -18,6 +17,7 @@ from meshmark.load.lanes import (
     totals_of,
 )
 from meshmark.load.result import LoadRun
+from meshmark.values.units import seconds_of
 
 _MARKS: Final = "█▓░·"
 
@@ -50,7 +50,7 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
         user, system, waiting, sleeping = lane.sums()
         moves = sum(t.migrations for t in lane.threads)
-        text += f" {in_s(lane.lasted()):>9}{percent_of(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
+        text += f" {seconds_of(lane.lasted()):>9}{percent_of(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
         if lane.first and (word := end_told(lane.program)):
             text += f" {word}"
         out.append(text.rstrip())

@@ -104,3 +104,18 @@ def seconds(value: float) -> str:
     if value < 90:
         return f"{value:.0f}{NBSP}s"
     return f"{int(value // 60)}{NBSP}min {int(value % 60)}{NBSP}s"
+
+
+def seconds_of(value: float) -> str:
+    """Seconds in every row of a table: `1200 s`, `12.3 s`, `0.25 s`."""
+    size = abs(value)
+    return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
+
+
+def duration(length_s: float) -> str:
+    """A length of time with its unit, from `85 ns` to `12 h 05 min`."""
+    if length_s >= 3600:
+        return f"{int(length_s // 3600)} h {int(length_s % 3600 // 60):02} min"
+    if length_s >= 60:
+        return f"{int(length_s // 60)} min {int(length_s % 60):02} s"
+    return plain(length_s, "s", 3)

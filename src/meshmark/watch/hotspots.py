@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meshmark.values.units import plain
 from meshmark.watch.frames import Frame, Header
 
 CLASSES: Final = ("memory", "link", "io", "cpu")
@@ -94,13 +95,9 @@ class HotSpot:
         names = ", ".join(self.names)
         use = f"{100 * self.use:.0f} % (median {100 * self.usual:.0f} %), {100 * self.share:.0f} % of all"
         who = f" by {', '.join(self.culprits)}" if self.culprits else ""
+        since = plain(self.since_s, "s")
         verdict = self.verdict + (" (estimated)" if self.estimated else "")
-        return f"{verdict}: {names} at {use}, since {_time(self.since_s)}{who}{seen}. Advice: {self.advice}"
-
-
-def _time(seconds: float) -> str:
-    """A frame's time: a model's are in microseconds."""
-    return f"{1e6 * seconds:.4g} µs" if 0 < seconds < 1e-3 else f"{seconds:.4g} s"
+        return f"{verdict}: {names} at {use}, since {since}{who}{seen}. Advice: {self.advice}"
 
 
 def hot_now(values: Sequence[float | None], least: float) -> set[int]:

@@ -10,6 +10,7 @@ from typing import Final
 from urllib.parse import quote
 
 from meshmark.errors import MeshmarkError
+from meshmark.values.units import duration
 from meshmark.web.parts import LoadRow, Parts
 from meshmark.web.recordings import Recordings, addressable
 from meshmark.web.server import reported
@@ -113,7 +114,7 @@ def _recordings(recordings: Recordings) -> str:
             continue
         link = _link("recording/{}/", r.name)
         when = _when(r.started, r.changed)
-        body.append(_row(head, link + growing, shown(r.machine), when, _span(r.length_s), f"{r.frames:,}"))
+        body.append(_row(head, link + growing, shown(r.machine), when, duration(r.length_s), f"{r.frames:,}"))
     rest = f'<p class="caption">and {more} older ones, which are not listed</p>' if more else ""
     return f'<p class="caption">in {folder}</p>{_table(head, body)}{rest}'
 
@@ -192,7 +193,7 @@ def _load_runs(runs: Sequence[LoadRow]) -> str:
             _load_link(r),
             shown(r.what),
             _when(r.started),
-            _span(r.length_s) if r.length_s else "–",
+            duration(r.length_s) if r.length_s else "–",
             shown(r.state),
             _tags(r.flags),
         )
@@ -281,15 +282,3 @@ def _when(started: str, changed: float = 0.0) -> str:
     if not text and changed:
         text = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%d %H:%M")
     return shown(text) or "–"
-
-
-def _span(length_s: float) -> str:
-    """A length of time with its unit: 85 ns to 12 h 05 min."""
-    if length_s >= 3600:
-        return f"{int(length_s // 3600)} h {int(length_s % 3600 // 60):02} min"
-    if length_s >= 60:
-        return f"{int(length_s // 60)} min {int(length_s % 60):02} s"
-    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs")):
-        if length_s >= scale:
-            return f"{length_s / scale:.3g} {unit}"
-    return f"{length_s * 1e9:.3g} ns"

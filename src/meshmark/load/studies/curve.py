@@ -13,8 +13,8 @@ from meshmark.load.program import read_program
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work, sets, two
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, Work, member, scenario
 from meshmark.load.studies.interference import other_mix
-from meshmark.load.studies.outcome import Cell
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.outcome import Cell, Outcome
+from meshmark.load.studies.results import Point, Results, said, table
 from meshmark.load.variants import Variant
 
 
@@ -40,6 +40,97 @@ class InterferenceCurve(StudyResult):
             UsageError: it lies beyond what was measured.
         """
         return self.curve(neighbour_gb_per_s)
+
+
+def _cells(bench: Bench, work: Work, files: Mapping[str, Path], neighbours: int) -> tuple[Cell, dict[str, Cell]]:
+    """The measured program alone, and beside each neighbour."""
+    first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
+    alone = Cell(
+        name="alone", measured=("measured",), scenarios=(scenario("curve: alone", member("measured", work, [first])),)
+    )
+    cells = {
+        key: Cell(
+            name=f"beside {key}",
+            measured=("measured",),
+            scenarios=(
+                scenario(
+                    f"curve: beside {key}",
+                    member("measured", work, [first], start_s=LEAD_S),
+                    member("neighbour", file, sets(rest)),
+                ),
+            ),
+        )
+        for key, file in files.items()
+    }
+    return alone, cells
+
+
+def _points(
+    bench: Bench,
+    results: Results,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    alone: Cell,
+    cells: Mapping[str, Cell],
+    rates: Mapping[str, float],
+    held_out: Mapping[str, Path] | None,
+) -> tuple[list[Point], list[tuple[str, Point]]]:
+    """The points of the curve, and those that only check it, by neighbour."""
+    points: list[Point] = []
+    checks: list[tuple[str, Point]] = []
+    for key, cell in cells.items():
+        rate = rates[key]
+        checked = key in (held_out or {}) or key.endswith(" held out")
+        p = bench.point(
+            results,
+            rate,
+            key,
+            outcomes[alone.name],
+            outcomes[cell.name],
+            {
+                "neighbour_rate": rate * 1e9,
+                "neighbours": int(bench.parameters["neighbours"]),
+                "held_out": checked,
+                "neighbour": key,
+            },
+        )
+        if p is not None and checked:
+            checks.append((key, p))
+        elif p is not None:
+            points.append(p)
+    return points, checks
+
+
+def _held_out(results: Results, curve: Curve, checks: Sequence[tuple[str, Point]]) -> list[HeldOut]:
+    """The prediction of each held-out neighbour, as a record too; absent where it lies beyond the curve."""
+    held: list[HeldOut] = []
+    for key, p in checks:
+        if not curve.low <= p.x <= curve.high:
+            results.absent(
+                "prediction_gap", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
+            )
+            continue
+        told = curve(p.x)
+        held.append(
+            HeldOut(
+                neighbour=key,
+                rate_gb_per_s=p.x,
+                predicted=told,
+                measured=p,
+                error_points=100 * abs(told - p.slowdown.ratio),
+            )
+        )
+        results.add(
+            "prediction_gap",
+            [abs(told - p.slowdown.ratio)],
+            {
+                "neighbour": key,
+                "neighbour_rate": p.x * 1e9,
+                "predicted": told,
+                "measured": p.slowdown.ratio,
+            },
+            p.flags,
+        )
+    return held
 
 
 def interference_curve(
@@ -124,80 +215,17 @@ def interference_curve(
     for key, file in (held_out or {}).items():
         rate = neighbours * read_program(file).planned()["memory_gb_per_s"]
         beside[key] = rate, file.resolve()
-    first, rest = bench.cpus[:1], bench.cpus[1 : neighbours + 1]
-    alone = Cell(
-        name="alone", measured=("measured",), scenarios=(scenario("curve: alone", member("measured", work, [first])),)
-    )
-    cells = {
-        key: Cell(
-            name=f"beside {key}",
-            measured=("measured",),
-            scenarios=(
-                scenario(
-                    f"curve: beside {key}",
-                    member("measured", work, [first], start_s=LEAD_S),
-                    member("neighbour", file, sets(rest)),
-                ),
-            ),
-        )
-        for key, (_, file) in beside.items()
-    }
+    alone, cells = _cells(bench, work, {key: file for key, (_, file) in beside.items()}, neighbours)
     outcomes, results = bench.run([[alone, *cells.values()]])
-    points: list[Point] = []
-    checks: list[tuple[str, Point]] = []
-    for key, cell in cells.items():
-        rate = beside[key][0]
-        checked = key in (held_out or {}) or key.endswith(" held out")
-        p = bench.point(
-            results,
-            rate,
-            key,
-            outcomes[alone.name],
-            outcomes[cell.name],
-            {
-                "neighbour_rate": rate * 1e9,
-                "neighbours": neighbours,
-                "held_out": checked,
-                "neighbour": key,
-            },
-        )
-        if p is not None and checked:
-            checks.append((key, p))
-        elif p is not None:
-            points.append(p)
+    points, checks = _points(
+        bench, results, outcomes, alone, cells, {k: rate for k, (rate, _) in beside.items()}, held_out
+    )
     if not points:
         bench.end(results, "")
         raise MeshmarkError("interference_curve: no run beside a neighbour counts", f"{out} has them")
     points.sort(key=lambda p: p.x)
     curve = Curve([p.x for p in points], [p.slowdown.ratio for p in points])
-    held: list[HeldOut] = []
-    for key, p in checks:
-        if not curve.low <= p.x <= curve.high:
-            results.absent(
-                "prediction_gap", f"{key}: {p.x:.3g} GB/s lies beyond the curve", {"neighbour": key}, "absent"
-            )
-            continue
-        told = curve(p.x)
-        held.append(
-            HeldOut(
-                neighbour=key,
-                rate_gb_per_s=p.x,
-                predicted=told,
-                measured=p,
-                error_points=100 * abs(told - p.slowdown.ratio),
-            )
-        )
-        results.add(
-            "prediction_gap",
-            [abs(told - p.slowdown.ratio)],
-            {
-                "neighbour": key,
-                "neighbour_rate": p.x * 1e9,
-                "predicted": told,
-                "measured": p.slowdown.ratio,
-            },
-            p.flags,
-        )
+    held = _held_out(results, curve, checks)
     rows = [[p.label, *said(p.slowdown), "", ""] for p in points]
     rows += [[h.neighbour, *said(h.measured.slowdown), f"{h.predicted:.3f}", f"{h.error_points:.1f}"] for h in held]
     text = table(["beside", "slowdown", "95 %", "predicted", "off by points"], rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -15,9 +15,9 @@ from meshmark.load.result import LoadRun
 from meshmark.load.scenario import WAIT_POLICIES
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
 from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
-from meshmark.load.studies.outcome import Cell
+from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.overload import attained_share, wall_only
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, Results, said, table
 from meshmark.load.variants import Variant, found
 from meshmark.store.record import Scalar
 
@@ -79,6 +79,88 @@ def serialisation(looks: Sequence[tuple[float, float]]) -> float:
     return sum(w * min(1.0, max(0.0, 2.0 - r)) for w, r in looks) / whole if whole > 0 else math.nan
 
 
+def _check(threads: int, copies: int, sequentials: int, policies: Sequence[str]) -> None:
+    """Raises UsageError by the argument."""
+    if threads < 2 or copies < 1 or sequentials < 1:
+        raise UsageError(
+            f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
+            "allowed are 2 threads, 1 copy, 1 program, or more"
+        )
+    for policy in policies:
+        if policy not in WAIT_POLICIES:
+            raise UsageError(f"policies: found {found(policy)}; allowed are {', '.join(WAIT_POLICIES)}")
+    if not policies:
+        raise UsageError(f"policies: found none; allowed are {', '.join(WAIT_POLICIES)}")
+
+
+def _cells(
+    bench: Bench, policy: str, many: Work, single: Work, threads: int, copies: int, sequentials: int
+) -> tuple[Cell, Cell]:
+    """The parallel programs alone, and beside sequential ones that run without end."""
+    ours = [
+        member(
+            "parallel",
+            many,
+            [bench.cpus] * copies,
+            threads=threads,
+            wait_policy=policy,
+            start_s=start,
+            oversubscribe=threads > len(bench.cpus),
+        )
+        for start in (0.0, LEAD_S)
+    ]
+    beside = member("sequential", single, [bench.cpus] * sequentials, endless=True)
+    return (
+        Cell(
+            name=f"{policy} alone",
+            measured=("parallel",),
+            scenarios=(scenario(f"omp_overload: {policy} alone", ours[0], sample_s=0.05),),
+        ),
+        Cell(
+            name=f"{policy} together",
+            measured=("parallel",),
+            scenarios=(scenario(f"omp_overload: {policy} together", ours[1], beside, sample_s=0.05),),
+        ),
+    )
+
+
+def _cases(
+    bench: Bench,
+    results: Results,
+    outcomes: Mapping[str, Sequence[Outcome]],
+    groups: Mapping[str, tuple[Cell, Cell]],
+    common: Mapping[str, Scalar],
+) -> list[OmpCase]:
+    """A case for each wait policy that has a slowdown; records go to `results`."""
+    cases = []
+    for policy, (alone, together) in groups.items():
+        about: dict[str, Scalar] = {"wait_policy": policy, **common}
+        p = bench.point(
+            results, float(str(common["programs"])), policy, outcomes[alone.name], outcomes[together.name], about
+        )
+        if p is None:
+            continue
+        index: dict[str, list[float]] = {}
+        for company, cell in (("alone", alone), ("together", together)):
+            index[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
+            results.add("serialisation", index[company], {**about, "company": company}, p.flags)
+        ran = [o.more["running"] for o in outcomes[together.name]]
+        results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
+        got = [statistics.fmean(attained_share(o, "sequential")) for o in outcomes[together.name]]
+        results.add("attained", got, {**about, "program": "sequential"}, p.flags)
+        cases.append(
+            OmpCase(
+                policy=policy,
+                point=p,
+                serialisation_alone=statistics.median(index["alone"]),
+                serialisation=statistics.median(index["together"]),
+                running=statistics.median(ran),
+                attained=statistics.median(got),
+            )
+        )
+    return cases
+
+
 def omp_overload(
     out: Path,
     *,
@@ -127,16 +209,7 @@ def omp_overload(
     wall_only(how)
     n = len(bench.cpus)
     threads, sequentials = threads or max(2, n), sequentials or n
-    if threads < 2 or copies < 1 or sequentials < 1:
-        raise UsageError(
-            f"threads: found {threads} with {copies} copies and {sequentials} sequential programs; "
-            "allowed are 2 threads, 1 copy, 1 program, or more"
-        )
-    for policy in policies:
-        if policy not in WAIT_POLICIES:
-            raise UsageError(f"policies: found {found(policy)}; allowed are {', '.join(WAIT_POLICIES)}")
-    if not policies:
-        raise UsageError(f"policies: found none; allowed are {', '.join(WAIT_POLICIES)}")
+    _check(threads, copies, sequentials, policies)
     if (parallel is None or sequential is None) and not variants:
         raise UsageError("parallel: found neither programs nor base data to make them of")
     many = parallel if parallel is None else bench.work(parallel, "parallel")
@@ -154,35 +227,7 @@ def omp_overload(
     if single is None:
         short = bench.maker.file("sequential", bench.wish(run_time_s, name="sequential"), rounds=0)
         single = bench.maker.longer(short, OMP_OUTLASTS)
-    groups = []
-    for policy in policies:
-        ours = [
-            member(
-                "parallel",
-                many,
-                [bench.cpus] * copies,
-                threads=threads,
-                wait_policy=policy,
-                start_s=start,
-                oversubscribe=threads > n,
-            )
-            for start in (0.0, LEAD_S)
-        ]
-        beside = member("sequential", single, [bench.cpus] * sequentials, endless=True)
-        groups.append(
-            (
-                Cell(
-                    name=f"{policy} alone",
-                    measured=("parallel",),
-                    scenarios=(scenario(f"omp_overload: {policy} alone", ours[0], sample_s=0.05),),
-                ),
-                Cell(
-                    name=f"{policy} together",
-                    measured=("parallel",),
-                    scenarios=(scenario(f"omp_overload: {policy} together", ours[1], beside, sample_s=0.05),),
-                ),
-            )
-        )
+    groups = [_cells(bench, policy, many, single, threads, copies, sequentials) for policy in policies]
 
     def look(run: LoadRun) -> dict[str, float]:
         seen = [running(run, "parallel", c) for c in range(copies)]
@@ -193,35 +238,8 @@ def omp_overload(
         }
 
     outcomes, results = bench.run(groups, look)
-    cases = []
-    for policy, (alone, together) in zip(policies, groups, strict=True):
-        about: dict[str, Scalar] = {
-            "wait_policy": policy,
-            "threads": threads,
-            "copies": copies,
-            "programs": sequentials,
-        }
-        p = bench.point(results, float(sequentials), policy, outcomes[alone.name], outcomes[together.name], about)
-        if p is None:
-            continue
-        index: dict[str, list[float]] = {}
-        for company, cell in (("alone", alone), ("together", together)):
-            index[company] = [o.more["serialisation"] for o in outcomes[cell.name]]
-            results.add("serialisation", index[company], {**about, "company": company}, p.flags)
-        ran = [o.more["running"] for o in outcomes[together.name]]
-        results.add("running_threads", ran, {**about, "company": "together"}, p.flags)
-        got = [statistics.fmean(attained_share(o, "sequential")) for o in outcomes[together.name]]
-        results.add("attained", got, {**about, "program": "sequential"}, p.flags)
-        cases.append(
-            OmpCase(
-                policy=policy,
-                point=p,
-                serialisation_alone=statistics.median(index["alone"]),
-                serialisation=statistics.median(index["together"]),
-                running=statistics.median(ran),
-                attained=statistics.median(got),
-            )
-        )
+    about: dict[str, Scalar] = {"threads": threads, "copies": copies, "programs": sequentials}
+    cases = _cases(bench, results, outcomes, dict(zip(policies, groups, strict=True)), about)
     rows = [
         [
             c.policy,

@@ -3,18 +3,35 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from meshmark.errors import UsageError
 from meshmark.load.result import Totals, jain
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_work
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
-from meshmark.load.studies.results import Point, said, table
+from meshmark.load.studies.results import Point, Results, said, table
 from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
+
+_HEAD: Final = [
+    "programs",
+    "bench s",
+    "available",
+    "user",
+    "system",
+    "idle",
+    "completion",
+    "run",
+    "waiting",
+    "used",
+    "fairness",
+    "slowdown",
+    "95 %",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +72,40 @@ def attained_share(outcome: Outcome, *programs: str) -> list[float]:
         ran = u.user_s + u.system_s
         out.append(ran / (ran + u.waiting_s) if ran + u.waiting_s > 0 else 1.0)
     return out
+
+
+def _cases(
+    bench: Bench, results: Results, outcomes: Mapping[str, Sequence[Outcome]], cells: Mapping[int, Cell]
+) -> list[OverloadCase]:
+    """A case for each number of programs, from one on; records go to `results`."""
+    n = len(bench.cpus)
+    alone = outcomes[cells[1].name]
+    cases: list[OverloadCase] = []
+    for many, cell in cells.items():
+        runs = [o for o in outcomes[cell.name] if not o.reason]
+        about: dict[str, Scalar] = {"programs": many, "extra": max(0, many - n)}
+        p = bench.point(results, many, f"{many}", alone, outcomes[cell.name], about) if many > 1 else None
+        if not runs:
+            if many == 1:
+                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
+            continue
+        flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if many > n else set())
+        for metric in _counted(runs[0].totals):
+            results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
+        results.add("fairness", [jain(attained_share(o)) for o in runs], about, flags)
+        for copy in range(many):
+            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
+        middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
+        cases.append(
+            OverloadCase(
+                programs=many,
+                totals=middle.totals,
+                waiting_s=tuple(u.waiting_s for u in middle.of()),
+                fairness=statistics.median(jain(attained_share(o)) for o in runs),
+                point=p,
+            )
+        )
+    return cases
 
 
 def overload(
@@ -110,32 +161,7 @@ def overload(
         for many in sorted({1, n, n + extra})
     }
     outcomes, results = bench.run([list(cells.values())])
-    alone = outcomes[cells[1].name]
-    cases: list[OverloadCase] = []
-    for many, cell in cells.items():
-        runs = [o for o in outcomes[cell.name] if not o.reason]
-        about: dict[str, Scalar] = {"programs": many, "extra": max(0, many - n)}
-        p = bench.point(results, many, f"{many}", alone, outcomes[cell.name], about) if many > 1 else None
-        if not runs:
-            if many == 1:
-                results.absent("bench", next((o.reason for o in outcomes[cell.name]), "it was not run"), about)
-            continue
-        flags = frozenset().union(*(o.flags for o in runs)) | ({"oversubscribed"} if many > n else set())
-        for metric in _counted(runs[0].totals):
-            results.add(metric, [_counted(o.totals)[metric] for o in runs], about, flags)
-        results.add("fairness", [jain(attained_share(o)) for o in runs], about, flags)
-        for copy in range(many):
-            results.add("waiting", [o.of()[copy].waiting_s for o in runs], {**about, "copy": copy}, flags)
-        middle = sorted(runs, key=lambda o: o.totals.bench_s)[(len(runs) - 1) // 2]
-        cases.append(
-            OverloadCase(
-                programs=many,
-                totals=middle.totals,
-                waiting_s=tuple(u.waiting_s for u in middle.of()),
-                fairness=statistics.median(jain(attained_share(o)) for o in runs),
-                point=p,
-            )
-        )
+    cases = _cases(bench, results, outcomes, cells)
     rows = [
         [
             f"{c.programs} on {n}",
@@ -146,25 +172,10 @@ def overload(
         ]
         for c in cases
     ]
-    head = [
-        "programs",
-        "bench s",
-        "available",
-        "user",
-        "system",
-        "idle",
-        "completion",
-        "run",
-        "waiting",
-        "used",
-        "fairness",
-        "slowdown",
-        "95 %",
-    ]
     waits = [
         f"{c.programs} on {n}: waited " + ", ".join(f"{w:.3f} s" for w in c.waiting_s) for c in cases if c.programs > 1
     ]
-    base = bench.end(results, "\n".join([table(head, rows), *waits]))
+    base = bench.end(results, "\n".join([table(_HEAD, rows), *waits]))
     return Overload(cases=tuple(cases), **base)
 
 
