@@ -111,7 +111,7 @@ def test_what_does_not_spring_is_well_and_says_what_was_seen(monkeypatch: pytest
     assert {n for n, j in judged.items() if j != "ok"} == unknown
     assert len(found) == (9 if kind == "openmpi" else 7)
     assert not any(f.command for f in found.values())
-    assert "10 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["co-arrays"].found
+    assert "10.0 µs" in found["more ranks than CPUs"].found and "32 scalar puts" in found["co-arrays"].found
 
 
 def test_root_is_refused_and_told_how_to_be_taken(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +140,11 @@ def test_ranks_that_spin_are_told_from_ranks_that_yield(monkeypatch: pytest.Monk
     for kind, cure in (("openmpi", "mpi_yield_when_idle 1"), ("mpich", "MPIR_CVAR_POLLS_BEFORE_YIELD=16")):
         found = looked(monkeypatch, but(spins, slow), kind)["more ranks than CPUs"]
         assert found.judged == "spoils-measurements" and cure in found.command
-        assert "4 ranks on 2 CPUs: 5 ms" in found.found and "10 µs" in found.found
+        assert "4 ranks on 2 CPUs: 5.00 ms" in found.found and "10.0 µs" in found.found
     # Where yielding does not help, there is no command for it, and the trap is there all the same.
     crowd = but(lambda w, _: "irecv_isend" in w and w[w.index("-n") + 1] == "4", slow)
     found = looked(monkeypatch, crowd, "mpich")["more ranks than CPUs"]
-    assert found.judged == "spoils-measurements" and not found.command and "1 µs with a CPU for each" in found.found
+    assert found.judged == "spoils-measurements" and not found.command and "1.00 µs with a CPU for each" in found.found
     never = looked(monkeypatch, but(spins, Tried(124, "", "", over=True)))["more ranks than CPUs"]
     assert never.judged == "spoils-measurements" and "no end within 20 s" in never.found
     fails = looked(monkeypatch, but(lambda w, _: "irecv_isend" in w, Tried(1, "", "not enough slots\n")))
@@ -180,7 +180,7 @@ def test_a_short_cut_between_hosts_is_told_by_its_transport(monkeypatch: pytest.
 
     found = looked(monkeypatch, but(as_started, short), "mpich")["hosts that are one kernel"]
     assert found.judged == "spoils-measurements" and found.command == "export UCX_TLS=tcp,self"
-    assert "shared memory, 300 ns" in found.found and "when told: network mesh0, 20 µs" in found.found
+    assert "shared memory, 300 ns" in found.found and "when told: network mesh0, 20.0 µs" in found.found
     stays = looked(monkeypatch, but(lambda w, _: "pingpong" in w, short), "mpich")["hosts that are one kernel"]
     assert stays.judged == "spoils-measurements" and not stays.command
     forbidden = Tried(1, "", "unshare: unshare failed: Operation not permitted\n")

@@ -23,7 +23,6 @@ TOO_LONG = {
     "native/place/policy.cpp",
     "native/place/run.cpp",
     "native/place/search.cpp",
-    "native/place/syntax.cpp",
 }
 
 

@@ -31,13 +31,13 @@ from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine, machine_names
 from meshmark.model.patterns import PATTERNS
 from meshmark.store.store import Store
+from meshmark.values.units import duration
 from meshmark.watch.frames import Frame, Header, Metric, header_of
 from meshmark.watch.live import Live
 from meshmark.watch.recording import Recorder
 from meshmark.web.guard import chosen_token
 from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
-from meshmark.web.pages import _span
 from meshmark.web.parts import ModelRow, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.site import GRAFANA
@@ -139,7 +139,7 @@ def test_a_growing_recording_says_how_long_it_is_so_far(folder: Path) -> None:
     (43500, "12 h 05 min"),
 ])  # fmt: skip
 def test_lengths_have_their_units(length_s: float, said: str) -> None:
-    assert _span(length_s) == said
+    assert duration(length_s) == said
 
 
 def test_what_is_not_there_is_said_on_the_page(tmp_path: Path) -> None:

@@ -1,0 +1,160 @@
+#include "form.hpp"
+
+#include <cctype>
+#include <iterator>
+#include <map>
+#include <set>
+
+namespace mm::place::syntax {
+namespace {
+
+Form threads(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory,
+             std::vector<std::pair<std::string, std::string>> environment) {
+  environment.emplace_back("OMP_NUM_THREADS", count(layout));
+  return with_numactl(form, {{}, std::move(environment), {}}, machine, layout, memory);
+}
+
+Form emit_places(const Machine& machine, const Layout& layout, const Memory& memory) {
+  Words places;
+  for (const auto& part : layout.parts) places.push_back("{" + plain(part, ",") + "}");
+  // `close`, not `true`: with as many threads as places it says that thread i gets place i.
+  return threads("omp-places", machine, layout, memory,
+                 {{"OMP_PLACES", join(places, ",")}, {"OMP_PROC_BIND", "close"}});
+}
+
+// {N[:LENGTH[:STRIDE]],…}[:LENGTH[:STRIDE]],… or threads, cores, ll_caches, numa_domains, sockets with an optional (N).
+Layout parse_places(const Reader& read, const std::string& text) {
+  std::string value = after(text, {"OMP_PLACES="});
+  std::erase_if(value, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0; });
+  if (!value.empty() && std::isalpha(static_cast<unsigned char>(value[0]))) {
+    const std::size_t bracket = value.find('(');
+    const std::string level = value.substr(0, bracket);
+    std::size_t most = kMaxNumbers;
+    if (bracket != std::string::npos) {
+      if (value.back() != ')') read.wrong(value);
+      most = static_cast<std::size_t>(read.number(value.substr(bracket + 1, value.size() - bracket - 2)));
+    }
+    std::map<int, std::vector<int>> places;
+    for (const Cpu& cpu : in_order(read.machine, read.machine.allowed)) {
+      const int key = level == "threads"        ? static_cast<int>(places.size())
+                      : level == "cores"        ? cpu.core
+                      : level == "ll_caches"    ? cpu.l3
+                      : level == "numa_domains" ? cpu.node
+                      : level == "sockets"      ? cpu.package
+                                                : -1;
+      if (key < 0) read.wrong(value);
+      places[key].push_back(cpu.id);
+    }
+    Layout layout;
+    for (const auto& [key, cpus] : places)
+      if (layout.parts.size() < most) add(layout, cpus);
+    if (layout.parts.empty()) read.wrong(value);
+    return layout;
+  }
+  std::size_t at = 0;
+  const auto number = [&](bool negative) {
+    const std::size_t from = at;
+    if (negative && at < value.size() && value[at] == '-') ++at;
+    while (at < value.size() && std::isdigit(static_cast<unsigned char>(value[at]))) ++at;
+    const std::string word = value.substr(from, at - from);
+    if (word.empty()) read.wrong(value.substr(from));
+    return word[0] == '-' ? -read.number(word.substr(1)) : read.number(word);
+  };
+  const auto interval = [&] {  // [:LENGTH[:STRIDE]]
+    std::pair<int, int> found{1, 1};
+    if (at < value.size() && value[at] == ':') {
+      ++at;
+      found.first = number(false);
+      if (at < value.size() && value[at] == ':') {
+        ++at;
+        found.second = number(true);
+      }
+    }
+    return found;
+  };
+  const auto moved = [](long long from, long long steps, long long stride) {
+    return static_cast<int>(std::clamp<long long>(from + steps * stride, -1, kHighest));
+  };
+  Layout layout;
+  for (;;) {
+    const std::size_t from = at;
+    if (at >= value.size() || value[at] != '{') read.wrong(value.substr(from));
+    std::vector<int> place;
+    do {
+      ++at;
+      const int start = number(false);
+      const auto [length, stride] = interval();
+      for (int i = 0; i < length; ++i) place.push_back(moved(start, i, stride));
+      if (place.size() > kMaxNumbers) read.wrong(value.substr(from, 40));
+    } while (at < value.size() && value[at] == ',');
+    if (at >= value.size() || value[at] != '}') read.wrong(value.substr(from));
+    ++at;
+    place = ascending(place);
+    const auto [length, stride] = interval();
+    const std::string word = value.substr(from, at - from);
+    for (int i = 0; i < length; ++i) {
+      std::vector<int> part;
+      for (const int cpu : place) part.push_back(read.known(moved(cpu, i, stride), word));
+      if (part.empty()) read.wrong(word);
+      add(layout, part);
+    }
+    if (at == value.size()) return layout;
+    if (value[at++] != ',') read.wrong(value.substr(from));
+  }
+}
+
+Form emit_gomp(const Machine& machine, const Layout& layout, const Memory& memory) {
+  Words cpus;
+  for (const auto& part : layout.parts) cpus.push_back(std::to_string(part[0]));
+  return threads("gomp", machine, layout, memory, {{"GOMP_CPU_AFFINITY", join(cpus, " ")}});
+}
+
+Layout parse_gomp(const Reader& read, const std::string& text) {
+  std::string value = after(text, {"GOMP_CPU_AFFINITY="});
+  std::replace(value.begin(), value.end(), ' ', ',');
+  return singles(read.list(value));
+}
+
+Form emit_kmp(const Machine& machine, const Layout& layout, const Memory& memory) {
+  Words items;
+  for (const auto& part : layout.parts)
+    items.push_back(part.size() == 1 ? std::to_string(part[0]) : "{" + plain(part, ",") + "}");
+  return threads("kmp", machine, layout, memory,
+                 {{"KMP_AFFINITY", "granularity=fine,proclist=[" + join(items, ",") + "],explicit"}});
+}
+
+Layout parse_kmp(const Reader& read, const std::string& text) {
+  const std::string value = after(text, {"KMP_AFFINITY="});
+  const std::size_t open = value.find('['), close = value.rfind(']');
+  if (open == std::string::npos || close == std::string::npos || close < open || value.find("proclist=") + 9 != open)
+    read.wrong(value);
+  Layout layout;
+  const std::string inner = value.substr(open + 1, close - open - 1);
+  for (std::size_t at = 0; at <= inner.size();) {
+    if (at < inner.size() && inner[at] == '{') {
+      const std::size_t end = inner.find('}', at);
+      if (end == std::string::npos || (end + 1 < inner.size() && inner[end + 1] != ',')) read.wrong(inner.substr(at));
+      add(layout, read.list(inner.substr(at + 1, end - at - 1)));
+      at = end + 2;
+    } else {
+      const std::size_t end = std::min(inner.find(',', at), inner.size());
+      for (const int cpu : read.list(inner.substr(at, end - at))) add(layout, {cpu});
+      at = end + 1;
+    }
+  }
+  return layout;
+}
+
+}  // namespace
+
+std::vector<Syntax> openmp() {
+  return {
+      {"omp-places", "OMP_PLACES of every OpenMP", "'{0,4},{1,5}', '{0:2}:4:2' or 'cores(4)'", kAbsolute, false, false,
+       emit_places, parse_places},
+      {"gomp", "GOMP_CPU_AFFINITY of GNU's OpenMP", "'0 4 1-3 8-14:2'", kAbsolute, false, true, emit_gomp, parse_gomp},
+      {"kmp", "KMP_AFFINITY of Intel's and LLVM's OpenMP", "'granularity=fine,proclist=[0,{4,5},8-14:2],explicit'",
+       kAbsolute, false, false, emit_kmp, parse_kmp},
+  };
+}
+
+}  // namespace mm::place::syntax

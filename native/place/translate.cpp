@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <iostream>
+
+#include "arguments.hpp"
+#include "bind.hpp"
+#include "command.hpp"
+#include "error.hpp"
+#include "json.hpp"
+#include "options.hpp"
+#include "syntax.hpp"
+#include "syntax/form.hpp"
+
+namespace mm::place {
+using namespace syntax;
+
+namespace {
+
+constexpr std::size_t kMaxText = 1 << 20;  // bytes of standard input
+
+json to_json(const Form& form, const std::string& command) {
+  json environment = json::object(), files = json::object();
+  for (const auto& [name, value] : form.environment) environment[name] = value;
+  for (const auto& [name, text] : form.files) files[name] = text;
+  return {{"line", line(form, command)}, {"words", form.words}, {"environment", environment}, {"files", files}};
+}
+
+std::string of_input(const std::string& text) {
+  if (text != "-") return text;
+  std::string all;
+  for (char c = 0; all.size() <= kMaxText && std::cin.get(c);) all += c;
+  if (all.size() > kMaxText) throw UsageError("TEXT", "standard input has more than 1 MiB", "a line or a rank file");
+  return all;
+}
+
+}  // namespace
+
+int translate_verb(int argc, char** argv) {
+  std::string from = "parts", text, parts, to_text = "all", topology = "host", memory_text, command = "./a.out";
+  int tasks = 1;
+  bool as_json = false;
+  Arguments app{
+      "One layout in the words of another launcher.\n\n"
+      "example: meshmark translate --from omp-places '{0,4},{1,5}' --to slurm,mpich",
+      "meshmark translate"};
+  app.add("--from", from, "form of TEXT, or `affinity` (LSF's affinity[…])").show_default();
+  app.add("TEXT", text, "a line, an option's or variable's value, a rank file's text; - is standard input");
+  app.add("--parts", parts, "instead of --from and TEXT: CPUs of the parts, such as '0,4;1,5'");
+  app.add("--to", to_text, "forms, with commas between, or all").show_default();
+  app.add("--topology", topology, "host, a synthetic description or a file of hwloc's XML").show_default();
+  app.add("--memory", memory_text, "memory policy, such as bind or interleave=0-1 [default]");
+  app.add("--tasks", tasks, "tasks, for --from affinity").from(1, 1 << 16).show_default();
+  app.add("--command", command, "the program in the lines").show_default();
+  app.flag("--json", as_json, "one JSON object");
+  std::string all = "forms:\n";
+  for (const Syntax& s : syntaxes())
+    all += "  " + std::string(s.name) + std::string(12 - std::string(s.name).size(), ' ') + s.help + "\n";
+  app.footer(all);
+  if (!app.read(argc, argv, "translate")) return 0;
+  if (parts.empty() == text.empty())
+    throw UsageError("TEXT", parts.empty() ? "is missing" : "is there beside --parts", "TEXT or --parts");
+  const Machine machine = machine_of(topology);
+  Memory memory = memory_text.empty() ? Memory{} : parse_memory(memory_text);
+  Layout layout;
+  if (!parts.empty()) {
+    layout = parse("parts", machine, parts);
+  } else if (from == "affinity") {
+    const Affinity affinity = parse_affinity(of_input(text), tasks);
+    layout = place(machine, affinity, {}).layout;
+    if (memory_text.empty()) memory = affinity.memory;
+  } else {
+    layout = parse(from, machine, of_input(text));
+  }
+  const bool every = to_text == "all";
+  Words to = split(to_text, ',');
+  if (every) {
+    to.clear();
+    for (const Syntax& s : syntaxes()) to.emplace_back(s.name);
+  }
+  json made = json::object(), refused = json::object();
+  for (const std::string& form : to) {
+    try {
+      made[form] = to_json(emit(form, machine, layout, memory), form == "parts" ? "" : command);
+      made[form]["numbers"] = syntax_of(form).numbers;
+    } catch (const UsageError& wrong) {
+      if (!every) throw;
+      refused[form] = wrong.what();
+    }
+  }
+  const std::vector<int> cpus = layout.cpus();
+  const bool inside = std::includes(machine.allowed.begin(), machine.allowed.end(), cpus.begin(), cpus.end());
+  Layout counted;
+  if (inside)
+    for (const auto& part : layout.parts) counted.parts.push_back(relative(part, machine.allowed));
+  if (as_json) {
+    std::cout << to_line({{"parts", layout.parts},
+                          {"relative", inside ? json(counted.parts) : json()},
+                          {"allowed", machine.allowed},
+                          {"forms", made},
+                          {"refused", refused}})
+              << "\n";
+    return 0;
+  }
+  std::cout << "CPUs " << lists(layout, ";") << " (relative to the allowed " << cpu_list(machine.allowed) << ": "
+            << (inside ? lists(counted, ";") : "some are not allowed") << ")\n";
+  for (const std::string& form : to) {
+    std::cout << "\n" << form << "\n";
+    if (made.contains(form))
+      std::cout << "  " << made[form]["line"].get<std::string>() << "\n";
+    else
+      std::cout << "  cannot: " << refused[form].get<std::string>() << "\n";
+  }
+  return 0;
+}
+
+}  // namespace mm::place
