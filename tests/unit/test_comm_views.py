@@ -19,7 +19,7 @@ from meshmark.machine.hwloc import from_synthetic
 from meshmark.measure import launch
 from meshmark.measure.plan import launched
 from meshmark.measure.repetitions import pool
-from meshmark.report import charts, comm, contention, swaps
+from meshmark.report import charts, comm, contention, drawing, swaps
 from meshmark.report.build import write_report
 from meshmark.report.contention import Contention, contentions, print_contention
 from meshmark.report.ranking import (
@@ -237,10 +237,10 @@ def test_a_flagged_exchange_is_hollow() -> None:
 
 def test_many_libraries_get_panels_and_few_share_one() -> None:
     few, many = comm.pingpong(made_run.pingpong(made_run.LIBRARIES)), comm.halo(made_run.halo(made_run.LIBRARIES))
-    assert few is not None and "concat" not in charts.themed(few)
-    assert many is not None and len(charts.themed(many)["concat"]) == 2
+    assert few is not None and "concat" not in drawing.themed(few)
+    assert many is not None and len(drawing.themed(many)["concat"]) == 2
     alone = comm.halo(made_run.halo())
-    assert alone is not None and "layer" in charts.themed(alone)
+    assert alone is not None and "layer" in drawing.themed(alone)
 
 
 # ------------------------------------------------------------------ contention

@@ -12,7 +12,7 @@ import pytest
 
 from meshmark.errors import MeshmarkError
 from meshmark.machine.capture import open_machine
-from meshmark.report import charts
+from meshmark.report import charts, drawing
 from meshmark.report.build import SECTIONS, write_report
 from meshmark.report.card import figures, machine_card
 from meshmark.report.topology_svg import topology_svg
@@ -124,7 +124,7 @@ def test_of_two_measurements_of_one_point_the_clearer_is_drawn() -> None:
 
     chart = charts.bandwidth_kernels(made_run.bandwidth())
     assert chart is not None
-    rows = [r for r in rows_of(charts.themed(chart)) if "kernel" in r]
+    rows = [r for r in rows_of(drawing.themed(chart)) if "kernel" in r]
     keys = {(r["kernel"], r["series"]) for r in rows}
     assert len({(r["kernel"], r["series"], r["value"]) for r in rows}) == len(keys)
     assert charts.clearest([charts.row(peak(["noisy"], 1), k=1), charts.row(peak([], 2), k=1)], "k")[0][
@@ -192,6 +192,6 @@ def test_numbers_of_one_figure_share_their_unit() -> None:
 
 
 def test_a_histogram_shows_where_the_samples_are() -> None:
-    assert charts.histogram([1.0] * 5) == ""
-    drawn = charts.histogram([1.0] * 8 + [2.0], bins=4)
+    assert drawing.histogram([1.0] * 5) == ""
+    drawn = drawing.histogram([1.0] * 8 + [2.0], bins=4)
     assert len(drawn) == 4 and drawn[0] == "█" and drawn[1:3] == "··" and drawn[3] != "·"

@@ -65,7 +65,7 @@ def test_the_front_page_lists_everything_by_its_name(folder: Path) -> None:
     assert {"live/", "recording/night.parquet/", "metrics", "grafana.json", "report/run%201%2F%CE%B1"} <= links
     assert "recording/" + urllib.parse.quote('a "b" #1 <i>.parquet', safe="") + "/" in links
     row = re.search(r"<tr role=.row.>(?:(?!</tr>).)*night\.parquet.*?</tr>", text, re.S)
-    assert row and "n042" in row[0] and "2026-01-01 08:30" in row[0] and "1 s" in row[0] and ">20<" in row[0]
+    assert row and "n042" in row[0] and "2026-01-01 08:30" in row[0] and "1.00 s" in row[0] and ">20<" in row[0]
     assert "notes.txt" not in text
     assert text.count("<option>hot_spot</option>") == 2 and 'aria-label="workload of m1"' in text
 
@@ -135,7 +135,7 @@ def test_a_growing_recording_says_how_long_it_is_so_far(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("length_s", "said"), [
-    (0.0, "0 ns"), (8.5e-8, "85 ns"), (1e-5, "10 µs"), (0.25, "250 ms"), (59.9, "59.9 s"), (61, "1 min 01 s"),
+    (0.0, "0 ns"), (8.5e-8, "85.0 ns"), (1e-5, "10.0 µs"), (0.25, "250 ms"), (59.9, "59.9 s"), (61, "1 min 01 s"),
     (43500, "12 h 05 min"),
 ])  # fmt: skip
 def test_lengths_have_their_units(length_s: float, said: str) -> None:

@@ -10,8 +10,6 @@
 namespace mm::load {
 namespace {
 
-constexpr double kUndone = -1e300;  // in the first element of a result that no unit has written yet
-
 /// y = A x; a unit is eight rows.
 template <class A>
 class Gemv final : public Kernel {

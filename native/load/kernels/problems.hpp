@@ -41,4 +41,30 @@ inline double exact(std::size_t i) { return static_cast<double>(256 + ((i + 1) *
 
 constexpr std::size_t lines_of(std::size_t bytes) { return (bytes + kLine - 1) / kLine; }
 
+/// Of a result that no unit has written yet: in its first element.
+inline constexpr double kUndone = -1e300;
+
+inline constexpr double kUnset = -1;                             ///< of an element that no unit has written yet
+inline constexpr std::size_t kPlaces = 64;                       ///< accesses of most units
+inline constexpr std::size_t kPerLine = kLine / sizeof(double);  ///< elements of 8 B
+
+/// Operations and bytes of one unit, and the lines that it touches and writes.
+inline Counts counted(double flops, double int_ops, double load_bytes, double store_bytes, std::size_t lines,
+                      std::size_t lines_written) {
+  Counts c;
+  c.flops = flops;
+  c.int_ops = int_ops;
+  c.load_bytes = load_bytes;
+  c.store_bytes = store_bytes;
+  c.line_read_bytes = static_cast<double>(kLine * lines);
+  c.line_write_bytes = static_cast<double>(kLine * lines_written);
+  return c;
+}
+
+/// What a check found instead of what it wanted.
+template <class T, class U>
+std::string wrong(const std::string& what, std::size_t at, T is, U wanted) {
+  return what + " " + std::to_string(at) + " is " + std::to_string(is) + ", not " + std::to_string(wanted);
+}
+
 }  // namespace mm::load
