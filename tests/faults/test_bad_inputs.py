@@ -40,7 +40,7 @@ BASES: dict[str, list[str]] = {
     "model validate": ["A01", "--no-page"],
     "model fit": ["nothing"],
     "load kernels": [], "load variants": [],
-    "load base": ["--spec", "spec.toml", "--anyway", "--out", "fresh"],
+    "load base": ["--spec", "spec.toml", "--force", "--out", "fresh"],
     "load make": ["scenario.toml"],
     "load run": ["scenario.toml", "--out", "fresh"],
     "load show": ["nothing"],
@@ -103,7 +103,7 @@ def spoiled_words() -> Iterator[list[str]]:
 
 
 FILE_USES = (
-    "survey --spec F --out fresh", "load run F --out fresh", "load make F --out fresh", "load base --anyway --spec F",
+    "survey --spec F --out fresh", "load run F --out fresh", "load make F --out fresh", "load base --force --spec F",
     "load make scenario.toml --metrics F", "load variants --metrics F", "model show F",
     "measure latency --on F --no-store",
     "model measure trace gs1280-4 --no-store --trace F", "machine show F", "place --topology F --policy pack --jobs 2",

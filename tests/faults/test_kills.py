@@ -142,7 +142,7 @@ def _surveyed(place: Place) -> Found:
 
 def _base(place: Place) -> list[str]:
     go_on = ["--resume"] if (place.folder / "run" / "plan.json").exists() else ["--spec", "base.toml"]
-    return ["load", "base", *go_on, "--anyway", "--out", "run", "--store", "store"]
+    return ["load", "base", *go_on, "--force", "--out", "run", "--store", "store"]
 
 
 def _measured(words: list[str]) -> dict[str, Any]:

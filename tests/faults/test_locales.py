@@ -15,7 +15,7 @@ LOCALES = ("en_US.ISO-8859-1", "ja_JP.EUC-JP", "ru_RU.KOI8-R", "POSIX", "C.UTF-8
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 MAIN = "from meshmark.cli.app import main; main()"
 COMMANDS = (
-    "list machines", "list metrics", "machine show", "model list", "model show gs1280-4 --numbers",
+    "list machines", "list metrics", "machine show", "model list", "model show gs1280-4 --origins",
     "model validate A01 --no-page", "measure latency --on gs1280-4 --footprint 1MiB", "model measure hot_spot gs1280-4",
     "measure clock --budget 300ms", "survey --spec spec.toml --out run --json", "report run", "store list",
     "store export --format csv --out out.csv", "store export", "store import out.csv", "load kernels",

@@ -107,7 +107,7 @@ def test_an_advice_names_the_remote_pages_and_claims_nothing_that_it_did_not_see
     assert statistics.median(remote["balance, bind"]) < 0.2, remote
     # What it was started with is said, and is no candidate of its own; what undoes it is.
     assert answer["as_it_is"] == {"cpus": "", "memory": "preferred=1"}
-    assert "as it is means: memory preferred=1" in answers["advise"]["talk"]
+    assert "the baseline runs with memory preferred=1" in answers["advise"]["talk"]
     assert answer["left_out"]["none"] == "the same as 'as it is'"
     assert "none, bind" in remote, remote
     assert answer["verdict"] in {"better", "no difference", "not decided"}

@@ -60,7 +60,7 @@ def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subpr
         (["measure", "latency", "--cpus", "3-1"], 2, "cpus"),
         (["measure", "latency", "--wrong", "1"], 2, "allowed are footprint, stride"),
         (["measure", "latency", "--budget", "soon"], 2, "budget"),
-        (["measure", "latency", "--footprint"], 2, "a value is needed"),
+        (["measure", "latency", "--footprint"], 2, "one is required"),
         (["measure", "latency", "--on", "atlantis"], 2, "found no 'atlantis'"),
         (["measure", "latency", "--on", "paper:alphaserver_gs1280_2003"], 77, "publication"),
         (["measure", "latency", "--pages", "1GiB", "--footprint", "1GiB", "--no-store", "--budget", "1s"], 77, "1GiB"),

@@ -172,7 +172,7 @@ def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
         subprocess.run([*meshmark, *words], stdout=file, check=True, env=env)
     done = subprocess.run([*meshmark, "store", "import", str(out)], capture_output=True, check=True, env=env)
     count = len(out.read_bytes().splitlines())
-    assert f"{count} records imported, 0 were there already, 0 refused".encode() in done.stderr
+    assert f"{count} records imported, 0 already present, 0 refused".encode() in done.stderr
     assert done.stdout.startswith(b"gs1280-4-")
 
 

@@ -64,7 +64,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with small base data, which nobody changes."""
     data = tmp_path_factory.mktemp("taken")
     (data / "small.toml").write_text(SMALL)
-    done = meshmark(home_of(data), "load", "base", "--spec", data / "small.toml", "--anyway")
+    done = meshmark(home_of(data), "load", "base", "--spec", data / "small.toml", "--force")
     assert done.returncode == 0, done.stderr
     return data
 
@@ -110,7 +110,7 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     env = home_of(tmp_path)
     runs = tmp_path / "meshmark" / "runs"
     with subprocess.Popen(
-        words("load", "base", "--spec", taken / "small.toml", "--anyway"), env=env, start_new_session=True,
+        words("load", "base", "--spec", taken / "small.toml", "--force"), env=env, start_new_session=True,
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     ) as child:  # fmt: skip
         end = time.monotonic() + 60
@@ -124,8 +124,8 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     first = next(run.glob("journal/01-*.jsonl"))
     before = first.read_bytes()
     assert b'"end"' in before and not base_runs(runs, host_id())[0].finished
-    one_error(make(tmp_path), 1, "that were finished", run.name, "--resume")
-    done = meshmark(env, "load", "base", "--resume", "--anyway")
+    one_error(make(tmp_path), 1, "interrupted run", run.name, "--resume")
+    done = meshmark(env, "load", "base", "--resume", "--force")
     assert done.returncode == 0 and Path(done.stdout.strip()) == run, done.stderr
     assert first.read_bytes() == before, "a finished step is left alone"
     points = [json.loads(x)["index"] for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
@@ -152,9 +152,9 @@ def busy() -> Iterator[None]:
 @pytest.mark.usefixtures("busy")
 def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path) -> None:
     env = home_of(tmp_path)
-    one_error(meshmark(env, "load", "base", "--spec", taken / "small.toml"), 1, "of the CPUs", "--anyway")
+    one_error(meshmark(env, "load", "base", "--spec", taken / "small.toml"), 1, "of the CPUs", "--force")
     assert not (tmp_path / "meshmark" / "runs").exists(), "nothing was begun"
-    done = meshmark(env, "load", "base", "--spec", taken / "small.toml", "--anyway")
+    done = meshmark(env, "load", "base", "--spec", taken / "small.toml", "--force")
     assert done.returncode == 0 and "warning" in done.stderr, done.stderr
     records = survey.load_run(run_of(tmp_path))[0]
     assert records and all("noisy" in r.flags for r in records)
@@ -164,7 +164,7 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
 def test_what_does_not_fit_into_memory_is_absent_with_the_numbers(taken: Path, tmp_path: Path) -> None:
     spec = tmp_path / "large.toml"
     spec.write_text(SMALL.replace('"64KiB,1MiB"', '"64KiB,64TiB"'))
-    done = meshmark(home_of(tmp_path), "load", "base", "--spec", spec, "--anyway")
+    done = meshmark(home_of(tmp_path), "load", "base", "--spec", spec, "--force")
     assert done.returncode == 0, done.stderr
     records, absences, _ = survey.load_run(run_of(tmp_path))
     large = [a for a in absences if a.conditions.get("volume_bytes") == 64 << 40]
@@ -177,7 +177,7 @@ def test_base_data_of_another_machine_are_refused_by_name(data: Path) -> None:
     run = run_of(data)
     for journal in journals(data):
         rewritten(journal, lambda line: line.update(machine="n042") if "machine" in line else None)
-    one_error(make(data), 1, "no base data of this machine")
+    one_error(make(data), 1, "no calibration data of this machine")
     one_error(make(data, "--base", run.name), 1, "is of machine n042", host_id())
 
 
@@ -186,10 +186,10 @@ def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) ->
     raw = json.loads(plan.read_text())
     raw["steps"][0]["instrument"] = "clock"
     plan.write_text(json.dumps(raw))
-    one_error(make(data, "--base", run_of(data).name), 1, "no base data")
+    one_error(make(data, "--base", run_of(data).name), 1, "no calibration data")
     spec = tmp_path / "other.toml"
     spec.write_text('name = "x"\n[[step]]\ninstrument = "clock"\noptions = { clocks = "tsc" }\n')
-    done = meshmark(home_of(data), "load", "base", "--spec", spec, "--anyway")
+    done = meshmark(home_of(data), "load", "base", "--spec", spec, "--force")
     one_error(done, 2, "instrument: found 'clock'", "kernels")
     one_error(meshmark(home_of(data), "load", "base", "--spec", spec, "--quick"), 2, "--spec: found with --quick")
 
@@ -201,7 +201,7 @@ def test_a_journal_cut_short_is_said_and_what_is_left_serves(data: Path) -> None
     cut = next(i for i, line in enumerate(lines) if b'"result"' in line) + 2  # both metrics of one variant
     last.write_bytes(b"".join(lines[:cut]) + lines[cut][:40])
     done = make(data)
-    assert done.returncode == 0 and done.stderr.count("warning: base data of") == 1, done.stderr
+    assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
     assert "02-compute: this step was not run to its end" in done.stderr
     assert len(read_base(run_of(data))[0]) == len(VARIANTS) - 1
 
@@ -213,7 +213,7 @@ def test_a_damaged_journal_is_said_in_one_line(data: Path) -> None:
     lines[at] = lines[at].replace(b'"type"', b'\x00\xff"ty')
     first.write_bytes(b"".join(lines))
     done = make(data)
-    assert done.returncode == 0 and done.stderr.count("warning: base data of") == 1, done.stderr
+    assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
     assert "01-stream: 1 lines of its journal cannot be read" in done.stderr
     for journal in journals(data):
         journal.write_bytes(os.urandom(20_000))
@@ -240,7 +240,7 @@ def test_a_damaged_state_of_a_run_is_one_line(data: Path, file: str) -> None:
     run = run_of(data)
     (run / file).write_bytes((run / file).read_bytes()[:50])
     one_error(make(data, "--base", run.name), 1, file)
-    one_error(make(data), 1, "no base data of this machine")
+    one_error(make(data), 1, "no calibration data of this machine")
     assert last_base(run.parent, host_id()) is None
     with pytest.raises(MeshmarkError, match=file):
         look(run)
@@ -252,7 +252,7 @@ def test_a_damaged_store_does_not_touch_base_data(data: Path) -> None:
     for file in parquet:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert make(data).returncode == 0
-    done = meshmark(home_of(data), "load", "base", "--resume", "--anyway")
+    done = meshmark(home_of(data), "load", "base", "--resume", "--force")
     assert "Traceback" not in done.stderr and done.returncode == 0, done.stderr
     verified = meshmark(home_of(data), "store", "verify")
     assert verified.returncode in {0, 1} and "Traceback" not in verified.stderr
@@ -370,8 +370,8 @@ def test_a_metric_whose_counter_is_not_there_is_refused_by_name(data: Path) -> N
         rewritten(journal, forget)
     own = data / "own.toml"
     own.write_text(OWN)
-    one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "base data have no cycles")
-    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "metric ipc: base data have no cycles")
+    one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "calibration data have no cycles")
+    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "calibration data have no cycles")
     own.write_text('[metric.x]\nformula = "cicles / flops"\n')
     one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "unknown name 'cicles'", "cycles")
     one_error(meshmark(home_of(data), "load", "variants", "--kernel", "tirad"), 2, "--kernel: found 'tirad'")

@@ -132,7 +132,7 @@ def test_a_program_is_looked_for_where_it_will_be_started(tmp_path: Path) -> Non
 
 def test_a_folder_with_a_run_is_refused_before_base_data_are_measured(tmp_path: Path) -> None:
     made_load(tmp_path / "there", {"a": [1.0]})
-    refused(tmp_path, ("run", wrote(tmp_path, WISH), "--out", "there"), "there", "a run lies there already")
+    refused(tmp_path, ("run", wrote(tmp_path, WISH), "--out", "there"), "there", "contains a run already")
 
 
 # ------------------------------------------------------------------ exit status
@@ -219,7 +219,7 @@ def test_the_library_tells_a_cut_run_with_what_there_is(tmp_path: Path, monkeypa
     with pytest.raises(RunCutError, match="its runner was ended by SIGSEGV") as why:
         run_scenario(parse_scenario("[[program]]\ncommand = ['true']", "made"), tmp_path / "run")
     assert why.value.run.cut
-    with pytest.raises(UsageError, match="a run lies there already"):
+    with pytest.raises(UsageError, match="contains a run already"):
         run_scenario(parse_scenario("[[program]]\ncommand = ['true']", "made"), tmp_path / "run")
 
 
@@ -259,11 +259,11 @@ def test_nobody_measures_or_runs_what_another_is_at(tmp_path: Path) -> None:
     file = wrote(tmp_path, QUIET + "[[program]]\nname = 'long'\ncommand = ['sleep', '600']")
     (tmp_path / "tmp").mkdir()
     env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data"), "TMPDIR": str(tmp_path / "tmp")}
-    base = ("load", "base", "--out", "base", "--anyway")
+    base = ("load", "base", "--out", "base", "--force")
     study = ("load", "run", file, "--alone", "--out", "study")
     for first, journal, mark, second, says in (
-        ((*base, "--spec", "small.toml"), "base/journal/*.jsonl", b'"header"', (*base, "--resume"), "--resume goes on"),
-        (study, f"study/runs/*/{JOURNAL}", b'"released"', study, "--out study goes on"),
+        ((*base, "--spec", "small.toml"), "base/journal/*.jsonl", b'"header"', (*base, "--resume"), "base --resume"),
+        (study, f"study/runs/*/{JOURNAL}", b'"released"', study, "and --out study"),
     ):
         with subprocess.Popen(words(*first), cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as child:  # fmt: skip
@@ -327,7 +327,7 @@ def test_an_input_without_end_is_refused_at_once(tmp_path: Path, kind: str) -> N
     file = wrote(tmp_path, QUIET + WISH)
     for said in (
         ("run", bad), ("make", bad), ("make", file, "--metrics", bad),
-        ("base", "--spec", bad, "--anyway"),
+        ("base", "--spec", bad, "--force"),
     ):  # fmt: skip
         refused(tmp_path, said, "bad")
     (tmp_path / "made").mkdir()
@@ -390,7 +390,7 @@ def test_what_is_shown_of_a_value_is_short_whatever_it_is() -> None:
 def test_repetitions_of_a_specification_are_a_whole_number(tmp_path: Path, value: str) -> None:
     spec = f"name = 'x'\n[[step]]\ninstrument = 'kernels'\nrepetitions = {value}\n"
     (tmp_path / "spec.toml").write_text(spec)
-    refused(tmp_path, ("base", "--spec", "spec.toml", "--anyway"), "spec.toml", "repetitions")
+    refused(tmp_path, ("base", "--spec", "spec.toml", "--force"), "spec.toml", "repetitions")
 
 
 @pytest.mark.parametrize(

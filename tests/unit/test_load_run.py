@@ -359,7 +359,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         instrument = "kernels"
         options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "15s" }}
         """)  # fmt: skip
-    done = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--anyway", folder=folder)
+    done = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--force", folder=folder)
     assert done.returncode == 0, done.stderr
     (folder / "a.out").write_text("#!/bin/sh\n" + shlex.join(BUSY) + "\n")
     (folder / "a.out").chmod(0o755)

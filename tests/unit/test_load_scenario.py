@@ -729,7 +729,7 @@ def test_a_run_is_not_written_over(tmp_path: Path) -> None:
     run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
     with pytest.raises(UsageError) as why:
         run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
-    assert "lies there already" in one_line(why)
+    assert "contains a run already" in one_line(why)
     with pytest.raises(UsageError):
         read_run(tmp_path / "nothing")
 

@@ -250,7 +250,7 @@ def test_kernels_can_be_chosen_and_left_out() -> None:
     with pytest.raises(UsageError, match="did you mean stream_0") as why:
         synthesize(base(), Prescription(run_time_s=10.0, kernels=("strem_0",)))
     one_line(why)
-    with pytest.raises(UsageError, match="threads: found 3; base data have variants with 1, 2"):
+    with pytest.raises(UsageError, match="threads: found 3; the calibration data have variants with 1, 2"):
         synthesize(base(), Prescription(run_time_s=10.0, threads=3))
 
 
@@ -733,7 +733,7 @@ def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
     program = synthesize(variants, Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
     assert program.planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
     assert parse_program(dump_program(program), "x").planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
-    with pytest.raises(UsageError, match="base data have no cycles"):
+    with pytest.raises(UsageError, match="calibration data have no cycles"):
         synthesize(base(), Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
 
 

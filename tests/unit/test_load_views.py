@@ -208,7 +208,7 @@ def test_a_recorder_that_cannot_start_is_said_before_anything_runs(
     with pytest.raises(MeshmarkError, match=r"^--watch: .*nothing"), watched(tmp_path / "run"):
         pytest.fail("went on")
     made_load(tmp_path / "there", {"a": [1.0]})
-    with pytest.raises(UsageError, match="lies there already"), watched(tmp_path / "there"):
+    with pytest.raises(UsageError, match="contains a run already"), watched(tmp_path / "there"):
         pytest.fail("went on")
     assert sorted(p.name for p in (tmp_path / "there").iterdir()) == [JOURNAL, "scenario.json"]
 
@@ -428,9 +428,9 @@ def test_runs_and_studies_are_listed_the_newest_first(home: Path) -> None:
     assert more == 0
     assert [r.name for r in rows if r.kind == "run"] == ["alien", "cut", "second <i>", "first"]
     told = {r.name: r for r in rows}
-    assert told["first"].what == "x × 2, y" and told["first"].state == "3 of 3 ended well"
+    assert told["first"].what == "x × 2, y" and told["first"].state == "3 of 3 succeeded"
     assert told["first"].length_s == pytest.approx(2.0)
-    assert told["second <i>"].state == "0 of 2 ended well" and told["cut"].state == "running, or cut"
+    assert told["second <i>"].state == "0 of 2 succeeded" and told["cut"].state == "running, or interrupted"
     assert told["done"].what == "shared bus" and told["done"].runs == 4 and told["done"].flags == ["noisy"]
     assert told["done"].shown and not told["half"].shown and told["half"].state == "running, or interrupted"
     assert "link" not in told and "notes" not in told

@@ -290,7 +290,7 @@ def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
     assert wrong.returncode == 2
     assert "found '9', allowed are 0 to 7" in wrong.stderr
     assert run("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
-    assert "a described machine is needed" in run("measure", "latency", "--set", "cpu.outstanding=3").stderr
+    assert "allowed for a modelled machine only" in run("measure", "latency", "--set", "cpu.outstanding=3").stderr
     with pytest.raises(UsageError, match="stride: found 12, multiples of 8"):
         measure("latency", find_machine("gs1280-8"), {"stride": "64,12"})
     with pytest.raises(UsageError, match="stride: found '7', allowed: 8 B or more"):
@@ -307,7 +307,7 @@ def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> 
         with pytest.raises(UsageError, match=f"{words[word].option}: found with a model, which takes --"):
             measure(instrument, machine, {word: words[word].default})
     shown = run("measure", instrument, "--help").stdout
-    assert "takes " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
+    assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
     for word, value in defaults.items():
         if value and value != words[word].default:
             assert f"of a model {value}]" in shown
@@ -339,7 +339,7 @@ def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Pat
     assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap round" in torus
     assert "wrap" not in mesh and "~ ¦ cable" in mesh
     path = write(tmp_path, GOOD)
-    assert f"meshmark model show {path} --numbers" in run("model", "show", str(path)).stderr
+    assert f"meshmark model show {path} --origins" in run("model", "show", str(path)).stderr
 
 
 def test_answers_do_not_depend_on_the_number_of_threads() -> None:
@@ -385,8 +385,8 @@ def test_every_workload_moves_bytes(workload: str) -> None:
 def test_example_transcript_is_exact() -> None:
     """What the how-to shows is what the command says, to the letter."""
     page = (Path(__file__).parents[2] / "docs" / "how-to" / "models.md").read_text()
-    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --least max\n")[1].split("```")[0]
-    assert run("model", "place-io", "gs1280-16", "--ports", "4", "--least", "max").stdout == shown
+    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[0]
+    assert run("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == shown
     shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
     said = run("model", "compare", "gs1280-8", "es80").stdout
     assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]

@@ -154,7 +154,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["advise", "--threads", "two", "--", "true"], 2, "--threads: found 'two'"),
         (["advise", "--resume", "/proc/nonexistent", "--", "true"], 2, "--resume: found no plan.json"),
         (["advise", "--resume", "a", "--out", "b", "--", "true"], 2, "--resume: found with --out"),
-        (["advise", "--out", "/dev/null/x", "--", "true"], 2, "--out: cannot make /dev/null/x: Not a directory"),
+        (["advise", "--out", "/dev/null/x", "--", "true"], 2, "--out: cannot create /dev/null/x: Not a directory"),
     ],
 )
 def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], words: list[str], status: int, says: str) -> None:

@@ -91,7 +91,7 @@ def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
         assert child.returncode == 128 + number
-        assert said == f"meshmark: {word}; nothing is kept (--no-store)\n"
+        assert said == f"meshmark: {word}; nothing is stored (--no-store)\n"
         assert not list(temporary.iterdir())
 
 
@@ -216,4 +216,4 @@ def test_without_memory_for_an_error_there_is_one_line() -> None:
         "cli.fail = fail; cli.main()"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (1, "meshmark: error: memory cannot be had\n")
+    assert (done.returncode, done.stderr) == (1, "meshmark: error: out of memory\n")

@@ -100,9 +100,9 @@ def test_an_interrupt_keeps_what_was_measured_and_says_so(home: Home) -> None:
         home.taken(3)
         child.send_signal(signal.SIGINT)
         _, talk = child.communicate(timeout=60)
-    assert child.returncode == 130 and "--resume goes on" in talk and "Traceback" not in talk
+    assert child.returncode == 130 and "resume with meshmark measure --resume" in talk and "Traceback" not in talk
     status, told, talk = home.measure("fake", "--resume", "--json")
-    assert status == 0 and len(told) == 4 and "going on with" in talk
+    assert status == 0 and len(told) == 4 and "resuming" in talk
     assert len(home.log.read_text().split()) <= 4 * 7 + 1 and not home.left()
 
 
@@ -111,7 +111,7 @@ def test_without_a_store_nothing_is_kept_and_it_says_so(home: Home) -> None:
         home.taken(3)
         child.send_signal(signal.SIGINT)
         _, talk = child.communicate(timeout=60)
-    assert child.returncode == 130 and "nothing is kept" in talk and "--resume" not in talk
+    assert child.returncode == 130 and "nothing is stored" in talk and "--resume" not in talk
     assert not home.data.exists()
 
 
@@ -136,7 +136,7 @@ def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_pat
         home.taken(6)
         child.send_signal(signal.SIGINT)
         _, talk = child.communicate(timeout=60)
-    assert f"meshmark measure --resume --store {tmp_path / 'mine'} goes on" in talk
+    assert f"resume with meshmark measure --resume --store {tmp_path / 'mine'}" in talk
     status, told, _ = home.measure("--resume", "--json", "--store", str(tmp_path / "mine"))
     assert status == 0 and len(told) == 2
     assert len(Store(tmp_path / "mine").query()) == 2 and not (home.data / "store").exists()

@@ -415,7 +415,7 @@ def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, nu
     env = {**os.environ, "MESHMARK_WATCH": str(sampler)}
     child = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
     assert child.stderr is not None and until((tmp_path / "half").exists)
-    assert "Ctrl-C ends it" in child.stderr.readline()
+    assert "stop with Ctrl-C" in child.stderr.readline()
     child.send_signal(number)
     _, said = child.communicate(timeout=60)
     assert child.returncode == 0, said

@@ -113,7 +113,7 @@ def test_whether_a_calibration_tells_is_what_the_sampler_says(
 ) -> None:
     made_up_sampler(tmp_path, f"echo '{json.dumps({**CURVE, 'tells': {'0': told}})}'\n", monkeypatch)
     done = CliRunner().invoke(app, ["watch", "--calibrate"])
-    assert done.exit_code == 0 and ("no pressure will be estimated" in done.stderr) is not told
+    assert done.exit_code == 0 and ("memory pressure cannot be estimated" in done.stderr) is not told
     (kept,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
     assert tells(kept) is told
     kept.write_text(json.dumps({"nodes": CURVE["nodes"]}))  # of a version that did not say it
@@ -140,7 +140,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
 
     assert start(counted=False) == []
     assert start(counted=True) == ["store", "firmware"]
-    assert start(counted=True, use_of="wire") == ["firmware"]
+    assert start(counted=True, full_scale="theoretical") == ["firmware"]
     kept = calibration_file(socket.gethostname())
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(CURVE))
@@ -161,5 +161,5 @@ def test_a_calibration_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: 
     made_up_sampler(tmp_path, "echo 'meshmark-watch: error: one CPU' >&2; exit 77\n", monkeypatch)
     with pytest.raises(AbsentError, match=r"^one CPU$"):
         calibrate(1.0)
-    wrong = CliRunner().invoke(app, ["watch", "--of", "paper"])
-    assert isinstance(wrong.exception, UsageError) and "allowed are attained, wire" in str(wrong.exception)
+    wrong = CliRunner().invoke(app, ["watch", "--full-scale", "paper"])
+    assert isinstance(wrong.exception, UsageError) and "allowed are sustained, theoretical" in str(wrong.exception)

@@ -1,6 +1,6 @@
-"""The command line: parse, call, print. Data on standard output, talk on standard error.
+"""The command line: parse, call, print. Data go to standard output, messages to standard error.
 
-Only light imports at module level: `meshmark --help` must answer at once.
+Module level has only light imports, so that `meshmark --help` stays fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.load import app as load_app
 from meshmark.cli.machine import app as machine_app
 from meshmark.cli.model import app as model_app
-from meshmark.cli.options import SetOption, StoreOption
+from meshmark.cli.options import SetOption, StoreOption, current
 from meshmark.cli.place import register as register_place
 from meshmark.cli.process import end_by_signals, ended, flushed, leave, memory_limit, open_streams
 from meshmark.cli.serve import register as register_serve
@@ -39,7 +39,7 @@ _MEMORY_BYTES: Final = 1 << 30
 
 app = typer.Typer(
     name="meshmark",
-    help="Measure, watch, load, place and model the mesh of processors and memories inside a machine.",
+    help="Measure, watch, load, place and model the processors and memories of NUMA machines and small clusters.",
     no_args_is_help=True,
     add_completion=True,
     pretty_exceptions_enable=False,
@@ -57,9 +57,9 @@ register_place(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
-    """One line, in which what was found is quoted to 100 characters, and none is one that a terminal would obey.
+    """Prints one line and exits. Quoted input is cut to 100 characters; control characters are escaped.
 
-    Of what stands without quotation marks, a path or the parser's own word, both ends are shown.
+    Long words outside quotation marks, such as paths, keep both ends.
     """
     word = "absent" if error.status == AbsentError.status else "error"
     text = re.sub(r"'([^']{99})[^']{2,}'", r"'\1…'", " ".join(str(error).split()))
@@ -76,10 +76,10 @@ def main() -> None:
         fail(MeshmarkError("standard output is closed"))
     try:
         status = _status()
-    except (MemoryError, SystemError):  # without memory not even an error can be put in words
-        os.write(2, b"meshmark: error: memory cannot be had\n")
+    except (MemoryError, SystemError):  # without memory not even the message can be formatted
+        os.write(2, b"meshmark: error: out of memory\n")
         os._exit(1)
-    # A full disk or a reader that has gone may show only now.
+    # A full disk or a closed pipe may be noticed only now.
     if (why := flushed()) is not None:
         if status == 0 and not isinstance(why, BrokenPipeError):
             say(f"meshmark: error: standard output: {why.strerror or why}")
@@ -88,7 +88,7 @@ def main() -> None:
 
 
 def _status() -> int:
-    """Runs the command; what it raises is told."""
+    """Runs the command; reports what it raises."""
     try:
         code = _answered()
         return code if isinstance(code, int) else 0
@@ -103,11 +103,14 @@ def _answered() -> Any:
         end_by_signals()
         find_home()
         if limit := memory_limit(_MEMORY_BYTES):
-            # Some libraries abort where they get none, and nothing can be said any more.
-            say(f"warning: {limit}; commands that read the store or draw need about {_MEMORY_BYTES >> 20} MiB")
-        code = app(standalone_mode=False, prog_name="meshmark")
+            # Some libraries abort without memory, before an error can be reported.
+            say(f"warning: {limit}; commands that read the store or draw charts need about {_MEMORY_BYTES >> 20} MiB")
+        argv, notes = current(sys.argv[1:])
+        for note in notes:
+            say(f"meshmark: note: {note}")
+        code = app(argv, standalone_mode=False, prog_name="meshmark")
         if code == 130:
-            raise KeyboardInterrupt  # the parser took it
+            raise KeyboardInterrupt  # the parser caught the interrupt
         return code
     except MeshmarkError as why:
         fail(why)
@@ -121,8 +124,8 @@ def _answered() -> Any:
         where = f"{quoted(why.filename)}: " if why.filename else "standard output: " if flushed() else ""
         fail(MeshmarkError(f"{where}{why.strerror or why}"))
     except MemoryError:
-        fail(MeshmarkError("memory cannot be had", hint=memory_limit()))
-    except Exception as why:  # the parser's own refusals, by shape: it may come with typer or beside it
+        fail(MeshmarkError("out of memory", hint=memory_limit()))
+    except Exception as why:  # errors of the parser, by shape: click comes with typer or separately
         if type(why).__name__ == "NoArgsIsHelpError":
             say(str(why))
             raise SystemExit(UsageError.status) from None
@@ -130,21 +133,27 @@ def _answered() -> Any:
             context = getattr(why, "ctx", None)
             fail(UsageError(why.format_message(), hint=f"{context.command_path if context else 'meshmark'} --help"))
         if isinstance(why, ImportError) and ("failed to map" in str(why) or "allocate" in str(why)):
-            fail(MeshmarkError(f"memory cannot be had for a library: {quoted(why)}", hint=memory_limit()))
-        # A bug is one line too; the trace is there for those who ask.
+            fail(MeshmarkError(f"out of memory for a library: {quoted(why)}", hint=memory_limit()))
+        # A bug is one line too; the traceback is printed on request.
         if os.environ.get("MESHMARK_TRACE"):
             raise
-        fail(MeshmarkError(f"unexpected {type(why).__name__}: {quoted(why, 300)}", hint="MESHMARK_TRACE=1 shows where"))
+        fail(
+            MeshmarkError(
+                f"unexpected {type(why).__name__}: {quoted(why, 300)}", hint="set MESHMARK_TRACE=1 for a traceback"
+            )
+        )
     except BaseException as why:
         if type(why).__name__ != "PanicException":
             raise
-        # Of a library in Rust, as that which draws charts, where it gets no descriptor or no thread.
-        fail(MeshmarkError(f"a library failed: {quoted(why)}", hint="ulimit -n and ulimit -u may be too small"))
+        # From a library written in Rust, such as the one that draws charts, if it gets no file descriptor or thread.
+        fail(
+            MeshmarkError(f"a library failed: {quoted(why)}", hint="the limits ulimit -n and ulimit -u may be too low")
+        )
 
 
 @app.command()
 def version() -> None:
-    """Say which version this is."""
+    """Print the version."""
     from importlib.metadata import version as installed
 
     print(installed("meshmark"))
@@ -153,9 +162,9 @@ def version() -> None:
 @app.command("list")
 def list_(
     what: Annotated[str, typer.Argument(help="instruments, kernels, machines, policies, metrics")] = "instruments",
-    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
-    """List what there is to measure, and with what.
+    """List instruments, kernels, machines, policies or metrics.
 
     example: meshmark list metrics
     """
@@ -197,9 +206,9 @@ def list_(
             {
                 "policy": name,
                 "of": "meshmark measure --policy",
-                "help": "pages of one node, or of all by turns"
+                "help": "pages interleaved over one or all nodes"
                 if name == "interleave"
-                else "pages of the node that touches them first",
+                else "pages on the node of the first touch",
             }
             for name in memory
         ]
@@ -241,13 +250,13 @@ def _instrument_help(d: Description) -> str:
     taken = ", ".join(f"--{word.replace('_', '-')}" for word in (*modelled, "seed"))
     lines += [
         "",
-        "  --on MACHINE   host, or a described machine (meshmark model list)"
-        + (f", which takes {taken}" if modelled else "; no model answers this instrument")
+        "  --on MACHINE   host, or a modelled machine (meshmark model list)"
+        + (f", which accepts {taken}" if modelled else "; not available on modelled machines")
         + " [host]",
-        "  --set KEY=VAL  changes a number of a described machine",
-        "  --json         one record a line",
-        "  --store DIR    where the records go; --no-store keeps none",
-        "  --resume       goes on with what was cut off last, as it was asked then",
+        "  --set KEY=VAL  override one value of a modelled machine",
+        "  --json         print one record per line",
+        "  --store DIR    store folder; --no-store stores nothing",
+        "  --resume       resume the last interrupted run with its original options",
     ]
     example = next((x for x in d.detail.splitlines() if x.startswith("example:")), "")
     example = re.sub(r"mpirun -n (\d+) meshmark-comm (\S+)", r"meshmark measure \2 --ranks \1", example)
@@ -260,46 +269,46 @@ def _instrument_help(d: Description) -> str:
 )
 def measure(
     context: typer.Context,
-    instrument: Annotated[str, typer.Argument(help="see meshmark list instruments")] = "",
-    on: Annotated[str, typer.Option("--on", help="machine")] = "host",
-    as_json: Annotated[bool, typer.Option("--json", help="one record a line")] = False,
+    instrument: Annotated[str, typer.Argument(help="instrument, see meshmark list instruments")] = "",
+    on: Annotated[str, typer.Option("--on", help="host, or a modelled machine")] = "host",
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
     stores: Annotated[
-        list[str] | None, typer.Option("--store", help="store folder; of some instruments also their stores")
+        list[str] | None, typer.Option("--store", help="store folder; for some instruments also the kinds of stores")
     ] = None,
-    no_store: Annotated[bool, typer.Option("--no-store", help="keep no records, and nothing to go on with")] = False,
+    no_store: Annotated[bool, typer.Option("--no-store", help="store nothing; the run cannot be resumed")] = False,
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with what was cut off last (of INSTRUMENT, if one is named)")
+        bool, typer.Option("--resume", help="resume the last interrupted run (of INSTRUMENT, if given)")
     ] = False,
     settings: SetOption = None,
 ) -> None:
-    """Measure with one instrument; its own options: meshmark measure INSTRUMENT --help.
+    """Run one instrument. For its options: meshmark measure INSTRUMENT --help.
 
     example: meshmark measure latency --footprint 4KiB..1GiB --pages thp
     """
     from meshmark.describe import description, descriptions
 
     extra = list(context.args)
-    asked = {"-h", "--help"} & {instrument, *extra}
-    if instrument in {"-h", "--help"} or not (instrument or (resume and not asked)):
+    help_wanted = {"-h", "--help"} & {instrument, *extra}
+    if instrument in {"-h", "--help"} or not (instrument or (resume and not help_wanted)):
         known = ", ".join(descriptions())
         print("usage: meshmark measure INSTRUMENT [--on MACHINE] [--json] [options]")
         print("       meshmark measure [INSTRUMENT] --resume [--store DIR] [--json]\n")
         print(f"Instruments: {known}\nOptions of one: meshmark measure INSTRUMENT --help")
         print("\nexample: meshmark measure latency --footprint 4KiB..1GiB --pages thp")
-        raise SystemExit(0 if asked else UsageError.status)
+        raise SystemExit(0 if help_wanted else UsageError.status)
     d = description(instrument) if instrument else None
-    if d and asked:
+    if d and help_wanted:
         print(_instrument_help(d))
         return
     if resume:
         if extra or len(stores or []) > 1 or no_store or settings or on != "host":
             raise UsageError(
-                "--resume: found with other options, allowed are --store and --json; the rest is as it was asked first"
+                "--resume: found with other options, allowed are --store and --json; the original options apply"
             )
         _measure_on(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
         return
     assert d is not None
-    # `--store streaming` means the stores of an instrument that has them; a folder of that name needs its full path.
+    # `--store streaming` is a kind of stores for instruments with that option; a folder needs a path, ./streaming.
     own = next((p.choices for p in d.parameters if p.option == "--store"), ())
     store: Path | None = None
     for word in stores or []:
@@ -307,7 +316,7 @@ def measure(
             extra += ["--store", word]
         elif own and "/" not in word and not Path(word).is_dir():
             raise UsageError(
-                f"--store: found '{word}', allowed are {', '.join(own)}, and the path of a store: ./{word}"
+                f"--store: found '{word}', allowed are {', '.join(own)}, and the path of a store folder: ./{word}"
             )
         else:
             store = Path(word)
@@ -315,16 +324,18 @@ def measure(
         from meshmark.machine.reference import publications
 
         if on.removeprefix("paper:") in {p.name for p in publications()}:
-            raise AbsentError(f"{on} is a publication: its numbers are read, not measured", "meshmark list machines")
+            raise AbsentError(
+                f"{on} is a publication: its values are published, not measured", "meshmark list machines"
+            )
         _measure_model(on, d, extra, as_json, settings, None if no_store else store or data_home() / "store")
         return
     if settings:
-        raise UsageError("--set: found with --on host, a described machine is needed", "meshmark model list")
+        raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
     _measure_host(d, _checked_words(d, extra), None if no_store else store or data_home() / "store", as_json)
 
 
 def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
-    """Measures here; with a store, what is cut off can be gone on with."""
+    """Measures on this host; with a store, an interrupted run can be resumed."""
     import tempfile
 
     from meshmark.machine.facts import host_id
@@ -348,32 +359,32 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
     )
     plan, run_id = Plan("measure", steps), run_name("measure")
     if store is None:
-        with interruptible("nothing is kept (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
+        with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
             _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
         return
-    Store(store)  # refused now, if it is none
+    Store(store)  # raises early if the folder is not a store
     _tell_once(unfinished.begin(store, run_id, plan, machine), as_json)
 
 
 def _measure_on(store: Path, instrument: str, as_json: bool) -> None:
-    """Goes on with what was cut off."""
+    """Resumes an interrupted run."""
     from meshmark.machine.facts import host_id
     from meshmark.measure.unfinished import newest
 
     found = newest(store, host_id(), instrument)
-    say(f"meshmark: going on with {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
+    say(f"meshmark: resuming {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
     _tell_once(found, as_json)
 
 
 def _tell_once(what: Unfinished, as_json: bool) -> None:
-    """What fails after some points were measured stays, as does what is killed; everything else is done with."""
+    """Runs the plan, then removes its folder; a run that was killed, or failed after some points, can be resumed."""
     default = what.store == data_home() / "store"
     again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
     try:
-        with interruptible(f"what was measured is kept, {again} goes on"):
+        with interruptible(f"completed points are kept; resume with {again}"):
             _run_and_tell(what.plan, what.folder, what.store, what.run_id, as_json)
     except _PartlyError as why:
-        raise MeshmarkError(str(why), f"{again} goes on with the rest") from why
+        raise MeshmarkError(str(why), f"measure the rest with {again}") from why
     except MeshmarkError:
         what.remove()
         raise
@@ -381,14 +392,14 @@ def _tell_once(what: Unfinished, as_json: bool) -> None:
 
 
 class _PartlyError(MeshmarkError):
-    """A step failed, and points were measured."""
+    """A step failed after points were measured."""
 
 
 def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
-    """Runs the steps, prints their records, and says what is absent.
+    """Runs the steps and prints their records and absences.
 
     Raises:
-        UsageError: a step refused its words. AbsentError: nothing could be measured. MeshmarkError: a step failed.
+        UsageError: a step rejected its options. AbsentError: nothing could be measured. MeshmarkError: a step failed.
     """
     from meshmark.describe import description
     from meshmark.measure.repetitions import once, pool_steps
@@ -408,7 +419,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
         if absence.kind == "absent":
             say(
                 f"absent: {absence.metric or absence.instrument}: {absence.reason}"
-                + (f" (would help: {absence.enable})" if absence.enable else "")
+                + (f" (to enable: {absence.enable})" if absence.enable else "")
             )
     d = description(plan.steps[0].instrument)
     for result in results:
@@ -436,13 +447,13 @@ def _measure_model(
         options[parameter.word] = "true" if parameter.kind == "flag" else next(argv)
     seed = options.get("seed", "1")
     if not re.fullmatch("[0-9]{1,18}", seed):
-        raise UsageError(f"{d.name}: --seed: found '{seed}', a whole number is needed")
+        raise UsageError(f"{d.name}: --seed: found '{seed}', allowed is an integer")
     with counted(f"{d.name} on {machine.name}") as progress:
         changed = [word for setting in settings or [] for word in ("--set", setting)]
         command = shlex.join([d.name, "--on", on, *changed, *extra])
         records = measure_model(d.name, machine, options, command=command, seed=int(seed), progress=progress)
     if not records:
-        raise AbsentError(f"{d.name}: {machine.path.name} does not say what this point needs")
+        raise AbsentError(f"{d.name}: {machine.path.name} lacks values that this instrument needs")
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
@@ -452,12 +463,12 @@ def _measure_model(
 
 
 def _checked_words(d: Description, extra: list[str]) -> list[str]:
-    """The options as the probe takes them; an unknown one is refused with the known ones."""
+    """The options as arguments of the native program; raises UsageError for an unknown option."""
     argv: list[str] = []
     words = iter(extra)
     for word in words:
         if not word.startswith("--"):
-            raise UsageError(f"{d.name}: found '{word}', an option is needed", f"meshmark measure {d.name} --help")
+            raise UsageError(f"{d.name}: found '{word}', allowed are options", f"meshmark measure {d.name} --help")
         name, equals, value = word.partition("=")
         parameter = d.parameter(name)
         if parameter.kind == "flag":
@@ -466,23 +477,25 @@ def _checked_words(d: Description, extra: list[str]) -> list[str]:
         if not equals:
             value = next(words, "")
             if not value:
-                raise UsageError(f"{d.name}: {name}: found nothing, a value is needed")
+                raise UsageError(f"{d.name}: {name}: found no value, one is required")
         argv += [parameter.option, value]
     return argv
 
 
 @app.command()
 def survey(
-    quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of ten")] = False,
-    spec: Annotated[str | None, typer.Option("--spec", help="TOML file of your own", show_default=False)] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="take 2 minutes instead of 10")] = False,
+    spec: Annotated[
+        str | None, typer.Option("--spec", help="file with the steps to run (TOML)", show_default=False)
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="folder for this run", show_default=False)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")
+        bool, typer.Option("--resume", help="resume an interrupted run (in --out, or the last one)")
     ] = False,
     store: StoreOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one record a line on standard output")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
 ) -> None:
-    """Characterise this machine: report.html, card.json and charts.
+    """Characterize this machine: measure latency, bandwidth and compute, and write a report.
 
     example: meshmark survey --quick --out survey-of-n042
     """
@@ -492,8 +505,8 @@ def survey(
     if quick and spec is not None:
         raise UsageError("--quick: found with --spec, allowed is one of them")
     folder = out or (last_run(data_home() / "runs") if resume else None)
-    goes_on = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
-    with interruptible(f"what was measured is kept, {goes_on} goes on"), progress_of_plan("survey") as made:
+    again = "meshmark survey --resume" + (f" --out {shlex.quote(str(out))}" if out else "")
+    with interruptible(f"completed measurements are kept; resume with {again}"), progress_of_plan("survey") as made:
         folder = run_survey(
             spec=spec if spec is not None else "quick" if quick else "full",
             folder=folder,
@@ -519,12 +532,12 @@ def survey(
 
 @app.command()
 def report(
-    run: Annotated[str, typer.Argument(help="folder of a run, its name, or latest")] = "latest",
+    run: Annotated[str, typer.Argument(help="folder or name of a run, or latest")] = "latest",
     out: Annotated[
-        Path | None, typer.Option("--out", help="where to write [the run's folder]", show_default=False)
+        Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,
 ) -> None:
-    """Write the report of a run again, from what was journalled.
+    """Write the report of a run again, from its journal.
 
     example: meshmark report latest --out report
     """

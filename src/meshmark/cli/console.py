@@ -1,4 +1,4 @@
-"""What the commands print: tables for people on standard output, talk and progress on standard error."""
+"""What the commands print: tables on standard output, messages and progress on standard error."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ def say(text: str) -> None:
 
 
 def say_broken(store: Store) -> None:
-    """What a store left out of its answer, since it cannot be read."""
+    """Warns about files of the store that cannot be read."""
     for path, why in list(store.broken.items())[:3]:
-        say(f"warning: {path.name} was left out: {why}")
+        say(f"warning: {path.name} was skipped: {why}")
     if len(store.broken) > 3:
-        say(f"warning: {len(store.broken) - 3} more files were left out; meshmark store verify names them")
+        say(f"warning: {len(store.broken) - 3} more files were skipped; list them with meshmark store verify")
 
 
 @contextlib.contextmanager
 def interruptible(after: str) -> Iterator[None]:
-    """Ctrl-C, or a batch system's SIGTERM, ends with one line that says what became of what was measured."""
+    """Ctrl-C, or SIGTERM from a batch system, prints one line with the state of the run and exits."""
     try:
         yield
     except KeyboardInterrupt:
@@ -57,7 +57,7 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
 
 
 class counted:  # noqa: N801 (used like a function)
-    """A bar over a known number of simulations, on a terminal only: most end within a second."""
+    """Progress bar over a known number of simulations, on a terminal only: most end within a second."""
 
     def __init__(self, label: str) -> None:
         self.label = label
@@ -93,7 +93,7 @@ class counted:  # noqa: N801 (used like a function)
 
 
 class progress:  # noqa: N801 (used like a function)
-    """A bar on a terminal, a line every ten seconds elsewhere; both say the time that remains at most."""
+    """Progress bar on a terminal, otherwise a line every ten seconds; both show the maximum time left."""
 
     def __init__(self, budget_s: float, label: str = "") -> None:
         self.budget_s, self.label = max(budget_s, 0.1), label
@@ -137,7 +137,7 @@ class progress:  # noqa: N801 (used like a function)
             elif now - last > 10:
                 last = now
                 left = max(0.0, self.budget_s - done)
-                say(f"{step.id}: {now - began:.0f} s, at most {left:.0f} s to go")
+                say(f"{step.id}: {now - began:.0f} s elapsed, at most {left:.0f} s left")
 
         return report
 
@@ -150,7 +150,7 @@ class progress:  # noqa: N801 (used like a function)
 
 
 class progress_of_plan:  # noqa: N801 (used like a function)
-    """`progress` for a plan whose budget is known only later: gives the function that starts it."""
+    """`progress` for a plan whose time budget is known later; yields the function that starts it."""
 
     def __init__(self, label: str) -> None:
         self.label = label

@@ -1,5 +1,4 @@
-"""`meshmark doctor`: what this machine hides, what spoils numbers, and the command that changes it; and the same of
-launchers and MPI libraries."""
+"""`meshmark doctor`: settings of this machine, its launchers and MPI libraries that hide or spoil measurements."""
 
 from __future__ import annotations
 
@@ -27,12 +26,14 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    what: Annotated[str, typer.Argument(help="mpi: launchers and MPI libraries; none: this machine")] = "",
+    what: Annotated[str, typer.Argument(help="mpi: check launchers and MPI libraries [check this machine]")] = "",
     root: RootOption = None,
-    mpi: Annotated[str, typer.Option("--mpi", help="of doctor mpi: openmpi, mpich, mpi (any other), or all")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="one finding a line")] = False,
+    mpi: Annotated[
+        str, typer.Option("--mpi", help="MPI library to check: openmpi, mpich, mpi (any other), or all")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="print one finding per line")] = False,
 ) -> None:
-    """Say what this machine hides or spoils, why it matters, and the command that changes it.
+    """Find settings that hide data or spoil measurements, with the command that changes each.
 
     example: meshmark doctor
     example: meshmark doctor mpi --mpi openmpi
@@ -42,7 +43,7 @@ def doctor(
     if mpi and not what:
         raise UsageError("--mpi: found without mpi", "meshmark doctor mpi --mpi " + mpi)
     if root and what:
-        raise UsageError("--root: found with mpi, whose traps are tried on the running system alone")
+        raise UsageError("--root: found with mpi, allowed without: MPI pitfalls are tested on the running system")
     if what:
         from meshmark.doctor.mpi import examine as examine_mpi
 
@@ -55,10 +56,12 @@ def doctor(
     absent, wrong = _seen_by_the_sampler(root)
     findings = examine(root or Path("/"), absent)
     if wrong:
-        why = "what it cannot see here is not known"
+        why = "the metrics that it cannot read are unknown"
         findings.append(Finding("sampler", wrong, "unknown", why))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
-        raise MeshmarkError(f"doctor: nothing could be read below {root or '/'}", "a tree with proc and sys is needed")
+        raise MeshmarkError(
+            f"doctor: nothing could be read below {root or '/'}", "allowed are folders with proc and sys"
+        )
     _say(findings, as_json)
 
 
@@ -71,12 +74,12 @@ def _say(findings: Sequence[Finding], as_json: bool) -> None:
     counts = {j: sum(f.judged == j for f in findings) for j in _STYLES}
     say(
         f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
-        f"{counts['unknown']} could not be read, {counts['ok']} are well"
+        f"{counts['unknown']} could not be read, {counts['ok']} OK"
     )
 
 
 def _seen_by_the_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
-    """What the sampler says is absent; or why it cannot be asked."""
+    """The metrics that the sampler lacks, or why it cannot be started."""
     from meshmark.watch.live import Live
 
     try:
@@ -102,6 +105,6 @@ def _print(findings: Sequence[Finding]) -> None:
     console.print(table)
     wanted = [f for f in findings if f.command]
     if wanted:
-        console.print(Text("\nwhat would change it", style="bold"))
+        console.print(Text("\nto change them", style="bold"))
     for f in wanted:
-        print(f"{f.name}\n    {f.command}")  # in one line, however narrow the terminal, so that it can be copied
+        print(f"{f.name}\n    {f.command}")  # on one line, so that it can be copied

@@ -1,4 +1,4 @@
-"""`meshmark load`: base data, programs of prescribed behaviour, scenarios of many at once."""
+"""`meshmark load`: calibration data, synthetic programs and scenarios of co-running programs."""
 
 from __future__ import annotations
 
@@ -32,22 +32,28 @@ if TYPE_CHECKING:
     from meshmark.load.scenario import Member, Scenario
 
 app = typer.Typer(
-    help="Load this machine with programs of prescribed behaviour: base, make, run, show, compare, study.",
+    help="Load this machine with synthetic programs: base, make, run, show, compare, study.",
     no_args_is_help=True,
 )
 app.add_typer(study_app, name="study")
 
-BUSY: Final = 0.10  # of the CPUs' time taken by others: base data would be of them as well
-BaseOption = Annotated[str, typer.Option("--base", help="run of base data [this machine's newest]", show_default=False)]
-CpusOption = Annotated[str, typer.Option("--cpus", help="only these, such as 0-3 [all allowed]", show_default=False)]
-RoundsOption = Annotated[int, typer.Option("--rounds", min=0, max=10, help="trials that correct a program")]
-TrialOption = Annotated[str, typer.Option("--trial", help="length of a trial")]
-MetricsOption = Annotated[Path | None, typer.Option("--metrics", help="metrics of your own, TOML", show_default=False)]
-ScenarioArgument = Annotated[Path, typer.Argument(help="scenario, TOML", show_default=False)]
+BUSY: Final = 0.10  # CPU time that other processes may use; above, calibration data would include them
+BaseOption = Annotated[
+    str, typer.Option("--base", help="run with calibration data [the newest of this machine]", show_default=False)
+]
+CpusOption = Annotated[
+    str, typer.Option("--cpus", help="CPUs to use, for example 0-3 [all allowed]", show_default=False)
+]
+RoundsOption = Annotated[int, typer.Option("--rounds", min=0, max=10, help="calibration trials per program")]
+TrialOption = Annotated[str, typer.Option("--trial", help="duration of a calibration trial")]
+MetricsOption = Annotated[
+    Path | None, typer.Option("--metrics", help="file with additional metrics (TOML)", show_default=False)
+]
+ScenarioArgument = Annotated[Path, typer.Argument(help="scenario file (TOML)", show_default=False)]
 
 
 def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
-    """Share of these CPUs' time that is taken while we sleep."""
+    """Busy share of these CPUs, measured while this process sleeps."""
 
     def look() -> tuple[int, int]:
         busy = total = 0
@@ -67,7 +73,7 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
 
 @app.command("kernels")
 def kernels(as_json: JsonOption = False) -> None:
-    """List the kernels that programs are made of.
+    """List the load kernels.
 
     example: meshmark load kernels
     """
@@ -86,10 +92,12 @@ def kernels(as_json: JsonOption = False) -> None:
 def variants(
     base_name: BaseOption = "",
     metrics: MetricsOption = None,
-    kernel: Annotated[str, typer.Option("--kernel", help="names or kinds, a list [all]", show_default=False)] = "",
+    kernel: Annotated[
+        str, typer.Option("--kernel", help="names or kinds, comma-separated [all]", show_default=False)
+    ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the variants of base data with their metrics: what programs can be made of.
+    """List the measured kernel variants and their metrics.
 
     example: meshmark load variants --kernel triad,dense
     """
@@ -100,7 +108,9 @@ def variants(
     wanted = {word.strip() for word in kernel.split(",") if word.strip()}
     known = {name for v in found for name in (v.kernel, v.kind)}
     if wanted - known:
-        raise UsageError(f"--kernel: found {sorted(wanted - known)[0]!r}; base data have {', '.join(sorted(known))}")
+        raise UsageError(
+            f"--kernel: found {sorted(wanted - known)[0]!r}; the calibration data contain {', '.join(sorted(known))}"
+        )
     chosen = [v for v in found if not wanted or wanted & {v.kernel, v.kind}]
     values = of_variants(found, all_metrics(own), own)
     rows: list[dict[str, Any]] = []
@@ -124,18 +134,21 @@ def variants(
 
 @app.command("base")
 def base(
-    quick: Annotated[bool, typer.Option("--quick", help="two minutes instead of a quarter of an hour")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="take 2 minutes instead of 15")] = False,
     spec: Annotated[
-        Path | None, typer.Option("--spec", help="steps of your own, TOML; used by --base RUN", show_default=False)
+        Path | None,
+        typer.Option(
+            "--spec", help="file with the steps to measure (TOML); use the result with --base RUN", show_default=False
+        ),
     ] = None,
-    out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="folder for this run", show_default=False)] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="go on with an interrupted run (of --out, or the last)")
+        bool, typer.Option("--resume", help="resume an interrupted run (in --out, or the last one)")
     ] = False,
-    anyway: Annotated[bool, typer.Option("--anyway", help="also on a busy machine; results carry flags")] = False,
+    force: Annotated[bool, typer.Option("--force", help="measure on a busy machine too; results are flagged")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Measure base data: what every variant of every kernel takes here, on a quiet machine.
+    """Measure calibration data: the cost of every kernel variant on this machine, which must be idle.
 
     example: meshmark load base --quick
     """
@@ -146,16 +159,18 @@ def base(
     steps = base_spec(quick, spec)
     busy = _others_busy(tuple(sorted(os.sched_getaffinity(0))))
     if busy > BUSY:
-        said = f"load base: others take {100 * busy:.0f} % of the CPUs, allowed are {100 * BUSY:.0f} %"
-        if not anyway:
-            raise MeshmarkError(said, "end them, name quiet CPUs (taskset -c 4-7 meshmark …), or take --anyway")
-        say(f"warning: {said}; programs made from these data will be too short on a quiet machine")
+        busy_text = f"load base: other processes use {100 * busy:.0f} % of the CPUs, allowed are {100 * BUSY:.0f} %"
+        if not force:
+            raise MeshmarkError(
+                busy_text, "stop them, restrict this command to idle CPUs (taskset -c 4-7 meshmark …), or use --force"
+            )
+        say(f"warning: {busy_text}; programs generated from these data will be too short on an idle machine")
     runs = data_home() / "runs"
     folder = out or (last_base(runs, host_id()) if resume else None)
     if resume and folder is None:
-        raise UsageError("--resume: found no base data of this machine", "meshmark load base takes them")
-    kept = "what was measured is kept, meshmark load base --resume goes on"
-    with interruptible(kept), progress_of_plan("base data") as made:
+        raise UsageError("--resume: found no calibration data of this machine", "run meshmark load base")
+    kept = "completed measurements are kept; resume with meshmark load base --resume"
+    with interruptible(kept), progress_of_plan("calibration data") as made:
         folder = run_survey(
             spec=steps,
             folder=folder,
@@ -185,7 +200,7 @@ def _own_metrics(path: Path | None) -> Metrics:
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
-    """Synthesises, calibrates and writes every program that the scenario prescribes; no trial where one cannot be."""
+    """Synthesises, calibrates and writes every program with a target profile; runs no trial if one is infeasible."""
     from meshmark.load.make import calibrate
     from meshmark.load.program import dump_program
     from meshmark.load.synthesis import synthesize
@@ -219,17 +234,17 @@ def _make(
 @app.command("make")
 def make(
     scenario: ScenarioArgument,
-    out: Annotated[Path, typer.Option("--out", help="folder for the programs")] = Path("programs"),
+    out: Annotated[Path, typer.Option("--out", help="folder to write the programs to")] = Path("programs"),
     base_name: BaseOption = "",
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="metrics of your own, TOML", show_default=False)
+        Path | None, typer.Option("--metrics", help="file with additional metrics (TOML)", show_default=False)
     ] = None,
     cpus: CpusOption = "",
     rounds: RoundsOption = 2,
     trial: TrialOption = "10s",
     as_json: JsonOption = False,
 ) -> None:
-    """Make the programs that a scenario prescribes: from run time, rates and mix to a file that can be run anywhere.
+    """Generate the programs of a scenario from their run time, rates and instruction mix.
 
     example: meshmark load make bus.toml --out programs
     """
@@ -240,11 +255,11 @@ def make(
     on, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
     if not any(p.prescription for p in asked.programs):
         raise UsageError(
-            f"{scenario}: no program prescribes anything", "run_time_s, memory_gb_per_s, …, in [[program]]"
+            f"{scenario}: no program has a target profile", "set run_time_s, memory_gb_per_s, … in [[program]]"
         )
     check_kernels(asked)
     check_threads(asked, on)
-    with interruptible(f"programs that were finished are in {out}"):
+    with interruptible(f"completed programs are in {out}"):
         found = _make(asked, out, base_name, on, rounds, trial_s)
     rows = []
     for file, program, trials in found:
@@ -268,34 +283,36 @@ def make(
 @app.command("run")
 def run(
     scenario: ScenarioArgument,
-    out: Annotated[Path | None, typer.Option("--out", help="folder of this run", show_default=False)] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="folder for this run", show_default=False)] = None,
     programs: Annotated[
-        Path | None, typer.Option("--programs", help="folder where load make wrote them", show_default=False)
+        Path | None,
+        typer.Option("--programs", help="folder with the programs that load make wrote", show_default=False),
     ] = None,
     base_name: BaseOption = "",
     metrics: Annotated[
-        Path | None, typer.Option("--metrics", help="metrics of your own, TOML", show_default=False)
+        Path | None, typer.Option("--metrics", help="file with additional metrics (TOML)", show_default=False)
     ] = None,
     cpus: CpusOption = "",
     rounds: RoundsOption = 2,
     trial: TrialOption = "5s",
-    alone: Annotated[bool, typer.Option("--alone", help="also each program alone, and its slowdown")] = False,
+    alone: Annotated[bool, typer.Option("--alone", help="also run each program alone and report its slowdown")] = False,
     repetitions: Annotated[
-        int, typer.Option("--repetitions", min=1, max=100, help="of every run; with --alone 4 for intervals")
+        int,
+        typer.Option("--repetitions", min=1, max=100, help="repetitions of every run; intervals with --alone need 4"),
     ] = 1,
-    seed: Annotated[int, typer.Option("--seed", help="of the order of runs")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="seed for the order of runs")] = 0,
     watch: WatchOption = False,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a scenario: many programs at once, who ran, waited and slept, and what that cost.
+    """Run a scenario of co-running programs and report when each ran, waited and slept.
 
-    Programs that were not made yet are made first, from quick base data if there are none. With --alone each program
-    also runs by itself, in turns with the scenario, and how much slower it is in company is told.
+    Programs that do not exist yet are generated first, from quick calibration data if there are none. With --alone,
+    each program also runs alone, interleaved with the scenario, and its co-run slowdown is reported.
 
-    Exit status: 0 if every program ended by itself with status 0; 1 if one did not (could not be started, another
-    status, a signal, timeout_s), or the run was cut; 2 if the scenario is refused, before anything is measured or runs.
+    Exit status: 0 if every program exited with status 0; 1 if one did not (failed to start, another status, a signal,
+    timeout_s) or the run was interrupted; 2 if the scenario is invalid, before anything is measured or started.
 
     example: meshmark load run bus.toml --out bus
     """
@@ -309,7 +326,7 @@ def run(
     trial_s = grammar.seconds("--trial", trial, 0.2, 3600)
     compared = alone or repetitions > 1
     if watch and compared:
-        raise UsageError("--watch: found with --alone or --repetitions, allowed with a single run")
+        raise UsageError("--watch: found with --alone or --repetitions, allowed only with a single run")
     folder = out or new_folder(data_home() / ("studies" if compared else "load"))
     if not compared:
         refuse_run_in(folder)
@@ -318,7 +335,7 @@ def run(
     check_scenario(found, here, files)
     kept = None if no_store else store or data_home() / "store"
     if missing:
-        with interruptible("programs that were finished are kept"):
+        with interruptible("completed programs are kept"):
             files |= _made(found, missing, programs or folder / "programs", base_name, on, rounds, trial_s, store)
     if compared:
         _compared(found, folder, files, here, alone, repetitions, seed, as_json, kept)
@@ -329,28 +346,28 @@ def run(
 def _single(
     found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, watch: bool, as_json: bool, kept: Path | None
 ) -> None:
-    """One run, shown and kept; what went wrong in it is the last thing that is said.
+    """One run, printed and stored; a failure is reported last.
 
     Raises:
-        MeshmarkError: a program did not end well, or the run was cut.
+        MeshmarkError: a program failed, or the run was interrupted.
     """
     from meshmark.load.result import not_well
     from meshmark.load.run import RunCutError, expected_end_s, run_scenario
 
     try:
         with (
-            interruptible(f"what there is lies in {folder}"),
+            interruptible(f"the partial run is in {folder}"),
             watched(folder, watch),
             Live(found, expected_end_s(found, files)) as live,
         ):
             ran = run_scenario(found, folder, files, live.take, here=here, tick=live.draw)
     except RunCutError as why:
-        with contextlib.suppress(MeshmarkError):  # as a full disk, which is why it was cut
+        with contextlib.suppress(MeshmarkError):  # such as the full disk that interrupted it
             _show(why.run, as_json, kept)
         raise
     _show(ran, as_json, kept)
-    if said := not_well(ran):
-        raise MeshmarkError(said, f"{folder / 'output'} has what they printed")
+    if failures := not_well(ran):
+        raise MeshmarkError(failures, f"their output is in {folder / 'output'}")
 
 
 def _compared(
@@ -367,7 +384,7 @@ def _compared(
     """Repeated runs.
 
     Raises:
-        MeshmarkError: some of them do not count, or the run was cut.
+        MeshmarkError: some of them are invalid, or the run was interrupted.
     """
     from meshmark.cli.study import end, resumable
     from meshmark.load.journal import read_run
@@ -384,10 +401,10 @@ def _compared(
 
 
 def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Member]]:
-    """Files of the programs that a scenario prescribes, as far as the folder has them; and the others.
+    """Files of the generated programs found in the folder, and the programs that are missing.
 
     Raises:
-        UsageError: one in the folder was made for another prescription.
+        UsageError: a file in the folder was generated for another target profile.
     """
     from meshmark.load.placing import made_for_another
     from meshmark.load.scenario import about_program
@@ -405,8 +422,8 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
             differs = made_for_another(file, p.prescription)
         if differs:
             raise UsageError(
-                f"program {p.name}: {file} was made for {differs}",
-                "meshmark load make makes it again, or name another folder with --programs",
+                f"program {p.name}: {file} was generated for {differs}",
+                "run meshmark load make again, or name another folder with --programs",
             )
         files[p.name] = file
     return files, missing
@@ -422,29 +439,31 @@ def _made(
     trial_s: float,
     store: Path | None,
 ) -> dict[str, Path]:
-    """Makes these programs, from quick base data if there are none."""
+    """Generates these programs, from quick calibration data if there are none."""
     from dataclasses import replace
 
     from meshmark.load.base import base_run
     from meshmark.machine.facts import host_id
 
     if not base_name and base_run(data_home() / "runs", host_id()) is None:
-        say("meshmark: no base data of this machine yet; quick ones first")
-        base(quick=True, anyway=True, store=store)
+        say("meshmark: this machine has no calibration data; measuring quick ones first")
+        base(quick=True, force=True, store=store)
     todo = replace(scenario, programs=tuple(missing))
     return {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
 
 
 @app.command("show")
 def show(
-    folder: Annotated[str, typer.Argument(help="folder of a run, its name below your runs, or latest")] = "latest",
+    folder: Annotated[str, typer.Argument(help="folder or name of a run, or latest")] = "latest",
     recording: Annotated[
         Path | None,
-        typer.Option("--recording", help="of meshmark record, made meanwhile [the run's own]", show_default=False),
+        typer.Option(
+            "--recording", help="file of meshmark record, recorded during the run [that of the run]", show_default=False
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a run again: its Gantt chart, its totals, and its programs; with a recording, the machine below them.
+    """Show a completed run: Gantt chart, totals and programs; with a recording, also the use of the machine.
 
     example: meshmark load show latest
     """
@@ -454,10 +473,10 @@ def show(
 
 
 def run_folder(said: str) -> Path:
-    """Where a run lies: a folder, a name below the user's own runs, or the latest of these.
+    """The folder of a run, given as a folder, the name of one of the user's runs, or `latest`.
 
     Raises:
-        UsageError: no run lies there.
+        UsageError: there is no such run.
     """
     from meshmark.load.journal import JOURNAL
 
@@ -465,20 +484,20 @@ def run_folder(said: str) -> Path:
     if said == "latest":
         runs = [p for p in home.glob("*") if (p / JOURNAL).exists()]
         if not runs:
-            raise UsageError("found no run yet", "meshmark load run SCENARIO makes one")
+            raise UsageError("found no run", "start one with meshmark load run SCENARIO")
         return max(runs, key=lambda p: (p / JOURNAL).stat().st_mtime)
     for where in (Path(said), home / said):
         if (where / JOURNAL).exists():
             return where
-    raise UsageError(f"found no run in {said}", "meshmark load run SCENARIO --out FOLDER makes one")
+    raise UsageError(f"found no run in {said}", "start one with meshmark load run SCENARIO --out FOLDER")
 
 
 @app.command("compare")
 def compare(
-    first: Annotated[str, typer.Argument(metavar="RUN_A", help="as of load show; or a folder of repeated runs")],
-    second: Annotated[str, typer.Argument(metavar="RUN_B", help="the same")],
+    first: Annotated[str, typer.Argument(metavar="RUN_A", help="run as for load show, or a folder of repeated runs")],
+    second: Annotated[str, typer.Argument(metavar="RUN_B", help="likewise")],
     html: Annotated[
-        Path | None, typer.Option("--html", help="write a page, both charts on one axis", show_default=False)
+        Path | None, typer.Option("--html", help="write a page with both charts on one time axis", show_default=False)
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -534,8 +553,8 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
     for p in result.programs:
         if p.paced:
             spun, late_s = float(p.done["spun_s"]) / max(p.wall_s, 1e-9), float(p.done["late_s"])
-            behind = f", and ended {late_s:.2f} s behind it" if late_s > 0 else ""
-            print(f"{p.program} {p.copy}: spun {100 * spun:.1f} % of its time to keep its schedule{behind}")
+            behind = f", and finished {late_s:.2f} s late" if late_s > 0 else ""
+            print(f"{p.program} {p.copy}: busy-waited {100 * spun:.1f} % of its time to keep its schedule{behind}")
     if sung := canary_said(result):
         print(sung)
     for absence in absences:

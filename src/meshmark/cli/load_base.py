@@ -1,4 +1,4 @@
-"""What commands of `meshmark load` share: the CPUs and the base data that they are asked for."""
+"""The CPUs and calibration data that commands of `meshmark load` use."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def cpus_of(text: str) -> tuple[int, ...]:
     """
     Raises:
-        UsageError: no list, or not all of them may be used here.
+        UsageError: not a list of CPUs, or some are outside the affinity mask of this process.
     """
     from meshmark.machine.tree import format_list
 
@@ -31,7 +31,7 @@ def cpus_of(text: str) -> tuple[int, ...]:
 
 
 def base_variants(name: str) -> tuple[list[Variant], str]:
-    """Variants of the base data, and their machine.
+    """Kernel variants of the calibration data, and their machine.
 
     Raises:
         MeshmarkError: there are none.
@@ -44,12 +44,12 @@ def base_variants(name: str) -> tuple[list[Variant], str]:
     if folder is None:
         begun = last_base(runs, machine)
         raise MeshmarkError(
-            "found no base data of this machine" + (f" that were finished, but {begun.name}" if begun else ""),
-            "meshmark load base --resume goes on with the newest, --base RUN takes one as it is"
+            "found no calibration data of this machine" + (f", only the interrupted run {begun.name}" if begun else ""),
+            "meshmark load base --resume completes the newest run, --base RUN uses one as it is"
             if begun
-            else "meshmark load base --quick takes them in two minutes",
+            else "measure them in two minutes with meshmark load base --quick",
         )
     found, notes = read_base(folder)
     for note in notes:
-        say(f"warning: base data of {folder.name}: {note}")
+        say(f"warning: calibration data of {folder.name}: {note}")
     return found, machine

@@ -1,4 +1,4 @@
-"""What `meshmark load run` tells while it runs."""
+"""Progress of `meshmark load run`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """What is told while a scenario runs: who ended, a line each; how many run and wait, on a terminal a bar that is
-    drawn again once a second, elsewhere a line every ten seconds. More would be a load."""
+    """Progress of a scenario: one line per program that ends, and the number of programs that run and wait: a bar on a
+    terminal, redrawn once a second; otherwise a line every ten seconds. More output would itself load the machine."""
 
     def __init__(self, scenario: Scenario, expected_s: float) -> None:
         self.expected_s = expected_s
@@ -61,9 +61,9 @@ class Live:
             how = (
                 f"not started: {event.get('reason')}"
                 if what == "failed"
-                else f"was ended by signal {event['signal']}"
+                else f"terminated by signal {event['signal']}"
                 if "signal" in event
-                else f"ended with status {event['status']}"
+                else f"exited with status {event['status']}"
                 if event.get("status")
                 else "ended"
             )
@@ -76,11 +76,11 @@ class Live:
         done_s = now - self.began
         left = max(0.0, self.expected_s - done_s)
         states = list(self.state.values())
-        said = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
+        states_text = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
         to_go = f"at least {left:.0f} s left" if left else ""
         if self.bar is not None:
-            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=said, left=to_go)
+            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=states_text, left=to_go)
             self.bar.refresh()
         elif now - self.last > 10:
             self.last = now
-            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (said, to_go))))
+            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (states_text, to_go))))

@@ -1,9 +1,8 @@
-"""`meshmark load run --watch`: the monitor's recorder beside a run, as a process of its own."""
+"""`meshmark load run --watch`: a recorder in a separate process during the run."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,20 +18,20 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.native import end_with_parent
 
 WatchOption = Annotated[
-    bool, typer.Option("--watch", help="record the machine meanwhile, for the chart of load show (10 Hz)")
+    bool, typer.Option("--watch", help="also record the machine at 10 Hz, for the chart of load show")
 ]
 RATE_HZ: Final = 10.0
-_STARTS_S: Final = 60.0  # a busy machine takes its time to start Python
-_ENDS_S: Final = 120.0  # making Parquet of a long recording
+_STARTS_S: Final = 60.0  # starting Python is slow on a busy machine
+_ENDS_S: Final = 120.0  # converting a long recording to Parquet
 
 
 @contextlib.contextmanager
 def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
-    """Records this machine into a run's folder for as long as the `with` lasts; does nothing where it is not wanted.
+    """Records this machine into the folder of a run while the context is active; does nothing if not `wanted`.
 
     Raises:
-        UsageError: a run lies there already.
-        MeshmarkError: the recorder does not start. What goes wrong later is said, and leaves the run as it is.
+        UsageError: the folder already contains a run.
+        MeshmarkError: the recorder does not start. Later failures are reported as warnings and do not affect the run.
     """
     from meshmark.load.journal import JOURNAL
     from meshmark.load.recorded import RECORDING
@@ -41,19 +40,20 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
         yield
         return
     if (folder / JOURNAL).exists():
-        raise UsageError(f"{folder}: a run lies there already", "name another folder with --out")
+        raise UsageError(f"{folder}: contains a run already", "name another folder with --out")
     out = folder / RECORDING
-    words = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]
+    part = out.with_name(out.name + ".part")
+    argv = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]
     with tempfile.TemporaryFile("w+", encoding="utf-8") as talk:
 
-        def last_words() -> str:
+        def last_message() -> str:
             talk.seek(0)
             lines = [x for x in talk.read().splitlines() if x.strip() and not x.startswith("hint:")]
-            said = lines or [f"it ended with status {recorder.returncode}"]
-            return said[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
+            messages = lines or [f"it exited with status {recorder.returncode}"]
+            return messages[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
         recorder = subprocess.Popen(
-            words,
+            argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=talk,
@@ -62,15 +62,15 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
         )
         try:
             began = time.monotonic()
-            # It says so when the sampler runs and signals end it whole. Read without moving the place where it writes.
-            while b"Ctrl-C ends it" not in os.pread(talk.fileno(), 4096, 0):
+            # The file appears once the sampler runs.
+            while not part.exists():
                 if recorder.poll() is not None:
-                    raise MeshmarkError(f"--watch: {last_words()}")
+                    raise MeshmarkError(f"--watch: {last_message()}")
                 if time.monotonic() - began > _STARTS_S:
                     raise MeshmarkError(f"--watch: the recorder did not start within {_STARTS_S:g} s")
                 time.sleep(0.02)
             yield
-            time.sleep(1.5 / RATE_HZ)  # the last window of the run ends after it
+            time.sleep(1.5 / RATE_HZ)  # so that the last sampling window covers the end of the run
         finally:
             with contextlib.suppress(ProcessLookupError):
                 recorder.terminate()
@@ -80,4 +80,4 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
                 recorder.kill()
                 recorder.wait()
             if recorder.returncode != 0 and sys.exc_info()[0] is None:
-                say(f"warning: --watch: {last_words()}")
+                say(f"warning: --watch: {last_message()}")

@@ -1,4 +1,4 @@
-"""`meshmark machine`: capture a machine to one file, and show one, live or captured or described."""
+"""`meshmark machine`: capture this machine to a file, and show a live, captured or synthetic machine."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from meshmark.values.units import plain
 if TYPE_CHECKING:
     from meshmark.machine.capture import Opened
 
-app = typer.Typer(help="Capture a machine to one file, and show what a machine is.", no_args_is_help=True)
+app = typer.Typer(
+    help="Capture this machine to a file, or show the topology and facts of a machine.", no_args_is_help=True
+)
 
 
 @app.command("capture")
 def capture_(
     file: Annotated[Path, typer.Argument(help="archive to write: .tar.gz, .tar.xz or .tar.zst")],
 ) -> None:
-    """Keep this machine's topology, settings and facts in one file, without serial numbers.
+    """Capture topology, settings and facts of this machine to a file, without serial numbers.
 
     example: meshmark machine capture n042.tar.xz
     """
@@ -36,11 +38,12 @@ def capture_(
 @app.command("show")
 def show(
     what: Annotated[
-        str, typer.Argument(help="host, a capture, hwloc's XML, or synthetic as 'pack:2 core:4 pu:2'")
+        str,
+        typer.Argument(help="host, a capture, an hwloc XML file, or a synthetic topology such as 'pack:2 core:4 pu:2'"),
     ] = "host",
-    as_json: Annotated[bool, typer.Option("--json", help="one JSON object")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Show what a machine says of itself; a missing fact comes with the reason.
+    """Show the topology and facts of a machine; each missing fact has a reason.
 
     example: meshmark machine show 'pack:4 core:64 pu:1' --json
     """
@@ -57,7 +60,7 @@ def show(
 
 
 def describe(machine: Opened) -> Iterable[str]:
-    """The machine in lines for people; units are scaled here and nowhere below."""
+    """The machine as lines of text, with scaled units."""
     from meshmark.machine.tree import format_list
 
     t, facts = machine.topology, machine.facts
@@ -81,7 +84,7 @@ def describe(machine: Opened) -> Iterable[str]:
     if t.offline_cpus:
         yield f"  offline     CPUs {format_list(t.offline_cpus)}"
     for doubt in t.doubts:
-        yield f"  doubt: {doubt}"
+        yield f"  inconsistent: {doubt}"
     for part, value in facts.items():
         if part in {"schema", "topology", "caches", "mitigations"}:
             continue
@@ -101,8 +104,8 @@ def _shown(key: str, value: Any) -> str:
     if isinstance(value, Mapping):
         if set(value) == {"absent"}:
             return f"– ({value['absent']})"
-        told = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
-        return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in told.items())
+        shown = {k: v for k, v in value.items() if k != "nodes" and v != "" and not isinstance(v, Mapping)}
+        return ", ".join(f"{k.removesuffix('_bytes')} {_shown(k, v)}" for k, v in shown.items())
     if isinstance(value, list):
         apart = "; " if any(isinstance(v, Mapping) or " " in str(v) for v in value) else " "
         return apart.join(_shown("", v) for v in value) or "none"

@@ -1,4 +1,4 @@
-"""`meshmark model`: described machines, measured, drawn, compared, swept, fitted and checked by simulation."""
+"""`meshmark model`: modelled machines: simulate, draw, compare, sweep, fit and validate."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     from meshmark.store.record import Record
 
 app = typer.Typer(
-    help="Ask machines that are described rather than here: list, show, measure, compare, sweep, fit, validate.",
+    help="Run instruments and workloads on modelled machines: list, show, measure, compare, sweep, fit, validate.",
     no_args_is_help=True,
 )
 
-MachineArgument = Annotated[str, typer.Argument(help="name of a described machine, or a machine file")]
+MachineArgument = Annotated[str, typer.Argument(help="name of a modelled machine, or a machine file")]
 
 
 def keep(store: Path | None, records: list[Record], step: str) -> None:
-    """Adds records to the store as a run of their own; None keeps nothing."""
+    """Adds the records to the store as a new run; does nothing if `store` is None."""
     if store is None or not records:
         return
     from meshmark.store.store import Store, run_name
@@ -39,21 +39,21 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
 
 
 def rests_on(machine: MachineFile) -> None:
-    """Says on how many guesses a prediction rests."""
+    """Prints how many values of the machine file are assumptions."""
     from meshmark.model.machine import FOLDER
 
     assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
     if assumed or machine.unknown:
         again = machine.name if machine.path.parent == FOLDER else machine.path
         say(
-            f"note: {machine.name} has {assumed} assumed and {len(machine.unknown)} unknown numbers; predictions that "
-            f"rest on them are weak: meshmark model show {again} --numbers"
+            f"note: {assumed} values of {machine.name} are assumed and {len(machine.unknown)} are unknown; predictions "
+            f"that depend on them are uncertain: meshmark model show {again} --origins"
         )
 
 
 @app.command("list")
 def list_(as_json: JsonOption = False) -> None:
-    """List the described machines.
+    """List the modelled machines.
 
     example: meshmark model list
     """
@@ -81,11 +81,13 @@ def list_(as_json: JsonOption = False) -> None:
 def show(
     name: MachineArgument,
     settings: SetOption = None,
-    numbers: Annotated[bool, typer.Option("--numbers", help="every number with its origin")] = False,
-    svg: Annotated[Path | None, typer.Option("--svg", help="write the drawing of the mesh", show_default=False)] = None,
+    origins: Annotated[bool, typer.Option("--origins", help="print the origin of every value")] = False,
+    svg: Annotated[
+        Path | None, typer.Option("--svg", help="also write a drawing of the mesh", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a machine: its mesh, what it can do at best, and where its numbers are from.
+    """Show a modelled machine: its mesh, its peak performance and the origin of its values.
 
     example: meshmark model show gs1280-16 --svg mesh.svg
     """
@@ -100,8 +102,8 @@ def show(
         from meshmark.store.files import write_text
 
         write_text(svg, mesh_svg(machine))
-    origins = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
-    origins += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
+    table = [{"key": k, "origin": o.kind, "of": o.text} for k, o in sorted(machine.origins.items())]
+    table += [{"key": k, "origin": "unknown", "of": why} for k, why in sorted(machine.unknown.items())]
     if as_json:
         print(
             json.dumps(
@@ -110,7 +112,7 @@ def show(
                     "title": machine.title,
                     "figures": [f.to_json() for f in found],
                     "data": machine.data,
-                    "origins": origins,
+                    "origins": table,
                 }
             )
         )
@@ -120,12 +122,12 @@ def show(
         print(machine.note)
     sys.stdout.write("\n" + mesh_text(machine) + "\n")
     print_rows([{"figure": f.name, "value": f.shown(), "by": f.how} for f in found], False)
-    if numbers:
+    if origins:
         print()
         print_rows(
             [
                 {"key": o["key"], "value": _value_of(machine, o["key"]), "origin": o["origin"], "of": o["of"]}
-                for o in origins
+                for o in table
             ],
             False,
         )
@@ -145,11 +147,11 @@ def _value_of(machine: MachineFile, dotted: str) -> str:
 
 @app.command("compare")
 def compare(
-    names: Annotated[list[str], typer.Argument(help="two or more described machines; the first is the base")],
+    names: Annotated[list[str], typer.Argument(help="two or more modelled machines; the first is the baseline")],
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Put machines side by side: latency, bandwidth, loaded network, random updates. --set changes all but the first.
+    """Compare machines: latency, bandwidth, loaded network, random updates. --set applies to all but the first.
 
     example: meshmark model compare gs1280-8 es80
     """
@@ -157,7 +159,7 @@ def compare(
     from meshmark.model.machine import find_machine
 
     if len(names) < 2 and not settings:
-        raise UsageError("compare: found one machine, two are needed, or one with --set")
+        raise UsageError("compare: found one machine, allowed are two or more, or one with --set")
     if len(names) == 1:
         names = [names[0], names[0]]
     machines = [find_machine(names[0])] + [find_machine(n, settings) for n in names[1:]]
@@ -178,39 +180,40 @@ def measure(
         ),
     ],
     name: MachineArgument,
-    chains: Annotated[
-        str, typer.Option("--chains", help="reads on their way at once, of each CPU: a list, a range")
-    ] = "1..16",
-    threads: Annotated[str, typer.Option("--threads", help="CPUs at work: a list, a range, all")] = "all",
-    distance: Annotated[str, typer.Option("--distance", help="swap: how many nodes away the partner is")] = "1",
-    block: Annotated[
-        str, typer.Option("--block", help="exchange, all_to_all, halo, swap: size of a message")
-    ] = "64KiB",
-    rate: Annotated[str, typer.Option("--rate", help="throughput: GB/s that each program asks for")] = "2",
+    chains: Annotated[str, typer.Option("--chains", help="outstanding reads per CPU: a list or a range")] = "1..16",
+    threads: Annotated[str, typer.Option("--threads", help="number of active CPUs: a list, a range, or all")] = "all",
+    distance: Annotated[str, typer.Option("--distance", help="swap: distance to the partner in nodes")] = "1",
+    block: Annotated[str, typer.Option("--block", help="exchange, all_to_all, halo, swap: message size")] = "64KiB",
+    rate: Annotated[str, typer.Option("--rate", help="throughput: bandwidth demand of each program in GB/s")] = "2",
     write_share: Annotated[
-        float, typer.Option("--write-share", min=0, max=0.8, help="throughput: of its lines")
+        float,
+        typer.Option("--write-share", min=0, max=0.8, help="throughput: share of the cache lines that are written"),
     ] = 0.33,
-    programs: Annotated[str, typer.Option("--programs", help="programs: CPUS=GB/s[:WRITE SHARE],…")] = "",
+    programs: Annotated[str, typer.Option("--programs", help="programs: CPUS=GB/s[:WRITE_SHARE],…")] = "",
     in_step: Annotated[
         bool,
         typer.Option(
-            "--in-step", help="programs, throughput: all begin their memory phases together, as equal copies do"
+            "--in-step", help="programs, throughput: start all memory phases at the same time, as identical copies do"
         ),
     ] = False,
     trace: Annotated[
-        Path | None, typer.Option("--trace", help="trace: file of lines CPU ADDRESS r|w", show_default=False)
+        Path | None,
+        typer.Option("--trace", help="trace: file with lines of the form CPU ADDRESS r|w", show_default=False),
     ] = None,
-    page: Annotated[str, typer.Option("--page", help="trace: size of a page, which lies where first touched")] = "8KiB",
+    page: Annotated[
+        str, typer.Option("--page", help="trace: page size; a page is placed on the node that first touches it")
+    ] = "8KiB",
     frames: Annotated[
-        Path | None, typer.Option("--frames", help="write utilisation frames, JSON Lines", show_default=False)
+        Path | None,
+        typer.Option("--frames", help="write utilization frames to this file (JSON Lines)", show_default=False),
     ] = None,
-    window: Annotated[float, time_option("--window", "of a frame", 1e-9, 1e-3, "1us")] = 1e-6,
+    window: Annotated[float, time_option("--window", "length of a frame", 1e-9, 1e-3, "1us")] = 1e-6,
     settings: SetOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
 ) -> None:
-    """Run a workload on a described machine; instruments also by meshmark measure INSTRUMENT --on MACHINE.
+    """Run a workload on a modelled machine. For instruments, see also meshmark measure INSTRUMENT --on MACHINE.
 
     example: meshmark model measure hot_spot gs1280-16 --chains 1..16 --set placement.striping=pair
     """
@@ -251,19 +254,23 @@ def measure(
 def sweep(
     name: MachineArgument,
     vary: Annotated[
-        list[str], typer.Option("--vary", help="table.key=A,B,C or table.key=A..B/N (N steps); may be repeated")
+        list[str],
+        typer.Option(
+            "--vary", help="values to sweep: table.key=A,B,C, or table.key=A..B/N for N steps; may be repeated"
+        ),
     ],
-    instrument: Annotated[str, typer.Option("--instrument", help="what is measured at each point")] = "loaded",
+    instrument: Annotated[str, typer.Option("--instrument", help="instrument to run at each point")] = "loaded",
     options: Annotated[
-        list[str] | None, typer.Option("--option", help="of the instrument: word=value", show_default=False)
+        list[str] | None,
+        typer.Option("--option", help="option of the instrument: name=value; may be repeated", show_default=False),
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
-    resume: Annotated[bool, typer.Option("--resume", help="skip points that the store has already")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="skip points that are in the store already")] = False,
 ) -> None:
-    """Measure a machine over ranges of its numbers; all CPUs are used and every point is stored as it is done.
+    """Sweep parameters of a modelled machine, on all CPUs of this host; each point is stored when it completes.
 
     example: meshmark model sweep gs1280-64 --vary links.bandwidth=1.5..6/4 --instrument gups --option threads=all
     """
@@ -272,7 +279,7 @@ def sweep(
 
     machine = find_machine(name, settings)
     given = dict(o.partition("=")[::2] for o in options or [])
-    kept = "nothing is kept (--no-store)" if no_store else "what was simulated is kept, --resume goes on"
+    kept = "nothing is stored (--no-store)" if no_store else "completed points are stored; resume with --resume"
     with interruptible(kept), counted(f"sweep of {machine.name}") as progress:
         records = run_sweep(
             machine,
@@ -294,39 +301,41 @@ def sweep(
 @app.command("place-io")
 def place_io(
     name: MachineArgument,
-    ports: Annotated[int, typer.Option("--ports", min=1, help="how many I/O ports to place")] = 1,
-    least: Annotated[
-        str, typer.Option("--least", help="mean or max: which distance to a port is to be least")
+    ports: Annotated[int, typer.Option("--ports", min=1, help="number of I/O ports")] = 1,
+    minimize: Annotated[
+        str, typer.Option("--minimize", help="distance of a node to its nearest port: mean, max")
     ] = "mean",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose the nodes for I/O ports so that the mean or the largest distance of all nodes to a port is least.
+    """Choose the nodes for I/O ports that minimize the mean or maximum distance to a port.
 
-    example: meshmark model place-io gs1280-32 --ports 8 --least max
+    example: meshmark model place-io gs1280-32 --ports 8 --minimize max
     """
     from meshmark.model.machine import find_machine
     from meshmark.model.place_io import place
 
     machine = find_machine(name, settings)
-    found = place(machine, ports, least)
+    found = place(machine, ports, minimize)
     if as_json:
         print(json.dumps(found))
         return
-    nodes, proof = ", ".join(map(str, found["nodes"])), "proved least" if found["proved"] else "best found"
-    print(f"nodes {nodes}: mean {found['mean_hops']:.3f} hops, at most {found['max_hops']} ({proof})")
+    nodes, proof = ", ".join(map(str, found["nodes"])), "proved optimal" if found["proved"] else "best found"
+    print(f"nodes {nodes}: mean {found['mean_hops']:.3f} hops, maximum {found['max_hops']} ({proof})")
 
 
 @app.command("validate")
 def validate_(
-    only: Annotated[list[str] | None, typer.Argument(help="statements: A12 G05 … [all]", show_default=False)] = None,
+    only: Annotated[
+        list[str] | None, typer.Argument(help="statements to check, for example A12 G05 [all]", show_default=False)
+    ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="folder for the page [./validation]", show_default=False)
+        Path | None, typer.Option("--out", help="folder to write the page to [./validation]", show_default=False)
     ] = None,
     as_json: JsonOption = False,
-    no_page: Annotated[bool, typer.Option("--no-page", help="print only")] = False,
+    no_page: Annotated[bool, typer.Option("--no-page", help="write no page")] = False,
 ) -> None:
-    """Check every statement of the publications against the models; one page, calibrated and predicted apart.
+    """Check the models against the statements of the publications, with calibrated and predicted ones apart.
 
     example: meshmark model validate --out validation
     """
@@ -360,7 +369,7 @@ def validate_(
     for role in ROLES:
         total = sum(count[role].values())
         if total:
-            say(f"{role}: {count[role]['inside']} of {total} inside, {count[role]['not_modelled']} not modelled")
+            say(f"{role}: {count[role]['inside']} of {total} in tolerance, {count[role]['not_modelled']} not modelled")
     if not no_page:
         made = f"meshmark {version('meshmark')}, {time.strftime('%Y-%m-%d')}"
         paths = write_page(rows, out or Path("validation"), made)
@@ -369,11 +378,13 @@ def validate_(
 
 @app.command("fit")
 def fit_(
-    run: Annotated[str, typer.Argument(help="folder of a survey, its name, or latest")] = "latest",
-    out: Annotated[Path | None, typer.Option("--out", help="machine file [./HOST.toml]", show_default=False)] = None,
+    run: Annotated[str, typer.Argument(help="folder or name of a survey, or latest")] = "latest",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="machine file to write [./HOST.toml]", show_default=False)
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a machine file for a host from its survey, and try it on the points it was not fitted to.
+    """Fit a machine file to the survey of a host, and test it on points that were not used for the fit.
 
     example: meshmark model fit latest --out myhost.toml
     """
@@ -406,5 +417,5 @@ def fit_(
         for p in found.points
     ]
     print_rows(rows, as_json)
-    say(f"fitted points: rms {percent(found.rms(True))}; predicted points: rms {percent(found.rms(False))}")
+    say(f"rms error: fitted points {percent(found.rms(True))}, predicted points {percent(found.rms(False))}")
     say(f"machine file: {target}")

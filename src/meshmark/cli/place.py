@@ -1,7 +1,7 @@
 """`meshmark run`, `place`, `slots`, `placed`, `migrate`, `translate`, `advise` and `check-os`.
 
-The first six are the native program's; the installed command does not even come here for them (see `entry`), but the
-help and the completion of shells do. Only `place` on described machines and on measured distances needs Python.
+The first six are verbs of the native program: `entry` starts it without importing this module, which serves their help
+and shell completion. Only `place` on modelled machines or with measured distances needs Python.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _become(verb: str) -> None:
-    """Becomes the native program. The words are taken as they were typed: the parser eats the `--`."""
+    """Replaces this process by the native program, with the arguments as typed: the parser would remove `--`."""
     from meshmark.place.native import find_place
 
     sys.stdout.flush()
@@ -64,7 +64,7 @@ def _become(verb: str) -> None:
 
 
 def run() -> None:
-    """Place a command by policy, and prove that it stayed there.
+    """Run a command with a placement policy, and verify that it was enforced.
 
     example: meshmark run --bind balance -n 4 --verify -- ./a.out
     """
@@ -72,7 +72,7 @@ def run() -> None:
 
 
 def slots() -> None:
-    """Show who holds which CPUs of this node.
+    """List the CPUs of this host that are reserved, and by whom.
 
     example: meshmark slots
     """
@@ -80,7 +80,7 @@ def slots() -> None:
 
 
 def placed() -> None:
-    """Show where a running program's threads and pages are.
+    """Show where the threads and pages of a running program are.
 
     example: meshmark placed 4711
     """
@@ -88,7 +88,7 @@ def placed() -> None:
 
 
 def migrate() -> None:
-    """Move a running program's pages to other nodes.
+    """Move the pages of a running program to other memory nodes.
 
     example: meshmark migrate 4711 --to 1
     """
@@ -96,7 +96,7 @@ def migrate() -> None:
 
 
 def translate() -> None:
-    """Say one placement in the words of other launchers.
+    """Translate a placement into the options of other launchers.
 
     example: meshmark translate --parts '0,4;1,5' --to slurm,openmpi
     """
@@ -107,39 +107,39 @@ def translate() -> None:
 
 
 def place() -> None:
-    """Say what a policy would do, on this machine or any other.
+    """Show the placement that a policy yields, on this machine or any other.
 
     example: meshmark place --topology gs1280-16 --policy compact --jobs 4
     """
-    words = sys.argv[2:]
-    if "-h" in words or "--help" in words:
+    argv = sys.argv[2:]
+    if "-h" in argv or "--help" in argv:
         from meshmark.place.native import ask
 
         print(ask(["plan", "--help"]).rstrip())
         print(
-            "\n  --topology takes a described machine too (meshmark model list), with the latencies of its closed"
-            "\n  form; --on NAME is the same. --matrix measured: the latencies measured between this machine's nodes."
-            "\n  --svg FILE draws the jobs on the machine."
+            "\n  --topology NAME, or --on NAME: a modelled machine (meshmark model list), with its modelled latencies."
+            "\n  --matrix measured: the latencies in the store that were measured between the nodes of this machine."
+            "\n  --svg FILE: also draw the jobs on the machine."
         )
         return
-    words, drawing = _taken(words, "--svg")
-    words, named = _taken(words, "--on")
+    argv, drawing = _without(argv, "--svg")
+    argv, named = _without(argv, "--on")
     if named is None:
-        topology = _value(words, "--topology")
+        topology = _value(argv, "--topology")
         if topology not in {None, "host"} and ":" not in str(topology) and not Path(str(topology)).exists():
-            words, named = _taken(words, "--topology")
-    elif _value(words, "--topology") is not None:
+            argv, named = _without(argv, "--topology")
+    elif _value(argv, "--topology") is not None:
         raise UsageError("--on: found with --topology, allowed is one of them")
-    measured = _value(words, "--matrix") == "measured"
+    measured = _value(argv, "--matrix") == "measured"
     if named is not None and named != "host":
-        if _value(words, "--matrix") is not None:
-            raise UsageError(f"--matrix: found with '{named}', whose description has its own latencies")
+        if _value(argv, "--matrix") is not None:
+            raise UsageError(f"--matrix: found with the modelled machine '{named}', which has its own latencies")
         description, matrix = described(named)
-        words = ["--topology", description, *words]
+        argv = ["--topology", description, *argv]
     elif measured:
-        if _value(words, "--topology") not in {None, "host"}:
-            raise UsageError("--matrix measured: found with another machine's --topology, allowed with host")
-        words, _ = _taken(words, "--matrix")
+        if _value(argv, "--topology") not in {None, "host"}:
+            raise UsageError("--matrix measured: found with --topology of another machine, allowed with host")
+        argv, _ = _without(argv, "--matrix")
         matrix = measured_here()
     elif drawing is None:
         _become("plan")
@@ -152,24 +152,24 @@ def place() -> None:
         file.write(matrix)
         file.flush()
         sys.stdout.flush()
-        argv = [str(find_place()), "plan", *words, *(["--matrix", file.name] if matrix else [])]
+        command = [str(find_place()), "plan", *argv, *(["--matrix", file.name] if matrix else [])]
         if drawing is None:
-            raise SystemExit(subprocess.run(argv, check=False).returncode)
+            raise SystemExit(subprocess.run(command, check=False).returncode)
         with tempfile.NamedTemporaryFile("r", encoding="utf-8", suffix=".json") as plan:
-            status = subprocess.run([*argv, "--save", plan.name], check=False).returncode
-            # By its name: another file has it since. Nothing is in it where the plan was refused.
-            if said := Path(plan.name).read_text(encoding="utf-8"):
-                _draw(json.loads(said), Path(drawing), named, _value(words, "--topology") or "host")
+            status = subprocess.run([*command, "--save", plan.name], check=False).returncode
+            # Read by name, since the program replaces the file. It is empty if the plan was refused.
+            if text := Path(plan.name).read_text(encoding="utf-8"):
+                _draw(json.loads(text), Path(drawing), named, _value(argv, "--topology") or "host")
         raise SystemExit(status)
 
 
 def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
-    """The jobs of a plan on the mesh of a described machine, or on the parts of any other."""
+    """Draws the jobs of a plan on the mesh of a modelled machine, or on the topology of any other."""
     from meshmark.report.topology_svg import JOB_FILLS, topology_svg
     from meshmark.store.files import read_bytes, write_text
 
     if path.suffix != ".svg":
-        raise UsageError(f"--svg: found '{path}', a file that ends in .svg is needed")
+        raise UsageError(f"--svg: found '{path}', allowed are names that end in .svg")
     held: dict[int, list[int]] = {}
     for number, job in enumerate(plan["jobs"], 1):
         for cpu in job.get("cpus", ()):
@@ -181,7 +181,7 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
 
         machine = find_machine(named)
         on: dict[int, set[int]] = {}
-        first = 0  # CPUs of a described machine are numbered node by node
+        first = 0  # CPUs of a modelled machine are numbered node by node
         for node in ask(machine, [{"kind": "describe"}], threads=1)[0]["nodes"]:
             on[node["node"]] = {j for cpu in range(first, first + node["cpus"]) for j in held.get(cpu, ())}
             first += node["cpus"]
@@ -206,9 +206,9 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
     say(f"meshmark: {path}")
 
 
-def _value(words: list[str], option: str) -> str | None:
-    """Value of an option, as `--option VALUE` or `--option=VALUE`; None where it is not there."""
-    for word, after in pairwise([*words, ""]):
+def _value(argv: list[str], option: str) -> str | None:
+    """Value of an option, as `--option VALUE` or `--option=VALUE`; None if it is absent."""
+    for word, after in pairwise([*argv, ""]):
         if word == option:
             return after
         if word.startswith(option + "="):
@@ -216,11 +216,11 @@ def _value(words: list[str], option: str) -> str | None:
     return None
 
 
-def _taken(words: list[str], option: str) -> tuple[list[str], str | None]:
-    """The words without an option, and its value."""
-    value = _value(words, option)
+def _without(argv: list[str], option: str) -> tuple[list[str], str | None]:
+    """The arguments without an option, and its value."""
+    value = _value(argv, option)
     left, skip = [], False
-    for word in words:
+    for word in argv:
         if not skip and word != option and not word.startswith(option + "="):
             left.append(word)
         skip = not skip and word == option
@@ -228,10 +228,10 @@ def _taken(words: list[str], option: str) -> tuple[list[str], str | None]:
 
 
 def described(name: str) -> tuple[str, str]:
-    """A described machine for the native program: the text of its topology, and its matrix file.
+    """A modelled machine for the native program: its synthetic topology, and the text of its matrix file.
 
     Raises:
-        AbsentError: its nodes do not all have as many CPUs, which the text cannot say.
+        AbsentError: its nodes differ in their number of CPUs, which a synthetic topology cannot express.
     """
     from meshmark.model.engine import ask
     from meshmark.model.machine import find_machine
@@ -241,14 +241,14 @@ def described(name: str) -> tuple[str, str]:
     shape, matrix = ask(machine, [{"kind": "describe"}, {"kind": "matrix"}], threads=1)
     counts = {n["cpus"] for n in shape["nodes"]}
     if len(counts) != 1 or counts == {0}:
-        raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs, the same number in each is needed")
+        raise AbsentError(f"place: the nodes of {name} have {sorted(counts)} CPUs, allowed is the same number in each")
     nodes = [n["node"] for n in shape["nodes"]]
     text = matrix_text(range(len(nodes)), matrix["latency_s"], "s", f"{machine.label}, closed form", "lower")
     return f"pack:{len(nodes)} [numa] core:{counts.pop()} pu:1", text
 
 
 def measured_here() -> str:
-    """The matrix file of what the store has of this machine; see `native.measured_matrix`."""
+    """The matrix file of the latencies that the store has of this machine; see `native.measured_matrix`."""
     from meshmark.machine.facts import host_id
     from meshmark.machine.sysfs import from_sysfs
     from meshmark.place.native import measured_matrix
@@ -264,46 +264,53 @@ def measured_here() -> str:
 
 
 def advise(
-    command: Annotated[list[str] | None, typer.Argument(help="-- COMMAND with its own options")] = None,
-    budget: Annotated[str, typer.Option("--budget", help="time it may take [10m]", show_default=False)] = "",
+    command: Annotated[list[str] | None, typer.Argument(help="command and its arguments, after --")] = None,
+    budget: Annotated[str, typer.Option("--budget", help="time limit [10m]", show_default=False)] = "",
     fom: Annotated[
         str,
         typer.Option(
             "--fom",
-            help="regular expression whose last match in the output is the figure of merit; its "
-            "first group, if it has one [the elapsed time]",
+            help="figure of merit: the last match of this regular expression in the output, or its first group "
+            "[elapsed time]",
             show_default=False,
         ),
     ] = "",
-    higher: Annotated[bool, typer.Option("--higher/--lower", help="whether a greater figure is better")] = True,
+    higher: Annotated[bool, typer.Option("--higher/--lower", help="whether higher figures are better")] = True,
     policies: Annotated[
-        str, typer.Option("--policies", help="of meshmark run --bind; between those with commas put semicolons")
+        str,
+        typer.Option(
+            "--policies", help="policies of meshmark run --bind; separate policies that contain commas by semicolons"
+        ),
     ] = "none,balance,pack,compact,scatter",
     threads: Annotated[
-        str, typer.Option("--threads", help="values of OMP_NUM_THREADS, 1,2,4 [as it is]", show_default=False)
+        str,
+        typer.Option("--threads", help="values of OMP_NUM_THREADS, for example 1,2,4 [unchanged]", show_default=False),
     ] = "",
     memory: Annotated[
-        str, typer.Option("--memory", help="of meshmark run --memory [default,interleave,bind]", show_default=False)
+        str,
+        typer.Option("--memory", help="values of meshmark run --memory [default,interleave,bind]", show_default=False),
     ] = "",
     pages: Annotated[
-        str, typer.Option("--pages", help="of meshmark run --pages [default,thp]", show_default=False)
+        str, typer.Option("--pages", help="values of meshmark run --pages [default,thp]", show_default=False)
     ] = "",
-    wait: Annotated[str, typer.Option("--wait-policy", help="of OpenMP threads: default,active,passive")] = "default",
+    wait: Annotated[
+        str, typer.Option("--wait-policy", help="values of OMP_WAIT_POLICY: default,active,passive")
+    ] = "default",
     smt: Annotated[
-        str, typer.Option("--smt", help="whether neighbours share a core: off,on [both]", show_default=False)
+        str, typer.Option("--smt", help="hardware threads of a core: off,on [both]", show_default=False)
     ] = "",
-    seed: Annotated[int, typer.Option("--seed", help="of the order of the runs")] = 1,
+    seed: Annotated[int, typer.Option("--seed", help="seed for the order of runs")] = 1,
     resume: Annotated[
         Path | None, typer.Option("--resume", help="resume the advice in this folder", show_default=False)
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="folder of plan, journal and answer", show_default=False)
+        Path | None, typer.Option("--out", help="folder for plan, journal and result", show_default=False)
     ] = None,
     store: StoreOption = None,
     no_store: NoStoreOption = False,
-    as_json: Annotated[bool, typer.Option("--json", help="one record a line, then the answer")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line, then the result")] = False,
 ) -> None:
-    """Find out by running it which placement and page size is best for a program.
+    """Find the best placement and page size for a program by running it.
 
     example: meshmark advise --budget 10m --policies balance,pack -- ./a.out
     """
@@ -323,10 +330,12 @@ def advise(
     plan = Plan.load(folder / "plan.json") if resume is not None else None
     if plan is not None:
         if command and command != plan.command:
-            raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} is about '{shlex.join(plan.command)}'")
+            raise UsageError(
+                f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'"
+            )
         command, fom, higher = plan.command, plan.figure, plan.higher
     elif not command:
-        raise UsageError("COMMAND: found none, what to run is needed", "meshmark advise -- ./a.out")
+        raise UsageError("COMMAND: found none, allowed is a command after --", "meshmark advise -- ./a.out")
     else:
         _no_advice_in(folder)
     _check_advice(fom, folder)
@@ -335,7 +344,7 @@ def advise(
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     with held(folder, resumed=resume is not None):
         if plan is None:
-            _no_advice_in(folder)  # another may have begun there since
+            _no_advice_in(folder)  # another process may have started there in the meantime
             wishes = Wishes(
                 _listed("--policies", policies, vocabulary().policies),
                 _counts(threads),
@@ -345,17 +354,17 @@ def advise(
                 tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
             )
             if str(here.inherited):
-                say(f"as it is means: {here.inherited}, inherited from where this was started")
+                say(f"the baseline runs with {here.inherited}, inherited by this process")
             say(f"warm-up: {shlex.join(command)}")
             plan = make_plan(command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
             plan.run = run
             plan.save(folder / "plan.json")
             left_out = len(plan.left_out)
-            say(f"{len(plan.candidates)} candidates, {left_out} left out, {plan.pilot_s:.3g} s a run: {folder}")
+            say(f"{len(plan.candidates)} candidates, {left_out} skipped, {plan.pilot_s:.3g} s per run: {folder}")
         elif budget:
             plan.budget_s = budget_s
             plan.save(folder / "plan.json")
-        kept = f"what was run is kept, meshmark advise --resume {shlex.quote(str(folder))} resumes"
+        kept = f"completed runs are kept; resume with meshmark advise --resume {shlex.quote(str(folder))}"
         with interruptible(kept):
             advice = run_advice(plan, folder, runner, say)
     answer = _keep_advice(advice, plan.run or folder.resolve().name, started, folder, as_json, store, no_store)
@@ -365,7 +374,7 @@ def advise(
 def _keep_advice(
     advice: Advice, run: str, started: str, folder: Path, as_json: bool, store: Path | None, no_store: bool
 ) -> dict[str, Any]:
-    """Writes the answer into the folder and its records into the store, and prints both."""
+    """Writes the result to the folder and its records to the store, and prints both."""
     from importlib.metadata import version as installed
 
     from meshmark.machine.facts import host_id
@@ -388,20 +397,20 @@ def _keep_advice(
 
 
 def _check_advice(fom: str, folder: Path) -> None:
-    """Refuses a figure of merit that is no regular expression, and a folder that cannot be made."""
+    """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
     try:
         re.compile(fom)
     except re.error as why:
-        raise UsageError(f"--fom: found '{fom}', which is no regular expression: {why}") from None
+        raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as why:
-        raise UsageError(f"--out: cannot make {folder}: {why.strerror}", "name a folder that can be written") from None
+        raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
 
 
 def _no_advice_in(folder: Path) -> None:
     if (folder / "plan.json").exists():
-        raise UsageError(f"--out: found an advice in {folder}", f"meshmark advise --resume {folder}")
+        raise UsageError(f"--out: {folder} contains a run of advise", f"meshmark advise --resume {folder}")
 
 
 def _here() -> tuple[Here, dict[int, int]]:
@@ -424,7 +433,7 @@ def _here() -> tuple[Here, dict[int, int]]:
 
 
 def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:
-    """Words of a list; what comes before `=` or a comma of a word must be allowed."""
+    """Splits a list; the name of each item, up to `=` or a comma, must be allowed."""
     words = tuple(dict.fromkeys(w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()))
     for word in words:
         if re.split("[=,]", word)[0] not in allowed:
@@ -440,7 +449,7 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     from meshmark.place.advice import spread, values_of
     from meshmark.place.candidates import BASELINE
 
-    plan, said = advice.plan, advice.verdict
+    plan, verdict = advice.plan, advice.verdict
     unit = "" if plan.figure else "s"
     less = not (plan.figure and plan.higher)
 
@@ -453,11 +462,11 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
         found = spread(values, less) if values else None
         state = (
             "chosen"
-            if one.name == said.choice
+            if one.name == verdict.choice
             else "failed"
             if one.name in advice.failed and not values
-            else "not told apart"
-            if one.name in said.close
+            else "indistinguishable"
+            if one.name in verdict.close
             else "worse"
             if values
             else "not tried"
@@ -480,44 +489,45 @@ def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
     print_rows([r for _, r in rows], False)
     print(f"\n{_sentence(advice, answer)}")
     if str(plan.inherited):
-        print(f"as it is: {plan.inherited}, inherited")
+        print(f"baseline: {plan.inherited}, inherited")
     before, after = answer["before"], answer["after"]
     if before and after:
         print(
-            f"spread: CoV {100 * before['cov']:.1f} % as it is, {100 * after['cov']:.1f} % with {said.best}; "
-            f"best against best {100 * answer['best_vs_best']:+.1f} %, worst against worst "
+            f"spread: CoV {100 * before['cov']:.1f} % baseline, {100 * after['cov']:.1f} % with {verdict.best}; "
+            f"best vs. best {100 * answer['best_vs_best']:+.1f} %, worst vs. worst "
             f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)"
         )
     for title, lines in (
-        ("not told apart from the choice", [n for n in said.close if n not in {said.choice, BASELINE}]),
+        ("indistinguishable from the choice", [n for n in verdict.close if n not in {verdict.choice, BASELINE}]),
         ("why", answer["why"]),
-        ("did not stay where it was put", answer["not_held"]),
+        ("placement not enforced", answer["not_held"]),
         ("failed", [f"{k}: {v}" for k, v in answer["failed"].items()]),
-        ("left out", [f"{k}: {v}" for k, v in answer["left_out"].items()]),
+        ("skipped", [f"{k}: {v}" for k, v in answer["left_out"].items()]),
     ):
         if lines:
             print(f"\n{title}")
             for line in lines:
                 print(f"  {line}")
-    print("\nready to paste")
+    print("\nequivalent commands")
     for form, line in answer["lines"].items():
         print(f"  {form}\n    {line}")
 
 
 def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
-    """The answer in words, with what it rests on."""
-    said, better = advice.verdict, "less time" if not advice.plan.figure else "better figure"
+    """The result in one sentence, with its evidence."""
+    verdict, better = advice.verdict, "less time" if not advice.plan.figure else "better figure"
     bounds = answer["gain_interval"]
     gained = "" if answer["gain"] is None else f"{100 * answer['gain']:+.1f} %"
     if bounds:
-        gained += f" [{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}] in {said.pairs} pairs"
-    if said.word == "better":
-        return f"best: {said.choice}: {gained} {better} than as it is ({said.stopped})"
-    limit = f"{100 * said.effect:.1f} %" if answer["minimum_effect"] is not None else "what can be seen"
-    if said.word == "no difference":
-        seen = f": {said.best} {gained}" if said.best else ""
-        return f"no difference of {limit} or more{seen} ({said.stopped}): run it as it is"
-    return f"not decided ({said.stopped}){f': {said.best} {gained} so far' if gained else ''}: give it more --budget"
+        gained += f" [{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}] in {verdict.pairs} pairs"
+    if verdict.word == "better":
+        return f"best: {verdict.choice}: {gained} {better} than the baseline ({verdict.stopped})"
+    limit = f"{100 * verdict.effect:.1f} %" if answer["minimum_effect"] is not None else "a measurable size"
+    if verdict.word == "no difference":
+        seen = f": {verdict.best} {gained}" if verdict.best else ""
+        return f"no difference of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
+    so_far = f": {verdict.best} {gained} so far" if gained else ""
+    return f"not decided ({verdict.stopped}){so_far}: repeat with a larger --budget"
 
 
 # ------------------------------------------------------------------ check-os
@@ -525,30 +535,32 @@ def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
 
 def check_os(
     starts: Annotated[
-        int, typer.Option("--starts", min=0, max=10_000, help="of the triad, bound and unbound; 0: none")
+        int, typer.Option("--starts", min=0, max=10_000, help="starts of the triad, each bound and unbound; 0: none")
     ] = 10,
     threads: Annotated[
-        int, typer.Option("--threads", min=0, help="of the triad [half of the cores]", show_default=False)
+        int, typer.Option("--threads", min=0, help="threads of the triad [half of the cores]", show_default=False)
     ] = 0,
     provoke: Annotated[
-        bool, typer.Option("--provoke", help="fill each node with memory for a moment, to see where it spills")
+        bool, typer.Option("--provoke", help="briefly fill the memory of each node, to see where allocations spill to")
     ] = False,
-    strict: Annotated[bool, typer.Option("--strict", help="status 1 if something is wrong")] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with status 1 if a check fails")] = False,
     root: RootOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one check a line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one check per line")] = False,
 ) -> None:
-    """Check that the operating system does what placing relies on, and what its scheduler costs.
+    """Check that the operating system enforces placement, and measure what its scheduler costs.
 
     example: meshmark check-os --starts 20
     """
     from meshmark.doctor.placement import examine
 
     if starts == 1:
-        raise UsageError("--starts: found 1, allowed are 0 and 2 or more: one start has no spread")
+        raise UsageError("--starts: found 1, allowed are 0, or 2 and more: one start has no spread")
     if root is None and threads > len(os.sched_getaffinity(0)):
-        raise UsageError(f"--threads: found {threads}, this process may use {len(os.sched_getaffinity(0))} CPUs")
+        raise UsageError(
+            f"--threads: found {threads}, allowed is at most {len(os.sched_getaffinity(0))}, the CPUs of this process"
+        )
     if root is None and starts:
-        say(f"{2 * starts} starts of the triad: at most a minute or two")
+        say(f"{2 * starts} starts of the triad: up to two minutes")
     checks = examine(root or Path("/"), starts, threads, provoke)
     if as_json:
         for check in checks:
@@ -576,4 +588,4 @@ def _print_checks(checks: list[Check]) -> None:
         table.add_row(Text(c.judged, style=_STYLES[c.judged]), Text(c.name), Text(c.found), Text(c.means))
     Console(width=None if sys.stdout.isatty() else 160, highlight=False).print(table)
     for c in (c for c in checks if c.remedy):
-        print(f"{c.name}\n    {c.remedy}")  # in one line, however narrow the terminal, so that it can be copied
+        print(f"{c.name}\n    {c.remedy}")  # on one line, so that it can be copied

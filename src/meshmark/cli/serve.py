@@ -1,4 +1,4 @@
-"""`meshmark serve`: this machine, recordings, simulated machines and reports in the browser."""
+"""`meshmark serve`: this machine, recordings, simulated machines and reports in a browser."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FRAMES: Final = 200
 WINDOW_S: Final = 500e-9
-MOST_LOADS: Final = 200  # listed, the newest first
+MAX_LOADS: Final = 200  # listed, the newest first
 NEED_MORE: Final = ("trace", "programs")  # workloads that a name alone does not describe
 
 
@@ -42,18 +42,19 @@ def register(app: typer.Typer) -> None:
 
 def serve(
     store: StoreOption = None,
-    recordings: Annotated[Path, typer.Option("--recordings", help="folder of recordings")] = Path(),
+    recordings: Annotated[Path, typer.Option("--recordings", help="folder with recordings")] = Path(),
     loads: Annotated[
-        Path | None, typer.Option("--loads", help="folder of load runs and studies [your own]", show_default=False)
+        Path | None,
+        typer.Option("--loads", help="folder with load runs and studies [those of this user]", show_default=False),
     ] = None,
-    rate: Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames a second (Hz)")] = 2.0,
+    rate: Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames per second (Hz)")] = 2.0,
     host: HostOption = "127.0.0.1",
     port: PortOption = 8642,
     token: TokenOption = "",
     token_file: TokenFileOption = None,
     no_token: NoTokenOption = False,
 ) -> None:
-    """Serve this machine, recordings, loads, simulated machines and reports to a browser.
+    """Serve this machine, recordings, load runs, simulated machines and reports to a browser.
 
     example: meshmark serve --recordings nights
     """
@@ -95,26 +96,26 @@ def serve(
 def _check_folder(option: str, path: Path) -> None:
     try:
         is_folder, why = path.is_dir(), ""
-    except OSError as wrong:  # not ours to look into, or too long a name
+    except OSError as wrong:  # not accessible, or the name is too long
         is_folder, why = False, f": {wrong.strerror}"
     if not is_folder:
         raise UsageError(f"{option}: found no folder {quoted(path)}{why}")
 
 
 class Runs:
-    """The runs of a store, and those of surveys that lie in folders of their own, which know more of the host."""
+    """The runs of a store and of survey folders, which have more facts about the host."""
 
     def __init__(self, store: Path, folders: Path) -> None:
         self.store, self.folders = store, folders
 
     def _folder(self, name: str) -> Path | None:
-        """The folder of a survey: one that is named as it is, and lies there itself."""
+        """The folder of a survey with this name; links that lead elsewhere do not count."""
         folder = self.folders / name
         here = re.fullmatch(r"[^/\0]+", name) and folder.resolve().parent == self.folders.resolve()
         return folder if here and (folder / "plan.json").is_file() else None
 
     def rows(self) -> list[RunRow]:
-        """Those to list, the newest first.
+        """The runs to list, newest first.
 
         Raises:
             MeshmarkError: the store cannot be read.
@@ -136,13 +137,13 @@ class Runs:
         return sorted(rows, key=lambda r: (r.started, r.name), reverse=True)
 
     def report(self, name: str) -> bytes:
-        """The page of a run; of one without a folder, from its records alone."""
+        """The report of a run; built from the records alone if the run has no folder."""
         from meshmark.measure.survey import load_run
         from meshmark.report.build import report_page
 
         folder = self._folder(name)
         found = load_run(folder) if folder is not None else self._stored(name)
-        return report_page(*found).encode(errors="replace")  # an imported text may hold half a character
+        return report_page(*found).encode(errors="replace")  # imported text may contain lone surrogates
 
     def _stored(self, name: str) -> tuple[list[Record], list[Absence], RunInfo]:
         from meshmark.report.build import command_of
@@ -155,7 +156,7 @@ class Runs:
             raise MeshmarkError(f"report: run '{name}' has no records")
         starts = [str(start) for r in records if (start := r.provenance.get("start"))]
         commands = "; ".join(sorted({command_of(r) for r in records} - {""}))
-        # What the records do not say (how long it took, by which version) is left out.
+        # Records do not contain the duration and version of the run.
         info = RunInfo(
             run_id=name,
             machine=", ".join(dict.fromkeys(r.machine for r in records)),
@@ -169,11 +170,11 @@ class Runs:
 
 
 class LoadFolders:
-    """Runs of scenarios and studies that lie in folders, each by its own folder's name. What a link leads out to is not
-    shown; of two of one name and kind the one in the first folder counts.
+    """Runs of scenarios and studies, named after their folders. Links are not followed; if two folders have a run of
+    the same name and kind, the first one is listed.
 
     Args:
-        roots: folders of them; one that is not there holds none.
+        roots: folders to search; a missing folder counts as empty.
     """
 
     def __init__(self, roots: Sequence[Path]) -> None:
@@ -181,22 +182,22 @@ class LoadFolders:
         self._rows: dict[tuple[Path, object], LoadRow] = {}
 
     def rows(self) -> tuple[list[LoadRow], int]:
-        """Those to list, the newest first, and how many more there are."""
+        """The rows to list, newest first, and the number of rows not listed."""
         found: dict[tuple[str, str], tuple[Path, tuple[int, int]]] = {}
         for root in self.roots:
             for kind, path, stamp in self._in(root):
                 found.setdefault((kind, path.name), (path, stamp))
         newest = sorted(found.items(), key=lambda f: (-f[1][1][0], f[0]))
         rows: dict[tuple[Path, object], LoadRow] = {}
-        for (kind, _), (path, stamp) in newest[:MOST_LOADS]:
+        for (kind, _), (path, stamp) in newest[:MAX_LOADS]:
             rows[path, stamp] = self._rows.get((path, stamp)) or _load_row(kind, path, stamp)
-        self._rows = rows  # what has gone is forgotten
+        self._rows = rows  # forgets removed runs
         listed = sorted(rows.values(), key=lambda r: r.started, reverse=True)
-        return listed, max(0, len(newest) - MOST_LOADS)
+        return listed, max(0, len(newest) - MAX_LOADS)
 
     @staticmethod
     def _in(root: Path) -> list[tuple[str, Path, tuple[int, int]]]:
-        """Kind, folder, and the time and size of what is written to, of each run and study of a folder."""
+        """Kind, folder, and modification time and size of the journals, for each run and study in a folder."""
         from meshmark.load import journal
         from meshmark.load.studies import outcome
 
@@ -215,7 +216,7 @@ class LoadFolders:
                 ("run", (journal.JOURNAL,)),
                 ("study", (outcome.PLAN, outcome.JOURNAL, outcome.RECORDS)),
             ):
-                with contextlib.suppress(OSError):  # gone meanwhile, or not ours to look into
+                with contextlib.suppress(OSError):  # removed in the meantime, or not accessible
                     if not (path / files[0]).is_file() or any((path / name).is_symlink() for name in files):
                         continue
                     stats = [f.stat() for name in files if (f := path / name).is_file()]
@@ -224,20 +225,20 @@ class LoadFolders:
         return out
 
     def _path(self, row: LoadRow) -> Path:
-        """Where a row of the listing lies.
+        """The folder of a listed row.
 
         Raises:
-            NotHere: it has gone.
+            NotHere: it was removed.
         """
         from meshmark.web.server import NotHere
 
         for (path, _), known in list(self._rows.items()):
             if (known.kind, known.name) == (row.kind, row.name):
                 return path
-        raise NotHere(f"{row.kind}: found no '{row.name}'", "load/ lists what is there")
+        raise NotHere(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
 
     def page(self, row: LoadRow) -> bytes:
-        """Its page, made anew from what lies in its folder."""
+        """The page of a run or study, built from its folder."""
         path = self._path(row)
         if row.kind == "study":
             from meshmark.report.studies import study_page
@@ -267,18 +268,18 @@ class LoadFolders:
 
 
 def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
-    """A run or a study as it is listed; what cannot be read says why."""
+    """The row of a run or study; a row that cannot be read contains the reason."""
     from meshmark.web.parts import LoadRow
     from meshmark.web.recordings import addressable
 
     if not addressable(path.name):
-        said = "has a name that is no UTF-8 text, and so no address"
-        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=said)
+        reason = "the name is not valid UTF-8, so it has no address"
+        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=reason)
     try:
         return _study_row(path, stamp) if kind == "study" else _run_row(path, stamp)
-    except Exception as why:  # a folder of others may spoil its reader in any way
-        told = " ".join(str(why).split()).replace(f"{path}: ", "")
-        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=f"cannot be read: {told[:200]}")
+    except Exception as why:  # files of other users may fail in any way
+        reason = " ".join(str(why).split()).replace(f"{path}: ", "")
+        return LoadRow(kind, path.name, shown=False, stamp=stamp, broken=f"cannot be read: {reason[:200]}")
 
 
 def _run_row(path: Path, stamp: object) -> LoadRow:
@@ -290,9 +291,9 @@ def _run_row(path: Path, stamp: object) -> LoadRow:
     for p in run.programs:
         copies[p.program] = copies.get(p.program, 0) + 1
     names = [n if c == 1 else f"{n} × {c}" for n, c in copies.items()]
-    well = sum(p.how == "ok" for p in run.programs)
-    state = f"{well} of {len(run.programs)} ended well"
-    state = "running, or cut" if run.cut else state if run.status == "ok" else f"{state}, {run.status}"
+    succeeded = sum(p.how == "ok" for p in run.programs)
+    state = f"{succeeded} of {len(run.programs)} succeeded"
+    state = "running, or interrupted" if run.cut else state if run.status == "ok" else f"{state}, {run.status}"
     flags = sorted(frozenset().union(*(run.flags(p) for p in run.programs))) if not run.cut else []
     return LoadRow(
         "run",
@@ -305,7 +306,7 @@ def _run_row(path: Path, stamp: object) -> LoadRow:
         flags,
         bool(run.programs),
         stamp,
-        "" if run.programs else "no program was started yet, or the journal is cut",
+        "" if run.programs else "no program was started yet, or the journal is incomplete",
     )
 
 
@@ -317,7 +318,7 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
     outcomes = read_outcomes(path)
     bad = sum(bool(o.reason) for o in outcomes)
     finished = (path / RECORDS).is_file()
-    state = ("finished" if finished else "running, or interrupted") + (f", {bad} runs do not count" if bad else "")
+    state = ("finished" if finished else "running, or interrupted") + (f", {bad} invalid runs" if bad else "")
     flags = sorted(frozenset().union(*(o.flags for o in outcomes))) if outcomes else []
     return LoadRow(
         "study",
@@ -333,5 +334,5 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
     )
 
 
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+def _listed(names: Sequence[str], limit: int = 6) -> str:
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

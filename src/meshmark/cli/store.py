@@ -1,4 +1,4 @@
-"""`meshmark store`: what was measured, listed, exported, imported and verified."""
+"""`meshmark store`: list, export, import and verify records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from meshmark.cli.options import StoreOption
 from meshmark.errors import UsageError
 from meshmark.values.paths import data_home
 
-app = typer.Typer(help="List, export, import and verify what was measured.", no_args_is_help=True)
+app = typer.Typer(help="List, export, import and verify records.", no_args_is_help=True)
 
 
 @app.command("list")
 def store_list(
     store: StoreOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="one object a line")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object per line")] = False,
 ) -> None:
     """List the runs of the store.
 
@@ -35,10 +35,12 @@ def store_list(
 
 @app.command("export")
 def store_export(
-    out: Annotated[Path | None, typer.Option("--out", help="file [standard output]", show_default=False)] = None,
-    form: Annotated[str, typer.Option("--format", help="jsonl, csv, or table")] = "jsonl",
-    run: Annotated[str, typer.Option("--run", help="only this run")] = "",
-    instrument: Annotated[str, typer.Option("--instrument", help="only this instrument")] = "",
+    out: Annotated[
+        Path | None, typer.Option("--out", help="file to write [standard output]", show_default=False)
+    ] = None,
+    form: Annotated[str, typer.Option("--format", help="output format: jsonl, csv, table")] = "jsonl",
+    run: Annotated[str, typer.Option("--run", help="export only this run")] = "",
+    instrument: Annotated[str, typer.Option("--instrument", help="export only this instrument")] = "",
     store: StoreOption = None,
 ) -> None:
     """Write records as JSON Lines or CSV, or print them as `meshmark measure` does.
@@ -52,7 +54,7 @@ def store_export(
     if form not in {"jsonl", "csv", "table"}:
         raise UsageError(f"format: found '{form}', allowed are jsonl, csv, table")
     if form == "table" and out is not None:
-        raise UsageError("--out: found with --format table, which is printed", "--format csv")
+        raise UsageError("--out: found with --format table, allowed with jsonl and csv", "--format csv")
     chosen = {k: v for k, v in (("run", run), ("instrument", instrument)) if v}
     kept = Store(store or data_home() / "store")
     rows = kept.rows(**chosen)
@@ -67,23 +69,21 @@ def store_export(
         write_file(out, data)
     else:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)  # UTF-8 in every locale: it is a file's content
+        sys.stdout.buffer.write(data)  # UTF-8 in every locale, as in a file
 
 
 @app.command("import")
 def store_import(
     sources: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE...", help="what --json, store export or meshmark-probe printed", show_default=False
-        ),
+        typer.Argument(metavar="FILE...", help="output of --json, store export or meshmark-probe", show_default=False),
     ],
     name: Annotated[
         str, typer.Option("--name", help="name of the run [machine, start and content]", show_default=False)
     ] = "",
     store: StoreOption = None,
 ) -> None:
-    """Read records into the store: what is there already is not added again, and no run replaces another.
+    """Import records into the store. Records that it has already are skipped; no run is replaced.
 
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
@@ -99,10 +99,7 @@ def store_import(
     refused = [why for one in found for why in one.refused]
     others = sum(one.others for one in found)
     new, all_of = sum(count for _, count in added), sum(len(part.records) for one in found for part in one.parts)
-    say(
-        f"{new} records imported, {all_of - new} were there already, {len(refused)} refused, "
-        f"{others} lines of another kind"
-    )
+    say(f"{new} records imported, {all_of - new} already present, {len(refused)} refused, {others} other lines ignored")
     for why in refused[:5]:
         say(f"refused: {why}")
 
@@ -122,6 +119,6 @@ def store_verify(store: StoreOption = None) -> None:
             print(f"{path.name}: {wrong}")
         else:
             good += 1
-    say(f"{good} files are well, {bad} are not")
+    say(f"{good} files OK, {bad} corrupt")
     if bad:
         raise SystemExit(1)

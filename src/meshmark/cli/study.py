@@ -1,4 +1,4 @@
-"""`meshmark load study`: how programs slow each other down, one command a question."""
+"""`meshmark load study`: studies of co-run slowdown, one command each."""
 
 from __future__ import annotations
 
@@ -19,19 +19,35 @@ if TYPE_CHECKING:
     from meshmark.load.studies.bench import How, StudyResult
     from meshmark.load.variants import Variant
 
-app = typer.Typer(help="How programs slow each other down, one command a question.", no_args_is_help=True)
+app = typer.Typer(help="Study how co-running programs slow each other down.", no_args_is_help=True)
 
-OutOption = Annotated[Path | None, typer.Option("--out", help="folder; a study in it is resumed", show_default=False)]
-RepetitionsOption = Annotated[int, typer.Option("--repetitions", min=1, max=1000, help="of every run; 4 for intervals")]
-RunTimeOption = Annotated[float, time_option("--run-time", "of a made program", 0.1, 3600, "5s")]
-CpusOption = Annotated[str, typer.Option("--cpus", help="only these, such as 0-3 [all allowed]", show_default=False)]
-RatesOption = Annotated[str, typer.Option("--rates", help="GB/s, such as 1,2,4 [by base data]", show_default=False)]
-ClockOption = Annotated[
-    str, typer.Option("--clock", help="wall, or dedicated: less what was waited for a CPU, for busy machines")
+OutOption = Annotated[
+    Path | None,
+    typer.Option("--out", help="folder of the study; an interrupted study in it is resumed", show_default=False),
 ]
-SeedOption = Annotated[int, typer.Option("--seed", help="of the order of runs")]
-BaseOption = Annotated[str, typer.Option("--base", help="run of base data [this machine's newest]", show_default=False)]
-CommandArgument = Annotated[list[str] | None, typer.Argument(help="after --", show_default=False)]
+RepetitionsOption = Annotated[
+    int, typer.Option("--repetitions", min=1, max=1000, help="repetitions of every run; intervals need 4")
+]
+RunTimeOption = Annotated[float, time_option("--run-time", "run time of a generated program", 0.1, 3600, "5s")]
+CpusOption = Annotated[
+    str, typer.Option("--cpus", help="CPUs to use, for example 0-3 [all allowed]", show_default=False)
+]
+RatesOption = Annotated[
+    str, typer.Option("--rates", help="rates in GB/s, for example 1,2,4 [from calibration data]", show_default=False)
+]
+ClockOption = Annotated[
+    str,
+    typer.Option(
+        "--clock", help="wall, or dedicated: wall time minus the time spent waiting for a CPU (for busy machines)"
+    ),
+]
+SeedOption = Annotated[int, typer.Option("--seed", help="seed for the order of runs")]
+BaseOption = Annotated[
+    str, typer.Option("--base", help="run with calibration data [the newest of this machine]", show_default=False)
+]
+CommandArgument = Annotated[
+    list[str] | None, typer.Argument(help="command and its arguments, after --", show_default=False)
+]
 
 
 def _how(repetitions: int, clock: str, seed: int, machine: str = "") -> How:
@@ -64,7 +80,7 @@ def _numbers(option: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(x) for x in text.split(",") if x.strip())
     except ValueError as why:
-        raise UsageError(f"{option}: found '{text}', allowed are numbers such as 1,2.5,4") from why
+        raise UsageError(f"{option}: found '{text}', allowed are numbers, for example 1,2.5,4") from why
 
 
 def _folder(out: Path | None, name: str) -> Path:
@@ -74,10 +90,10 @@ def _folder(out: Path | None, name: str) -> Path:
 
 
 def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
-    """Prints the table, draws the chart, keeps the records.
+    """Prints the table, draws the charts and stores the records.
 
     Raises:
-        MeshmarkError: some run does not count; after all that.
+        MeshmarkError: a run is invalid; raised last.
     """
     import vl_convert
 
@@ -104,12 +120,12 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
         for path in drawn:
             print(path)
     if result.spoiled:
-        raise MeshmarkError(f"{result.study}: {result.spoiled}", f"{result.folder} has the runs and what they printed")
+        raise MeshmarkError(f"{result.study}: {result.spoiled}", f"runs and their output are in {result.folder}")
 
 
 def resumable(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """What is said where a study is interrupted."""
-    return interruptible(f"what was run is kept, the same command with --out {shlex.quote(str(folder))} goes on")
+    """Reports how to resume the study if it is interrupted."""
+    return interruptible(f"completed runs are kept; resume with the same command and --out {shlex.quote(str(folder))}")
 
 
 def _kept(store: Path | None, no_store: bool) -> Path | None:
@@ -119,8 +135,8 @@ def _kept(store: Path | None, no_store: bool) -> Path | None:
 @app.command("shared-bus")
 def shared_bus(
     rates: RatesOption = "",
-    copies: Annotated[int, typer.Option("--copies", min=0, help="0: one a CPU")] = 0,
-    threshold: Annotated[float, typer.Option("--threshold", min=0.001, max=10, help="of the slowdown")] = 0.1,
+    copies: Annotated[int, typer.Option("--copies", min=0, help="copies; 0: one per CPU")] = 0,
+    threshold: Annotated[float, typer.Option("--threshold", min=0.001, max=10, help="slowdown to locate")] = 0.1,
     run_time: RunTimeOption = 5.0,
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
@@ -132,7 +148,7 @@ def shared_bus(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of programs that share a memory, over the rate of each; the rate at which it passes 10 %.
+    """Slowdown of programs that share a memory node by rate, and the rate at which it exceeds a threshold.
 
     example: meshmark load study shared-bus --rates 1,2,4,8
     """
@@ -156,7 +172,9 @@ def shared_bus(
 
 @app.command("mix")
 def mix(
-    rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, help="rate of each program in GB/s; 0: from calibration data")
+    ] = 0.0,
     run_time: RunTimeOption = 5.0,
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
@@ -168,7 +186,7 @@ def mix(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of programs that share a memory, over their share of writes, at one rate.
+    """Slowdown of programs that share a memory node by write share, at a fixed rate.
 
     example: meshmark load study mix --rate 4
     """
@@ -190,8 +208,10 @@ def mix(
 
 @app.command("isolation")
 def isolation(
-    rate: Annotated[float, typer.Option("--rate", min=0, help="GB/s of each; 0: by base data")] = 0.0,
-    margin: Annotated[float, typer.Option("--margin", min=0.001, max=1, help="within which is alike")] = 0.05,
+    rate: Annotated[
+        float, typer.Option("--rate", min=0, help="rate of each program in GB/s; 0: from calibration data")
+    ] = 0.0,
+    margin: Annotated[float, typer.Option("--margin", min=0.001, max=1, help="equivalence margin")] = 0.05,
     run_time: RunTimeOption = 5.0,
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
@@ -202,7 +222,7 @@ def isolation(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Whether load in other memory domains leaves a program as it is: a test of equivalence.
+    """Test whether load in other memory domains leaves a program unaffected (equivalence test).
 
     example: meshmark load study isolation --margin 0.03
     """
@@ -225,7 +245,9 @@ def isolation(
 @app.command("copies")
 def copies(
     command: CommandArgument = None,
-    counts: Annotated[str, typer.Option("--counts", help="such as 1,2,4 [1 … all]", show_default=False)] = "",
+    counts: Annotated[
+        str, typer.Option("--counts", help="numbers of copies, for example 1,2,4 [1 … all]", show_default=False)
+    ] = "",
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
     cpus: CpusOption = "",
@@ -235,7 +257,7 @@ def copies(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run times and throughput of N copies of a command at once.
+    """Run time and throughput of N concurrent copies of a command.
 
     example: meshmark load study copies --counts 1,2,4 -- ./a.out
     """
@@ -245,7 +267,7 @@ def copies(
         raise UsageError("copies: found no command", "meshmark load study copies -- ./a.out")
     numbers = _numbers("--counts", counts)
     if not all(n.is_integer() for n in numbers):
-        raise UsageError(f"--counts: found '{counts}', allowed are whole numbers such as 1,2,4")
+        raise UsageError(f"--counts: found '{counts}', allowed are integers, for example 1,2,4")
     folder = _folder(out, "copies")
     with resumable(folder):
         result = study(
@@ -257,7 +279,9 @@ def copies(
 @app.command("overload")
 def overload(
     command: CommandArgument = None,
-    extra: Annotated[int, typer.Option("--extra", min=1, max=1000, help="programs more than CPUs")] = 1,
+    extra: Annotated[
+        int, typer.Option("--extra", min=1, max=1000, help="number of programs beyond the number of CPUs")
+    ] = 1,
     run_time: RunTimeOption = 5.0,
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
@@ -268,7 +292,7 @@ def overload(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """One sequential program more than there are CPUs: who waits, and the published totals.
+    """Run more sequential programs than CPUs: waiting times and the published totals.
 
     example: meshmark load study overload --repetitions 4
     """
@@ -291,10 +315,14 @@ def overload(
 
 @app.command("omp-overload")
 def omp_overload(
-    run_time: Annotated[float, time_option("--run-time", "of a made program", 0.1, 3600, "500ms")] = 0.5,
-    threads: Annotated[int, typer.Option("--threads", min=0, help="of the OpenMP program; 0: all")] = 0,
-    sequentials: Annotated[int, typer.Option("--sequentials", min=0, help="programs beside it; 0: one a CPU")] = 0,
-    policies: Annotated[str, typer.Option("--policies", help="OMP_WAIT_POLICY")] = "active,passive",
+    run_time: Annotated[float, time_option("--run-time", "run time of a generated program", 0.1, 3600, "500ms")] = 0.5,
+    threads: Annotated[int, typer.Option("--threads", min=0, help="threads of the OpenMP program; 0: one per CPU")] = 0,
+    sequentials: Annotated[
+        int, typer.Option("--sequentials", min=0, help="co-running sequential programs; 0: one per CPU")
+    ] = 0,
+    policies: Annotated[
+        str, typer.Option("--policies", help="values of OMP_WAIT_POLICY to compare")
+    ] = "active,passive",
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
     cpus: CpusOption = "",
@@ -304,7 +332,7 @@ def omp_overload(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """OpenMP programs beside sequential ones on too few CPUs: how far they are serialised, by waiting policy.
+    """Serialization of an OpenMP program that shares too few CPUs with sequential programs, by wait policy.
 
     example: meshmark load study omp-overload --policies passive
     """
@@ -329,7 +357,8 @@ def omp_overload(
 @app.command("matrix")
 def matrix(
     classes: Annotated[
-        str, typer.Option("--classes", help="kinds or kernels, such as stream@memory [chosen]", show_default=False)
+        str,
+        typer.Option("--classes", help="kinds or kernels, for example stream@memory [a selection]", show_default=False),
     ] = "",
     run_time: RunTimeOption = 5.0,
     out: OutOption = None,
@@ -342,7 +371,7 @@ def matrix(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of each class of kernels beside each other one.
+    """Co-run slowdown of each pair of kernel classes.
 
     example: meshmark load study matrix --classes stream@memory,dense,integer
     """
@@ -366,7 +395,7 @@ def matrix(
 def curve(
     command: CommandArgument = None,
     rates: RatesOption = "",
-    neighbours: Annotated[int, typer.Option("--neighbours", min=1, max=1000)] = 1,
+    neighbours: Annotated[int, typer.Option("--neighbours", min=1, max=1000, help="number of co-running programs")] = 1,
     out: OutOption = None,
     repetitions: RepetitionsOption = 5,
     cpus: CpusOption = "",
@@ -377,7 +406,7 @@ def curve(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of a command over the GB/s of its neighbours, and how well that predicts neighbours it has not seen.
+    """Slowdown of a command by the bandwidth of co-running programs, and how well the curve predicts other programs.
 
     example: meshmark load study curve --rates 2,4,8 -- ./a.out
     """

@@ -1,4 +1,4 @@
-"""`meshmark watch`, `record` and `replay`: the live map, in a terminal or a browser, and recordings of it."""
+"""`meshmark watch`, `record` and `replay`: the live map in a terminal or a browser, and its recordings."""
 
 from __future__ import annotations
 
@@ -22,48 +22,56 @@ if TYPE_CHECKING:
     from meshmark.watch.recording import Recording
     from meshmark.web.hub import Hub, Past
 
-RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames a second (Hz)")]
-OnOption = Annotated[str | None, typer.Option("--on", help="a simulated machine instead", show_default=False)]
-WorkloadOption = Annotated[
-    str, typer.Option("--workload", help="of a simulated machine: hot_spot, random_reads, throughput …")
+RateOption = Annotated[float, typer.Option("--rate", min=0.01, max=100, help="frames per second (Hz)")]
+OnOption = Annotated[
+    str | None, typer.Option("--on", help="watch a simulated machine instead of this one", show_default=False)
 ]
-WebOption = Annotated[bool, typer.Option("--web", help="in the browser")]
+WorkloadOption = Annotated[
+    str, typer.Option("--workload", help="workload of the simulated machine: hot_spot, random_reads, throughput, …")
+]
+WebOption = Annotated[bool, typer.Option("--web", help="show the map in a browser")]
 HostOption = Annotated[str, typer.Option("--host", help="address to listen on")]
-PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="0: any free one")]
+PortOption = Annotated[int, typer.Option("--port", min=0, max=65535, help="port to listen on; 0: any free port")]
 TokenOption = Annotated[
     str,
     typer.Option(
         "--token",
         show_default=False,
-        help="access token [random, in the printed link]; other users see it in `ps`, unlike that of --token-file "
+        help="access token [random, part of the printed link]; visible to other users in `ps`, so prefer --token-file "
         "or MESHMARK_TOKEN",
     ),
 ]
 TokenFileOption = Annotated[
-    Path | None, typer.Option("--token-file", help="holds the token; only you may read it (0600)", show_default=False)
+    Path | None,
+    typer.Option("--token-file", help="file with the access token; must have mode 0600", show_default=False),
 ]
 NoTokenOption = Annotated[
-    bool, typer.Option("--no-token", help="every user of this machine can open the page; on loopback only")
+    bool, typer.Option("--no-token", help="let every user of this machine open the page; on loopback only")
 ]
-LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="lowest colour begins here (%)")]
-HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="highest colour ends here (%)")]
-PaletteOption = Annotated[str, typer.Option("--palette", help="inferno, cividis, spectrum")]
-WindowOption = Annotated[float, time_option("--window", "of a simulated machine's frame", 1e-9, 1e-3, "500ns")]
-FramesOption = Annotated[int, typer.Option("--frames", min=1, max=20000, help="of a simulated machine")]
+LowOption = Annotated[float, typer.Option("--from", min=0, max=99, help="value of the lowest colour (%)")]
+HighOption = Annotated[float, typer.Option("--to", min=0.1, max=100, help="value of the highest colour (%)")]
+PaletteOption = Annotated[str, typer.Option("--palette", help="colour palette: inferno, cividis, spectrum")]
+WindowOption = Annotated[
+    float, time_option("--window", "length of a frame of the simulated machine", 1e-9, 1e-3, "500ns")
+]
+FramesOption = Annotated[
+    int, typer.Option("--frames", min=1, max=20000, help="number of frames of the simulated machine")
+]
 OtlpOption = Annotated[
-    str, typer.Option("--otlp", help="send summaries to this OpenTelemetry collector: http://HOST:4318")
+    str, typer.Option("--otlp", help="send summaries to this OpenTelemetry collector, for example http://HOST:4318")
 ]
-IntervalOption = Annotated[float, time_option("--interval", "of a summary that is sent", 1, 3600, "15s")]
-UseOption = Annotated[
+IntervalOption = Annotated[float, time_option("--interval", "time between two summaries", 1, 3600, "15s")]
+FullScaleOption = Annotated[
     str,
     typer.Option(
-        "--of", help="what 100 % of a memory is: attained (by this machine's survey, where there is one), wire"
+        "--full-scale",
+        help="memory bandwidth shown as 100 %: sustained (of this machine's survey, if there is one), theoretical",
     ),
 ]
 CanaryOption = Annotated[
-    bool, typer.Option("--canary/--no-canary", help="a few loads a second that show how crowded the memory is")
+    bool, typer.Option("--canary/--no-canary", help="probe memory contention with a few loads per second")
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="frames as JSON Lines, a header first")]
+JsonOption = Annotated[bool, typer.Option("--json", help="print frames as JSON Lines, preceded by a header")]
 
 
 def register(app: typer.Typer) -> None:
@@ -90,7 +98,7 @@ def simulated(
 
 def _refuse_settings(on: str | None, settings: list[str] | None) -> None:
     if settings and on is None:
-        raise UsageError("--set: found without --on, a described machine is needed", "meshmark model list")
+        raise UsageError("--set: found without --on, allowed for a modelled machine only", "meshmark model list")
 
 
 def _past(header: Header, frames: list[Frame]) -> Past:
@@ -103,7 +111,7 @@ Address = tuple[str, int, str]  # host, port, token
 
 
 def _address(web: bool, host: str, port: int, token: str, file: Path | None, off: bool) -> Address:
-    """Where to serve, and for whom: options of one command; what the terminal shows has no readers."""
+    """Address and access token of the page; no token if the map is shown in the terminal."""
     if not web:
         return host, port, ""
     from meshmark.web.guard import chosen_token
@@ -118,26 +126,26 @@ def _serve(what: Hub | Past, address: Address) -> None:
 
 
 def served_at(address: str) -> None:
-    """Says where a server can be reached, now that it can."""
+    """Prints the address of a server that accepts connections."""
     print(address, flush=True)
-    say("Ctrl-C ends it")
+    say("stop with Ctrl-C")
 
 
 def _given(ctx: typer.Context) -> list[str]:
-    """Which of the options about colours were given."""
+    """The colour options given on the command line."""
     options = {"low": "--from", "high": "--to", "palette": "--palette"}
     sources = {word: ctx.get_parameter_source(name) for name, word in options.items()}
     return [word for word, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _refuse_colours(given: list[str]) -> None:
-    """Options about the colours of use, where the map is one of changes."""
+    """Refuses options for the colours of use: a map of changes has its own."""
     if given:
-        raise UsageError(f"{given[0]}: found with --against, whose colours are its own; allowed without it")
+        raise UsageError(f"{given[0]}: found with --against, which has its own colours; allowed without --against")
 
 
 def _viewed(header: Header, ctx: typer.Context) -> Header:
-    """A header that tells the page which colours were asked for; where none were, it has its reader's own."""
+    """The header with the colours given on the command line; without them the page uses those of its reader."""
     given, asked = _given(ctx), ctx.params
     view: dict[str, Any] = {"palette": asked["palette"]} if "--palette" in given else {}
     if "--from" in given or "--to" in given:
@@ -149,7 +157,7 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
     from meshmark.watch.palette import PALETTES
 
     if low >= high:
-        raise UsageError(f"--from: found {low:g}, less than --to ({high:g}) is needed")
+        raise UsageError(f"--from: found {low:g}, allowed is less than --to ({high:g})")
     if palette not in PALETTES:
         raise UsageError(f"--palette: found '{palette}', allowed are {', '.join(PALETTES)}")
     return low / 100, high / 100
@@ -157,7 +165,7 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """What ends a recording or a view leaves it whole, and is no failure."""
+    """Ctrl-C and SIGTERM end a view or a recording cleanly; neither is an error."""
     try:
         yield
     except KeyboardInterrupt:
@@ -165,7 +173,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
-    """The map in the terminal, with keys; without a terminal frame by frame as text."""
+    """Shows the interactive map in a terminal; without a terminal, prints frame by frame."""
     if sys.stdout.isatty() and sys.stdin.isatty():
         from meshmark.terminal.app import MeshApp
 
@@ -198,7 +206,7 @@ def watch(
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
     rate: RateOption = 1.0,
-    duration: Annotated[float, time_option("--duration", "then it ends [never]")] = 0.0,
+    duration: Annotated[float, time_option("--duration", "stop after this time [never]")] = 0.0,
     window: WindowOption = 500e-9,
     frames: FramesOption = 200,
     low: LowOption = 0.0,
@@ -214,15 +222,17 @@ def watch(
     as_json: JsonOption = False,
     otlp: OtlpOption = "",
     interval: IntervalOption = 15.0,
-    use_of: UseOption = "attained",
+    full_scale: FullScaleOption = "sustained",
     canary: CanaryOption = True,
     store: StoreOption = None,
     calibration: Annotated[
         bool,
-        typer.Option("--calibrate", help="measure for 20 s what the canary's loads take at which traffic, and end"),
+        typer.Option(
+            "--calibrate", help="measure the latency of the probe loads by traffic for 20 s, store it and exit"
+        ),
     ] = False,
 ) -> None:
-    """Watch this machine (or a simulated one) on its own map, coloured by use.
+    """Watch the use of CPUs, memories and links on a map of this machine or a simulated one.
 
     example: meshmark watch --web --rate 10
     """
@@ -234,7 +244,9 @@ def watch(
         return
     if on is not None:
         if otlp:
-            raise UsageError("--otlp: found with --on; only a live machine is sent, a simulated one has no clock")
+            raise UsageError(
+                "--otlp: found with --on, allowed for this machine only: simulated time is not wall-clock time"
+            )
         header, made = simulated(on, workload, settings, frames, window)
         if as_json:
             _print_frames(header, iter(made))
@@ -245,7 +257,7 @@ def watch(
                 _show(header, _paced(made, 10.0), *bounds, palette)
         return
     with (
-        _live(rate, duration, root, 0.0, use_of, canary, store) as live,
+        _live(rate, duration, root, 0.0, full_scale, canary, store) as live,
         _sent_to(otlp, interval, live) as seen,
         _ended_by_signals(),
     ):
@@ -256,7 +268,7 @@ def watch(
 
             _serve(Hub(_viewed(live.header, ctx), seen), address)
         elif otlp:
-            say(f"sending {live.header.machine} to {otlp} every {interval:g} s; Ctrl-C ends it")
+            say(f"sending {live.header.machine} to {otlp} every {interval:g} s; stop with Ctrl-C")
             for _ in seen:
                 pass
         else:
@@ -264,44 +276,44 @@ def watch(
 
 
 def _live(
-    rate: float, duration: float, root: Path | None, hold_s: float, use_of: str, canary: bool, store: Path | None
+    rate: float, duration: float, root: Path | None, hold_s: float, full_scale: str, canary: bool, store: Path | None
 ) -> Live:
-    """This machine, or a tree."""
+    """Frames of this machine, or of a recorded one."""
     from meshmark.watch.live import Live, this_host
 
-    if use_of not in {"attained", "wire"}:
-        raise UsageError(f"--of: found '{use_of}', allowed are attained, wire")
+    if full_scale not in {"sustained", "theoretical"}:
+        raise UsageError(f"--full-scale: found '{full_scale}', allowed are sustained, theoretical")
     if root is not None:
         return Live(rate, duration, root, hold_s=hold_s)
-    return this_host(rate, duration, hold_s, store, use_of, canary)
+    return this_host(rate, duration, hold_s, store, full_scale, canary)
 
 
 def _calibrate(as_json: bool) -> None:
-    """Measures the canary's curve, keeps it and shows it."""
+    """Measures, stores and prints the calibration curve of the canary."""
     from rich.console import Console
     from rich.table import Table
 
     from meshmark.watch.canary import calibrate
 
-    say("20 s with all CPUs busy; other programs disturb it")
+    say("measuring for 20 s with all CPUs busy; other programs disturb the result")
     path, found = calibrate(20.0)
     if as_json:
         print(json.dumps(found))
         return
     for node, points in found["nodes"].items():
-        heads = ("traffic (GB/s)", "load (ns)", "range of four rounds (ns)")
+        heads = ("traffic (GB/s)", "load latency (ns)", "range of four rounds (ns)")
         table = Table(*heads, title=f"node {node}", title_justify="left")
         for traffic, lowest, middle, highest in points:
             table.add_row(f"{1e-9 * traffic:.1f}", f"{1e9 * middle:.1f}", f"{1e9 * lowest:.1f} to {1e9 * highest:.1f}")
         Console(highlight=False).print(table)
         if not found["tells"][node]:
-            say(f"node {node}: traffic does not show in the canary's loads here; no pressure will be estimated")
+            say(f"node {node}: the load latency does not depend on traffic; memory pressure cannot be estimated")
     print(path)
 
 
 @contextlib.contextmanager
 def _sent_to(url: str, interval_s: float, live: Live) -> Iterator[Iterator[Frame]]:
-    """The frames of a machine, which go to a collector too where one is named."""
+    """The frames of a machine; also sends them to a collector if `url` names one."""
     if not url:
         yield live.frames()
         return
@@ -318,7 +330,7 @@ def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
 
 
 def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[Frame]:
-    """Frames at a rate that eyes follow; with a speed, at so many times their own pace."""
+    """Yields frames at `rate_hz`; with `speed`, at this multiple of their recorded rate."""
     import time
 
     begin = time.monotonic()
@@ -329,20 +341,20 @@ def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[
 
 
 def record(
-    out: Annotated[Path, typer.Option("--out", help="file to write, Parquet")],
+    out: Annotated[Path, typer.Option("--out", help="file to write (Parquet)")],
     rate: RateOption = 1.0,
-    duration: Annotated[float, time_option("--duration", "then it ends [at Ctrl-C]")] = 0.0,
+    duration: Annotated[float, time_option("--duration", "stop after this time [at Ctrl-C]")] = 0.0,
     on: OnOption = None,
     workload: WorkloadOption = "hot_spot",
     window: WindowOption = 500e-9,
     frames: FramesOption = 200,
     root: RootOption = None,
     settings: SetOption = None,
-    use_of: UseOption = "attained",
+    full_scale: FullScaleOption = "sustained",
     canary: CanaryOption = True,
     store: StoreOption = None,
 ) -> None:
-    """Record what watch would show; a recorder that is killed loses at most the last second.
+    """Record the frames of meshmark watch to a file; if killed, at most the last second is lost.
 
     example: meshmark record --rate 10 --duration 60s --out night.parquet
     """
@@ -357,11 +369,11 @@ def record(
                 recorder.add(frame)
     else:
         with (
-            _live(rate, duration, root, HOLD_S, use_of, canary, store) as live,
+            _live(rate, duration, root, HOLD_S, full_scale, canary, store) as live,
             Recorder(out, live.header) as recorder,
-            signals_call(live.stop),  # what it holds comes first, then its end
+            signals_call(live.stop),  # buffered frames are written before the end
         ):
-            say(f"recording {live.header.machine} at {rate:g} Hz; Ctrl-C ends it")
+            say(f"recording {live.header.machine} at {rate:g} Hz; stop with Ctrl-C")
             for line in live.lines():
                 recorder.add_line(line)
     print(out)
@@ -370,19 +382,21 @@ def record(
 
 def replay(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
+    file: Annotated[Path, typer.Argument(help="recording, complete or interrupted (NAME.part)")],
     web: WebOption = False,
     page: Annotated[
         Path | None,
-        typer.Option("--html", help="write a page, one file that opens without a server", show_default=False),
+        typer.Option("--html", help="write one self-contained page", show_default=False),
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option(
-            "--against", help="another recording: the change from it to FILE, a table or a map", show_default=False
+            "--against",
+            help="baseline recording: show the change from it to FILE as a table or a map",
+            show_default=False,
         ),
     ] = None,
-    speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="times its own pace")] = 1.0,
+    speed: Annotated[float, typer.Option("--speed", min=0.01, max=1000, help="multiple of the recorded rate")] = 1.0,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
     palette: PaletteOption = "inferno",
@@ -393,7 +407,7 @@ def replay(
     no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a recording as if it were live, or what changed between two.
+    """Replay a recording on the map, or show what changed between two recordings.
 
     example: meshmark replay night.parquet --web; meshmark replay night.parquet --html night.html
     """
@@ -401,9 +415,9 @@ def replay(
 
     bounds = _bounds(low, high, palette)
     address = _address(web, host, port, token, token_file, no_token)
-    asked = [name for name, is_asked in (("--web", web), ("--html", page), ("--json", as_json)) if is_asked]
-    if len(asked) > 1:
-        raise UsageError(f"{asked[1]}: found with {asked[0]}, allowed is one of --web, --html, --json")
+    given = [name for name, value in (("--web", web), ("--html", page), ("--json", as_json)) if value]
+    if len(given) > 1:
+        raise UsageError(f"{given[1]}: found with {given[0]}, allowed is one of --web, --html, --json")
     if page is not None:
         from meshmark.web.page import check_out
 
@@ -428,9 +442,9 @@ def replay(
     else:
         frames = list(recording.frames())
         if not sys.stdout.isatty():
-            frames = frames[-1:]  # nobody sees it move
+            frames = frames[-1:]  # without a terminal only the last frame is printed
         with _ended_by_signals():
-            slow = recording.header.period_s < 1e-3  # a model's microseconds
+            slow = recording.header.period_s < 1e-3  # simulated microseconds
             _show(recording.header, _paced(frames, 10.0, 0.0 if slow else speed), *bounds, palette)
 
 
@@ -439,13 +453,13 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
 
     size = write_page(out, f"{header.machine} – Meshmark", packed)
     print(out)
-    say(f"{size} B; any browser opens it, without a network")
+    say(f"{size} B; opens in any browser, without a network connection")
 
 
 def _replay_change(
     before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: Address
 ) -> None:
-    """What changed between two recordings: as a map, as a page, as JSON or as a table."""
+    """Shows the change between two recordings as a map, a page, JSON or a table."""
     from meshmark.watch.difference import Side, compare, table
 
     sides = [Side(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
@@ -467,16 +481,17 @@ def _replay_change(
 
 def plot(
     ctx: typer.Context,
-    file: Annotated[Path, typer.Argument(help="a recording, whole or cut (NAME.part)")],
-    out: Annotated[Path, typer.Option("--out", help="folder for the pictures")] = Path("plots"),
+    file: Annotated[Path, typer.Argument(help="recording, complete or interrupted (NAME.part)")],
+    out: Annotated[Path, typer.Option("--out", help="folder to write the pictures to")] = Path("plots"),
     against: Annotated[
-        Path | None, typer.Option("--against", help="another recording: the change from it to FILE", show_default=False)
+        Path | None,
+        typer.Option("--against", help="baseline recording: draw the change from it to FILE", show_default=False),
     ] = None,
     low: LowOption = 0.0,
     high: HighOption = 100.0,
     palette: PaletteOption = "inferno",
 ) -> None:
-    """Draw a recording on paper: every component over time, a PNG and an SVG a class.
+    """Draw a recording: every component over time, one PNG and SVG per component class.
 
     example: meshmark plot night.parquet --out plots
     """

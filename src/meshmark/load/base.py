@@ -193,7 +193,7 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
         if it is None:
             spec = Plan.load(folder / "plan.json").spec
             raise MeshmarkError(
-                f"--base: {folder} holds a survey '{spec}', no base data", "meshmark load base takes them"
+                f"--base: {folder} holds a survey '{spec}', no calibration data", "run meshmark load base"
             )
         if it.machine != machine:
             raise MeshmarkError(
@@ -224,6 +224,6 @@ def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
     if not variants:
         raise MeshmarkError(
             f"base data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
-            "meshmark load base --quick takes them anew",
+            "measure them again with meshmark load base --quick",
         )
     return variants, notes

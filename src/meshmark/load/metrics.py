@@ -326,7 +326,7 @@ def of_variants(
     for name in needed:
         lacks = sorted(metrics[name].names - columns.keys())
         if lacks:
-            raise UsageError(f"metric {name}: base data have no {lacks[0]}")
+            raise UsageError(f"metric {name}: the calibration data have no {lacks[0]}")
     values = {name: m.of(columns) for name, m in metrics.items() if m.names <= columns.keys()}
     return {
         v.name: {name: float(of[i]) for name, of in values.items() if math.isfinite(of[i])}

@@ -128,7 +128,7 @@ def refuse_run_in(out: Path) -> None:
         UsageError: a run lies in the folder.
     """
     if os.path.lexists(out / JOURNAL):
-        raise UsageError(f"{out}: a run lies there already", "name another folder with --out")
+        raise UsageError(f"{out}: contains a run already", "name another folder with --out")
 
 
 def _signal_of(run: LoadRun) -> str:

@@ -1,4 +1,4 @@
-"""Where to put I/O ports: the nodes that make the mean or the largest distance to a port least."""
+"""Optimal nodes for I/O ports: the mean or the maximum distance to the nearest port is minimal."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from meshmark.model.engine import ask
 from meshmark.model.machine import MachineFile
 
 
-def place(machine: MachineFile, ports: int, least: str) -> dict[str, Any]:
+def place(machine: MachineFile, ports: int, minimize: str) -> dict[str, Any]:
     """Nodes for `ports` I/O ports, one a node.
 
+    Args:
+        minimize: `mean` or `max`, the distance in hops of all nodes to their nearest port.
+
     Returns:
-        nodes, mean_hops, max_hops (over all nodes, to the nearest port), and whether no choice is proved better.
+        nodes, mean_hops, max_hops (over all nodes, to the nearest port), and whether the choice is proved optimal.
 
     Raises:
-        UsageError: more ports than nodes, or `least` is neither mean nor max.
+        UsageError: more ports than nodes, or `minimize` is neither mean nor max.
 
     Source: p-median and p-center of a graph (Hakimi, 1964), as mixed integer programs for HiGHS.
     """
@@ -24,16 +27,16 @@ def place(machine: MachineFile, ports: int, least: str) -> dict[str, Any]:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import csr_array, eye_array, hstack, kron
 
-    if least not in {"mean", "max"}:
-        raise UsageError(f"--least: found '{least}', allowed are mean, max")
+    if minimize not in {"mean", "max"}:
+        raise UsageError(f"--minimize: found '{minimize}', allowed are mean, max")
     hops = np.array(ask(machine, [{"kind": "hops"}], threads=1)[0]["hops"], dtype=float)
     n = len(hops)
     if not 1 <= ports <= n:
         raise UsageError(f"--ports: found {ports}, allowed are 1 to {n}: {machine.name} has {n} nodes")
     # y[j]: node j has a port; x[i, j]: node i uses it; with `max` one more variable bounds every used distance.
-    extra = 1 if least == "max" else 0
+    extra = 1 if minimize == "max" else 0
     cost = np.concatenate(
-        [np.zeros(n), hops.ravel() / n if least == "mean" else 1e-6 * hops.ravel() / n, np.ones(extra)]
+        [np.zeros(n), hops.ravel() / n if minimize == "mean" else 1e-6 * hops.ravel() / n, np.ones(extra)]
     )
     zeros = csr_array((n, extra))
     one_each = hstack([csr_array((n, n)), kron(eye_array(n), np.ones((1, n))), zeros])

@@ -122,14 +122,15 @@ def this_host(
     duration_s: float = 0.0,
     hold_s: float = 0.0,
     store: Path | None = None,
-    use_of: str = "attained",
+    full_scale: str = "sustained",
     canary: bool = True,
 ) -> Live:
     """This machine with all that is known of it: shares of what its survey reached, and the canary's calibration.
 
     Args:
         store: where surveys are; None: the user's own.
-        use_of: `attained`, which falls back on the wire where no survey was made, or `wire`.
+        full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is
+            no survey) or `theoretical`.
         canary: whether it may load the memory a little to see how crowded it is.
     """
     machine = socket.gethostname()
@@ -137,7 +138,7 @@ def this_host(
     counted, estimated = memory_is_counted(), canary and tells(calibrated)
     known: dict[str, Any] = {}
     # Store and firmware are slow to ask: only where something is a share of what they say.
-    if use_of == "attained" and (counted or estimated):
+    if full_scale == "sustained" and (counted or estimated):
         from meshmark.watch.attained import attained_here
 
         nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1

@@ -63,7 +63,7 @@ def interference_matrix(
     there = {v.kind for v in variants if v.threads == 1 and v.served_by == "memory"}
     names = list(dict.fromkeys(classes)) or [f"{k}@memory" for k in MEMORY_BOUND if k in there]
     if not names:
-        raise UsageError("classes: base data have no sequential variant that memory serves; name classes")
+        raise UsageError("classes: the calibration data have no sequential variant served by memory; name classes")
     for name in names:
         if not any(map(kernel_class(name), (v for v in variants if v.threads == 1))):
             kinds = ", ".join(sorted({v.kind for v in variants if v.threads == 1}))

@@ -157,12 +157,12 @@ def usable_variants(table: Table, wish: Prescription, metrics: Metrics) -> tuple
                 import difflib
 
                 near = difflib.get_close_matches(k, sorted(known), 1, 0.5)
-                also = f"did you mean {near[0]}?" if near else f"base data have {', '.join(sorted(known))}"
+                also = f"did you mean {near[0]}?" if near else f"the calibration data have {', '.join(sorted(known))}"
                 raise UsageError(f"{where}: {key}: unknown kernel {k!r}; {also}")
     needed = frozenset().union(*(metrics[m].names for m in wish.metrics)) if wish.metrics else frozenset()
     lacks = sorted(needed - table.columns.keys())
     if lacks:
-        raise UsageError(f"{where}: base data have no {lacks[0]}, which a prescribed metric needs")
+        raise UsageError(f"{where}: the calibration data have no {lacks[0]}, which a target metric needs")
     mask = np.ones(len(table), dtype=bool)
 
     def keep(those: NDArray[np.bool_], why: str) -> None:
@@ -175,7 +175,7 @@ def usable_variants(table: Table, wish: Prescription, metrics: Metrics) -> tuple
     threads = sorted({v.threads for v in vs})
     keep(
         np.array([v.threads == wish.threads for v in vs], dtype=bool),
-        f"threads: found {wish.threads}; base data have variants with {', '.join(map(str, threads))}",
+        f"threads: found {wish.threads}; the calibration data have variants with {', '.join(map(str, threads))}",
     )
     allowed = (set(wish.kernels) or known) - set(wish.without)
     keep(
