@@ -29,7 +29,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.starts import Start, spread_of, told_apart, triad
+from meshmark.doctor.starts import Start, spread_of, summary, triad
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.place.halving import EXHAUSTIVE, MINIMUM_EFFECT, shift, trial
 from meshmark.place.native import answer, find_place
@@ -217,7 +217,7 @@ def disturbed(starts: int) -> None:
             spreads[bind] = wide, cov
             print(f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
                   f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
-                  f"{told_apart(found, 1)}", flush=True)  # fmt: skip
+                  f"{summary(found, 1)}", flush=True)  # fmt: skip
         print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
               f"{spreads['none'][1] / spreads['balance'][1]:.1f} times")  # fmt: skip
 

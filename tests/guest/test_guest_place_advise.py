@@ -61,8 +61,8 @@ def told() -> dict[str, Any]:
         ("node distances", "local 10, remote 21"),
         ("spill order", "0→1; 1→0"),
         ("thread affinity", "kept on 4 CPUs"),
-        ("first touch", "pages lie on the toucher's node: 0-1"),
-        ("home allocation", "bound pages lie on their node: 0-1"),
+        ("first touch", "pages are on the node of the first touch: 0-1"),
+        ("home allocation", "bound pages are on their node: 0-1"),
         ("NUMA balancing", "off"),
     ],
 )

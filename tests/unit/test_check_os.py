@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 
 from meshmark.doctor import spill, starts, trials
-from meshmark.doctor.check import ORDER, Check
+from meshmark.doctor.finding import ORDER, Finding
 from meshmark.doctor.placement import examine
 from meshmark.doctor.spill import Spill, fill_node, in_child
-from meshmark.doctor.starts import Start, spread_of, told_apart
+from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import Tree
@@ -59,20 +59,20 @@ def made(folder: Path, **changes: str | None) -> Path:
     return folder
 
 
-def of(checks: list[Check], name: str) -> Check:
+def of(checks: list[Finding], name: str) -> Finding:
     (found,) = [c for c in checks if c.name == name]
     return found
 
 
 def test_a_machine_as_it_should_be_is_well_and_a_tree_is_not_tried(tmp_path: Path) -> None:
     checks = examine(made(tmp_path), starts=5)
-    assert {c.name for c in checks if c.judged == "absent"} == TRIED | {"scheduling quality"}
+    assert {c.name for c in checks if c.judged == "unknown"} == TRIED | {"scheduling quality"}
     assert not [c for c in checks if c.judged == "wrong"]
     assert of(checks, "NUMA description").found == "2 nodes, 2 packages"
     assert of(checks, "node distances").found == "local 10, remote 21"
     assert of(checks, "spill order").found == "0→1; 1→0"
     assert of(checks, "kernel memory per node").found == "node 0 4 MiB, node 1 4 MiB"
-    assert of(checks, "SMT").found == "one thread a core"
+    assert of(checks, "SMT").found == "one thread per core"
 
 
 ONE_NODE: dict[str, str | None] = {
@@ -81,10 +81,10 @@ ONE_NODE: dict[str, str | None] = {
 }  # fmt: skip
 NODE_MEMORY = "Node 1 MemTotal: 8388608 kB\nNode 1 Slab: {} kB"
 CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
-    ("NUMA description", ONE_NODE, "wrong", "all packages is one node", "node interleaving off"),
+    ("NUMA description", ONE_NODE, "wrong", "all packages is one node", "node interleaving"),
     ("NUMA description", {**ONE_NODE, **{f"{CPU}/cpu{c}/topology/physical_package_id": "0" for c in range(4)}}, "ok",
      "one node, one package", ""),
-    ("NUMA description", {k: None for k in GOOD if k.startswith(NODE)}, "absent", "no NUMA nodes", "CONFIG_NUMA"),
+    ("NUMA description", {k: None for k in GOOD if k.startswith(NODE)}, "unknown", "no NUMA nodes", "CONFIG_NUMA"),
     ("NUMA description", {f"{NODE}/node1/cpulist": "2"}, "wrong", "no node has CPUs 3", "firmware"),
     ("node distances", {f"{NODE}/node0/distance": "10 10", f"{NODE}/node1/distance": "10 10"}, "wrong", "flattened",
      "--matrix measured"),
@@ -92,27 +92,27 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
      "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
-    ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; not the same in both directions", ""),
-    ("spill order", {"proc/zoneinfo": ZONES.format(0, 99) + ZONES.format(1, 100)}, "wrong", "node 0 is full now",
+    ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; asymmetric", ""),
+    ("spill order", {"proc/zoneinfo": ZONES.format(0, 99) + ZONES.format(1, 100)}, "wrong", "node 0 is full",
      "meshmark placed"),
-    ("spill order", ONE_NODE, "ok", "nowhere to spill", ""),
+    ("spill order", ONE_NODE, "ok", "nothing to spill to", ""),
     ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "1"}, "ok", "on", "meshmark advise"),
     ("NUMA balancing", {**ONE_NODE, "proc/sys/kernel/numa_balancing": "1"}, "ok", "nothing to balance", ""),
-    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": None}, "absent", "not in this kernel", ""),
+    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": None}, "unknown", "not in this kernel", ""),
     ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": "1"}, "wrong", "on (1)", "vm.zone_reclaim_mode=0"),
     ("zone reclaim", {**ONE_NODE, "proc/sys/vm/zone_reclaim_mode": "1"}, "ok", "one node", ""),
-    ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": None}, "absent", "", ""),
+    ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": None}, "unknown", "", ""),
     ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "wrong",
      "never", "madvise"),
-    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": None}, "absent", "", ""),
-    ("kernel memory per node", {f"{NODE}/node1/meminfo": NODE_MEMORY.format(99999)}, "wrong", "most is on node 1",
+    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": None}, "unknown", "", ""),
+    ("kernel memory per node", {f"{NODE}/node1/meminfo": NODE_MEMORY.format(99999)}, "wrong", "mostly on node 1",
      "interleave"),
-    ("kernel memory per node", {f"{NODE}/node{n}/meminfo": "" for n in range(2)}, "absent", "do not tell", ""),
+    ("kernel memory per node", {f"{NODE}/node{n}/meminfo": "" for n in range(2)}, "unknown", "not reported", ""),
     ("SMT", {f"{CPU}/cpu1/topology/core_cpus_list": "0-1", f"{CPU}/cpu0/topology/core_cpus_list": "0-1"}, "ok",
-     "2 threads a core", ""),
+     "2 threads per core", ""),
     ("isolated CPUs", {f"{CPU}/isolated": "2-3"}, "wrong", "2-3", "--each"),
     ("isolated CPUs", {f"{CPU}/isolated": "3"}, "ok", "3", ""),
-    ("isolated CPUs", {f"{CPU}/isolated": None}, "absent", "", ""),
+    ("isolated CPUs", {f"{CPU}/isolated": None}, "unknown", "", ""),
     ("offline CPUs", {f"{CPU}/online": "0-2", f"{NODE}/node1/cpulist": "2"}, "ok", "3", ""),
     ("allowed CPUs", {"proc/self/status": "Cpus_allowed_list:\t2-3\n"}, "ok", "2-3 of 0-3", ""),
 ]  # fmt: skip
@@ -124,14 +124,14 @@ def test_each_check_judges_what_it_reads(
 ) -> None:
     check = of(examine(made(tmp_path, **changes)), name)
     assert check.judged == judged and found in check.found
-    assert remedy in check.remedy and bool(check.remedy) == bool(remedy)
+    assert remedy in check.command and bool(check.command) == bool(remedy)
 
 
 def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened(tmp_path: Path) -> None:
     far = {f"{NODE}/node{n}/{k}": v for n in range(4)
            for k, v in (("cpulist", str(n)), ("distance", " ".join("10" if m == n else "20" for m in range(4))),
                         ("meminfo", f"Node {n} MemTotal: 4194304 kB"))}  # fmt: skip
-    assert "flattened: 20 within packages and between" in of(examine(made(tmp_path, **far)), "node distances").found
+    assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **far)), "node distances").found
     rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
     near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
     assert of(examine(made(tmp_path, **{**far, **near})), "node distances").judged == "ok"
@@ -161,7 +161,7 @@ def test_recorded_machines_are_read_without_a_doubtful_word(name: str, tmp_path:
 def test_this_machine_keeps_bindings_and_first_touch_or_says_why_not() -> None:
     checks = examine()
     for name in TRIED:
-        assert of(checks, name).judged in {"ok", "absent"}, of(checks, name)
+        assert of(checks, name).judged in {"ok", "unknown"}, of(checks, name)
     assert of(checks, "thread affinity").judged == "ok"
     assert os.sched_getaffinity(0) == set(map(int, os.sched_getaffinity(0)))
 
@@ -186,7 +186,7 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(trials, "pages_touched", refuse)
     for name in ("first touch", "home allocation"):
-        assert of(examine(), name).judged == "absent" and "not implemented" in of(examine(), name).found
+        assert of(examine(), name).judged == "unknown" and "not implemented" in of(examine(), name).found
 
 
 # ------------------------------------------------------------------ the order of all targets
@@ -199,7 +199,7 @@ THREE: dict[str, str | None] = {
 
 def ordered(
     folder: Path, monkeypatch: pytest.MonkeyPatch, first_of: Callable[[int, set[int]], int], **changes: str | None
-) -> Check:
+) -> Finding:
     """What is said where a page that is asked for from a node, and may be on some, goes where `first_of` says."""
     root = made(folder, **{**THREE, **changes})
     asked_from: list[int] = []
@@ -229,22 +229,22 @@ def test_a_far_node_before_a_near_one_is_wrong(tmp_path: Path, monkeypatch: pyte
 def test_an_order_that_cannot_be_asked_for_is_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(node: int, among: set[int]) -> int:
         if node == 2:
-            raise OSError(38, "no CPU there, which takes Linux 5.17")
+            raise OSError(38, "it has no CPU, which needs Linux 5.17")
         return min(among)
 
     check = ordered(tmp_path / "a", monkeypatch, refuse)
     assert (
-        check.judged == "ok" and check.found == "0→1,2; 1→0,2; node 2 not tried: no CPU there, which takes Linux 5.17"
+        check.judged == "ok" and check.found == "0→1,2; 1→0,2; node 2 not tested: it has no CPU, which needs Linux 5.17"
     )
     status = {"proc/self/status": "Cpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"}
     check = ordered(tmp_path / "b", monkeypatch, refuse, **status)
-    assert (check.judged, check.found) == ("absent", "node 2 not tried: no CPU there, which takes Linux 5.17")
+    assert (check.judged, check.found) == ("unknown", "node 2 not tested: it has no CPU, which needs Linux 5.17")
     full = ZONES.format(0, 99) + ZONES.format(1, 99) + ZONES.format(2, 5000)
     check = ordered(tmp_path / "c", monkeypatch, refuse, **{"proc/zoneinfo": full})
-    assert (check.judged, check.found) == ("absent", "no node has two others with room")
+    assert (check.judged, check.found) == ("unknown", "no node has two others with free memory")
     monkeypatch.setattr(trials, "MAX_ORDER_S", -1.0)
     check = ordered(tmp_path / "d", monkeypatch, refuse)
-    assert check.judged == "absent" and "node 0 not tried" in check.found
+    assert check.judged == "unknown" and "node 0 not tested" in check.found
 
 
 # ------------------------------------------------------------------ a provoked spill
@@ -258,7 +258,7 @@ ROOMY: dict[str, str | None] = {
 
 def provoked(
     folder: Path, monkeypatch: pytest.MonkeyPatch, fill: Callable[[Tree, int], Spill], **changes: str | None
-) -> Check:
+) -> Finding:
     """What is said of spills that `fill` makes up, on the machine of two nodes."""
     monkeypatch.setattr(Tree, "live", True)
     monkeypatch.setattr(spill, "fill_node", fill)
@@ -297,14 +297,14 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
 
     tight = {"proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 1200000 kB"}
     check = provoked(tmp_path / "a", monkeypatch, never, **tight)
-    assert check.judged == "absent" and "node 0 not tried: 1024 MiB are free, 352 MiB may be taken" in check.found
+    assert check.judged == "unknown" and "node 0 not tested: 1024 MiB free, 352 MiB may be used" in check.found
     group = "sys/fs/cgroup"
     limited = {"proc/self/cgroup": "0::/job/step", f"{group}/job/memory.max": str(512 << 20),
                f"{group}/job/memory.current": str(100 << 20)}  # fmt: skip
     check = provoked(tmp_path / "b", monkeypatch, never, **limited)
-    assert check.judged == "absent" and "348 MiB may be taken" in check.found
+    assert check.judged == "unknown" and "348 MiB may be used" in check.found
     check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
-    assert check.judged == "absent" and "nowhere to spill" in check.found
+    assert check.judged == "unknown" and "nothing to spill to" in check.found
 
 
 def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +313,7 @@ def test_filling_stops_before_memory_is_short(tmp_path: Path, monkeypatch: pytes
 
     monkeypatch.setattr(mmap, "mmap", none)
     low = made(tmp_path, **{**ROOMY, "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 900000 kB"})
-    assert "too little memory was left" in fill_node(Tree(low), 0).why
+    assert "too little memory left" in fill_node(Tree(low), 0).why
 
 
 def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
@@ -332,12 +332,12 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
 # ------------------------------------------------------------------ scheduling quality
 
 
-def test_starts_are_told_apart_by_cpus_and_pages() -> None:
+def test_starts_are_summarized_by_cpus_and_pages() -> None:
     starts = [
         Start(1.0, (0,), 0, 0.0), Start(1.0, (0, 1), 3, 0.0), Start(1.0, (1,), 0, 0.5), Start(1.0, (), None, None),
     ]  # fmt: skip
-    assert told_apart(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not seen"
-    assert told_apart(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
+    assert summary(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not observed"
+    assert summary(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
 
 
 def test_the_spread_is_that_of_the_publication() -> None:
@@ -371,7 +371,7 @@ def test_a_spread_that_binding_would_take_away_is_wrong(
 
 def test_without_the_native_program_the_test_is_absent(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("MESHMARK_PLACE", str(tmp_path / "none"))
-    assert of(examine(starts=2), "scheduling quality").judged == "absent"
+    assert of(examine(starts=2), "scheduling quality").judged == "unknown"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
@@ -424,7 +424,7 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
     done = command("--root", root, "--json")
     lines = [json.loads(x) for x in done.stdout.splitlines()]
     assert done.returncode == 0 and lines[0]["name"] == "zone reclaim" and lines[0]["judged"] == "wrong"
-    assert {"name", "judged", "found", "means", "remedy"} == set(lines[0])
+    assert {"name", "judged", "found", "why", "command"} == set(lines[0])
     assert command("--root", root, "--strict").returncode == 1
     shown = command("--root", root)
     assert "sudo sysctl vm.zone_reclaim_mode=0" in shown.stdout and "1 wrong" in shown.stderr

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
 
 import typer
 
+from meshmark.cli.advise import register as register_advise
 from meshmark.cli.console import counted, interruptible, print_rows, progress, progress_of_plan, say
 from meshmark.cli.doctor import register as register_doctor
 from meshmark.cli.load import app as load_app
@@ -54,6 +55,7 @@ register_watch(app)
 register_serve(app)
 register_doctor(app)
 register_place(app)
+register_advise(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
@@ -495,7 +497,7 @@ def survey(
     store: StoreOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one record per line")] = False,
 ) -> None:
-    """Characterize this machine: measure latency, bandwidth and compute, and write a report.
+    """Measure this machine and write a report.
 
     example: meshmark survey --quick --out survey-of-n042
     """
@@ -537,7 +539,7 @@ def report(
         Path | None, typer.Option("--out", help="folder to write to [the folder of the run]", show_default=False)
     ] = None,
 ) -> None:
-    """Write the report of a run again, from its journal.
+    """Write the report of a survey again.
 
     example: meshmark report latest --out report
     """

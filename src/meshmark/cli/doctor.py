@@ -1,11 +1,11 @@
-"""`meshmark doctor`: settings of this machine, its launchers and MPI libraries that hide or spoil measurements."""
+"""`meshmark doctor` and `check-os`: findings about this machine, its MPI libraries and its placement."""
 
 from __future__ import annotations
 
 import json
-import sys
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,11 +18,10 @@ if TYPE_CHECKING:
 
     from meshmark.doctor.finding import Finding
 
-_STYLES: Final = {"spoils-measurements": "bold red", "hidden": "yellow", "unknown": "dim", "ok": "green"}
-
 
 def register(app: typer.Typer) -> None:
     app.command("doctor")(doctor)
+    app.command("check-os")(check_os)
 
 
 def doctor(
@@ -33,7 +32,7 @@ def doctor(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print one finding per line")] = False,
 ) -> None:
-    """Find settings that hide data or spoil measurements, with the command that changes each.
+    """Find settings that hide data or spoil measurements.
 
     example: meshmark doctor
     example: meshmark doctor mpi --mpi openmpi
@@ -70,8 +69,11 @@ def _say(findings: Sequence[Finding], as_json: bool) -> None:
         for finding in findings:
             print(json.dumps(finding.to_json()))
         return
-    _print(findings)
-    counts = {j: sum(f.judged == j for f in findings) for j in _STYLES}
+    from meshmark.doctor.finding import ORDER
+    from meshmark.terminal.findings import print_findings
+
+    print_findings(findings)
+    counts = {j: sum(f.judged == j for f in findings) for j in ORDER}
     say(
         f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
         f"{counts['unknown']} could not be read, {counts['ok']} OK"
@@ -89,22 +91,43 @@ def _seen_by_the_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]]
         return (), " ".join(str(why).split())
 
 
-def _print(findings: Sequence[Finding]) -> None:
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
+def check_os(
+    starts: Annotated[
+        int, typer.Option("--starts", min=0, max=10_000, help="starts of the triad, each bound and unbound; 0: none")
+    ] = 10,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, help="threads of the triad [half of the cores]", show_default=False)
+    ] = 0,
+    provoke: Annotated[
+        bool, typer.Option("--provoke", help="briefly fill the memory of each node, to see where allocations spill to")
+    ] = False,
+    strict: Annotated[bool, typer.Option("--strict", help="exit with status 1 if a check fails")] = False,
+    root: RootOption = None,
+    as_json: Annotated[bool, typer.Option("--json", help="print one check per line")] = False,
+) -> None:
+    """Check that the operating system enforces placement. Also measures what its scheduler costs.
 
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("judged", no_wrap=True)
-    for name, ratio in (("what", 3), ("found", 4), ("why it matters", 5)):
-        table.add_column(name, ratio=ratio, overflow="fold")
-    for f in findings:
-        judged = Text(f.judged.partition("-")[0], style=_STYLES[f.judged])
-        table.add_row(judged, Text(f.name), Text(f.found), Text(f.why))
-    console = Console(width=None if sys.stdout.isatty() else 160, highlight=False)
-    console.print(table)
-    wanted = [f for f in findings if f.command]
-    if wanted:
-        console.print(Text("\nto change them", style="bold"))
-    for f in wanted:
-        print(f"{f.name}\n    {f.command}")  # on one line, so that it can be copied
+    example: meshmark check-os --starts 20
+    """
+    from meshmark.doctor.placement import examine
+
+    if starts == 1:
+        raise UsageError("--starts: found 1, allowed are 0, or 2 and more: one start has no spread")
+    if root is None and threads > len(os.sched_getaffinity(0)):
+        raise UsageError(
+            f"--threads: found {threads}, allowed is at most {len(os.sched_getaffinity(0))}, the CPUs of this process"
+        )
+    if root is None and starts:
+        say(f"{2 * starts} starts of the triad: up to two minutes")
+    from meshmark.terminal.findings import print_findings
+
+    findings = examine(root or Path("/"), starts, threads, provoke)
+    if as_json:
+        for finding in findings:
+            print(json.dumps(finding.to_json()))
+    else:
+        print_findings(findings)
+    wrong, unknown, ok = (sum(f.judged == judged for f in findings) for judged in ("wrong", "unknown", "ok"))
+    say(f"{wrong} wrong, {unknown} unknown, {ok} ok")
+    if strict and wrong:
+        raise SystemExit(1)

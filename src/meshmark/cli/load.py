@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from meshmark.load.scenario import Member, Scenario
 
 app = typer.Typer(
-    help="Load this machine with synthetic programs: base, make, run, show, compare, study.",
+    help="Load this machine with synthetic programs.",
     no_args_is_help=True,
 )
 app.add_typer(study_app, name="study")
@@ -97,7 +97,7 @@ def variants(
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """List the measured kernel variants and their metrics.
+    """List measured kernel variants and their metrics.
 
     example: meshmark load variants --kernel triad,dense
     """
@@ -148,7 +148,7 @@ def base(
     force: Annotated[bool, typer.Option("--force", help="measure on a busy machine too; results are flagged")] = False,
     store: StoreOption = None,
 ) -> None:
-    """Measure calibration data: the cost of every kernel variant on this machine, which must be idle.
+    """Measure calibration data. These are the costs of every kernel variant; the machine must be idle.
 
     example: meshmark load base --quick
     """
@@ -244,7 +244,7 @@ def make(
     trial: TrialOption = "10s",
     as_json: JsonOption = False,
 ) -> None:
-    """Generate the programs of a scenario from their run time, rates and instruction mix.
+    """Generate the programs of a scenario.
 
     example: meshmark load make bus.toml --out programs
     """
@@ -306,7 +306,7 @@ def run(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run a scenario of co-running programs and report when each ran, waited and slept.
+    """Run a scenario. Reports when each of its co-running programs ran, waited and slept.
 
     Programs that do not exist yet are generated first, from quick calibration data if there are none. With --alone,
     each program also runs alone, interleaved with the scenario, and its co-run slowdown is reported.
@@ -463,7 +463,7 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a completed run: Gantt chart, totals and programs; with a recording, also the use of the machine.
+    """Show a run as a Gantt chart with totals. With a recording, also shows the use of the machine.
 
     example: meshmark load show latest
     """
@@ -501,7 +501,7 @@ def compare(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two runs: how much longer each program took in B than in A, and which conditions differ.
+    """Compare two runs, program by program. Also lists the conditions that differ.
 
     example: meshmark load compare quiet busy --html both.html
     """

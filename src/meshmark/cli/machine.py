@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meshmark.machine.capture import Opened
 
 app = typer.Typer(
-    help="Capture this machine to a file, or show the topology and facts of a machine.", no_args_is_help=True
+    help="Capture a machine to a file, or show one.", no_args_is_help=True
 )
 
 
@@ -24,7 +24,7 @@ app = typer.Typer(
 def capture_(
     file: Annotated[Path, typer.Argument(help="archive to write: .tar.gz, .tar.xz or .tar.zst")],
 ) -> None:
-    """Capture topology, settings and facts of this machine to a file, without serial numbers.
+    """Capture this machine to a file. It holds topology, settings and facts, but no serial numbers.
 
     example: meshmark machine capture n042.tar.xz
     """
@@ -43,7 +43,7 @@ def show(
     ] = "host",
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object")] = False,
 ) -> None:
-    """Show the topology and facts of a machine; each missing fact has a reason.
+    """Show the topology and facts of a machine.
 
     example: meshmark machine show 'pack:4 core:64 pu:1' --json
     """

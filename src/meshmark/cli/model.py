@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from meshmark.store.record import Record
 
 app = typer.Typer(
-    help="Run instruments and workloads on modelled machines: list, show, measure, compare, sweep, fit, validate.",
+    help="Simulate modelled machines.",
     no_args_is_help=True,
 )
 
@@ -87,7 +87,7 @@ def show(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show a modelled machine: its mesh, its peak performance and the origin of its values.
+    """Show the mesh, performance and values of a machine.
 
     example: meshmark model show gs1280-16 --svg mesh.svg
     """
@@ -151,7 +151,7 @@ def compare(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare machines: latency, bandwidth, loaded network, random updates. --set applies to all but the first.
+    """Compare machines. --set applies to all but the first.
 
     example: meshmark model compare gs1280-8 es80
     """
@@ -213,7 +213,7 @@ def measure(
     store: StoreOption = None,
     no_store: NoStoreOption = False,
 ) -> None:
-    """Run a workload on a modelled machine. For instruments, see also meshmark measure INSTRUMENT --on MACHINE.
+    """Run a workload or instrument on a modelled machine.
 
     example: meshmark model measure hot_spot gs1280-16 --chains 1..16 --set placement.striping=pair
     """
@@ -270,7 +270,7 @@ def sweep(
     no_store: NoStoreOption = False,
     resume: Annotated[bool, typer.Option("--resume", help="skip points that are in the store already")] = False,
 ) -> None:
-    """Sweep parameters of a modelled machine, on all CPUs of this host; each point is stored when it completes.
+    """Sweep parameters of a modelled machine. Uses all CPUs of this host; points are stored as they complete.
 
     example: meshmark model sweep gs1280-64 --vary links.bandwidth=1.5..6/4 --instrument gups --option threads=all
     """
@@ -308,7 +308,7 @@ def place_io(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Choose the nodes for I/O ports that minimize the mean or maximum distance to a port.
+    """Choose nodes for I/O ports that minimize distances.
 
     example: meshmark model place-io gs1280-32 --ports 8 --minimize max
     """
@@ -335,7 +335,7 @@ def validate_(
     as_json: JsonOption = False,
     no_page: Annotated[bool, typer.Option("--no-page", help="write no page")] = False,
 ) -> None:
-    """Check the models against the statements of the publications, with calibrated and predicted ones apart.
+    """Check the models against the publications. Calibrated and predicted statements are counted separately.
 
     example: meshmark model validate --out validation
     """
@@ -384,7 +384,7 @@ def fit_(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Fit a machine file to the survey of a host, and test it on points that were not used for the fit.
+    """Fit a machine file to a survey. The result is tested on points that were not used for the fit.
 
     example: meshmark model fit latest --out myhost.toml
     """

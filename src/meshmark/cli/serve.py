@@ -54,7 +54,7 @@ def serve(
     token_file: TokenFileOption = None,
     no_token: NoTokenOption = False,
 ) -> None:
-    """Serve this machine, recordings, load runs, simulated machines and reports to a browser.
+    """Serve the live map, recordings, runs and reports to browsers.
 
     example: meshmark serve --recordings nights
     """

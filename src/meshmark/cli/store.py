@@ -43,7 +43,7 @@ def store_export(
     instrument: Annotated[str, typer.Option("--instrument", help="export only this instrument")] = "",
     store: StoreOption = None,
 ) -> None:
-    """Write records as JSON Lines or CSV, or print them as `meshmark measure` does.
+    """Export records as JSON Lines, CSV or a table.
 
     example: meshmark store export --format csv --instrument latency
     """
@@ -106,7 +106,7 @@ def store_import(
 
 @app.command("verify")
 def store_verify(store: StoreOption = None) -> None:
-    """Read every file and check that values, intervals and samples agree.
+    """Verify the files of the store. Checks that values, intervals and samples agree.
 
     example: meshmark store verify
     """

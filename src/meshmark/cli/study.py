@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from meshmark.load.studies.bench import How, StudyResult
     from meshmark.load.variants import Variant
 
-app = typer.Typer(help="Study how co-running programs slow each other down.", no_args_is_help=True)
+app = typer.Typer(help="Study the slowdown of co-running programs.", no_args_is_help=True)
 
 OutOption = Annotated[
     Path | None,
@@ -148,7 +148,7 @@ def shared_bus(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of programs that share a memory node by rate, and the rate at which it exceeds a threshold.
+    """Slowdown on one memory node, by rate. Also finds the rate at which the slowdown exceeds a threshold.
 
     example: meshmark load study shared-bus --rates 1,2,4,8
     """
@@ -186,7 +186,7 @@ def mix(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of programs that share a memory node by write share, at a fixed rate.
+    """Slowdown on one memory node, by write share.
 
     example: meshmark load study mix --rate 4
     """
@@ -222,7 +222,7 @@ def isolation(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Test whether load in other memory domains leaves a program unaffected (equivalence test).
+    """Test whether load on other memory nodes affects a program.
 
     example: meshmark load study isolation --margin 0.03
     """
@@ -257,7 +257,7 @@ def copies(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run time and throughput of N concurrent copies of a command.
+    """Run time and throughput of N copies of a command.
 
     example: meshmark load study copies --counts 1,2,4 -- ./a.out
     """
@@ -292,7 +292,7 @@ def overload(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Run more sequential programs than CPUs: waiting times and the published totals.
+    """Waiting times with more programs than CPUs.
 
     example: meshmark load study overload --repetitions 4
     """
@@ -332,7 +332,7 @@ def omp_overload(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Serialization of an OpenMP program that shares too few CPUs with sequential programs, by wait policy.
+    """OpenMP and sequential programs on too few CPUs. Reports serialization by OMP_WAIT_POLICY.
 
     example: meshmark load study omp-overload --policies passive
     """
@@ -406,7 +406,7 @@ def curve(
     no_store: NoStoreOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Slowdown of a command by the bandwidth of co-running programs, and how well the curve predicts other programs.
+    """Slowdown of a command, by bandwidth of co-running programs. Also reports how well the curve predicts others.
 
     example: meshmark load study curve --rates 2,4,8 -- ./a.out
     """

@@ -232,7 +232,7 @@ def watch(
         ),
     ] = False,
 ) -> None:
-    """Watch the use of CPUs, memories and links on a map of this machine or a simulated one.
+    """Watch the use of CPUs, memories and links on a live map.
 
     example: meshmark watch --web --rate 10
     """
@@ -354,7 +354,7 @@ def record(
     canary: CanaryOption = True,
     store: StoreOption = None,
 ) -> None:
-    """Record the frames of meshmark watch to a file; if killed, at most the last second is lost.
+    """Record the frames of meshmark watch to a file. If killed, the recorder loses at most the last second.
 
     example: meshmark record --rate 10 --duration 60s --out night.parquet
     """
@@ -407,7 +407,7 @@ def replay(
     no_token: NoTokenOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Replay a recording on the map, or show what changed between two recordings.
+    """Replay a recording, or show the change between two.
 
     example: meshmark replay night.parquet --web; meshmark replay night.parquet --html night.html
     """
@@ -491,7 +491,7 @@ def plot(
     high: HighOption = 100.0,
     palette: PaletteOption = "inferno",
 ) -> None:
-    """Draw a recording: every component over time, one PNG and SVG per component class.
+    """Plot a recording over time. Writes one PNG and one SVG per class of components.
 
     example: meshmark plot night.parquet --out plots
     """

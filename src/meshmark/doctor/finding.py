@@ -1,4 +1,4 @@
-"""One finding about a host or its MPI: what it is, how it is judged, and the command that changes it."""
+"""A finding of a doctor about this host, its MPI libraries or its placement."""
 
 from __future__ import annotations
 
@@ -6,18 +6,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-Judged = Literal["spoils-measurements", "hidden", "unknown", "ok"]
-ORDER: Final[tuple[Judged, ...]] = ("spoils-measurements", "hidden", "unknown", "ok")
+Judged = Literal["wrong", "spoils-measurements", "hidden", "unknown", "ok"]
+ORDER: Final[tuple[Judged, ...]] = ("wrong", "spoils-measurements", "hidden", "unknown", "ok")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was looked at.
+    """One property that was checked.
 
     Attributes:
-        found: what it is here, in words.
-        why: what it means for measuring or watching, one line.
-        command: what would change it; empty where nothing on this machine would, or nothing need be changed.
+        found: its value here; if unknown, why it could not be checked.
+        judged: `wrong` breaks what placement relies on; `hidden` withholds data from Meshmark.
+        why: the consequence for measuring, watching or placing, in one line.
+        command: the command that changes it; empty if none does, or nothing needs to change.
     """
 
     name: str
@@ -31,13 +32,13 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Each in one line, the worst first; of what is equally bad, first what a command would change."""
+    """The findings on one line each, worst first; among equals, those with a command first."""
     return sorted(map(_one_line, findings), key=lambda f: (ORDER.index(f.judged), not f.command))
 
 
 def _one_line(finding: Finding) -> Finding:
-    """What files said, without what would move a terminal's cursor."""
-    found = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:200]
-    if not found:  # a spoiled file, of which nothing can be judged
-        return replace(finding, found="nothing that can be read", judged="unknown", command="")
+    """The finding without control characters and line breaks, which files may contain."""
+    found = " ".join("".join(c if c.isprintable() else " " for c in finding.found).split())[:400]
+    if not found:  # a corrupt file
+        return replace(finding, found="nothing readable", judged="unknown", command="")
     return replace(finding, found=found, command=" ".join(finding.command.split()))

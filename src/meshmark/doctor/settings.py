@@ -1,4 +1,4 @@
-"""Checks of kernel settings and of what the kernel says of nodes; they read files only."""
+"""Checks of kernel settings and node descriptions, which only read files."""
 
 from __future__ import annotations
 
@@ -6,91 +6,90 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from meshmark.doctor.check import Check
+from meshmark.doctor.finding import Finding
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, chosen, format_list
 
 NODE, _CPU, _VM, _KERNEL = "sys/devices/system/node", "sys/devices/system/cpu", "proc/sys/vm", "proc/sys/kernel"
-NEARLY: Final = 2  # so much the kernel adds to distances, for a node's CPUs and its number (find_next_best_node)
-# ------------------------------------------------------------------ what can be read
+NEARLY: Final = 2  # the kernel adds up to this to a distance, for CPUs and node number (find_next_best_node)
 
 
-def _description(tree: Tree, topology: Topology) -> Iterator[Check]:
-    means = "what the firmware hides no policy can use: near and far memory look alike"
+def _description(tree: Tree, topology: Topology) -> Iterator[Finding]:
+    means = "policies need a correct description: without it, local and remote memory look the same"
     name, nodes, packages = "NUMA description", topology.nodes, topology.packages
     if not tree.numbered(NODE, "node"):
-        yield Check(name, "absent", "this kernel shows no NUMA nodes", means, "a kernel with CONFIG_NUMA")
+        yield Finding(name, "this kernel reports no NUMA nodes", "unknown", means, "boot a kernel with CONFIG_NUMA")
         return
     with_memory = [n for n in nodes if n.memory_bytes != 0]
     shape = f"{len(nodes)} nodes, {len(packages)} packages"
     if len(with_memory) < 2 and len(packages) > 1:
-        yield Check(
+        yield Finding(
             name,
-            "wrong",
             f"{shape}: the memory of all packages is one node",
+            "wrong",
             means,
-            "in the firmware turn node interleaving off; no numa=off on the kernel's command line",
+            "disable node interleaving in the firmware; remove numa=off from the kernel command line",
         )
     elif lost := [c.os_index for c in topology.cpus if c.node is None]:
-        yield Check(name, "wrong", f"{shape}: no node has CPUs {format_list(lost)}", means, "update the firmware")
+        yield Finding(name, f"{shape}: no node has CPUs {format_list(lost)}", "wrong", means, "update the firmware")
     else:
-        yield Check(name, "ok", shape if len(nodes) > 1 else "one node, one package", means)
+        yield Finding(name, shape if len(nodes) > 1 else "one node, one package", "ok", means)
     yield _distances(topology)
 
 
-def _distances(topology: Topology) -> Check:
+def _distances(topology: Topology) -> Finding:
     """ACPI 6.5, 5.2.17: 10 is local, less than 10 is reserved, 255 unreachable."""
-    name, means = "node distances", "the kernel spills and policies choose by them"
-    remedy = "update the firmware; meshmark place --matrix measured takes measured ones instead"
+    name, means = "node distances", "the kernel and placement policies choose nodes by distance"
+    remedy = "update the firmware; meshmark place --matrix measured uses measured distances instead"
     table, nodes = topology.distances, topology.nodes
     if len(nodes) < 2:
-        return Check(name, "ok", "one node: there are none", means)
+        return Finding(name, "one node: no distances", "ok", means)
     if table is None:
-        return Check(name, "wrong", "the nodes have no matrix of distances", means, remedy)
+        return Finding(name, "the nodes have no matrix of distances", "wrong", means, remedy)
     pairs = [(i, j) for i in range(len(table)) for j in range(len(table)) if i != j]
     if any(table[i][i] != 10 for i in range(len(table))) or any(table[i][j] < 10 for i, j in pairs):
-        return Check(name, "wrong", "not a valid SLIT: local must be 10 and remote more", means, remedy)
+        return Finding(name, "not a valid SLIT: local must be 10, remote greater", "wrong", means, remedy)
     if any(table[i][j] == 10 for i, j in pairs):
-        return Check(name, "wrong", "flattened: some other node is said to be as near as the own one", means, remedy)
+        return Finding(name, "flattened: a remote node has the local distance", "wrong", means, remedy)
     remote = sorted({table[i][j] for i, j in pairs})
     package = {n.os_index: {c.package for c in topology.cpus if c.node == n.os_index} for n in nodes}
     inside = {table[i][j] for i, j in pairs if _same(package[nodes[i].os_index], package[nodes[j].os_index])}
     across = {table[i][j] for i, j in pairs} - inside
     if inside and any(not _same(package[a.os_index], package[b.os_index]) for a in nodes for b in nodes) and not across:
-        return Check(name, "wrong", f"flattened: {remote[0]} within packages and between them", means, remedy)
-    doubt = "" if all(table[i][j] == table[j][i] for i, j in pairs) else "; not the same in both directions"
-    return Check(name, "ok", f"local 10, remote {', '.join(map(str, remote[:6]))}{doubt}", means)
+        return Finding(name, f"flattened: {remote[0]} both within and between packages", "wrong", means, remedy)
+    doubt = "" if all(table[i][j] == table[j][i] for i, j in pairs) else "; asymmetric"
+    return Finding(name, f"local 10, remote {', '.join(map(str, remote[:6]))}{doubt}", "ok", means)
 
 
 def _same(a: set[int], b: set[int]) -> bool:
     return bool(a & b)
 
 
-def _spill(tree: Tree, topology: Topology) -> Iterator[Check]:
-    name, means = "spill order", "when a node is full its pages go to these, in this order, without a word"
+def _spill(tree: Tree, topology: Topology) -> Iterator[Finding]:
+    name, means = "spill order", "if a node is full, its pages are silently allocated on these nodes, in this order"
     table, nodes = topology.distances, topology.nodes
     full = [n for n in full_nodes(tree) if n in {x.os_index for x in nodes}]
     if len(nodes) < 2:
-        yield Check(name, "ok", "one node: nowhere to spill to", means)
+        yield Finding(name, "one node: nothing to spill to", "ok", means)
         return
     if table is None:
-        yield Check(name, "absent", "the nodes have no matrix of distances", means)
+        yield Finding(name, "the nodes have no matrix of distances", "unknown", means)
         return
     orders = []
     for i, node in enumerate(nodes):
         others = sorted((table[i][j], n.os_index) for j, n in enumerate(nodes) if j != i and n.memory_bytes != 0)
         orders.append(f"{node.os_index}→" + ",".join(str(n) for _, n in others))
-    said = "; ".join(orders[:8]) + (" …" if len(orders) > 8 else "")
+    orders_text = "; ".join(orders[:8]) + (" …" if len(orders) > 8 else "")
     if full:
-        yield Check(
+        yield Finding(
             name,
+            f"node {format_list(full)} is full and spills; {orders_text}",
             "wrong",
-            f"node {format_list(full)} is full now and spills; {said}",
             means,
-            "free memory there (meshmark placed PID shows whose), or bind with --memory bind",
+            "free memory on it (meshmark placed PID shows usage), or bind with --memory bind",
         )
     else:
-        yield Check(name, "ok", said, means)
+        yield Finding(name, orders_text, "ok", means)
 
 
 def full_nodes(tree: Tree) -> list[int]:
@@ -108,38 +107,38 @@ def full_nodes(tree: Tree) -> list[int]:
     return [n for n in free if low.get(n, 0) and free[n] < low[n]]
 
 
-def _settings(tree: Tree, topology: Topology) -> Iterator[Check]:
+def _settings(tree: Tree, topology: Topology) -> Iterator[Finding]:
     nodes = len([n for n in topology.nodes if n.memory_bytes != 0])
-    name, means = "NUMA balancing", "moves pages after threads: it mends unbound programs and costs bound ones time"
+    name, means = "NUMA balancing", "migrates pages towards threads: helps unbound programs, slows bound ones down"
     value = tree.number(f"{_KERNEL}/numa_balancing")
     if value is None:
-        yield Check(name, "absent", "not in this kernel, or not to be read", means)
+        yield Finding(name, "not in this kernel, or not readable", "unknown", means)
     else:
         also = ", but one node has nothing to balance" if value and nodes < 2 else ""
-        advice = "meshmark advise tells for one program; sudo sysctl kernel.numa_balancing=0 turns it off"
-        yield Check(name, "ok", ("on" if value else "off") + also, means, advice if value and nodes > 1 else "")
-    name, means = "zone reclaim", "if on, a full node throws its page cache away before it spills: programs stall"
+        advice = "test a program with meshmark advise; disable with sudo sysctl kernel.numa_balancing=0"
+        yield Finding(name, ("on" if value else "off") + also, "ok", means, advice if value and nodes > 1 else "")
+    name, means = "zone reclaim", "if on, a full node reclaims its page cache before it spills: programs stall"
     value = tree.number(f"{_VM}/zone_reclaim_mode")
     if value is None:
-        yield Check(name, "absent", "not in this kernel, or not to be read", means)
+        yield Finding(name, "not in this kernel, or not readable", "unknown", means)
     elif value and nodes > 1:
-        yield Check(name, "wrong", f"on ({value})", means, "sudo sysctl vm.zone_reclaim_mode=0")
+        yield Finding(name, f"on ({value})", "wrong", means, "sudo sysctl vm.zone_reclaim_mode=0")
     else:
-        yield Check(name, "ok", "off" if not value else f"on ({value}), but there is one node", means)
-    name, means = "transparent huge pages", "never: --pages thp cannot be had; always: programs get them unasked"
+        yield Finding(name, "off" if not value else f"on ({value}), but there is one node", "ok", means)
+    name, means = "transparent huge pages", "never: --pages thp has no effect; always: programs get them without asking"
     mode = chosen(tree.text("sys/kernel/mm/transparent_hugepage/enabled"))
     if mode is None:
-        yield Check(name, "absent", "not in this kernel, or not to be read", means)
+        yield Finding(name, "not in this kernel, or not readable", "unknown", means)
     elif mode == "never":
-        yield Check(
-            name, "wrong", "never", means, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+        yield Finding(
+            name, "never", "wrong", means, "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
         )
     else:
-        yield Check(name, "ok", mode, means)
+        yield Finding(name, mode, "ok", means)
 
 
-def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Check]:
-    name, means = "kernel memory per node", "on a crowded node the kernel's own data is remote to all other nodes"
+def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Finding]:
+    name, means = "kernel memory per node", "kernel data on one node are remote for all other nodes"
     amounts: dict[int, int] = {}
     for node in (n for n in topology.nodes if n.memory_bytes != 0):
         text = tree.text(f"{NODE}/node{node.os_index}/meminfo") or ""
@@ -147,55 +146,55 @@ def _kernel_memory(tree: Tree, topology: Topology) -> Iterator[Check]:
         if parts:
             amounts[node.os_index] = sum(map(int, parts)) * 1024
     if not amounts:
-        yield Check(name, "absent", "the nodes do not tell", means)
+        yield Finding(name, "not reported per node", "unknown", means)
         return
-    said = ", ".join(f"node {n} {b / 2**20:.0f} MiB" for n, b in list(amounts.items())[:8])
+    amounts_text = ", ".join(f"node {n} {b / 2**20:.0f} MiB" for n, b in list(amounts.items())[:8])
     every = sum(amounts.values())
     crowded = [n for n, b in amounts.items() if len(amounts) > 1 and every and b > (1 + 1 / len(amounts)) / 2 * every]
     if crowded:
-        yield Check(
+        yield Finding(
             name,
+            f"{amounts_text}: mostly on node {crowded[0]}",
             "wrong",
-            f"{said}: most is on node {crowded[0]}",
             means,
-            "start what fills the caches of files on all nodes: meshmark run --memory interleave",
+            "start programs that fill the page cache with meshmark run --memory interleave",
         )
     else:
-        yield Check(name, "ok", said, means)
+        yield Finding(name, amounts_text, "ok", means)
 
 
-def _cpus(tree: Tree, topology: Topology) -> Iterator[Check]:
-    name, means = "SMT", "two threads of one core share it: --slots cores gives a job whole cores"
+def _cpus(tree: Tree, topology: Topology) -> Iterator[Finding]:
+    name, means = "SMT", "hardware threads share a core: --slots cores allocates whole cores"
     per_core = topology.threads_per_core
-    yield Check(name, "ok", f"{per_core} threads a core" if per_core > 1 else "one thread a core", means)
-    name, means = "isolated CPUs", "nothing is put there unless it is bound, and threads bound to several stay on one"
+    yield Finding(name, f"{per_core} threads per core" if per_core > 1 else "one thread per core", "ok", means)
+    name, means = "isolated CPUs", "only bound threads run there, and threads bound to several of them share one"
     isolated = tree.cpus(f"{_CPU}/isolated")
     here = sorted(set(isolated or ()) & set(topology.allowed_cpus))
     if isolated is None:
-        yield Check(name, "absent", f"/{_CPU}/isolated is not there", means)
+        yield Finding(name, f"/{_CPU}/isolated does not exist", "unknown", means)
     elif len(here) > 1:
-        yield Check(
+        yield Finding(
             name,
+            f"{format_list(here)}: threads that share a mask run on one CPU",
             "wrong",
-            f"{format_list(here)}: several threads in one mask there share one CPU",
             means,
-            "bind one thread to each: meshmark run --each",
+            "bind one thread per CPU: meshmark run --each",
         )
     else:
-        yield Check(name, "ok", format_list(isolated), means)
-    name, means = "offline CPUs", "a CPU that goes away widens the masks of what was bound to it"
-    yield Check(name, "ok", format_list(topology.offline_cpus), means)
+        yield Finding(name, format_list(isolated), "ok", means)
+    name, means = "offline CPUs", "if a CPU goes offline, the kernel widens the masks of threads bound to it"
+    yield Finding(name, format_list(topology.offline_cpus), "ok", means)
     name, means = (
         "allowed CPUs",
-        "launchers that count from 0 within the cgroup mean other CPUs than the kernel's numbers",
+        "launchers that number CPUs from 0 within the cgroup differ from the kernel's numbers",
     )
     online = [c.os_index for c in topology.cpus]
     allowed = format_list(topology.allowed_cpus)
     more = "" if len(topology.allowed_cpus) == len(online) else f" of {format_list(online)}"
-    yield Check(name, "ok", allowed + more, means)
+    yield Finding(name, allowed + more, "ok", means)
 
 
-BY_READING: Final[tuple[Callable[[Tree, Topology], Iterator[Check]], ...]] = (
+BY_READING: Final[tuple[Callable[[Tree, Topology], Iterator[Finding]], ...]] = (
     _description,
     _spill,
     _settings,

@@ -1,4 +1,4 @@
-"""A provoked spill: a node is filled for a moment, to see where further pages go."""
+"""A provoked spill: fills a node briefly to see where further pages are allocated."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.check import Check
+from meshmark.doctor.finding import Finding
 from meshmark.doctor.settings import NEARLY, NODE, full_nodes
 from meshmark.doctor.trials import MPOL_PREFERRED, NO_HUGE_PAGES, give_policy, node_of_pages
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.native import die_with_parent
 
-_LEFT: Final = 64 << 20  # B that a provoked spill leaves available at least, and a twentieth of the memory
-_FILLING_S: Final = 60.0  # at most, for one node
-# ------------------------------------------------------------------ a spill, provoked
+_LEFT: Final = 64 << 20  # B left available, or 1/20 of the memory if that is more
+_FILLING_S: Final = 60.0  # time limit per node
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +39,7 @@ class Spill:
 
 
 def _room(tree: Tree) -> int:
-    """Bytes that may be taken: of what is available, by the machine and by the cgroups, what must be left is off."""
+    """Bytes that may be allocated: available on the machine and in its cgroups, less the reserve."""
     about = tree.text("proc/meminfo")
     room = (kilobytes(about, "MemAvailable") or 0) - max(_LEFT, (kilobytes(about, "MemTotal") or 0) // 20)
     groups = re.findall(
@@ -61,14 +60,14 @@ def _room(tree: Tree) -> int:
 
 
 def fill_node(tree: Tree, node: int) -> Spill:
-    """Takes pages that prefer a node until some go elsewhere; in a process of its own, which gives them back."""
+    """Allocates pages that prefer a node until some are elsewhere; runs in a process of its own, which frees them."""
     blocks: list[mmap.mmap] = []
     filled, until = 0, time.monotonic() + _FILLING_S
     while True:
         free = kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0
         step = max(4 << 20, min(256 << 20, free // 8)) // mmap.PAGESIZE * mmap.PAGESIZE
         if step > _room(tree):
-            return Spill(filled, {}, f"stopped with {filled >> 20} MiB, as too little memory was left")
+            return Spill(filled, {}, f"stopped at {filled >> 20} MiB: too little memory left")
         if time.monotonic() > until:
             return Spill(filled, {}, f"not full after {_FILLING_S:.0f} s and {filled >> 20} MiB")
         blocks.append(block := mmap.mmap(-1, step, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
@@ -83,7 +82,7 @@ def fill_node(tree: Tree, node: int) -> Spill:
 
 
 def in_child(work: Callable[[], Spill]) -> Spill:
-    """What `work` answers in a process of its own, which the kernel ends first should memory run out all the same."""
+    """Runs `work` in a new process, which the kernel kills first if memory runs out."""
     out, into = os.pipe()
     child = os.fork()
     if child == 0:
@@ -107,25 +106,25 @@ def in_child(work: Callable[[], Spill]) -> Spill:
         with os.fdopen(out, "rb") as file:
             data = file.read()
     except BaseException:
-        os.kill(child, signal.SIGKILL)  # else it would fill the node to its end
+        os.kill(child, signal.SIGKILL)  # or it would keep filling the node
         raise
     finally:
         os.waitpid(child, 0)
     if not data:
-        return Spill(0, {}, "the process that filled it was killed")
+        return Spill(0, {}, "the filling process was killed")
     raw = json.loads(data)
     return Spill(raw["filled"], {int(n): c for n, c in raw["elsewhere"].items()}, raw["why"])
 
 
-def provoked(tree: Tree, topology: Topology) -> Check:
-    name, means = "spill, provoked", "a full node's pages go to the nearest node that has room"
+def provoked(tree: Tree, topology: Topology) -> Finding:
+    name, means = "spill, provoked", "pages of a full node go to the nearest node with free memory"
     nodes = [n.os_index for n in topology.nodes if n.memory_bytes != 0]
     table = topology.distances
     if not tree.live:
-        return Check(name, "absent", "a recorded tree cannot be tried", means)
+        return Finding(name, "tested on live systems only", "unknown", means)
     if len(nodes) < 2 or table is None:
-        why = "one node has memory: nowhere to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
-        return Check(name, "absent", why, means)
+        why = "one node has memory: nothing to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
+        return Finding(name, why, "unknown", means)
     place = {n.os_index: i for i, n in enumerate(topology.nodes)}
     said: list[str] = []
     wrong: list[int] = []
@@ -133,7 +132,7 @@ def provoked(tree: Tree, topology: Topology) -> Check:
     for node in nodes:
         free, room = (kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0), _room(tree)
         if free > room:
-            said.append(f"node {node} not tried: {free >> 20} MiB are free, {max(0, room) >> 20} MiB may be taken")
+            said.append(f"node {node} not tested: {free >> 20} MiB free, {max(0, room) >> 20} MiB may be used")
             continue
         full = set(full_nodes(tree))
         spill = in_child(partial(fill_node, tree, node))
@@ -148,11 +147,11 @@ def provoked(tree: Tree, topology: Topology) -> Check:
             wrong.append(node)
     found = "; ".join(said)
     if wrong:
-        return Check(
+        return Finding(
             name,
+            found + f": from node {format_list(wrong)} not to the nearest node",
             "wrong",
-            found + f": from node {format_list(wrong)} not to the nearest",
             means,
-            "look for node distances that the firmware changed; bind with --memory bind",
+            "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Check(name, "ok" if seen else "absent", found, means)
+    return Finding(name, found, "ok" if seen else "unknown", means)

@@ -1,4 +1,4 @@
-"""Repeated starts of a small program, bound and unbound, and how far they spread."""
+"""Run-to-run spread of a small program, started bound and unbound."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meshmark.doctor.check import Check, Judged
+from meshmark.doctor.finding import Finding, Judged
 from meshmark.errors import MeshmarkError
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, parse_list
@@ -21,8 +21,8 @@ from meshmark.place import native
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """One start of the triad: its rate (B/s), the CPUs its threads ran on, their migrations (None: not told), the share
-    of its pages on nodes other than those CPUs'."""
+    """One start of the triad: rate (B/s), CPUs its threads ran on, migrations (None: unknown), and the share of its
+    pages on nodes other than those of the CPUs."""
 
     rate: float
     cpus: tuple[int, ...]
@@ -32,8 +32,8 @@ class Start:
 
 # ------------------------------------------------------------------ scheduling quality
 
-# Each thread makes its own arrays after it was started, so that first touch places them, then meets the others.
-# The rate counts what this form of the triad (after STREAM) moves: two passes, five operands.
+# Each thread allocates its own arrays, so that first touch places them, then waits at a barrier.
+# The rate counts the traffic of this form of the triad (after STREAM): two passes, five operands.
 _TRIAD: Final = """
 import sys, threading, time
 import numpy as np
@@ -46,8 +46,8 @@ def work():
         np.multiply(c, 3.0, out=a)
         np.add(a, b, out=a)
     meet.wait()
-team = [threading.Thread(target=work) for _ in range(count)]
-for t in team: t.start()
+threads = [threading.Thread(target=work) for _ in range(count)]
+for t in threads: t.start()
 meet.wait()
 began = time.perf_counter()
 meet.wait()
@@ -59,12 +59,12 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     """Starts the triad once through `meshmark-place run` and reads back where it was.
 
     Args:
-        bind: none or a policy; elements: of each of a thread's three arrays.
+        bind: none or a policy; elements: per array and thread.
 
     Raises:
-        MeshmarkError: it did not run.
+        MeshmarkError: it failed.
     """
-    # A file without a name: whoever is killed leaves nothing.
+    # An anonymous file: nothing is left behind if a process is killed.
     with os.fdopen(os.memfd_create("record"), "rb") as record:
         placed = ["-n", str(threads)] if bind != "none" else []
         named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
@@ -94,12 +94,12 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
             timeout=600,
             preexec_fn=die_with_parent,
         )
-        said = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
         try:
             rate = float(done.stdout)
             lines = [json.loads(x) for x in record.read().splitlines()]
         except ValueError:
-            raise MeshmarkError(f"the triad ended with status {done.returncode}: {said}") from None
+            raise MeshmarkError(f"the triad exited with status {done.returncode}: {message}") from None
     from meshmark.place.candidates import Candidate
     from meshmark.place.trial import evidence
 
@@ -107,34 +107,34 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
         (x for x in lines if x.get("type") == "note" and x.get("kind") == "placement"), {"report": {}}
     )
     found, _ = evidence(note, Candidate("triad"), node_of)
-    # Its own thread waits for the others; the kernel counts in ticks of 10 ms.
+    # Excludes the main thread, which only waits; the kernel counts in ticks of 10 ms.
     busy = [t for t in note["report"].get("threads", ()) if t.get("user_s", 0) + t.get("system_s", 0) > 0.03]
     cpus = sorted({c for t in busy for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))})
     return Start(rate, tuple(cpus), found.get("migrations"), found.get("remote_share"))
 
 
-def told_apart(starts: Sequence[Start], threads: int) -> str:
-    """Starts by what happened to them: where their threads ran, and where their pages were."""
+def summary(starts: Sequence[Start], threads: int) -> str:
+    """Numbers of starts by where their threads ran and where their pages were."""
     moved = sum(len(s.cpus) > threads for s in starts)
     crowded = sum(0 < len(s.cpus) < threads for s in starts)
     remote = sum((s.remote_share or 0.0) > 0.01 for s in starts)
     clean = sum(len(s.cpus) == threads and (s.remote_share or 0.0) <= 0.01 for s in starts)
     unseen = sum(not s.cpus for s in starts)
-    said = [f"{clean} stayed", f"{moved} moved", f"{crowded} shared a CPU", f"{remote} with remote pages"]
-    return ", ".join(said + ([f"{unseen} not seen"] if unseen else []))
+    counts = [f"{clean} stayed", f"{moved} moved", f"{crowded} shared a CPU", f"{remote} with remote pages"]
+    return ", ".join(counts + ([f"{unseen} not observed"] if unseen else []))
 
 
 def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
-    """Mean (in the rates' unit), coefficient of variation, (max - min) / min: of at least two."""
+    """Mean (in the unit of the rates), coefficient of variation, and (max - min) / min, of two or more rates."""
     mean = statistics.fmean(rates)
     return mean, statistics.stdev(rates) / mean, (max(rates) - min(rates)) / min(rates)
 
 
-def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Check:
+def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Finding:
     name = "scheduling quality"
-    means = "what the kernel's scheduler costs in spread, start by start; published: 43 % unbound, 0.6 % bound"
+    means = "run-to-run spread caused by the scheduler; published: 43 % unbound, 0.6 % bound"
     if not tree.live:
-        return Check(name, "absent", "a recorded tree cannot be tried", means)
+        return Finding(name, "tested on live systems only", "unknown", means)
     node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
     cores = {c.core for c in topology.cpus if c.os_index in topology.allowed_cpus}
     count = threads or max(1, len(cores) // 2)
@@ -142,18 +142,18 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Che
     runs: dict[str, list[Start]] = {"none": [], "balance": []}
     try:
         for _ in range(starts):
-            for bind, found in runs.items():  # by turns, so that what disturbs falls on both
+            for bind, found in runs.items():  # interleaved, so that disturbances affect both
                 found.append(triad(bind, count, elements, passes, node_of))
     except (MeshmarkError, subprocess.TimeoutExpired) as why:
-        return Check(name, "absent", str(why), means)
-    said = []
+        return Finding(name, str(why), "unknown", means)
+    texts = []
     for bind, found in runs.items():
         mean, cov, wide = spread_of([s.rate for s in found])
-        said.append(
+        texts.append(
             f"{'unbound' if bind == 'none' else 'bound'}: {mean / 1e9:.3g} GB/s, CoV {100 * cov:.3g} %, spread "
-            f"{100 * wide:.3g} % ({told_apart(found, count)})"
+            f"{100 * wide:.3g} % ({summary(found, count)})"
         )
     free, bound = (spread_of([s.rate for s in found])[2] for found in runs.values())
     judged: Judged = "wrong" if free > 2 * bound and free > 0.05 else "ok"
-    remedy = "bind programs: meshmark run --bind balance" if judged == "wrong" else ""
-    return Check(name, judged, f"{starts} starts of {count} threads; " + "; ".join(said), means, remedy)
+    command = "bind programs: meshmark run --bind balance" if judged == "wrong" else ""
+    return Finding(name, f"{starts} starts of {count} threads; " + "; ".join(texts), judged, means, command)

@@ -1,4 +1,4 @@
-"""Checks by trial: threads are bound and pages touched, and the kernel is asked where they are."""
+"""Tests of binding: bind threads, touch pages, and query the kernel for their location."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from meshmark.doctor.check import Check
+from meshmark.doctor.finding import Finding
 from meshmark.doctor.settings import NEARLY, full_nodes
 from meshmark.machine.topology import Topology
 from meshmark.machine.tree import Tree, format_list, parse_list
 
-_TOUCHED: Final = 8 << 20  # B a test of pages takes
-_HELD_S: Final = 0.01  # for so long a bound thread is watched
+_TOUCHED: Final = 8 << 20  # B per test of pages
+_HELD_S: Final = 0.01  # observation time of a bound thread
 MPOL_PREFERRED, _MPOL_BIND = 1, 2
 NO_HUGE_PAGES: Final = 15  # MADV_NOHUGEPAGE
-_HOME_NODE: Final = 450  # set_mempolicy_home_node, the same everywhere (Linux 5.17)
-_ASKED: Final = 64 << 10  # B that each question for the next node takes
-MAX_ORDER_S: Final = 10.0  # at most, for the order of all nodes
-# Numbers of mbind and move_pages.
+_HOME_NODE: Final = 450  # set_mempolicy_home_node, same number on all architectures (Linux 5.17)
+_ASKED: Final = 64 << 10  # B allocated per query for the next node
+MAX_ORDER_S: Final = 10.0  # time limit for the order of all nodes
+# System call numbers of mbind and move_pages.
 _CALLS: Final = {
     "x86_64": (237, 279),
     "aarch64": (235, 239),
@@ -35,11 +35,10 @@ _CALLS: Final = {
     "ppc64le": (259, 301),
     "s390x": (268, 310),
 }
-# ------------------------------------------------------------------ what has to be tried
 
 
 def _in_thread(work: Callable[[], Any]) -> Any:
-    """What `work` answers on a thread of its own, whose binding ends with it."""
+    """Runs `work` in a new thread, so that its binding ends with the thread."""
     answer: list[Any] = []
     wrong: list[BaseException] = []
 
@@ -57,7 +56,7 @@ def _in_thread(work: Callable[[], Any]) -> Any:
     return answer[0]
 
 
-def _affinity(topology: Topology, means: str) -> Check:
+def _affinity(topology: Topology, means: str) -> Finding:
     libc = ctypes.CDLL(None, use_errno=True)
 
     def bind(cpu: int) -> bool:
@@ -72,20 +71,20 @@ def _affinity(topology: Topology, means: str) -> Check:
     wrong = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
     name = "thread affinity"
     if wrong:
-        return Check(
+        return Finding(
             name,
+            f"a thread bound to CPU {format_list(wrong)} ran elsewhere",
             "wrong",
-            f"a thread bound to CPU {format_list(wrong)} was seen elsewhere",
             means,
-            "look for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
+            "check for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
         )
-    return Check(name, "ok", f"set, read back and kept on {len(topology.allowed_cpus)} CPUs", means)
+    return Finding(name, f"set, read back and kept on {len(topology.allowed_cpus)} CPUs", "ok", means)
 
 
 def _calls() -> tuple[int, int]:
     found = _CALLS.get(platform.machine())
     if found is None:
-        raise OSError(f"the system calls' numbers of {platform.machine()} are not known")
+        raise OSError(f"system call numbers of {platform.machine()} are unknown")
     return found
 
 
@@ -96,7 +95,7 @@ def give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
     mask = (ctypes.c_ulong * words)()
     for node in nodes:
         mask[node // 64] |= 1 << node % 64
-    # The kernel reads one bit less than it is told of.
+    # The kernel reads one bit less than maxnode.
     if libc.syscall(
         _calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask, ctypes.c_ulong(64 * words + 1), 0
     ):
@@ -105,7 +104,7 @@ def give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
 
 
 def node_of_pages(base: int, length: int) -> dict[int, int]:
-    """Number of touched pages by node, by move_pages(2)."""
+    """Number of touched pages by node, from move_pages(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     count = length // mmap.PAGESIZE
     pages = (ctypes.c_void_p * count)(*range(base, base + length, mmap.PAGESIZE))
@@ -120,16 +119,16 @@ def node_of_pages(base: int, length: int) -> dict[int, int]:
 
 
 def _start_from(base: int, length: int, node: int) -> None:
-    """The kernel looks for pages from this node on, whichever one the toucher runs on: set_mempolicy_home_node(2)."""
+    """Makes the kernel allocate as if the thread ran on this node: set_mempolicy_home_node(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syscall(_HOME_NODE, ctypes.c_void_p(base), ctypes.c_ulong(length), ctypes.c_ulong(node), ctypes.c_ulong(0)):
         number = ctypes.get_errno()
         old = number == errno.ENOSYS
-        raise OSError(number, "no CPU there, which takes Linux 5.17" if old else os.strerror(number))
+        raise OSError(number, "it has no CPU, which needs Linux 5.17" if old else os.strerror(number))
 
 
 def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None = None) -> dict[int, int]:
-    """Touches fresh pages and asks the kernel where they are: node, number of pages."""
+    """Touches new pages; returns the number of pages by node."""
     with mmap.mmap(-1, length) as memory:
         view = (ctypes.c_char * length).from_buffer(memory)
         base = ctypes.addressof(view)
@@ -145,7 +144,7 @@ def pages_touched(*bind_to: int, length: int = _TOUCHED, start_from: int | None 
             del view
 
 
-def _first_touch(topology: Topology, means: str) -> Check:
+def _first_touch(topology: Topology, means: str) -> Finding:
     name = "first touch"
     elsewhere: list[str] = []
     tried: list[int] = []
@@ -163,23 +162,23 @@ def _first_touch(topology: Topology, means: str) -> Check:
         away = sum(c for n, c in found.items() if n != node.os_index)
         if away:
             elsewhere.append(
-                f"of pages touched from node {node.os_index}, {100 * away / sum(found.values()):.1f} % are elsewhere"
+                f"{100 * away / sum(found.values()):.1f} % of the pages touched on node {node.os_index} are elsewhere"
             )
     if not tried:
-        return Check(name, "absent", "no node has both memory and a CPU that is allowed here", means)
+        return Finding(name, "no node has both memory and an allowed CPU", "unknown", means)
     if elsewhere:
-        return Check(
+        return Finding(
             name,
-            "wrong",
             "; ".join(elsewhere),
+            "wrong",
             means,
-            "numactl --show tells of an inherited policy; meshmark run --memory local sets it",
+            "check for an inherited policy (numactl --show); set it with meshmark run --memory local",
         )
     one = ", the only one" if len(topology.nodes) == 1 else ""
-    return Check(name, "ok", f"pages lie on the toucher's node: {format_list(tried)}{one}", means)
+    return Finding(name, f"pages are on the node of the first touch: {format_list(tried)}{one}", "ok", means)
 
 
-def _home(topology: Topology, means: str) -> Check:
+def _home(topology: Topology, means: str) -> Finding:
     name = "home allocation"
     wrong: list[str] = []
     refused: dict[int, str] = {}
@@ -194,18 +193,18 @@ def _home(topology: Topology, means: str) -> Check:
         if away:
             wrong.append(f"{100 * away / sum(found.values()):.1f} % of the pages bound to node {node.os_index}")
     if wrong:
-        return Check(
-            name, "wrong", "; ".join(wrong) + " are elsewhere", means, "meshmark placed PID; update the kernel"
+        return Finding(
+            name, "; ".join(wrong) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
         )
     if len(refused) == len(nodes):
-        return Check(name, "absent", next(iter(refused.values()), "no node has memory"), means)
+        return Finding(name, next(iter(refused.values()), "no node has memory"), "unknown", means)
     some = f"; refused: {'; '.join(refused.values())}" if refused else ""
     kept = format_list([n.os_index for n in nodes if n.os_index not in refused])
-    return Check(name, "ok", f"bound pages lie on their node: {kept}{some}", means)
+    return Finding(name, f"bound pages are on their node: {kept}{some}", "ok", means)
 
 
 def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
-    """All others in the order in which the kernel would spill to them from a node.
+    """All other nodes, in the order in which the kernel would spill to them from a node.
 
     Nothing need be filled for that: pages bound to some nodes go to the first of them in that very order.
 
@@ -228,7 +227,7 @@ def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
     return [*order, *left]
 
 
-def fallback_order(topology: Topology, means: str) -> Check:
+def fallback_order(topology: Topology, means: str) -> Finding:
     name, tree, table = "spill order, tried", Tree(Path("/")), topology.distances
     status = re.search(r"^Mems_allowed_list:\s*(\S+)", tree.text("proc/self/status") or "", re.M)
     allowed, full = set(parse_list(status[1])) if status else None, set(full_nodes(tree))
@@ -246,7 +245,7 @@ def fallback_order(topology: Topology, means: str) -> Check:
         if len(others) < 2 or table is None:
             continue
         if time.monotonic() > until:
-            untold[node.os_index] = f"{MAX_ORDER_S:.0f} s were over"
+            untold[node.os_index] = f"time limit of {MAX_ORDER_S:.0f} s"
             continue
         cpus = sorted(set(node.cpus) & set(topology.allowed_cpus))
         try:
@@ -254,33 +253,35 @@ def fallback_order(topology: Topology, means: str) -> Check:
         except OSError as why:
             untold[node.os_index] = why.strerror or str(why)
     if not orders and not untold:
-        why_not = "the nodes have no matrix of distances" if table is None else "no node has two others with room"
-        return Check(name, "absent", why_not, means)
-    not_tried = "; ".join(f"node {n} not tried: {why}" for n, why in list(untold.items())[:4])
+        why_not = (
+            "the nodes have no matrix of distances" if table is None else "no node has two others with free memory"
+        )
+        return Finding(name, why_not, "unknown", means)
+    not_tried = "; ".join(f"node {n} not tested: {why}" for n, why in list(untold.items())[:4])
     if table is None or not orders:
-        return Check(name, "absent", not_tried, means)
+        return Finding(name, not_tried, "unknown", means)
     wrong = []
     for node_number, order in orders.items():
         far = [table[place[node_number]][place[n]] for n in order]
         if any(d > min(far[k:]) + NEARLY for k, d in enumerate(far)):
             wrong.append(node_number)
     shown = [*wrong, *(n for n in orders if n not in wrong)][:8]
-    said = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
-    said += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
+    orders_text = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
+    orders_text += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
     if wrong:
-        return Check(
+        return Finding(
             name,
+            f"{orders_text}: from node {format_list(wrong)} not by distance",
             "wrong",
-            f"{said}: from node {format_list(wrong)} not by distance",
             means,
-            "look for node distances that the firmware changed; bind with --memory bind",
+            "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Check(name, "ok", said, means)
+    return Finding(name, orders_text, "ok", means)
 
 
-BY_TRIAL: Final[tuple[tuple[str, str, Callable[[Topology, str], Check]], ...]] = (
-    ("thread affinity", "without it no binding holds", _affinity),
-    ("first touch", "a bound thread that initialises its data has it near", _first_touch),
-    ("home allocation", "--memory bind puts pages where it says", _home),
-    ("spill order, tried", "where pages go when the nodes before are full, to the last", fallback_order),
+BY_TRIAL: Final[tuple[tuple[str, str, Callable[[Topology, str], Finding]], ...]] = (
+    ("thread affinity", "without it no binding is enforced", _affinity),
+    ("first touch", "a bound thread that initializes its data has them on its node", _first_touch),
+    ("home allocation", "--memory bind allocates pages on the requested nodes", _home),
+    ("spill order, tried", "where pages are allocated while the preceding nodes are full", fallback_order),
 )

@@ -1,0 +1,306 @@
+"""`meshmark advise`: find the best placement of a program by running it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import sys
+import time
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from meshmark.cli.console import interruptible, print_rows, say
+from meshmark.cli.options import NoStoreOption, StoreOption
+from meshmark.errors import UsageError
+from meshmark.values import grammar
+from meshmark.values.paths import data_home
+from meshmark.values.units import plain
+
+if TYPE_CHECKING:
+    from meshmark.place.advice import Advice
+    from meshmark.place.candidates import Here, Plan
+
+
+def register(app: typer.Typer) -> None:
+    app.command("advise", context_settings={"allow_interspersed_args": False})(advise)
+
+
+def advise(
+    command: Annotated[list[str] | None, typer.Argument(help="command and its arguments, after --")] = None,
+    budget: Annotated[str, typer.Option("--budget", help="time limit [10m]", show_default=False)] = "",
+    fom: Annotated[
+        str,
+        typer.Option(
+            "--fom",
+            help="figure of merit: the last match of this regular expression in the output, or its first group "
+            "[elapsed time]",
+            show_default=False,
+        ),
+    ] = "",
+    higher: Annotated[bool, typer.Option("--higher/--lower", help="whether higher figures are better")] = True,
+    policies: Annotated[
+        str,
+        typer.Option(
+            "--policies", help="policies of meshmark run --bind; separate policies that contain commas by semicolons"
+        ),
+    ] = "none,balance,pack,compact,scatter",
+    threads: Annotated[
+        str,
+        typer.Option("--threads", help="values of OMP_NUM_THREADS, for example 1,2,4 [unchanged]", show_default=False),
+    ] = "",
+    memory: Annotated[
+        str,
+        typer.Option("--memory", help="values of meshmark run --memory [default,interleave,bind]", show_default=False),
+    ] = "",
+    pages: Annotated[
+        str, typer.Option("--pages", help="values of meshmark run --pages [default,thp]", show_default=False)
+    ] = "",
+    wait: Annotated[
+        str, typer.Option("--wait-policy", help="values of OMP_WAIT_POLICY: default,active,passive")
+    ] = "default",
+    smt: Annotated[
+        str, typer.Option("--smt", help="hardware threads of a core: off,on [both]", show_default=False)
+    ] = "",
+    seed: Annotated[int, typer.Option("--seed", help="seed for the order of runs")] = 1,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", help="resume the advice in this folder", show_default=False)
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="folder for plan, journal and result", show_default=False)
+    ] = None,
+    store: StoreOption = None,
+    no_store: NoStoreOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="print one record per line, then the result")] = False,
+) -> None:
+    """Find the best placement for a program by running it.
+
+    example: meshmark advise --budget 10m --policies balance,pack -- ./a.out
+    """
+    from meshmark.place.advise import advise as run_advice
+    from meshmark.place.advise import make_plan
+    from meshmark.place.candidates import WAIT_POLICIES, Plan, Wishes
+    from meshmark.place.native import vocabulary
+    from meshmark.place.trial import Runner
+    from meshmark.store.files import held
+    from meshmark.store.store import run_name
+
+    budget_s = grammar.seconds("--budget", budget or "10m", low=0.01)
+    if resume is not None and out is not None:
+        raise UsageError("--resume: found with --out, allowed is one of them")
+    run = run_name("advise")
+    folder = resume or out or data_home() / "runs" / run
+    plan = Plan.load(folder / "plan.json") if resume is not None else None
+    if plan is not None:
+        _same_command(command, plan, folder)
+        command, fom, higher = plan.command, plan.figure, plan.higher
+    elif not command:
+        raise UsageError("COMMAND: found none, allowed is a command after --", "meshmark advise -- ./a.out")
+    else:
+        _no_advice_in(folder)
+    _check_advice(fom, folder)
+    here, node_of = _here()
+    runner = Runner(folder, command, fom, higher, node_of)
+    started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
+    with held(folder, resumed=resume is not None):
+        if plan is None:
+            _no_advice_in(folder)  # another process may have started there in the meantime
+            wishes = Wishes(
+                _listed("--policies", policies, vocabulary().policies),
+                _counts(threads),
+                _listed("--memory", memory, vocabulary().memory),
+                _listed("--pages", pages, vocabulary().pages),
+                _listed("--wait-policy", wait, WAIT_POLICIES),
+                tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
+            )
+            _announce(command, here)
+            plan = make_plan(command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
+            plan.run = run
+            _save_new(plan, folder)
+        elif budget:
+            plan.budget_s = budget_s
+            plan.save(folder / "plan.json")
+        kept = f"completed runs are kept; resume with meshmark advise --resume {shlex.quote(str(folder))}"
+        with interruptible(kept):
+            advice = run_advice(plan, folder, runner, say)
+    answer = _keep_advice(advice, plan.run or folder.resolve().name, started, folder, as_json, store, no_store)
+    say(f"{answer['runs']} runs, {time.monotonic() - began:.0f} s: {folder}")
+
+
+def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
+    if command and command != plan.command:
+        raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
+
+
+def _announce(command: list[str], here: Here) -> None:
+    if str(here.inherited):
+        say(f"the baseline runs with {here.inherited}, inherited by this process")
+    say(f"warm-up: {shlex.join(command)}")
+
+
+def _save_new(plan: Plan, folder: Path) -> None:
+    plan.save(folder / "plan.json")
+    skipped = len(plan.left_out)
+    say(f"{len(plan.candidates)} candidates, {skipped} skipped, {plan.pilot_s:.3g} s per run: {folder}")
+
+
+def _keep_advice(
+    advice: Advice, run: str, started: str, folder: Path, as_json: bool, store: Path | None, no_store: bool
+) -> dict[str, Any]:
+    """Writes the result to the folder and its records to the store, and prints both."""
+    from importlib.metadata import version as installed
+
+    from meshmark.machine.facts import host_id
+    from meshmark.place.advice import lines, records, to_json
+    from meshmark.store.files import write_file
+    from meshmark.store.store import Store
+
+    found = records(advice, host_id(), shlex.join(["advise", *sys.argv[2:]]), started, installed("meshmark"))
+    answer = to_json(advice, lines(advice))
+    write_file(folder / "answer.json", json.dumps(answer, indent=1).encode() + b"\n")
+    if not no_store and found:
+        Store(store or data_home() / "store").add(run, "advise", found, (), found[0].machine)
+    if as_json:
+        for record in found:
+            print(json.dumps({"type": "result", "schema": 1, **record.to_json()}))
+        print(json.dumps(answer))
+    else:
+        _print_advice(advice, answer)
+    return answer
+
+
+def _check_advice(fom: str, folder: Path) -> None:
+    """Raises UsageError for an invalid regular expression, or a folder that cannot be created."""
+    try:
+        re.compile(fom)
+    except re.error as why:
+        raise UsageError(f"--fom: found '{fom}', which is not a regular expression: {why}") from None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as why:
+        raise UsageError(f"--out: cannot create {folder}: {why.strerror}", "name a writable folder") from None
+
+
+def _no_advice_in(folder: Path) -> None:
+    if (folder / "plan.json").exists():
+        raise UsageError(f"--out: {folder} contains a run of advise", f"meshmark advise --resume {folder}")
+
+
+def _here() -> tuple[Here, dict[int, int]]:
+    from meshmark.machine.sysfs import from_sysfs
+    from meshmark.machine.tree import Tree, chosen, format_list
+    from meshmark.place.candidates import Here, Inherited, inherited_memory
+
+    topology = from_sysfs()
+    allowed = set(topology.allowed_cpus)
+    per_core = max((len(allowed & set(c.cpus)) for c in topology.cores), default=1)
+    mode = chosen(Tree(Path("/")).text("sys/kernel/mm/transparent_hugepage/enabled"))
+    nodes = {n.os_index for n in topology.nodes if n.memory_bytes != 0}
+    node_of = {c.os_index: c.node for c in topology.cpus if c.node is not None}
+    inherited = Inherited(
+        format_list(sorted(allowed)) if len(allowed) < len(topology.cpus) else "",
+        inherited_memory(Tree(Path("/")).text("proc/self/numa_maps") or ""),
+    )
+    near = {cpu: node for cpu, node in node_of.items() if node in nodes}
+    return Here(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, near), node_of
+
+
+def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:
+    """Splits a list; the name of each item, up to `=` or a comma, must be allowed."""
+    words = tuple(dict.fromkeys(w.strip() for w in text.split(";" if ";" in text else ",") if w.strip()))
+    for word in words:
+        if re.split("[=,]", word)[0] not in allowed:
+            raise UsageError(f"{option}: found '{word}', allowed are {', '.join(allowed)}")
+    return words
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(grammar.integers("--threads", text, 1 << 16)) if text else ()
+
+
+def _print_advice(advice: Advice, answer: dict[str, Any]) -> None:
+    from meshmark.place.advice import spread, values_of
+    from meshmark.place.candidates import BASELINE
+
+    plan, verdict = advice.plan, advice.verdict
+    unit = "" if plan.figure else "s"
+    less = not (plan.figure and plan.higher)
+
+    def shown(value: float) -> str:
+        return plain(value, unit) if unit else f"{value:.5g}"
+
+    rows = []
+    for one in plan.candidates:
+        values = values_of(advice, one.name)
+        found = spread(values, less) if values else None
+        state = (
+            "chosen"
+            if one.name == verdict.choice
+            else "failed"
+            if one.name in advice.failed and not values
+            else "indistinguishable"
+            if one.name in verdict.close
+            else "worse"
+            if values
+            else "not tried"
+        )
+        rows.append(
+            (
+                found["mean"] if found else 0.0,
+                {
+                    "candidate": one.name,
+                    "runs": len(values),
+                    "mean": shown(found["mean"]) if found else "–",
+                    "CoV": f"{100 * found['cov']:.1f} %" if found and len(values) > 1 else "–",
+                    "best": shown(found["best"]) if found else "–",
+                    "worst": shown(found["worst"]) if found else "–",
+                    "": state,
+                },
+            )
+        )
+    rows.sort(key=lambda r: (r[1]["runs"] == 0, r[0] if less else -r[0]))
+    print_rows([r for _, r in rows], False)
+    print(f"\n{_sentence(advice, answer)}")
+    if str(plan.inherited):
+        print(f"baseline: {plan.inherited}, inherited")
+    before, after = answer["before"], answer["after"]
+    if before and after:
+        print(
+            f"spread: CoV {100 * before['cov']:.1f} % baseline, {100 * after['cov']:.1f} % with {verdict.best}; "
+            f"best vs. best {100 * answer['best_vs_best']:+.1f} %, worst vs. worst "
+            f"{100 * answer['worst_vs_worst']:+.1f} % (+ is better)"
+        )
+    for title, lines in (
+        ("indistinguishable from the choice", [n for n in verdict.close if n not in {verdict.choice, BASELINE}]),
+        ("why", answer["why"]),
+        ("placement not enforced", answer["not_held"]),
+        ("failed", [f"{k}: {v}" for k, v in answer["failed"].items()]),
+        ("skipped", [f"{k}: {v}" for k, v in answer["left_out"].items()]),
+    ):
+        if lines:
+            print(f"\n{title}")
+            for line in lines:
+                print(f"  {line}")
+    print("\nequivalent commands")
+    for form, line in answer["lines"].items():
+        print(f"  {form}\n    {line}")
+
+
+def _sentence(advice: Advice, answer: dict[str, Any]) -> str:
+    """The result in one sentence, with its evidence."""
+    verdict, better = advice.verdict, "less time" if not advice.plan.figure else "better figure"
+    bounds = answer["gain_interval"]
+    gained = "" if answer["gain"] is None else f"{100 * answer['gain']:+.1f} %"
+    if bounds:
+        gained += f" [{100 * bounds[0]:+.1f}, {100 * bounds[1]:+.1f}] in {verdict.pairs} pairs"
+    if verdict.word == "better":
+        return f"best: {verdict.choice}: {gained} {better} than the baseline ({verdict.stopped})"
+    limit = f"{100 * verdict.effect:.1f} %" if answer["minimum_effect"] is not None else "a measurable size"
+    if verdict.word == "no difference":
+        seen = f": {verdict.best} {gained}" if verdict.best else ""
+        return f"no difference of {limit} or more{seen} ({verdict.stopped}): keep the default placement"
+    so_far = f": {verdict.best} {gained} so far" if gained else ""
+    return f"not decided ({verdict.stopped}){so_far}: repeat with a larger --budget"
