@@ -35,7 +35,7 @@ test-python:
 	$(MAKE) --no-print-directory -j 2 --output-sync=target test-unit test-machines
 
 test-unit:
-	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
+	$(BIN)/python -m pytest -q -m "not slow" tests/unit tests/system tests/bench tests/faults tests/terminal $(PYTEST_ARGS)
 
 test-machines:
 	$(BIN)/python -m pytest -q -m "not slow" tests/guest tests/browser tests/ranks $(PYTEST_ARGS)

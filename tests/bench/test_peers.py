@@ -5,12 +5,11 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import sys
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from support.paths import ROOT
 
 
 @pytest.fixture(scope="module")

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
-import made_run
-
 from meshmark.report.build import SECTIONS, write_report
+from support import made_run
 
 pytestmark = pytest.mark.browser
 

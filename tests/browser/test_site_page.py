@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "unit"))
-from made_load import made_load, made_study
 from test_watch_page import violations
 
 from meshmark.cli.serve import LoadFolders
@@ -23,6 +19,7 @@ from meshmark.watch.recording import Recorder
 from meshmark.web.listener import run
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
+from support.made_load import made_load, made_study
 
 pytestmark = pytest.mark.browser
 

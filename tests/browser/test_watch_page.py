@@ -24,9 +24,10 @@ from meshmark.watch.recording import Recorder
 from meshmark.web.hub import Hub, Past
 from meshmark.web.page import packed_difference, packed_recording, thinned, write_page
 from meshmark.web.server import serve
+from support.paths import ROOT
 
 pytestmark = pytest.mark.browser
-AXE = Path(__file__).resolve().parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def known(seq: int) -> Frame:

@@ -30,7 +30,7 @@ from meshmark.measure.plan import Plan
 from meshmark.store.lines import whole_lines
 from meshmark.store.store import MEASURING, Store
 from meshmark.watch.recording import Recording
-from mpi_here import needed
+from support.mpi_here import needed
 
 Found = Counter[Any]
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)

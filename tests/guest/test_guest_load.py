@@ -15,10 +15,9 @@ from typing import Any, Final
 
 import booted
 import pytest
-from booted import HERE, ROOT
+from booted import ROOT
 
-sys.path.append(str(HERE.parent / "unit"))
-from made_program import made_program
+from support.made_program import made_program
 
 LOAD = Path(os.environ.get("MESHMARK_LOAD", ROOT / "build" / "release" / "bin" / "meshmark-load"))
 PLACE = Path(os.environ.get("MESHMARK_PLACE", ROOT / "build" / "release" / "bin" / "meshmark-place"))

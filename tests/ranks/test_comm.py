@@ -21,11 +21,12 @@ from meshmark.describe import find_comm
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner, StepResult
-from mpi_here import has_coarrays, has_openshmem, installed, needed
-from waiting import alive, until
+from support.mpi_here import has_coarrays, has_openshmem, installed, needed
+from support.paths import ROOT
+from support.waiting import alive, until
 
 CPUS = len(os.sched_getaffinity(0))
-SOURCE = Path(__file__).resolve().parents[2]
+SOURCE = ROOT
 pytestmark = pytest.mark.skipif(not installed(), reason="no MPI library is installed")
 # As few blocks as make an interval; the budget is for a machine on which others work.
 # Each point ends with its least samples: a budget that is not needed is not used, and busy CPUs need it.

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure import launch
-from mpi_here import installed
+from support.mpi_here import installed
 
 CPUS = len(os.sched_getaffinity(0))
 KINDS = installed()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure import launch
-from mpi_here import installed, needed
+from support.mpi_here import installed, needed
 
 HOSTS = 4
 AGENT = """#!/bin/sh

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 
 from meshmark.measure import launch
-from mpi_here import installed, needed
+from support.mpi_here import installed, needed
 
 KERNELS = ("ep", "cg", "is", "ft", "mg")
 CPUS = len(os.sched_getaffinity(0))

@@ -17,8 +17,8 @@ from mini_slurm import CannotStart, mini_slurm
 
 from meshmark.describe import find_comm
 from meshmark.measure import launch
-from mpi_here import installed, needed
-from waiting import until
+from support.mpi_here import installed, needed
+from support.waiting import until
 
 SHORT = ("--bytes", "8", "--protocol", "send", "--budget", "300ms")
 MANAGER = {"openmpi": "pmix", "mpich": "pmi2"}  # which of srun's joins the tasks of a library

@@ -21,8 +21,8 @@ from meshmark.doctor.mpi import examine
 from meshmark.errors import AbsentError, UsageError
 from meshmark.measure import launch
 from meshmark.store.record import median_interval
-from mpi_here import installed
-from waiting import alive, until
+from support.mpi_here import installed
+from support.waiting import alive, until
 
 NOWHERE = Path("/proc/nonexistent")  # in /proc nobody can make a file
 Answer = Callable[[list[str], Mapping[str, str]], Tried]

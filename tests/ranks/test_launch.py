@@ -20,7 +20,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner
-from waiting import alive, until
+from support.waiting import alive, until
 
 # What Open MPI 4.1 and MPICH 4.0 say of a rank that was killed.
 OPEN_MPI_KILLED = """--------------------------------------------------------------------------

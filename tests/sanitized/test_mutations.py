@@ -14,7 +14,6 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 import tarfile
 import tempfile
 import time
@@ -27,11 +26,12 @@ from pathlib import Path
 import pytest
 from mutate import damaged, damaged_words
 
+from machines.trees import make_tree
 from meshmark.model.machine import find_machine
+from support.made_program import made_program
+from support.paths import MACHINES, ROOT
 
-ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(os.environ.get("MESHMARK_MUTATION_BIN", ROOT / "build" / "asan" / "bin"))
-MACHINES = ROOT / "tests" / "machines"
 SECONDS = float(os.environ.get("MESHMARK_MUTATION_SECONDS", "20"))
 SEED = int(os.environ.get("MESHMARK_MUTATION_SEED", "1"))
 STATUSES = {0, 1, 2, 77}
@@ -122,18 +122,12 @@ def unpack(folder: Path) -> None:
 
 
 def pmus(folder: Path) -> None:
-    sys.path.insert(0, str(MACHINES))
-    from trees import make_tree
-
     root = make_tree(folder / "made", "intel-spr-2s")
     for entry in root.iterdir():
         entry.rename(folder / entry.name)
 
 
 def program() -> bytes:
-    sys.path.insert(0, str(ROOT / "tests" / "unit"))
-    from made_program import made_program
-
     with tempfile.TemporaryDirectory() as folder:
         return made_program(PROGRAMS / "meshmark-load", Path(folder) / "a.json", 5, 2).read_bytes()
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
 from meshmark.measure import launch
-from mpi_here import needed
+from support.mpi_here import needed
+from support.paths import ROOT
 
-PROGRAMS = Path(__file__).resolve().parents[2] / "build" / "asan" / "bin"
+PROGRAMS = ROOT / "build" / "asan" / "bin"
 SHORT = ("--interval", "100", "--budget", "4s")
 RUNS = {
     "halo": ("--protocol", "mpi,caf", "--words", "1,1000"),

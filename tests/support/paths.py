@@ -1,0 +1,10 @@
+"""Where the project lies, and what its tests read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MACHINES = ROOT / "tests" / "machines"  # recorded and described machines
+BIN = ROOT / "build" / "release" / "bin"  # native programs
+FAKE_PROBE = Path(__file__).with_name("fake_probe.py")

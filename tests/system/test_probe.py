@@ -1,0 +1,284 @@
+"""The native probe, and the ranks, as their readers meet them: their protocol, their refusals, their resume."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.describe import find_comm
+from meshmark.measure import launch
+from meshmark.measure.repetitions import point_key
+from meshmark.store.record import BETTER, FLAGS, OBSERVED, Record, median, median_interval
+from support.mpi_here import needed
+from support.paths import ROOT
+
+PROBE = Path(os.environ.get("MESHMARK_PROBE", ROOT / "build" / "release" / "bin" / "meshmark-probe"))
+
+# The least that each instrument can be asked, so that the contract of all of them is tried in seconds.
+SMALL: dict[str, list[str]] = {
+    "clock": ["--cpus", "0", "--clocks", "tsc"],
+    "latency": ["--footprint", "16KiB,1MiB", "--cpus", "0"],
+    "bandwidth": ["--footprint", "64KiB", "--threads", "1"],
+    "kernels": ["--kernel", "triad,horner,barrier", "--volume", "64KiB", "--stride", "1,8", "--threads", "1"],
+    "lines": ["--cpus", "0,1"],
+    "loaded": ["--footprint", "16MiB", "--chains", "1,4", "--threads", "1"],
+    "gups": ["--table", "1MiB", "--threads", "1"],
+    "peak": ["--threads", "1"],
+    "dgemm": ["--n", "200", "--threads", "1"],
+    "linpack": ["--n", "200", "--threads", "1"],
+    "io": ["--size", "4MiB"],
+}
+# The same of ranks, two of them.
+SMALL_OF_RANKS: dict[str, list[str]] = {
+    "pingpong": ["--bytes", "0,8"],
+    "halo": ["--words", "1,64", "--protocol", "irecv_isend,rma_fence"],
+    "swap": ["--bytes", "8,64"],
+    "barrier": [],
+    "bcast": ["--bytes", "8,64"],
+    "reduce": ["--bytes", "8,64"],
+    "allreduce": ["--bytes", "8"],
+    "alltoall": ["--bytes", "8,64"],
+    "exchange": ["--bytes", "0,64"],
+    "defects": ["--words", "1,16"],
+    "npb": [],
+    "pop": ["--grid", "2x1", "--reductions", "2", "--protocol", "irecv_isend"],
+    "gyro": ["--modes", "16"],
+    "swim": ["--cells", "64,128", "--protocol", "irecv_isend"],
+    "anatomy": ["--program", "swim,gyro"],
+}
+
+
+def run(*words: str, timeout: float = 120) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([str(PROBE), *words], capture_output=True, text=True, timeout=timeout, check=False)
+
+
+def lines_of(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def described(program: Path, *words: str) -> Any:
+    done = subprocess.run([program, *words, "--describe"], capture_output=True, timeout=60, check=False)
+    return json.loads(done.stdout or "[]")
+
+
+def programs() -> list[Path]:
+    """The probe, and that of the ranks, which describes itself where an MPI library was built with."""
+    return [PROBE, find_comm()]
+
+
+PROGRAMS = {d["name"]: (program, d) for program in programs() for d in described(program)}
+DESCRIPTIONS = {name: d for name, (_, d) in PROGRAMS.items()}
+OF_RANKS = sorted(name for name, d in DESCRIPTIONS.items() if d["ranks"])
+
+
+def test_every_instrument_is_tried_here() -> None:
+    assert DESCRIPTIONS.keys() - OF_RANKS == SMALL.keys()
+    assert not OF_RANKS or {*OF_RANKS} == SMALL_OF_RANKS.keys()
+
+
+@pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
+def test_a_description_is_complete(name: str) -> None:
+    program, d = PROGRAMS[name]
+    assert described(program, name) == d
+    assert d["summary"] and d["source"] and d["detail"]
+    assert "example:" in d["detail"], "help shows an example"
+    options = [p["option"] for p in d["parameters"]]
+    assert len(options) == len(set(options))
+    own = ("--ranks", "--mpi") if d["ranks"] else ("--cpus", "--memory-node", "--policy", "--pages")
+    for common in (*own, "--budget", "--interval", "--seed", "--resume", "--machine"):
+        assert common in options
+    for metric in d["metrics"]:
+        assert metric["better"] in BETTER
+        assert metric["unit"] in {"s", "B/s", "op/s", "flop/s", "Hz", "B", "1"}
+
+
+@cache
+def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.CompletedProcess[str]:
+    """Of the least that an instrument can be asked, by two ranks of the first MPI library where it is one of ranks."""
+    line = [name, *(SMALL | SMALL_OF_RANKS)[name], "--seed", str(seed), "--budget", budget]
+    call, around = [str(PROBE), *line], dict(os.environ)
+    if name in OF_RANKS:
+        known = needed()
+        start = launch.words(known, 2, len(os.sched_getaffinity(0)))
+        call, around = [*start, *line], dict(launch.environment(known.kind))
+    with tempfile.TemporaryDirectory() as folder:
+        return subprocess.run(
+            call, capture_output=True, text=True, timeout=180, check=False, cwd=folder, stdin=subprocess.DEVNULL,
+            env=around,
+        )  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
+def test_a_stream_keeps_the_contract(name: str) -> None:
+    done = small_stream(name, 1)
+    lines = lines_of(done.stdout)
+    if done.returncode == 77:
+        reasons = [line["reason"] for line in lines if line["type"] == "absent"]
+        assert reasons and all(reasons)
+        pytest.skip(f"{name} cannot be had here: {reasons[0]}")
+    assert done.returncode == 0, done.stderr
+    assert lines[0]["type"] == "header"
+    assert lines[-1]["type"] == "end" and lines[-1]["status"] == "ok"
+    metrics = {m["name"]: m for m in DESCRIPTIONS[name]["metrics"]}
+    results = [line for line in lines if line["type"] == "result"]
+    assert results
+    for r in results:
+        assert r["instrument"] == name and r["source"] == "host"
+        assert {k: r[k] for k in ("unit", "better")} == {k: metrics[r["metric"]][k] for k in ("unit", "better")}
+        assert r["samples"] and r["value"] == pytest.approx(median(r["samples"]), rel=1e-12)
+        interval = median_interval(r["samples"])
+        assert r["interval"] == (None if interval is None else pytest.approx(list(interval), rel=1e-12))
+        assert set(r["flags"]) <= FLAGS
+        assert all(isinstance(v, str | int | float | bool | None) for v in r["conditions"].values())
+        assert r["provenance"]["command"].startswith(name)
+    keys = [json.dumps([r["metric"], *[[k, r["conditions"].get(k)] for k in DESCRIPTIONS[name]["identity"]]])
+            for r in results if "derived_from" not in r["conditions"]]  # fmt: skip
+    assert len(keys) == len(set(keys)), "the identity tells all points apart"
+    assert lines[-1]["overhead"] < 0.01, "the clock takes less than 1 % of every sample"
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_a_stream_of_ranks_tells_who_they_are_and_what_each_took(name: str) -> None:
+    lines = lines_of(small_stream(name, 1).stdout)
+    ranks = lines[0]["processes"]
+    assert len({r["pid"] for r in ranks}) == 2 and all(r.keys() == {"host", "pid", "cpu"} for r in ranks)
+    samples: dict[int, list[dict[str, Any]]] = {}
+    for line in lines:
+        if line["type"] == "sample":
+            samples.setdefault(line["point"], []).append(line)
+    for of in samples.values():
+        for line in of:
+            slowest, *each = line["values"]
+            assert len(each) in {1, 2} and slowest == max(each) and 0 <= line["marks"] < 32
+        begun = [line["begun_s"] for line in of]
+        assert begun == sorted(begun)
+    points = {r["point"] for r in lines if r["type"] == "result" and "point" in r}
+    assert points == {line["index"] for line in lines if line["type"] == "point"}
+    assert samples.keys() == (set() if name == "defects" else points), "defects times nothing"
+
+
+@pytest.mark.parametrize("name", OF_RANKS)
+def test_two_runs_of_ranks_differ_in_nothing_but_what_was_observed(name: str) -> None:
+    def cut_off(lines: list[dict[str, Any]]) -> bool:
+        reasons = [line["reason"] for line in lines if line["type"] == "absent"]
+        return any("budget" in reason and "ended" in reason for reason in reasons)
+
+    runs, in_time = [], True
+    for seed in (1, 2):
+        lines = lines_of(small_stream(name, seed).stdout)
+        if cut_off(lines):  # where others work, too
+            lines = lines_of(small_stream(name, seed, "30s").stdout)
+        in_time = in_time and not cut_off(lines)
+        records = [Record.from_json(line) for line in lines if line["type"] == "result"]
+        runs.append({point_key(r): r for r in records})
+        assert len(runs[-1]) == len(records), "each is a point of its own"
+    measured = [{k for k, r in run.items() if "derived_from" not in r.conditions} for run in runs]
+    assert measured[0] & measured[1] and (measured[0] == measured[1] or not in_time)
+    for point in runs[0].keys() & runs[1].keys():
+        one, other = (dict(run[point].conditions) for run in runs)
+        assert {k for k in {*one, *other} if one.get(k) != other.get(k)} <= OBSERVED
+
+
+@pytest.mark.parametrize(
+    ("words", "field"),
+    [
+        (["nosuch"], "instrument"),
+        (["latency", "--nosuch", "1"], "options"),
+        (["latency", "--cpus", "9999"], "cpus"),
+        (["latency", "--cpus", "zero"], "cpus"),
+        (["latency", "--footprint", "-4KiB"], "footprint_bytes"),
+        (["latency", "--footprint", "4XiB"], "footprint_bytes"),
+        (["latency", "--footprint", "8EiB"], "footprint_bytes"),
+        (["latency", "--stride", "7"], "stride_bytes"),
+        (["latency", "--pages", "3KiB"], "pages"),
+        (["latency", "--pattern", "zigzag"], "pattern"),
+        (["latency", "--memory-node", "77"], "memory_node"),
+        (["latency", "--processes", "4000"], "processes"),
+        (["latency", "--budget", "-1s"], "budget_s"),
+        (["latency", "--interval", "0"], "interval_percent"),
+        (["latency", "--resume", "/proc/nonexistent"], "resume"),
+    ],
+)
+def test_a_wrong_request_is_one_line_that_names_the_field(words: list[str], field: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    last = lines_of(done.stdout)[-1]
+    assert last["type"] == "error" and last["field"] == field
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert field in done.stderr
+
+
+def test_more_memory_than_there_is_is_absent_with_the_reason() -> None:
+    done = run("latency", "--footprint", "1TiB", "--budget", "1s")
+    assert done.returncode == 77
+    absent = [line for line in lines_of(done.stdout) if line["type"] == "absent"]
+    assert "memory too small" in absent[0]["reason"]
+
+
+def test_nobody_can_take_the_output() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [str(PROBE), "latency", "--footprint", "16KiB", "--budget", "1s"],
+            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert len(done.stderr.strip().splitlines()) == 1 and "No space left" in done.stderr
+
+
+def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path: Path) -> None:
+    words = ["latency", "--footprint", "4KiB..4MiB", "--budget", "4s", "--cpus", "0", "--interval", "0.01"]
+    out = tmp_path / "out.jsonl"
+    dice = random.Random(1)
+    out.touch()
+    for _ in range(3):
+        with out.open("a") as sink:
+            more = ["--resume", str(out)] if out.stat().st_size else []
+            child = subprocess.Popen([str(PROBE), *words, *more], stdout=sink, stderr=subprocess.DEVNULL)
+            time.sleep(dice.uniform(0.05, 0.8))
+            child.send_signal(signal.SIGKILL)
+            child.wait()
+    before = [json.loads(line) for line in out.read_text().splitlines()]
+    samples_before = [line for line in before if line["type"] == "sample"]
+    assert samples_before, "nothing was measured before the kills"
+    done = run(*words, "--resume", str(out))
+    assert done.returncode == 0, done.stderr
+    after = lines_of(done.stdout)
+    finished_before = {line["index"] for line in before if line["type"] == "point"}
+    assert not finished_before & {line["point"] for line in after if line["type"] == "sample"}
+    everything = before + after
+    points = [line["index"] for line in everything if line["type"] == "point"]
+    assert sorted(points) == list(range(11)), "every point once"
+    # What was measured before a kill is part of the result after it.
+    results = [line for line in after if line["type"] == "result" and line["metric"] == "load_latency"]
+    by_order = [r for r in results if r["conditions"]["footprint_bytes"] == 4 << 20]
+    old = [s["values"][0] for s in samples_before if s["point"] == 0]
+    assert by_order[0]["samples"][: len(old)] == old
+
+
+def test_a_torn_or_foreign_earlier_output_is_not_trusted(tmp_path: Path) -> None:
+    words = ["latency", "--footprint", "16KiB,64KiB", "--budget", "1s", "--cpus", "0"]
+    good = run(*words).stdout.encode()
+    dice = random.Random(2)
+    for _ in range(5):
+        torn = bytearray(good[: dice.randrange(len(good))])
+        for _ in range(dice.randrange(4)):
+            if torn:
+                torn[dice.randrange(len(torn))] = dice.randrange(256)
+        path = tmp_path / "torn.jsonl"
+        path.write_bytes(torn)
+        done = run(*words, "--resume", str(path))
+        assert done.returncode in {0, 2}, done.stderr
+        assert lines_of(done.stdout)[-1]["type"] in {"end", "error"}
+    path.write_bytes(good)
+    assert run("latency", "--footprint", "16KiB", "--resume", str(path)).returncode == 2
+    assert run("clock", "--resume", str(path)).returncode == 2

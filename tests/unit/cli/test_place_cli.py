@@ -1,0 +1,247 @@
+"""`meshmark run` and its like: what goes to the native program at once, what Python adds, and how both refuse."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.entry import VERBS, native_words
+from meshmark.errors import AbsentError
+from meshmark.native import find_native
+from meshmark.place.native import measured_matrix, vocabulary
+from meshmark.store.record import Record
+from support.paths import ROOT
+
+FAKE = """#!{python} -SE
+import json, os, sys
+if sys.argv[1:] == ["describe"]:
+    os.execv({real!r}, ["meshmark-place", "describe"])
+said = {{"pid": os.getpid(), "words": sys.argv[1:]}}
+if "--matrix" in sys.argv:
+    said["matrix"] = json.load(open(sys.argv[sys.argv.index("--matrix") + 1]))
+print(json.dumps(said) if "--help" not in sys.argv else "the native help")
+sys.exit(7 if "seven" in sys.argv else 0)
+"""
+
+
+@pytest.fixture
+def fake(tmp_path: Path) -> dict[str, str]:
+    """An environment in which the native program says what it was asked."""
+    program = tmp_path / "meshmark-place"
+    program.write_text(FAKE.format(python=sys.executable, real=str(find_native("meshmark-place"))))
+    program.chmod(0o755)
+    return {**os.environ, "MESHMARK_PLACE": str(program), "XDG_DATA_HOME": str(tmp_path / "data")}
+
+
+def call(*words: str, env: dict[str, str], through: str = "entry") -> subprocess.CompletedProcess[str]:
+    argv = [sys.executable, "-c", f"from meshmark.{through} import main; main()", *words]
+    return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
+
+
+@pytest.mark.parametrize(
+    ("words", "native"),
+    [
+        (["run", "-n", "2", "--", "./a.out", "--", "-x"], ["run", "-n", "2", "--", "./a.out", "--", "-x"]),
+        (["slots"], ["slots"]),
+        (["place", "--jobs", "2"], ["plan", "--jobs", "2"]),
+        (["place", "--topology", "host"], ["plan", "--topology", "host"]),
+        (["place", "--topology", "pack:2 [numa] core:4 pu:1"], ["plan", "--topology", "pack:2 [numa] core:4 pu:1"]),
+        (["place", "--topology=numa:2(indexes=1,0) core:1"], ["plan", "--topology=numa:2(indexes=1,0) core:1"]),
+        (["place", "--topology", __file__], ["plan", "--topology", __file__]),
+        (["place", "--matrix", "measured.json"], ["plan", "--matrix", "measured.json"]),
+        (["place", "--policy", "list=0-3"], ["plan", "--policy", "list=0-3"]),
+        (["place", "--topology", "gs1280-16"], None),
+        (["place", "--topology=gs1280-16"], None),
+        (["place", "--on", "gs1280-16"], None),
+        (["place", "--on=gs1280-16"], None),
+        (["place", "--matrix", "measured"], None),
+        (["place", "--matrix=measured"], None),
+        (["place", "--help"], None),
+        (["survey"], None),
+        (["--help"], None),
+        ([], None),
+    ],
+)  # fmt: skip
+def test_what_places_goes_to_the_native_program_as_it_was_typed(words: list[str], native: list[str] | None) -> None:
+    assert native_words(words) == native
+
+
+def test_the_process_becomes_the_native_program(fake: dict[str, str]) -> None:
+    argv = [sys.executable, "-c", "from meshmark.entry import main; main()", "run", "--", "a", "--help=1", "seven"]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=fake) as child:
+        said = json.loads(child.communicate(timeout=60)[0])
+    assert said == {"pid": child.pid, "words": ["run", "--", "a", "--help=1", "seven"]}
+    assert child.returncode == 7
+
+
+def test_the_quick_way_loads_nothing_of_ours_but_the_entry() -> None:
+    code = ("import sys; sys.argv = ['meshmark', 'slots']; import os; before = set(sys.modules)\n"
+            "os.execv = lambda *_: (print(sorted(set(sys.modules) - before)), os._exit(0))\n"
+            "from meshmark.entry import main; main()")  # fmt: skip
+    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False,
+                          env={**os.environ, "MESHMARK_PLACE": "/bin/true", "PYTHONUNBUFFERED": "1",
+                               "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    assert done.stdout.strip() == "['meshmark', 'meshmark.entry']", done.stderr
+
+
+@pytest.mark.parametrize("verb", sorted(VERBS))
+def test_the_command_line_forwards_too(fake: dict[str, str], verb: str) -> None:
+    said = json.loads(call(verb, "--x", "1", "--", "-y", env=fake, through="cli.app").stdout)
+    assert said["words"] == [verb, "--x", "1", "--", "-y"]
+    assert call(verb, "--help", env=fake, through="cli.app").stdout == "the native help\n"
+
+
+def test_the_help_lists_them_all(fake: dict[str, str]) -> None:
+    said = call("--help", env=fake).stdout
+    assert all(f" {name} " in said for name in (*VERBS, "place", "advise", "check-os"))
+
+
+@pytest.mark.parametrize("through", ["entry", "cli.app"])
+def test_without_the_native_program_one_line_says_so(fake: dict[str, str], through: str, tmp_path: Path) -> None:
+    done = call("run", "--", "true", env={**fake, "MESHMARK_PLACE": str(tmp_path / "none")}, through=through)
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr.splitlines()[0] == f"meshmark: error: meshmark-place is not at {tmp_path / 'none'}"
+
+
+# ------------------------------------------------------------------ place
+
+
+@pytest.mark.parametrize("words", [["--topology", "gs1280-16"], ["--on", "gs1280-16"], ["--on=gs1280-16"]])
+def test_a_described_machine_comes_with_the_latencies_of_its_closed_form(
+    fake: dict[str, str], words: list[str]
+) -> None:
+    done = call("place", *words, "--policy", "compact", "--jobs", "4", env=fake)
+    said = json.loads(done.stdout)
+    assert said["words"][:3] == ["plan", "--topology", "pack:16 [numa] core:1 pu:1"]
+    assert said["words"][3:7] == ["--policy", "compact", "--jobs", "4"]
+    values = said["matrix"]["values"]
+    assert said["matrix"]["unit"] == "s" and said["matrix"]["nodes"] == list(range(16))
+    # A 4 x 4 torus: each node is nearest to itself, and the farthest is four hops away.
+    assert len(values) == 16 and all(min(row) == row[i] > 0 for i, row in enumerate(values))
+    assert max(values[0]) == values[0][10] > values[0][1] > values[0][0]
+    assert not Path(said["words"][-1]).exists()
+
+
+def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
+    assert call("place", "--on", "gs1280-4", "seven", env=fake).returncode == 7
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "says"),
+    [
+        (["place", "--on", "atlantis"], 2, "atlantis"),
+        (["place", "--topology", "atlantis"], 2, "atlantis"),
+        (["place", "--on", "gs1280-4", "--topology", "host"], 2, "--on: found with --topology"),
+        (["place", "--on", "gs1280-4", "--matrix", "x.json"], 2, "--matrix: found with"),
+        (["place", "--matrix", "measured", "--topology", "pack:2 core:1 pu:1"], 2, "allowed with host"),
+        (["place", "--matrix", "measured"], 77, "nobody has measured the latency from node 0 to node 0"),
+        (["advise"], 2, "COMMAND: found none"),
+        (["advise", "--budget", "soon", "--", "true"], 2, "--budget: found 'soon'"),
+        (["advise", "--fom", "(", "--", "true"], 2, "--fom: found '('"),
+        (["advise", "--policies", "best", "--", "true"], 2, "--policies: found 'best', allowed are balance, pack"),
+        (["advise", "--policies", "near=eth0", "--", "true"], 2, "--policies: found 'near=eth0'"),
+        (["advise", "--memory", "far", "--", "true"], 2, "--memory: found 'far'"),
+        (["advise", "--pages", "3MiB", "--", "true"], 2, "--pages: found '3MiB'"),
+        (["advise", "--wait-policy", "lazy", "--", "true"], 2, "--wait-policy: found 'lazy'"),
+        (["advise", "--smt", "maybe", "--", "true"], 2, "--smt: found 'maybe', allowed are off, on"),
+        (["advise", "--threads", "0", "--", "true"], 2, "--threads: found '0'"),
+        (["advise", "--threads", "two", "--", "true"], 2, "--threads: found 'two'"),
+        (["advise", "--resume", "/proc/nonexistent", "--", "true"], 2, "--resume: found no plan.json"),
+        (["advise", "--resume", "a", "--out", "b", "--", "true"], 2, "--resume: found with --out"),
+        (["advise", "--out", "/dev/null/x", "--", "true"], 2, "--out: cannot create /dev/null/x: Not a directory"),
+    ],
+)
+def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], words: list[str], status: int, says: str) -> None:
+    done = call(*words, env=fake)
+    assert done.returncode == status and says in done.stderr.splitlines()[0], done.stderr
+    assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 2
+
+
+def test_the_help_of_place_tells_of_described_machines(fake: dict[str, str]) -> None:
+    said = call("place", "--help", env=fake).stdout
+    assert said.startswith("the native help") and "--on NAME" in said and "--matrix measured" in said
+
+
+def test_policies_are_listed(fake: dict[str, str]) -> None:
+    rows = [json.loads(x) for x in call("list", "policies", "--json", env=fake).stdout.splitlines()]
+    assert {"none", "balance", "pack", "any", "compact", "scatter", "sharing", "list"} <= {
+        r["policy"] for r in rows if "run" in r["of"]
+    }
+    assert {"local", "interleave"} <= {r["policy"] for r in rows if "measure" in r["of"]}
+
+
+def test_the_words_are_those_of_the_native_program() -> None:
+    """What it describes is what it takes."""
+
+    def said(*words: str) -> str:
+        done = subprocess.run([find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True,
+                              check=False)  # fmt: skip
+        return done.stdout + done.stderr
+
+    known = vocabulary()
+    (theirs,) = re.findall(r"allowed: (.*?), with near=", said("run", "--bind", "?", "--", "true"))
+    assert known.policies.keys() == {word.partition("=")[0] for word in theirs.split(", ")}
+    for option, words in (("--memory", known.memory), ("--pages", known.pages)):
+        (theirs,) = re.findall(r"allowed: (.*)", said("run", "--bind", "none", option, "?", "--", "true"))
+        found = [re.split(r"[\[=]", word)[0] for word in theirs.removesuffix(",…").split(", ")]
+        assert found == list(words), option
+
+
+# ------------------------------------------------------------------ measured distances
+
+
+def latency(cpu: int, node: int, value: float, size: int = 1 << 30, start: str = "2026", **more: Any) -> Record:
+    return Record(
+        source="host", machine="m", instrument="latency", metric="load_latency", unit="s", better="lower",
+        samples=(value,), value=value, interval=None,
+        conditions={"cpu": cpu, "memory_node": node, "footprint_bytes": size, **more},
+        provenance={"start": start},
+    )  # fmt: skip
+
+
+def bandwidth(cpu: int, node: int, value: float) -> Record:
+    return Record(
+        source="host", machine="m", instrument="bandwidth", metric="bandwidth_net", unit="B/s", better="higher",
+        samples=(value,), value=value, interval=None, conditions={"cpus": str(cpu), "memory_node": node, "threads": 1},
+    )  # fmt: skip
+
+
+ALL = [latency(c, n, v * 1e-9) for c, n, v in ((0, 0, 80), (0, 1, 140), (2, 0, 141), (2, 1, 81))]
+NODE_OF = {0: 0, 1: 0, 2: 1, 3: 1}
+
+
+def test_the_matrix_is_that_of_the_newest_record_of_the_largest_footprint() -> None:
+    more = [latency(0, 1, 1e-9, size=4096, start="2030"), latency(1, 1, 150e-9, start="2027"),
+            latency(0, 1, 999e-9, start="2028", processes=2)]  # fmt: skip
+    for order in (ALL + more, more + ALL):
+        matrix = json.loads(measured_matrix(order, NODE_OF, [0, 1]))
+        assert matrix["values"] == [pytest.approx([80e-9, 150e-9]), pytest.approx([141e-9, 81e-9])]
+    assert (matrix["unit"], matrix["better"], matrix["nodes"]) == ("s", "lower", [0, 1])
+
+
+def test_bandwidth_stands_in_for_a_latency_that_is_missing() -> None:
+    rates = [bandwidth(c, n, v) for c, n, v in ((0, 0, 9e9), (0, 1, 5e9), (3, 0, 5e9), (3, 1, 9e9))]
+    matrix = json.loads(measured_matrix([*ALL[:3], *rates], NODE_OF, [0, 1]))
+    assert matrix["values"] == [[9e9, 5e9], [5e9, 9e9]] and (matrix["unit"], matrix["better"]) == ("B/s", "higher")
+
+
+def test_a_node_without_cpus_is_as_far_as_the_others_are_from_it() -> None:
+    matrix = json.loads(measured_matrix([*ALL, latency(0, 2, 300e-9), latency(2, 2, 310e-9)], NODE_OF, [0, 1, 2]))
+    assert matrix["values"][2] == pytest.approx([300e-9, 310e-9, 80e-9])
+    assert [r[2] for r in matrix["values"][:2]] == pytest.approx([300e-9, 310e-9])
+
+
+@pytest.mark.parametrize("made", [ALL[:3], [], [latency(0, 0, 1.0), bandwidth(0, 0, 1.0)]])
+def test_a_pair_that_nobody_measured_is_named_with_the_command(made: list[Record]) -> None:
+    with pytest.raises(AbsentError, match="from node") as why:
+        measured_matrix(made, NODE_OF, [0, 1])
+    assert why.value.hint == (
+        "meshmark measure latency --cpus 0 --memory-node all; meshmark measure latency --cpus 2 --memory-node all"
+    )

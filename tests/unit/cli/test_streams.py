@@ -1,0 +1,219 @@
+"""Standard streams and signals of the command: closed, full, in another encoding; asked to end."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import meshmark
+from support.waiting import until
+
+MAIN = "from meshmark.cli.app import main; main()"
+# Python would make UTF-8 of these by itself.
+ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+
+
+def test_every_text_file_says_its_encoding() -> None:
+    """What a locale would choose differs from machine to machine; the linter finds half of these."""
+    without = re.compile(r"\.read_text\(\)|\.read_text\(errors|text=True|\.write_text\((?![^\n]*encoding=)")
+    found = [
+        f"{path.name}:{number}"
+        for path in Path(meshmark.__file__).parent.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if without.search(line)
+    ]
+    assert not found
+
+
+def shell(line: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
+    program = f'"{sys.executable}" -c "{MAIN}"'
+    return subprocess.run(
+        ["bash", "-c", line.replace("meshmark", program)], capture_output=True, timeout=120, check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})}, cwd=cwd,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("line", ["meshmark list", "meshmark measure --help", "meshmark --help", "meshmark version"])
+def test_a_closed_or_full_standard_output_is_an_error(line: str) -> None:
+    full = shell(f"{line} >/dev/full")
+    assert (full.returncode, full.stderr) == (1, b"meshmark: error: standard output: No space left on device\n")
+    closed = shell(f"{line} >&-")
+    assert (closed.returncode, closed.stderr) == (1, b"meshmark: error: standard output is closed\n")
+
+
+def test_errors_never_reach_standard_output() -> None:
+    done = shell("meshmark list nonsense 2>&-")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+def test_a_reader_that_leaves_is_no_news() -> None:
+    done = shell("meshmark model list --json | head -c 1; exit ${PIPESTATUS[0]}")
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "meshmark list machines", "meshmark model show gs1280-4", "meshmark model validate --no-page A01",
+        "meshmark measure latency --on gs1280-4 --footprint 1MiB --no-store", "meshmark machine show",
+        "meshmark list instruments", "meshmark load kernels", "meshmark measure --help",
+        "meshmark survey --spec spec.toml", "meshmark load run scenario.toml",
+        "meshmark store export --format csv", "meshmark list policies",
+    ],
+)  # fmt: skip
+def test_another_locale_replaces_what_it_lacks(line: str, tmp_path: Path) -> None:
+    """Text in files is UTF-8 all the same: the specification and the scenario name what ASCII cannot."""
+    (tmp_path / "spec.toml").write_text('name = "ü"\n[[step]]\ninstrument = "clock"\n', encoding="utf-8")
+    (tmp_path / "scenario.toml").write_text('[[program]]\nname = "ü"\n', encoding="utf-8")
+    done = shell(line, {**ASCII, "XDG_DATA_HOME": str(tmp_path / "data")}, tmp_path)
+    assert b"Unicode" not in done.stderr
+    assert b"codec" not in done.stderr
+    assert done.returncode in ((0, 77) if ".toml" not in line else (2,)), done.stderr
+    done.stdout.decode("ascii")
+    done.stderr.decode("ascii")
+
+
+def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
+    for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")):
+        temporary = tmp_path / word.replace(" ", "-")
+        temporary.mkdir()
+        child = subprocess.Popen(
+            [sys.executable, "-c", MAIN, "measure", "latency", "--budget", "60s", "--no-store"],
+            env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert until(lambda t=temporary: list(t.glob("meshmark-*/journal/*.jsonl")))  # type: ignore[misc]
+        child.send_signal(number)
+        _, said = child.communicate(timeout=60)
+        assert child.returncode == 128 + number
+        assert said == f"meshmark: {word}; nothing is stored (--no-store)\n"
+        assert not list(temporary.iterdir())
+
+
+def test_an_ignored_hang_up_stays_ignored() -> None:
+    program = (
+        "import os, signal; from meshmark.cli.process import end_by_signals; end_by_signals();"
+        "os.kill(os.getpid(), signal.SIGHUP); print('here')"
+    )
+    nohup = ["bash", "-c", "trap '' HUP; exec \"$@\"", "x", sys.executable, "-c", program]
+    assert subprocess.run(nohup, capture_output=True, text=True, check=True, timeout=60).stdout == "here\n"
+
+
+def test_a_limit_of_memory_is_named(tmp_path: Path) -> None:
+    for limit_kib in (60_000, 150_000):
+        done = shell(f"ulimit -v {limit_kib}; meshmark store list", {"XDG_DATA_HOME": str(tmp_path)})
+        assert b"warning: ulimit -v allows " in done.stderr and b"Traceback" not in done.stderr
+    assert b"ulimit" not in shell("meshmark list machines").stderr
+
+
+def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'meshmark.cli.app': os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "from meshmark.entry import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program, "version"], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+
+
+@pytest.mark.parametrize("fault", ["os.abort", "lambda: os.kill(os.getpid(), signal.SIGTERM)", "lambda: 1 / 0"])
+def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
+    program = (
+        "import atexit, os, signal, sys; sys.argv = ['meshmark', 'version']\n"
+        f"atexit.register({fault})\n"
+        "from meshmark.cli.app import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (0, b"") and done.stdout
+
+
+def test_a_user_without_a_home_is_one_line() -> None:
+    """Who is in no list of users, as in a container, and whose HOME is not set."""
+    program = (
+        "import os, pwd, sys; sys.argv = ['meshmark', *sys.argv[1:]]\n"
+        "def none(_): raise KeyError('uid not found')\n"
+        "pwd.getpwuid = none\n"
+        "import meshmark.cli.app, meshmark.cli.process\n"
+        "def leave(status):\n"
+        "    import altair\n"  # which asks for a home as it is loaded
+        "    raise SystemExit(status)\n"
+        "meshmark.cli.app.leave = leave; meshmark.cli.app.main()"
+    )
+    env = {k: v for k, v in os.environ.items() if k not in {"XDG_DATA_HOME", "HOME"}}
+    line = [sys.executable, "-c", program, "store", "list"]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, env=env)
+    assert done.returncode == 1
+    assert done.stderr.startswith("meshmark: error: this user has no home")
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("fault", "says"),
+    [
+        ("os.kill(os.getpid(), signal.SIGINT)", "meshmark: error: no thread can be started"),
+        (
+            "raise type('PanicException', (BaseException,), {})('left: 24')",
+            "meshmark: error: a library failed: left: 24",
+        ),
+    ],
+)
+def test_what_libraries_do_when_limits_are_too_small_is_one_line(fault: str, says: str) -> None:
+    """OpenBLAS interrupts this process where no thread can be started, and those in Rust raise no Exception."""
+    program = f"""
+import os, signal, sys, threading
+import meshmark.store.store
+def refused(self): raise RuntimeError("can't start new thread")
+def runs(self):
+    threading.Thread.start = refused
+    {fault}
+meshmark.store.store.Store.runs = runs
+sys.argv = ["meshmark", "store", "list"]
+from meshmark.cli.app import main
+main()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr.startswith(says)
+    assert "Traceback" not in done.stderr
+
+
+def test_a_signal_at_the_first_moment_is_one_line() -> None:
+    """Right after there are handlers."""
+    program = (
+        "import os, signal, sys; sys.argv = ['meshmark', 'version']\n"
+        "from meshmark.cli import app as cli\n"
+        "cli.find_home = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
+
+
+def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
+    """Ctrl-C goes to it as well, between fork and exec."""
+    program = (
+        "import os, signal; from meshmark.cli.process import end_by_signals; end_by_signals()\n"
+        "if not (child := os.fork()): os.kill(os.getpid(), signal.SIGINT)\n"
+        "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.stdout, done.stderr) == ("130\n", "")
+
+
+def test_without_memory_for_an_error_there_is_one_line() -> None:
+    program = (
+        "import sys; sys.argv = ['meshmark', 'list', 'nonsense']\n"
+        "from meshmark.cli import app as cli\n"
+        "def fail(_): raise SystemError('error return without exception set')\n"
+        "cli.fail = fail; cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (1, "meshmark: error: out of memory\n")

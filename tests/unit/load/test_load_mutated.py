@@ -1,0 +1,265 @@
+"""Files of `meshmark load` that were changed at random: they are taken, or refused in one line."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.compare import compare, read_side
+from meshmark.load.journal import JOURNAL, read_run
+from meshmark.load.lines import journal_lines
+from meshmark.load.metrics import all_metrics, parse_metrics
+from meshmark.load.placing import Here, threads_of
+from meshmark.load.program import parse_program
+from meshmark.load.records import records_of
+from meshmark.load.result import utilisation
+from meshmark.load.run import find_load, run_scenario
+from meshmark.load.scenario import parse_scenario, read_scenario
+from meshmark.load.studies.outcome import read_outcomes
+from meshmark.measure.spec import parse_spec
+from meshmark.report.gantt import gantt_html
+from meshmark.report.load_compare import compare_html
+from meshmark.terminal.gantt import gantt_text
+from meshmark.terminal.load_compare import compare_text
+from support.made_load import made_study
+from support.made_program import made_program
+
+# Hypothesis chooses seeds only: what is drawn of them here takes a hundredth of the time.
+NOTHING: list[Any] = [
+    None, True, False, 0, -1, 1.5, 1e300, float("inf"), float("nan"), 1 << 64, 1 << 2000, "", "x", "ok", "0-3",
+    "\ud800",
+    "\x00", "x" * 9000, [], {}, [[]], [1, "a"], {"a": None}, {"": [True]}, [[0, "R", 0, 1, 1, 1, 1]],
+]  # fmt: skip
+
+
+def mutated(rng: random.Random, value: Any) -> Any:
+    """With something in it that is not what it was: another value, or one less."""
+    places: list[tuple[Any, Any]] = []
+
+    def collect(at: Any) -> None:
+        for key in list(at) if isinstance(at, dict) else range(len(at)) if isinstance(at, list) else ():
+            places.append((at, key))
+            collect(at[key])
+
+    value = json.loads(json.dumps(value))
+    collect(value)
+    at, key = rng.choice(places)
+    if rng.random() < 0.7:
+        at[key] = rng.choice(NOTHING)
+    else:
+        del at[key]
+    return value
+
+
+def spoiled(rng: random.Random, lines: list[bytes]) -> bytes:
+    """Lines of a journal, some of which are mutated, cut, doubled or no JSON."""
+    out = list(lines)
+    for _ in range(rng.randint(1, 4)):
+        i = rng.randrange(len(out))
+        match rng.choice(["value", "value", "bytes", "cut", "twice", "gone"]):
+            case "value":
+                try:
+                    out[i] = json.dumps(mutated(rng, json.loads(out[i]))).encode()
+                except ValueError:
+                    continue
+            case "bytes":
+                at = rng.randint(0, len(out[i]))
+                out[i] = out[i][:at] + rng.randbytes(rng.randint(0, 8)) + out[i][at + rng.randint(0, 8) :]
+            case "cut":
+                out[i] = out[i][: rng.randint(0, len(out[i]))]
+            case "twice":
+                out.insert(i, out[i])
+            case _:
+                out[i] = b""
+    return b"\n".join(out) + b"\n"
+
+
+PIECES = ["true", "-", "1e999", "nan", "[", "]]", "{", "'", '"', "\n", "=", "0x" + "f" * 5000, "[[program]]",
+          "9" * 400, "9" * 9000, "[" * 2000, "x" * 5000, "é", "\x00", "name = 'p'\n", "inf",
+          "1979-05-27", "(", "*", "1"]  # fmt: skip
+
+
+def torn(rng: random.Random, text: str) -> str:
+    """Text with some other pieces in it."""
+    for _ in range(rng.randint(1, 4)):
+        at = rng.randint(0, len(text))
+        text = text[:at] + rng.choice(PIECES) + text[at + rng.randint(0, 9) :]
+    return text
+
+
+def quietly(work: Callable[[], object]) -> None:
+    """It works, or is refused in one short line."""
+    try:
+        work()
+    except MeshmarkError as why:
+        assert "\n" not in str(why) and len(str(why)) < 1000, why
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real run with all kinds of lines."""
+    folder = tmp_path_factory.mktemp("whole")
+    program = made_program(find_load(), folder / "p.json", 300)
+    text = f"[[program]]\nname = 'p'\nfile = '{program}'\n"
+    text += "[[program]]\nname = 'c'\ncommand = ['sh', '-c', 'sleep 0.1; exit 3']"
+    run_scenario(parse_scenario(text + "\ncopies = 2", "made"), folder / "run")
+    return folder / "run"
+
+
+def reads(folder: Path) -> None:
+    """All that a run is shown by."""
+    run = read_run(folder)
+    run.totals(), run.fairness(), utilisation(run), records_of(run)
+    gantt_text(run), gantt_html(run).encode()
+    side = read_side(folder)
+    said = compare(side, side)
+    json.dumps(said.to_json(), allow_nan=False), compare_text(said), compare_html(said).encode()
+
+
+def check_run(whole: Path, folder: Path, seed: int) -> None:
+    lines = (whole / JOURNAL).read_bytes().splitlines()
+    (folder / JOURNAL).write_bytes(spoiled(random.Random(seed), lines))
+    scenario = json.loads((whole / "scenario.json").read_text())
+    (folder / "scenario.json").write_text(json.dumps(mutated(random.Random(seed), scenario)))
+    quietly(lambda: reads(folder))
+
+
+def check_scenario_text(seed: int) -> None:
+    text = (
+        "[scenario]\nname = 'x'\nsample_s = 0.1\ntimeout_s = 3\ncanary = { before_s = 1, during = false }\n"
+        "[[program]]\nname = 'p'\nrun_time_s = 2\nmemory_gb_per_s = 3\nthreads = 2\nkernels = ['triad']\n"
+        "[[program]]\nname = 'q'\ncommand = ['x', 'y']\ncpus = ['0', '1']\ncopies = 2\nenv = { A = 1 }\n"
+        "[metric.mine]\nformula = 'flops / cpu_s'\nunit = 'x'\n"
+    )
+    quietly(lambda: parse_scenario(torn(random.Random(seed), text), "s.toml"))
+
+
+METRICS = "[metric.mine]\nformula = '(flops + 2 * int_ops) / wall_s / 1e9'\nunit = 'Gop/s'\n"
+
+
+def check_metrics_text(seed: int) -> None:
+    quietly(lambda: all_metrics(parse_metrics(torn(random.Random(seed), METRICS), "m.toml")))
+
+
+PROGRAM = {
+    "format": "meshmark load program", "version": 1, "machine": "m", "kernels": {"triad": "1"}, "calibrations": 0,
+    "prescription": {"name": "p", "run_time_s": 1.0, "threads": 1}, "shares": [1.0], "notes": [],
+    "metrics": {"mine": {"formula": "flops / cpu_s", "unit": "flop/s"}},
+    "variants": [{"name": "triad/s1/t1", "kernel": "triad", "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1e-3,
+                  "cpu_s": 1e-3, "flops": 100, "counters": {"cycles": 3.0}, "calls": 1000, "phase": 0.25}],
+    "planned": {"calls": 1000, "run_time_s": 1.0, "worst_deviation": {"wall_s": 0.1}, "window_s": 0.1,
+                "window_cov": {}},
+}  # fmt: skip
+
+
+def check_program_file(file: Path, seed: int) -> None:
+    text = json.dumps(mutated(random.Random(seed), PROGRAM))
+    file.write_text(text)
+    quietly(lambda: parse_program(text, "p.json").planned())
+    quietly(lambda: threads_of(file))
+
+
+def check_study(folder: Path, seed: int) -> None:
+    if not folder.exists():
+        made_study(folder)
+    file = folder / "journal.jsonl"
+    keep = folder / "journal.kept"
+    if not keep.exists():
+        keep.write_bytes(file.read_bytes())
+    file.write_bytes(spoiled(random.Random(seed), keep.read_bytes().splitlines()))
+    for one in read_outcomes(folder):
+        json.dumps(one.to_json(), allow_nan=False)
+        if not one.reason:
+            one.time_s("wall"), one.time_s("dedicated")
+
+
+SPEC = """
+name = 'x'
+summary = 'y'
+[[step]]
+instrument = 'kernels'
+name = 'a'
+repetitions = 2
+options = { kernel = 'triad', volume = '64KiB', threads = 1, budget = '5s' }
+"""
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_whatever_a_specification_says_it_is_taken_or_refused(seed: int) -> None:
+    quietly(lambda: parse_spec(torn(random.Random(seed), SPEC), "s.toml"))
+
+
+@pytest.mark.parametrize("key", ["repetitions", "options.threads", "options.volume", "name", "unknown"])
+def test_a_huge_number_in_a_specification_is_one_line(key: str) -> None:
+    text = f"name = 'x'\n[[step]]\ninstrument = 'kernels'\n{key} = 0x{'f' * 9000}"
+    with pytest.raises(UsageError) as why:
+        parse_spec(text, "s.toml")
+    assert len(str(why.value)) < 400 and "\n" not in str(why.value)
+
+
+MANY = settings(max_examples=3000, deadline=None)
+FEW = settings(max_examples=40, deadline=None)
+
+
+def test_the_program_that_is_mutated_is_one() -> None:
+    assert parse_program(json.dumps(PROGRAM), "p.json").planned()["run_time_s"] == 1.0
+
+
+@pytest.fixture(scope="module")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("scratch")
+
+
+@given(seed=st.integers(0, 1 << 32))
+@FEW
+def test_whatever_a_run_holds_it_is_shown_or_refused(whole: Path, scratch: Path, seed: int) -> None:
+    check_run(whole, scratch, seed)
+
+
+@given(seed=st.integers(0, 1 << 32))
+@settings(max_examples=150, deadline=None)
+def test_whatever_a_text_says_it_is_taken_or_refused(scratch: Path, seed: int) -> None:
+    check_scenario_text(seed)
+    check_metrics_text(seed)
+    check_program_file(scratch / "p.json", seed)
+    check_study(scratch / "study", seed)
+
+
+@pytest.mark.slow
+@given(seed=st.integers(0, 1 << 32))
+@MANY
+def test_many_damaged_runs_are_shown_or_refused(whole: Path, scratch: Path, seed: int) -> None:
+    check_run(whole, scratch, seed)
+
+
+@pytest.mark.slow
+@given(seed=st.integers(0, 1 << 32))
+@MANY
+def test_many_texts_are_taken_or_refused(scratch: Path, seed: int) -> None:
+    check_scenario_text(seed)
+    check_metrics_text(seed)
+    check_program_file(scratch / "p.json", seed)
+    check_study(scratch / "study", seed)
+
+
+def test_a_line_is_passed_over_as_a_whole(tmp_path: Path) -> None:
+    good = {"type": "event", "event": "exit", "t_s": 1.0, "program": "p", "copy": 0, "status": 0}
+    bad: list[dict[str, Any]] = [{"t_s": True}, {"t_s": 1e300}, {"copy": -1}, {"copy": 1.5}, {"program": 3},
+                                 {"status": "0"}, {"event": None}, {"program": "\ud800"}]  # fmt: skip
+    (tmp_path / JOURNAL).write_text("".join(json.dumps({**good, **b}) + "\n" for b in [*bad, {}]))
+    assert list(journal_lines(tmp_path / JOURNAL)) == [good]
+
+
+def test_a_name_that_no_terminal_can_show_is_still_a_scenario(tmp_path: Path) -> None:
+    file = tmp_path / "é \u2028.toml"
+    file.write_text("[[program]]\ncommand = ['true']")
+    assert read_scenario(file).programs[0].command == ("true",)
+    assert Here.now().cpus

@@ -1,0 +1,590 @@
+"""Studies: what is concluded is right on numbers that are known, and what was run stays run, whatever kills a study.
+
+Real programs run here for tenths of a second, on a machine that may be busy: relations only, never speeds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.load.effects import Curve, crossing, equivalence, rising
+from meshmark.load.journal import read_run
+from meshmark.load.prescription import Prescription
+from meshmark.load.program import dump_program, parse_program
+from meshmark.load.run import find_load
+from meshmark.load.scenario import Member, Scenario
+from meshmark.load.studies.bench import How
+from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
+from meshmark.load.studies.copies import copies
+from meshmark.load.studies.curve import interference_curve
+from meshmark.load.studies.interference import interference_matrix, kernel_class
+from meshmark.load.studies.isolation import isolation
+from meshmark.load.studies.mix import mix
+from meshmark.load.studies.omp_overload import omp_overload, serialisation
+from meshmark.load.studies.outcome import JOURNAL, Cell, Outcome, read_outcomes
+from meshmark.load.studies.overload import overload
+from meshmark.load.studies.results import Results, point, read_records
+from meshmark.load.studies.shared_bus import shared_bus
+from meshmark.load.synthesis import explain, synthesize
+from meshmark.load.variants import Variant, variant_from_json
+from meshmark.report.drawing import for_file
+from meshmark.report.studies import STUDIES, draw
+from meshmark.store.record import Record
+from support.made_base import made_base
+from support.made_program import made_program
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+BUSY = ["sh", "-c", "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); done"]
+ONCE = How(repetitions=1, rounds=0)
+
+
+def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
+    said = str(why.value)
+    assert said
+    assert "\n" not in said
+    return said
+
+
+# ------------------------------------------------------------------ crossing
+
+
+def test_a_crossing_lies_where_the_line_between_two_measured_rates_passes() -> None:
+    found = crossing([1, 2, 4], [[1.0], [1.05], [1.25]], 1.1)
+    assert found.value == pytest.approx(2.5)
+    assert (found.low, found.high) == (None, None)  # one sample each tells nothing of an interval
+
+
+def test_a_crossing_outside_what_was_measured_is_absent_with_a_reason() -> None:
+    never = crossing([1, 2], [[1.0] * 5, [1.05] * 5], 1.1)
+    assert never.value is None
+    assert "never" in never.reason
+    assert "2" in never.reason
+    at_once = crossing([1, 2], [[1.2] * 5, [1.5] * 5], 1.1)
+    assert at_once.value is None
+    assert "lowest" in at_once.reason
+
+
+def test_a_crossing_has_the_interval_of_its_scatter() -> None:
+    inside = 0
+    for seed in range(60):
+        rng = random.Random(seed)
+        x = [1.0, 2.0, 3.0, 4.0, 5.0]
+        samples = [[1 + 0.04 * v + rng.gauss(0, 0.01) for _ in range(9)] for v in x]
+        found = crossing(x, samples, 1.1, seed=seed, draws=400)
+        assert found.value is not None
+        assert found == crossing(x, samples, 1.1, seed=seed, draws=400)  # same input, same output
+        if found.low is not None and found.high is not None:
+            assert found.low <= found.value <= found.high
+            inside += found.low <= 2.5 <= found.high
+    assert inside >= 51  # 95 % are meant; the bootstrap of nine medians keeps somewhat less
+
+
+def test_an_interval_that_reaches_beyond_what_was_measured_is_open_there() -> None:
+    found = crossing([1, 2, 3], [[1.0] * 6, [1.02, 1.04] * 3, [1.05, 1.09, 1.11, 1.12, 1.2, 1.3]], 1.1)
+    assert found.value is not None
+    assert found.low is not None
+    assert found.high is None
+
+
+@given(st.lists(st.floats(0.5, 3), min_size=2, max_size=20))
+def test_a_rising_curve_never_falls_and_keeps_the_mean(y: list[float]) -> None:
+    fitted = rising(y)
+    assert all(b >= a - 1e-12 for a, b in itertools.pairwise(fitted))
+    assert statistics.fmean(fitted) == pytest.approx(statistics.fmean(y))
+
+
+@pytest.mark.parametrize(("x", "samples"), [([1], [[1.0]]), ([2, 1], [[1.0], [1.0]]), ([1, 2], [[1.0], []])])
+def test_a_crossing_needs_rising_points_with_samples(x: list[float], samples: list[list[float]]) -> None:
+    with pytest.raises(MeshmarkError):
+        crossing(x, samples, 1.1)
+
+
+# ------------------------------------------------------------------ equivalence
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.floats(0.8, 1.25), min_size=2, max_size=12), st.sampled_from([0.02, 0.05, 0.2]))
+def test_equivalence_is_that_of_two_one_sided_tests(ratios: list[float], margin: float) -> None:
+    logs = [math.log(r) for r in ratios]
+    if statistics.stdev(logs) < 1e-9:
+        return
+    found = equivalence(ratios, margin)
+    bound = math.log1p(margin)
+    above = stats.ttest_1samp(logs, -bound, alternative="greater").pvalue
+    below = stats.ttest_1samp(logs, bound, alternative="less").pvalue
+    assert found.p == pytest.approx(max(above, below), abs=1e-12)
+    assert found.equivalent == (max(above, below) < 0.05)
+    # The same said by an interval of 90 % that lies within the margin.
+    low, high = stats.t.interval(0.9, len(logs) - 1, statistics.fmean(logs), stats.sem(logs))
+    assert found.interval == pytest.approx((math.exp(low), math.exp(high)))
+    assert found.equivalent == (low > -bound and high < bound)
+
+
+def test_no_difference_found_is_no_equivalence_shown() -> None:
+    assert equivalence([1.0, 1.001, 0.999, 1.0]).equivalent
+    assert not equivalence([0.8, 1.25, 1.1, 0.9]).equivalent  # mean 1, but nobody knows
+    assert not equivalence([1.2, 1.2, 1.2]).equivalent
+    assert equivalence([1.0, 1.0]).p == 0
+    for ratios, margin in (([1.0], 0.05), ([1.0, 1.0], 0.0)):
+        with pytest.raises(UsageError):
+            equivalence(ratios, margin)
+
+
+# ------------------------------------------------------------------ prediction
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(0.9, 3), min_size=2, max_size=8), st.floats(0, 1))
+def test_a_prediction_rises_with_the_rate_and_stays_between_its_points(y: list[float], share: float) -> None:
+    x = [float(2 + i) for i in range(len(y))]
+    curve = Curve(x, y)
+    steps = [curve.low + (curve.high - curve.low) * i / 50 for i in range(51)]
+    told = [curve(s) for s in steps]
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(told))
+    assert min(*y, 1.0) - 1e-9 <= curve(share * curve.high) <= max(*y, 1.0) + 1e-9
+
+
+def test_a_prediction_goes_through_rising_points_and_not_beyond_them() -> None:
+    curve = Curve([5, 10, 20], [1.01, 1.1, 1.5])
+    assert [curve(x) for x in (0, 5, 10, 20)] == pytest.approx([1, 1.01, 1.1, 1.5])
+    with pytest.raises(UsageError) as why:
+        curve(21)
+    assert "0 to 20" in one_line(why)
+    with pytest.raises(MeshmarkError):
+        Curve([5, 5], [1, 2])
+
+
+# ------------------------------------------------------------------ serialisation
+
+
+def test_serialisation_is_the_time_in_which_fewer_than_two_threads_ran() -> None:
+    assert serialisation([(1.0, 2.0), (1.0, 2.0)]) == 0
+    assert serialisation([(1.0, 1.0), (3.0, 2.0)]) == 0.25
+    assert serialisation([(1.0, 1.5)]) == 0.5
+    assert serialisation([(1.0, 0.2), (1.0, 8.0)]) == 0.5
+    assert math.isnan(serialisation([]))
+
+
+# ------------------------------------------------------------------ in turn
+
+
+def cell(name: str) -> Cell:
+    one = Member(name="p", command=("true",))
+    return Cell(name=name, scenarios=(Scenario(programs=(one,), canary=QUIET),))
+
+
+def test_alone_and_together_take_turns_and_the_seed_draws_the_rest() -> None:
+    groups = [[cell(f"{i} alone"), cell(f"{i} together")] for i in range(8)]
+    for repetition in range(6):
+        names = [c.name for c in order(groups, repetition, seed=3)]
+        assert names == [c.name for c in order(groups, repetition, seed=3)]
+        assert sorted(names) == sorted(c.name for g in groups for c in g)
+        for a, b in zip(names[::2], names[1::2], strict=True):
+            assert a.split()[0] == b.split()[0]  # what is compared is neighbours in time
+            assert a.endswith("together") == bool(repetition % 2)
+    first = [[c.name for c in order(groups, r, seed=3)] for r in (0, 2)]
+    assert first[0] != first[1]
+    assert first[0] != [c.name for c in order(groups, 0, seed=4)]
+
+
+def test_a_folder_of_another_study_is_refused_by_the_parameter(tmp_path: Path) -> None:
+    start_study(tmp_path / "s", "copies", {"seed": 0, "cpus": "0"})
+    start_study(tmp_path / "s", "copies", {"seed": 0, "cpus": "0"})
+    with pytest.raises(UsageError) as why:
+        start_study(tmp_path / "s", "copies", {"seed": 1, "cpus": "0"})
+    assert "seed" in one_line(why)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "letter.txt").write_text("dear")
+    with pytest.raises(UsageError, match="not empty"):
+        start_study(tmp_path / "other", "copies", {})
+
+
+def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outcome:
+    use = {"program": "p", "copy": 0, "how": "ok", "wall_s": wall_s, "waiting_s": 0.5 * wall_s, "user_s": wall_s,
+           "system_s": 0.0, "threads": 1, "counts": {}}  # fmt: skip
+    totals = dict.fromkeys(("bench_s", "available_s", "user_s", "system_s", "idle_s", "completion_s", "run_s",
+                            "waiting_s"), 1.0)  # fmt: skip
+    return Outcome.from_json({
+        "type": "run", "cell": cell, "repetition": repetition, "run": "000-00", "start": "", "measured": ["p"],
+        "uses": [use], "totals": {**totals, "cpus": 1}, "flags": ["noisy"], "reason": reason,
+    })  # fmt: skip
+
+
+def test_an_outcome_is_read_back_as_it_was_written_and_a_torn_one_is_not(tmp_path: Path) -> None:
+    one = run_of("a", 0, 2.0)
+    line = json.dumps(one.to_json())
+    (tmp_path / JOURNAL).write_text(line + '\n{"type": "run", "cell": 3}\nnonsense\n[]\n' + line[: len(line) // 2])
+    assert read_outcomes(tmp_path) == [one]
+
+
+def test_a_point_pairs_repetitions_and_says_why_it_is_none() -> None:
+    alone = [run_of("a", r, 1.0 + r) for r in range(4)]
+    together = [run_of("t", r, 2.0 + 2 * r) for r in range(4)]
+    found, reason = point(1.0, "x", alone, together, "wall")
+    assert reason == ""
+    assert found is not None
+    assert found.pairs == (2.0, 2.0, 2.0, 2.0)
+    assert found.slowdown.interval is not None
+    assert point(1.0, "x", alone, together, "dedicated")[0] is not None
+    none, reason = point(1.0, "x", alone, [run_of("t", 0, 1.0, "it died")], "wall")
+    assert (none, reason) == (None, "it died")
+    assert point(1.0, "x", alone, [], "wall")[0] is None
+
+
+# ------------------------------------------------------------------ bad input
+
+
+def base() -> list[Variant]:
+    return list(made_base(seed=1, thread_counts=(1, 2), most=400))
+
+
+CALLS: dict[str, Callable[[Path], Any]] = {
+    "repetitions": lambda out: copies(BUSY, out, how=How(repetitions=0)),
+    "clock": lambda out: overload(out, work=BUSY, how=How(clock="dedicated")),
+    "cpus": lambda out: copies(BUSY, out, cpus=(4000,)),
+    "counts": lambda out: copies(BUSY, out, counts=(0,)),
+    "command": lambda out: copies(["no-such-program-here"], out),
+    "extra": lambda out: overload(out, work=BUSY, extra=0),
+    "work": overload,
+    "policies": lambda out: omp_overload(out, parallel=BUSY, sequential=BUSY, policies=("eager",)),
+    "margin": lambda out: isolation(base(), out, domains=((CPUS[0],), (CPUS[-1],)), rate_gb_per_s=1.0, margin=-1),
+}  # fmt: skip
+if len(CPUS) > 1:
+    CALLS |= {
+        "copies": lambda out: shared_bus(base(), out, copies=len(CPUS) + 1),
+        "rates": lambda out: shared_bus(base(), out, rates_gb_per_s=(-1.0,)),
+        "threshold": lambda out: shared_bus(base(), out, threshold=0),
+        "run_time_s": lambda out: shared_bus(base(), out, run_time_s=0),
+        "write_fraction": lambda out: mix(base(), out, rate_gb_per_s=1.0, write_fractions=(1.5,)),
+        "classes": lambda out: interference_matrix(base(), out, classes=("steam",)),
+        "neighbours": lambda out: interference_curve(BUSY, base(), out, neighbours=len(CPUS)),
+        "held_out_gb_per_s": lambda out: interference_curve(
+            BUSY, base(), out, rates_gb_per_s=(1, 2), held_out_gb_per_s=(3,)
+        ),
+    }
+
+
+@pytest.mark.parametrize("key", CALLS)
+def test_a_wrong_argument_is_named_before_anything_runs(key: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as why:
+        CALLS[key](tmp_path / "study")
+    assert key.removesuffix("s") in one_line(why)
+    assert not (tmp_path / "study").exists()
+
+
+def test_one_memory_domain_is_absent_with_the_reason(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError) as why:
+        isolation(base(), tmp_path / "study", domains=((CPUS[0],),))
+    assert "domain" in one_line(why)
+    assert not (tmp_path / "study").exists()
+
+
+def test_one_cpu_is_absent_for_what_needs_two(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="two CPUs"):
+        interference_curve(BUSY, base(), tmp_path / "study", cpus=CPUS[:1])
+
+
+def test_a_class_is_a_kind_or_a_kernel_at_a_level() -> None:
+    v = base()[0]
+    assert kernel_class(v.kind)(v)
+    assert kernel_class(v.kernel)(v)
+    assert kernel_class(f"{v.kind}@{v.served_by}")(v)
+    assert not kernel_class(f"{v.kind}@{'L1' if v.served_by != 'L1' else 'memory'}")(v)
+    with pytest.raises(UsageError):
+        kernel_class("stream@L9")
+
+
+# ------------------------------------------------------------------ real programs
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Some 0.2 s of fixed work."""
+    return made_program(find_load(), tmp_path_factory.mktemp("program") / "busy.json", 1500)
+
+
+@pytest.fixture(scope="session")
+def variants(program: Path) -> list[Variant]:
+    """Base data of the three variants of the program, from one run of it."""
+    done = subprocess.run([find_load(), "program", program], capture_output=True, text=True, check=True)
+    took = {x["name"]: x for x in map(json.loads, done.stdout.splitlines()) if x["type"] == "variant"}
+    made = []
+    for raw in json.loads(program.read_text())["variants"]:
+        one = variant_from_json({k: v for k, v in raw.items() if k not in ("calls", "phase")}, "made")
+        call_s = took[one.name]["cpu_s"] / took[one.name]["calls"]
+        made.append(replace(one, wall_s=call_s, cpu_s=call_s))
+    return made
+
+
+def adds_up(of: Any) -> None:
+    t = of.totals
+    assert t.available_s == pytest.approx(t.bench_s * t.cpus)
+    assert t.user_s + t.system_s + t.idle_s == pytest.approx(t.available_s)
+    assert t.idle_s > -0.1 * t.available_s
+
+
+def test_overload_makes_one_more_than_there_are_cpus_wait(program: Path, tmp_path: Path) -> None:
+    found = overload(tmp_path / "study", work=program, cpus=CPUS[:1], how=ONCE)
+    assert [c.programs for c in found.cases] == [1, 2]
+    for case in found.cases:
+        adds_up(case)
+        assert case.totals.bench_s <= case.totals.run_s + 0.5
+    both = found.cases[1]
+    # Two of equal work on one CPU: whoever goes first, the other waits for about as long as one of them computes.
+    cpu_s = both.totals.user_s + both.totals.system_s
+    assert both.totals.waiting_s > 0.3 * cpu_s / 2
+    assert both.totals.bench_s > 0.9 * cpu_s
+    assert found.waited()
+    waiting = [r for r in found.records if r.metric == "waiting_sum" and r.conditions["programs"] == 2]
+    assert waiting[0].value == pytest.approx(both.totals.waiting_s)
+    assert "oversubscribed" in waiting[0].flags
+    assert "2 on 1" in found.table
+
+
+def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> None:
+    said: list[str] = []
+    found = copies(BUSY, tmp_path / "study", cpus=CPUS[:1], counts=(2, 3), how=How(repetitions=4, talk=said.append))
+    assert found.counts == (1, 2, 3)
+    assert [len(t) for t in found.times_s] == [4, 4, 4]
+    assert len(said) == 12
+    # Three on one CPU take longer than one: three times the work. On a machine that others use by turns, all that can
+    # be said is a wide interval with the truth in it.
+    interval = found.points[-1].slowdown.interval
+    assert interval is not None and interval[1] > 1.3
+    assert all(t > 0 for t in found.throughput)
+    records = read_records(found.folder)
+    assert records == list(found.records)
+    slow = [r for r in records if r.metric == "slowdown"]
+    assert [r.conditions["copies"] for r in slow] == [2, 3]
+    spec = for_file(draw(records)["copies"])
+    drawn = [row["value"] for rows in spec["datasets"].values() for row in rows if "label" in row]
+    assert drawn == [p.slowdown.ratio for p in found.points]
+    assert copies(BUSY, found.folder, cpus=CPUS[:1], counts=(2, 3), how=How(repetitions=4)).times_s == found.times_s
+
+
+@two_cpus
+def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Variant], tmp_path: Path) -> None:
+    reach = explain(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    assert reach is not None
+    low, middle, high = (reach[0] + share * (reach[1] - reach[0]) for share in (0.2, 0.4, 0.6))
+    found = interference_curve(
+        program, variants, tmp_path / "study", cpus=CPUS[:2], rates_gb_per_s=(low, high), held_out_gb_per_s=(middle,),
+        neighbour_run_time_s=0.5, outlasts=40, how=How(repetitions=2, rounds=0),
+    )  # fmt: skip
+    assert [p.x for p in found.points] == pytest.approx([low, high])
+    assert all(p.slowdown.ratio > 0 for p in found.points)
+    assert len(found.held_out) == 1
+    held = found.held_out[0]
+    assert held.error_points == pytest.approx(100 * abs(held.predicted - held.measured.slowdown.ratio))
+    assert found.predict(middle) == held.predicted
+    assert found.predict(low) <= found.predict(high)
+    with pytest.raises(UsageError):
+        found.predict(2 * high)
+    assert {r.metric for r in found.records} == {"elapsed", "slowdown", "prediction_gap"}
+    assert draw(found.records).keys() == {"interference_curve"}
+    for run in (found.folder / "runs").iterdir():
+        for p in read_run(run).programs:  # neighbours are ended, what is measured ends
+            assert p.how == ("ok" if p.program == "measured" else "signal"), (run, p)
+
+
+def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
+    team = made_program(find_load(), tmp_path / "team.json", 3000, threads=2)
+    found = omp_overload(
+        tmp_path / "study", parallel=team, sequential=BUSY, threads=2, cpus=CPUS[:1], policies=("passive",), how=ONCE
+    )
+    (case,) = found.cases
+    assert case.serialisation_alone > 0.9
+    assert case.serialisation > 0.9
+    assert case.running < 1.1
+    assert 0 < case.attained <= 1
+    assert all("oversubscribed" in r.flags for r in found.records)
+    assert draw(found.records).keys() == {"omp_overload"}
+
+
+@pytest.mark.slow
+@two_cpus
+def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[Variant], tmp_path: Path) -> None:
+    found = interference_matrix(
+        variants, tmp_path / "study", classes=("stream@memory", "gemm"), cpus=CPUS[:2], run_time_s=0.1,
+        how=How(repetitions=2, rounds=0),
+    )  # fmt: skip
+    assert found.cells.keys() == {(a, b) for a in found.classes for b in found.classes}
+    for run in (found.folder / "runs").iterdir():
+        used = {p.program: CPUS.index(read_run(run).bound[p.program, 0][0]) for p in read_run(run).programs}
+        turn = int(run.name[-2:]) % 2  # the two change places from one repetition to the next
+        assert used["measured"] == turn
+        assert used.get("neighbour", 1 - turn) == 1 - turn
+
+
+@pytest.mark.slow
+@two_cpus
+def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[Variant], tmp_path: Path) -> None:
+    reach = explain(variants, Prescription(run_time_s=0.2, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    assert reach is not None
+    rates = [reach[0] + share * (reach[1] - reach[0]) for share in (0.3, 0.7)]
+    found = shared_bus(
+        variants, tmp_path / "study", cpus=CPUS[:2], rates_gb_per_s=(*rates, 1e5), run_time_s=0.2,
+        how=How(repetitions=2, rounds=0, clock="dedicated"),
+    )  # fmt: skip
+    assert len(found.points) == 2
+    assert found.points[0].x < found.points[1].x
+    impossible = [a for a in found.absences if a.conditions.get("memory_rate_asked") == 1e14]
+    assert "possible" in impossible[0].reason
+    crossed = [r for r in found.records if r.metric == "crossing_rate"]
+    assert bool(crossed) == (found.crossing.value is not None)
+    assert crossed or found.crossing.reason in [a.reason for a in found.absences]
+    assert [len(o.of()) for o in read_outcomes(found.folder) if "together" in o.cell] == [2] * 4
+
+
+@two_cpus
+def test_a_neighbour_that_ends_too_early_does_not_count(program: Path, tmp_path: Path) -> None:
+    def beside(work: Sequence[str], endless: bool) -> Cell:
+        both = (member("measured", program, [CPUS[:1]]), member("other", work, [CPUS[1:2]], endless=endless))
+        return Cell(name=f"beside {endless}", scenarios=(scenario("two", *both),), measured=("measured",))
+
+    short, long = beside(["true"], False), beside(["true"], True)
+
+    def alone(name: str) -> Cell:
+        return Cell(name=name, scenarios=(scenario("one", member("measured", program, [CPUS[:1]])),))
+
+    found = run_cells(tmp_path, [[alone("a"), short], [alone("b"), long]], 3, 0)
+    assert len(found[short.name]) == 1  # and is not tried again
+    assert len(found["a"]) < 3  # nor what would be compared with it
+    assert "other" in found[short.name][0].reason
+    assert [o.reason for o in found[long.name]] == ["", "", ""]
+    assert len(found["b"]) == 3
+
+
+def test_a_program_that_dies_is_said_and_not_counted(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError) as why:
+        copies(["sh", "-c", "echo no luck >&2; exit 3"], tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+    assert "status 3: no luck" in one_line(why)
+
+
+def test_a_program_that_hangs_is_ended_and_not_counted(tmp_path: Path) -> None:
+    with pytest.raises(MeshmarkError) as why:
+        copies(["sleep", "100"], tmp_path / "study", cpus=CPUS[:1], how=replace(ONCE, timeout_s=0.2))
+    assert "timeout" in one_line(why)
+
+
+def test_a_study_is_not_resumed_with_another_program(tmp_path: Path) -> None:
+    file = tmp_path / "run.json"
+    file.write_text("{}")
+    for _ in range(2):
+        with pytest.raises(UsageError, match="is no program"):
+            copies(file, tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+    file.write_text("[]")
+    with pytest.raises(UsageError, match="work"):
+        copies(file, tmp_path / "study", cpus=CPUS[:1], how=ONCE)
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from meshmark.load.studies.copies import copies
+from meshmark.load.studies.bench import How
+copies(sys.argv[2:], Path(sys.argv[1]), cpus=({cpu},), counts=(1, 2), how=How(repetitions=4))
+"""
+
+
+def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
+    folder = tmp_path / "study"
+    mark = {"STUDY_OF_TEST": str(folder)}
+    words = [sys.executable, "-c", KILLED.format(cpu=CPUS[0]), str(folder), *BUSY]
+    child = subprocess.Popen(words, env={**os.environ, **mark})
+    deadline = time.monotonic() + 60
+    while len(read_outcomes(folder)) < 3 and time.monotonic() < deadline and child.poll() is None:
+        time.sleep(0.02)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    kept = (folder / JOURNAL).read_bytes()
+    done = read_outcomes(folder)
+    assert 3 <= len(done) < 8
+    runs = {o.run: (folder / "runs" / o.run / "run.jsonl").stat().st_mtime_ns for o in done}
+    with (folder / JOURNAL).open("ab") as torn:
+        torn.write(b'{"type": "run", "cell": "1 co')
+
+    talk: list[str] = []
+    found = copies(BUSY, folder, cpus=CPUS[:1], counts=(1, 2), how=How(repetitions=4, talk=talk.append))
+    assert f"{len(done)} runs are there" in talk[0]
+    assert len(talk) == 1 + 8 - len(done)
+    assert (folder / JOURNAL).read_bytes().startswith(kept)
+    assert read_outcomes(folder)[: len(done)] == done
+    assert [len(t) for t in found.times_s] == [4, 4]
+    for run, then in runs.items():
+        assert (folder / "runs" / run / "run.jsonl").stat().st_mtime_ns == then
+    for entry in Path("/proc").iterdir():  # nobody of the killed one burns the machine
+        if entry.name.isdigit():
+            try:
+                environ = (entry / "environ").read_bytes()
+            except OSError:
+                continue
+            assert str(folder).encode() not in environ
+
+
+def test_a_longer_program_has_the_same_mix() -> None:
+    short = synthesize(base(), Prescription(run_time_s=2.0, metrics={"memory_gb_per_s": 2.0}))
+    long = parse_program(dump_program(lengthened(short, 6)), "long")
+    assert long.planned()["run_time_s"] == pytest.approx(6 * short.planned()["run_time_s"])
+    assert long.planned()["memory_gb_per_s"] == pytest.approx(short.planned()["memory_gb_per_s"])
+
+
+def test_every_study_has_a_chart_of_its_records() -> None:
+    """That intervals, flags and what is missing can be drawn."""
+    told: dict[str, dict[str, Any]] = {
+        "shared_bus": {"memory_rate": 2e9, "copies": 2}, "mix": {"write_fraction": 0.25}, "isolation": {"domains": 2},
+        "overload": {"programs": 3}, "omp_overload": {"wait_policy": "active"}, "copies": {"copies": 2},
+        "interference_matrix": {"class": "stream", "neighbour": "dense"},
+        "interference_curve": {"neighbour_rate": 1e9, "held_out": True, "neighbour": "x"},
+        "scenario": {"program": "x"},
+    }  # fmt: skip
+    records = []
+    for study, conditions in told.items():
+        for repetitions in (1, 6):
+            results = Results(study=study, machine="m", common={"cpus": "0-1"}, provenance={})
+            alone = [run_of("a", r, 1.0 + 0.1 * r) for r in range(repetitions)]
+            together = [run_of("t", r, 1.5 + 0.1 * r) for r in range(repetitions)]
+            found, _ = point(1.0, "x", alone, together, "wall")
+            assert found is not None
+            results.add_point(found, conditions)
+            results.add("user_sum", [1.0], conditions)
+            results.add("waiting_sum", [2.0], conditions)
+            records += results.records
+    for record in records:
+        assert Record.from_json(json.loads(json.dumps(record.to_json()))) == record
+    drawn = draw(records)
+    assert drawn.keys() == STUDIES.keys() == told.keys()
+    for name, chart in drawn.items():
+        spec = for_file(chart)
+        assert json.dumps(spec, allow_nan=False)
+        rows = [row for rows in spec["datasets"].values() for row in rows if "flagged" in row]
+        assert rows, name
+        assert name == "overload" or all(row["low"] <= row["value"] <= row["high"] for row in rows)
+
+
+def test_no_records_are_no_charts() -> None:
+    assert draw([]) == {}
+    assert STUDIES.keys() == {
+        "shared_bus", "mix", "isolation", "overload", "omp_overload", "interference_matrix", "interference_curve",
+        "copies", "scenario",
+    }  # fmt: skip

@@ -1,0 +1,766 @@
+"""Synthesis: what is prescribed is met on paper, what cannot be is explained, and the file is the program."""
+
+from __future__ import annotations
+
+import dataclasses
+import heapq
+import json
+import math
+import random
+import re
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.load.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
+from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
+from meshmark.load.prescription import Prescription, parse_prescription
+from meshmark.load.program import Part, Program, dump_program, parse_program
+from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
+from meshmark.load.synthesis.mix import spread_evenly
+from meshmark.load.synthesis.problem import ImpossibleError
+from meshmark.load.variants import COLUMNS, Table, Variant, served_by, variant_from_json
+from support.made_base import MIB, made_base, random_wish
+
+METRICS = all_metrics()
+
+
+@cache
+def base(threads: tuple[int, ...] = (1, 2)) -> tuple[Variant, ...]:
+    return tuple(made_base(seed=3, thread_counts=threads, most=1500))
+
+
+def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
+    said = str(why.value)
+    assert said
+    assert "\n" not in said
+    assert "\n" not in why.value.hint
+    assert len(said) < 700
+    return said
+
+
+# Sums of a program, call by call and without anything of the package's but the variants: what the file promises.
+def sums_of(program: Program) -> dict[str, float]:
+    wish = program.prescription
+    balance = wish.load_balance
+    out = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
+    out["time"] = wish.pace * wish.run_time_s
+    out["cpu"] = out["time"] * wish.threads
+    for part in program.parts:
+        v, n = part.variant, part.calls
+        out["time"] += n * v.wall_s / balance
+        out["flops"] += n * v.flops
+        out["ints"] += n * v.int_ops
+        out["cpu"] += n * v.cpu_s
+        out["system"] += n * v.system_s
+        out["io"] += n * (v.io_read_bytes + v.io_write_bytes)
+        if v.served_by == "memory":
+            out["reads"] += n * v.line_read_bytes
+            out["writes"] += n * v.line_write_bytes
+    return out
+
+
+def behaviour(program: Program) -> dict[str, float]:
+    s = sums_of(program)
+    traffic = s["reads"] + s["writes"]
+    return {
+        "run_time_s": s["time"],
+        "memory_gb_per_s": traffic / s["time"] / 1e9,
+        "gflop_per_s": s["flops"] / s["time"] / 1e9,
+        "gint_per_s": s["ints"] / s["time"] / 1e9,
+        "io_gb_per_s": s["io"] / s["time"] / 1e9,
+        "write_fraction": s["writes"] / traffic if traffic else math.nan,
+        "system_share": s["system"] / s["cpu"],
+    }
+
+
+def check_met(program: Program) -> None:
+    wish, has = program.prescription, behaviour(program)
+    assert has["run_time_s"] == pytest.approx(wish.run_time_s, rel=1e-3)
+    for name, value in wish.metrics.items():
+        if name == "write_fraction":
+            assert abs(has[name] - value) <= 5e-4
+        elif name in has:
+            vs = [p.variant for p in program.parts]
+            each = {
+                "io_gb_per_s": [v.io_read_bytes + v.io_write_bytes for v in vs],
+                "system_share": [v.system_s for v in vs],
+            }
+            total = {"io_gb_per_s": sums_of(program)["io"], "system_share": sums_of(program)["system"]}
+            quantum = max(each[name]) / (total[name] or math.inf) if name in each else 0.0
+            # Few variants do I/O and most of the system's work: those sums are as coarse as their calls.
+            coarse = quantum > 1e-3
+            assert has[name] == pytest.approx(value, rel=0.6 * quantum if coarse else 1e-3, abs=1e-12), name
+            assert not coarse or abs(has[name] / value - 1) < 1e-3 or any("calls are whole" in n for n in program.notes)
+    assert sum(p.variant.volume_bytes for p in program.parts) <= wish.memory_mib * MIB
+    assert {p.variant.threads for p in program.parts} == {wish.threads}
+    assert all(p.calls >= 1 and 0 <= p.phase < 1 for p in program.parts)
+
+
+# ------------------------------------------------------------------ possible wishes
+
+
+@settings(max_examples=12, deadline=None)
+@given(seed=st.integers(0, 10**6), pace=st.sampled_from([0.05, 0.3, 0.9]), threads=st.sampled_from([1, 2]))
+def test_a_pace_leaves_its_share_of_the_time_to_no_kernel(seed: int, pace: float, threads: int) -> None:
+    names = ("memory_gb_per_s", "gflop_per_s", "write_fraction", "system_share")
+    wish = random_wish(
+        base(), random.Random(seed), run_time_s=20.0, threads=threads, seed=seed, names=names, kinds=("idle",)
+    )
+    metrics = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
+    program = synthesize(base(), dataclasses.replace(wish, pace=pace, metrics=metrics, least_kernels=1))
+    check_met(program)
+    kernels_s = sum(p.calls * p.variant.wall_s for p in program.parts)
+    assert kernels_s == pytest.approx((1 - pace) * 20.0, rel=2e-3)
+    assert dump_program(parse_program(dump_program(program), "x")) == dump_program(program)
+
+
+def test_an_impossible_pace_says_what_would_be_possible() -> None:
+    wish = random_wish(base(), random.Random(5), run_time_s=10.0)
+    much = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    half = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))["memory_gb_per_s"]
+    assert much is not None
+    assert half is not None
+    assert half[1] == pytest.approx(much[1] / 2, rel=1e-6)
+    with pytest.raises(ImpossibleError) as why:
+        synthesize(base(), dataclasses.replace(wish, pace=0.5, metrics={"memory_gb_per_s": 0.9 * much[1]}))
+    assert why.value.nearest is not None
+    assert why.value.nearest.metrics["memory_gb_per_s"] <= half[1] * (1 + 1e-6)
+
+
+@settings(max_examples=25, deadline=None)
+@given(seed=st.integers(0, 10**6), run_time_s=st.sampled_from([10.0, 20.0, 60.0]), threads=st.sampled_from([1, 2]))
+def test_what_a_mix_gives_can_be_prescribed_and_is_met_on_paper(seed: int, run_time_s: float, threads: int) -> None:
+    wish = random_wish(base(), random.Random(seed), run_time_s=run_time_s, threads=threads, seed=seed)
+    program = synthesize(base(), wish)
+    check_met(program)
+    assert len({p.variant.kernel for p in program.parts}) >= 20
+    told = program.uniformity.worst_deviation
+    assert told
+    assert max(told.values()) <= 0.01 or any("strays" in n for n in program.notes)
+    if wish.metrics["write_fraction"] > 0.05:
+        assert max(told.values()) <= 0.01
+    assert max(p.calls * p.variant.wall_s for p in program.parts) <= 0.21 * run_time_s
+    assert not {"idle", "system"} & {p.variant.kind for p in program.parts}
+
+
+@settings(max_examples=10, deadline=None)
+@given(seed=st.integers(0, 10**6))
+def test_system_time_and_files_can_be_prescribed(seed: int) -> None:
+    names = ("memory_gb_per_s", "gint_per_s", "io_gb_per_s", "system_share")
+    rng = random.Random(seed)
+    wish = random_wish(base(), rng, names=names, kinds=("idle",), mixed=400)
+    assert wish.metrics["system_share"] > 0
+    check_met(synthesize(base(), wish))
+
+
+def test_without_a_wish_for_them_there_are_no_files_no_system_and_no_idling() -> None:
+    program = synthesize(base(), Prescription(run_time_s=10.0))
+    has = sums_of(program)
+    assert has["io"] == 0
+    assert not {"idle", "system"} & {p.variant.kind for p in program.parts}
+    named = synthesize(base(), Prescription(run_time_s=10.0, kernels=("idle_0", "stream_0"), least_kernels=2))
+    assert named.kernels == ("idle_0", "stream_0")
+
+
+@settings(max_examples=8, deadline=None)
+@given(seed=st.integers(0, 10**6), balance=st.floats(0.55, 0.95))
+def test_uneven_shares_lengthen_every_call_and_are_planned_for(seed: int, balance: float) -> None:
+    wish = random_wish(base(), random.Random(seed), threads=2, load_balance=balance)
+    program = synthesize(base(), wish)
+    check_met(program)
+    assert sum(program.shares) == pytest.approx(1)
+    assert np.mean(program.shares) / max(program.shares) == pytest.approx(balance)
+    assert not any(p.variant.team for p in program.parts)
+
+
+@pytest.mark.parametrize("memory_mib", [600, 200, 80])
+def test_the_arrays_of_all_variants_fit_the_memory(memory_mib: int) -> None:
+    for seed in range(4):
+        wish = random_wish(base(), random.Random(seed), memory_mib=memory_mib, mixed=12)
+        program = synthesize(base(), wish)
+        assert program.memory_bytes <= memory_mib * MIB
+        check_met(program)
+
+
+def test_too_little_memory_says_how_much_is_enough() -> None:
+    wish = Prescription(run_time_s=10.0, memory_mib=9, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.3})
+    with pytest.raises(UsageError) as why:
+        synthesize(base(), wish)
+    said = one_line(why)
+    if "memory_mib" in said:
+        enough = float(said.split()[-1])
+        check_met(synthesize(base(), dataclasses.replace(wish, memory_mib=enough)))
+    with pytest.raises(UsageError, match=r"memory_mib: found 0\.001; the least volume is"):
+        synthesize(base(), Prescription(run_time_s=1.0, memory_mib=0.001))
+
+
+def test_a_wish_at_the_edge_takes_more_of_one_variant_and_says_so() -> None:
+    best = max((v for v in base() if v.threads == 1), key=lambda v: v.flops / v.wall_s)
+    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"gflop_per_s": best.flops / best.wall_s / 1e9}))
+    assert behaviour(program)["gflop_per_s"] == pytest.approx(best.flops / best.wall_s / 1e9, rel=1e-3)
+    assert any("of the time" in n for n in program.notes)
+    assert any("kernels share the work" in n for n in program.notes)
+
+
+def test_zero_and_one_are_met_exactly() -> None:
+    dry = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 0.0, "gflop_per_s": 1.0}))
+    assert sums_of(dry)["reads"] + sums_of(dry)["writes"] == 0
+    check_met(dry)
+    reads = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.0}))
+    assert sums_of(reads)["writes"] == 0
+    check_met(reads)
+
+
+def test_a_fraction_alone_is_not_met_by_no_traffic() -> None:
+    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"write_fraction": 0.4}))
+    assert behaviour(program)["write_fraction"] == pytest.approx(0.4, abs=5e-4)
+
+
+def test_short_programs_say_that_calls_are_whole() -> None:
+    program = synthesize(base(), Prescription(run_time_s=0.02, metrics={"memory_gb_per_s": 2.0, "gflop_per_s": 1.0}))
+    assert any("calls are whole" in n for n in program.notes)
+
+
+def test_another_seed_is_another_program_of_the_same_behaviour() -> None:
+    wish = random_wish(base(), random.Random(5))
+    first, again, other = (synthesize(base(), dataclasses.replace(wish, seed=s)) for s in (1, 1, 2))
+    assert dump_program(first) == dump_program(again)
+    assert [(p.variant.name, p.calls) for p in first.parts] != [(p.variant.name, p.calls) for p in other.parts]
+    check_met(other)
+
+
+def test_the_order_of_the_base_data_is_no_matter_for_what_is_promised() -> None:
+    wish = random_wish(base(), random.Random(6))
+    check_met(synthesize(base()[::-1], wish))
+
+
+def test_kernels_can_be_chosen_and_left_out() -> None:
+    only = ("stream_0", "stream_1", "dense_0", "compute_0", "solver_1")
+    program = synthesize(base(), Prescription(run_time_s=10.0, kernels=only, least_kernels=5))
+    assert set(program.kernels) == set(only)
+    program = synthesize(base(), Prescription(run_time_s=10.0, without=only))
+    assert not set(program.kernels) & set(only)
+    with pytest.raises(UsageError, match="did you mean stream_0") as why:
+        synthesize(base(), Prescription(run_time_s=10.0, kernels=("strem_0",)))
+    one_line(why)
+    with pytest.raises(UsageError, match="threads: found 3; the calibration data have variants with 1, 2"):
+        synthesize(base(), Prescription(run_time_s=10.0, threads=3))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6))
+def test_the_dual_gives_what_a_general_solver_of_least_squares_gives(seed: int) -> None:
+    from scipy.optimize import nnls
+
+    rng = np.random.default_rng(seed)
+    n, m = 30, 3
+    equal = np.vstack([np.ones(n), rng.normal(size=(m - 1, n))])
+    some = rng.exponential(size=n) * (rng.random(n) < 0.5) + 1e-3
+    some /= some.sum()
+    weight = rng.uniform(0.5, 1.5, n)
+    x = spread_evenly(equal, equal @ some, weight, 1.0)
+    assert x is not None
+    assert np.abs(equal @ x - equal @ some).max() < 1e-8
+    strong = 1e5  # weight of the equations beside the ridge
+    other, _ = nnls(
+        np.vstack([strong * equal, np.diag(weight**-0.5)]), np.concatenate([strong * (equal @ some), np.zeros(n)])
+    )
+    assert x == pytest.approx(other, abs=1e-5)
+
+
+# ------------------------------------------------------------------ impossible ones
+
+
+@settings(max_examples=20, deadline=None)
+@given(seed=st.integers(0, 10**6), factor=st.sampled_from([3.0, 10.0, 100.0]), which=st.integers(0, 2))
+def test_the_impossible_is_explained_and_what_is_offered_is_possible(seed: int, factor: float, which: int) -> None:
+    wish = random_wish(base(), random.Random(seed))
+    name = sorted(wish.metrics)[which]
+    metrics = {
+        **wish.metrics,
+        name: min(wish.metrics[name] * factor, 0.999) if name == "write_fraction" else wish.metrics[name] * factor,
+    }
+    wish = dataclasses.replace(wish, metrics=metrics)
+    try:
+        check_met(synthesize(base(), wish))
+        return
+    except ImpossibleError as error:
+        told = error
+    assert "\n" not in str(told)
+    assert set(told.ranges) == set(metrics)
+    assert told.nearest is not None
+    assert told.nearest.metrics != metrics
+    check_met(synthesize(base(), told.nearest))
+    # Of the wish, the end of each range is possible and what is beyond it is not.
+    for changed, span in told.ranges.items():
+        if span is None:
+            continue
+        low, high = span
+        assert not low * (1 + 1e-6) < metrics[changed] < high * (1 - 1e-6)
+        inside = low + 0.5 * (high - low)
+        if high - low > 1e-3 * high:
+            check_met(synthesize(base(), dataclasses.replace(wish, metrics={**metrics, changed: inside})))
+            with pytest.raises(ImpossibleError):
+                synthesize(base(), dataclasses.replace(wish, metrics={**metrics, changed: high * 1.01}))
+
+
+def test_ranges_of_one_metric_are_those_of_its_best_and_worst_variant() -> None:
+    rates = [v.flops / v.wall_s / 1e9 for v in base() if v.threads == 1 and v.kind not in ("idle", "system")]
+    span = explain(base(), Prescription(run_time_s=1.0, metrics={"gflop_per_s": 1e6}))["gflop_per_s"]
+    assert span == pytest.approx((min(rates), max(rates)))
+    fractions = [v.line_write_bytes / (v.line_read_bytes + v.line_write_bytes) for v in base()
+                 if v.threads == 1 and v.served_by == "memory" and v.kind not in ("idle", "system")]  # fmt: skip
+    span = explain(base(), Prescription(run_time_s=1.0, metrics={"write_fraction": 0.99}))["write_fraction"]
+    assert span == pytest.approx((min(fractions), max(fractions)), abs=1e-6)
+
+
+def test_an_impossible_wish_reads_well() -> None:
+    with pytest.raises(ImpossibleError) as why:
+        synthesize(
+            base(), Prescription(run_time_s=1.0, name="traffic", metrics={"memory_gb_per_s": 500.0, "gflop_per_s": 2.0})
+        )
+    said = one_line(why)
+    assert said.startswith(
+        "traffic: no mix of the kernels gives gflop_per_s = 2, memory_gb_per_s = 500; possible while"
+    )
+    assert re.search(r"memory_gb_per_s [\d.e+-]+ to [\d.]+", said)
+    assert re.fullmatch(r"the nearest that is possible: gflop_per_s = [\d.]+, memory_gb_per_s = [\d.]+", why.value.hint)
+    assert why.value.status == 2
+
+
+# ------------------------------------------------------------------ order
+
+
+def heap_order(calls: Sequence[int], phases: Sequence[float]) -> list[int]:
+    """As an executor does it: the least time first, ties by index."""
+    heap = [((0 + phi) / n, k, 0) for k, (n, phi) in enumerate(zip(calls, phases, strict=True))]
+    heapq.heapify(heap)
+    out = []
+    while heap:
+        _, k, c = heapq.heappop(heap)
+        out.append(k)
+        if c + 1 < calls[k]:
+            heapq.heappush(heap, ((float(c + 1) + phases[k]) / float(calls[k]), k, c + 1))
+    return out
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=12), st.integers(1, 200), st.booleans())
+@example([7, 7, 7, 14], 5, True)
+def test_the_order_is_that_of_a_heap_of_next_times(calls: list[int], at_once: int, tied: bool) -> None:
+    phases = [0.0] * len(calls) if tied else golden_phases(len(calls)).tolist()
+    pieces = list(sequence(calls, phases, at_once))
+    together = np.concatenate(pieces).tolist()
+    assert together == heap_order(calls, phases)
+    assert [together.count(k) for k in range(len(calls))] == calls
+
+
+def test_phases_are_multiples_of_a_power_of_two_and_spread() -> None:
+    phases = golden_phases(1000)
+    assert np.all(phases * 2**24 == np.floor(phases * 2**24))
+    assert phases[1] == pytest.approx(0.618034, abs=1e-6)
+    assert np.diff(np.sort(phases)).max() < 3 / 1000
+
+
+def test_deviation_is_that_of_a_count_by_hand() -> None:
+    # a, b, a, b; b does all the work: after a, none of it is done at 1/4 of the time, after b half of it at 1/2.
+    found = uniformity([2, 2], [0.0, 0.5], np.array([1.0, 1.0]), {"work": np.array([0.0, 1.0])})
+    assert found.worst == pytest.approx(0.25)
+    # All of a first would be half of the time off.
+    assert uniformity([1, 1], [0.0, 0.5], np.array([2.0, 2.0]), {"work": np.array([0.0, 1.0])}).worst == pytest.approx(
+        0.5
+    )
+    even = uniformity([40], [0.0], np.array([0.25]), {"work": np.array([3.0])})
+    assert even.worst == pytest.approx(0, abs=1e-12)
+    assert even.window_s == 1
+    assert even.window_cov["work"] == pytest.approx(0, abs=1e-9)
+
+
+def test_windows_vary_as_a_count_by_hand_says() -> None:
+    # 20 windows of 1 s with a call of a and one of b of 0.5 s each, but the phases put b's first call last.
+    found = uniformity([20, 20], [0.0, 0.5], np.array([0.5, 0.5]), {"work": np.array([0.0, 2.0])})
+    assert found.window_cov["work"] == pytest.approx(0, abs=1e-9)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.integers(0, 10**6))
+def test_searched_phases_are_no_worse_than_golden_ones(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    calls = rng.integers(2, 60, 30).tolist()
+    seconds = rng.uniform(1e-4, 1e-3, 30)
+    sums = {"bytes": rng.exponential(size=30)}
+    phases, found = best_phases(calls, seconds, sums)
+    assert found.worst <= uniformity(calls, golden_phases(30), seconds, sums).worst
+    assert np.all(phases * 2**24 == np.floor(phases * 2**24))
+
+
+def test_millions_of_calls_are_gone_through_in_pieces() -> None:
+    calls = [500_000, 300_000, 400_001]
+    pieces = list(sequence(calls, golden_phases(3), at_once=100_000))
+    assert max(len(p) for p in pieces) <= 110_000
+    assert sum(np.bincount(p, minlength=3) for p in pieces).tolist() == calls
+
+
+# ------------------------------------------------------------------ calibration
+
+
+def slowed(program: Program, rng: random.Random, noise: float = 0.0) -> dict[str, float]:
+    """Seconds of a call in a context that slows every kernel by a factor of its own, always the same for its name."""
+    balance = program.prescription.load_balance
+    true = {v.name: v.wall_s * random.Random(v.name).uniform(1.2, 1.6) / balance for v in base()}
+    return {p.variant.name: true[p.variant.name] * rng.gauss(1, noise) for p in program.parts}
+
+
+def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None:
+    rng = random.Random(1)
+    for seed in range(5):
+        wish = random_wish(base(), random.Random(seed))
+        wish = dataclasses.replace(
+            wish, metrics={k: v if k == "write_fraction" else 0.5 * v for k, v in wish.metrics.items()}
+        )
+        program = synthesize(base(), wish)
+        kernels = program.kernels
+        errors = []
+        for _ in range(4):
+            per_call = slowed(program, rng)
+            wall = sum(p.calls * per_call[p.variant.name] for p in program.parts)
+            done = recalibrate(program, Measured(wall_s=wall, per_call_s=per_call))
+            errors.append(abs(done.error))
+            program = done.program
+            check_met(program)
+            assert program.kernels == kernels
+        assert errors[0] > 0.2
+        assert errors[1] < 0.4 * errors[0]
+        assert errors[3] < 0.02
+        assert program.calibrations == 4
+
+
+def test_calibration_by_totals_scales_all_times() -> None:
+    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5}))
+    done = recalibrate(program, Measured(wall_s=13.0, cpu_s=12.5), damping=1.0)
+    assert done.error == pytest.approx(0.3)
+    before = {p.variant.name: p.variant.wall_s for p in program.parts}
+    for p in done.program.parts:
+        assert p.variant.wall_s == pytest.approx(1.3 * before[p.variant.name], rel=1e-3)
+    check_met(done.program)
+
+
+def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
+    program = synthesize(base(), Prescription(run_time_s=10.0))
+    done = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
+    assert done.settled
+    assert done.program is program
+    assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).settled
+    for measured in (Measured(wall_s=math.nan), Measured(wall_s=-1.0), Measured(wall_s=12.0, per_call_s={"x": 1.0}),
+                     Measured(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0})):  # fmt: skip
+        with pytest.raises(UsageError) as why:
+            recalibrate(program, measured)
+        one_line(why)
+
+
+# ------------------------------------------------------------------ file
+
+
+def test_the_file_is_the_program() -> None:
+    own = parse_metrics('[metric.reads]\nformula = "memory_read_bytes / wall_s / 1e9"\nunit = "GB/s"', "own.toml")
+    metrics = all_metrics(own)
+    wish = parse_prescription({"run_time_s": 20.0, "reads": 1.5, "gflop_per_s": 1.0, "threads": 2}, "x", metrics)
+    program = synthesize(base(), wish, own_metrics=own, machine="n042", versions={"stream_0": "1", "other": "2"})
+    text = dump_program(program)
+    again = parse_program(text, "a.json")
+    assert dump_program(again) == text
+    assert again.planned() == program.planned()
+    assert again.versions == {"stream_0": "1"} or "stream_0" not in program.kernels
+    assert again.planned()["reads"] == pytest.approx(1.5, rel=1e-3)
+    raw = json.loads(text)
+    assert raw["format"] == "meshmark load program"
+    assert raw["planned"]["metrics"]["reads"]["asked"] == 1.5
+    assert text.count("\n") > len(program.parts)
+    # What a program needs to be calibrated elsewhere is in the file.
+    check_met(recalibrate(again, Measured(wall_s=22.0)).program)
+
+
+@cache
+def small_file() -> str:
+    wish = Prescription(run_time_s=1.0, kernels=("stream_0", "dense_0"), least_kernels=2, metrics={"gflop_per_s": 1.0})
+    return dump_program(synthesize(base(), wish))
+
+
+SPOILT: list[Any] = [None, True, -1, 0, 1.5, 1e400, "", "x" * 5000, "a\nb", [], {}, [[]], {"x": 1}, 10**30, "triad\x00"]
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_hostile_file_is_one_line(data: st.DataObject) -> None:
+    raw = json.loads(small_file())
+    at: Any = raw
+    while True:
+        keys: list[Any] = list(at) if isinstance(at, dict) else list(range(len(at)))
+        key = data.draw(st.sampled_from(keys))
+        if isinstance(at[key], dict | list) and at[key] and data.draw(st.booleans()):
+            at = at[key]
+            continue
+        deed = data.draw(st.sampled_from(["spoil", "drop", "add"]))
+        if deed == "spoil":
+            at[key] = data.draw(st.sampled_from(SPOILT))
+        elif deed == "drop":
+            del at[key]
+        elif isinstance(at, dict):
+            at["surprise"] = 1
+        else:
+            at.append(data.draw(st.sampled_from(SPOILT)))
+        break
+    try:
+        parse_program(json.dumps(raw), "evil.json")
+    except MeshmarkError as why:
+        assert "\n" not in str(why)
+        assert str(why).startswith("evil.json")
+        assert len(str(why)) < 600
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not JSON"),
+        ("[" * 100_000, "not JSON"),
+        ("[]", "not a program"),
+        ('{"format": "meshmark load program", "version": 2}', "version: found 2"),
+        ('{"format": NaN}', "NaN is no number"),
+        ('{"a": 1, "a": 2}', "there twice"),
+        ("1" * 10_000, "not JSON"),
+    ],
+)
+def test_what_is_no_program_says_why(text: str, said: str) -> None:
+    with pytest.raises(MeshmarkError, match=re.escape(said)) as why:
+        parse_program(text, "x.json")
+    one_line(why)
+
+
+def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
+    raw = json.loads(small_file())
+    raw["variants"][0]["calls"] += 100
+    with pytest.raises(MeshmarkError, match=r"planned\.run_time_s"):
+        parse_program(json.dumps(raw), "x.json")
+    raw = json.loads(small_file())
+    raw["variants"][1]["threads"] = 2
+    with pytest.raises(MeshmarkError, match=r"variants\[1\].threads: found 2; the program has 1"):
+        parse_program(json.dumps(raw), "x.json")
+
+
+# ------------------------------------------------------------------ prescriptions
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        ({}, "run_time_s: found nothing"),
+        ({"run_time_s": 0}, "run_time_s: found 0; allowed is a number from 0.001"),
+        ({"run_time_s": True}, "run_time_s: found True"),
+        ({"run_time_s": math.nan}, "run_time_s: found nan"),
+        ({"run_time_s": "10s"}, "run_time_s: found '10s'"),
+        ({"run_time_s": 1, "gflops": 2}, "gflops: unknown key; did you mean gflop_per_s?"),
+        ({"run_time_s": 1, "copys": 2}, "copys: unknown key; did you mean copies?"),
+        ({"run_time_s": 1, "zzzzzzzzzz": 2}, "zzzzzzzzzz: unknown key; allowed are"),
+        ({"run_time_s": 1, "write_fraction": 1.5}, "write_fraction: found 1.5; allowed is a number from 0 to 1"),
+        ({"run_time_s": 1, "gflop_per_s": -1}, "gflop_per_s: found -1; it cannot be less than 0"),
+        ({"run_time_s": 1, "write_fraction": 0.3, "memory_gb_per_s": 0},
+         "write_fraction = 0.3 contradicts memory_gb_per_s = 0"),
+        ({"run_time_s": 1, "load_balance": 0.9}, "load_balance = 0.9 contradicts threads = 1"),
+        ({"run_time_s": 1, "load_balance": 0.2, "threads": 4}, "load_balance = 0.2 contradicts threads = 4"),
+        ({"run_time_s": 1, "kernels": "triad"}, "kernels: found 'triad'; allowed is a list"),
+        ({"run_time_s": 1, "kernels": ["triad"], "without": ["triad"]}, "kernels and without both name triad"),
+        ({"run_time_s": 1, "threads": 1.5}, "threads: found 1.5; allowed is an integer"),
+        ({"run_time_s": 1, "memory_mib": 0}, "memory_mib: found 0"),
+        ({"run_time_s": 1, "least_kernels": 0}, "least_kernels: found 0"),
+        ({"run_time_s": 1, "seed": -1}, "seed: found -1"),
+        ({"run_time_s": 1, "pace": 1}, "pace: found 1; allowed is a number from 0 to 0.9"),
+        ({"run_time_s": 1, "product": 1}, "product: can be shown, not prescribed"),
+    ],
+)  # fmt: skip
+def test_a_bad_prescription_names_the_key(raw: dict[str, Any], said: str) -> None:
+    metrics = all_metrics({"product": metric("product", "flops * wall_s")})
+    with pytest.raises(UsageError, match=re.escape(said)) as why:
+        parse_prescription(raw, "scenario.toml: program traffic", metrics, ("copies", "start_s"))
+    assert one_line(why).startswith("scenario.toml: program traffic")
+
+
+def test_a_good_prescription_survives_its_own_writing() -> None:
+    raw = {"name": "traffic", "run_time_s": 100, "memory_gb_per_s": 2.14, "write_fraction": 0.33, "threads": 4,
+           "load_balance": 0.8, "kernels": ["b", "a"], "seed": 7, "copies": 3}  # fmt: skip
+    wish = parse_prescription(raw, "x", METRICS, ("copies",))
+    assert wish.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
+    assert wish.kernels == ("a", "b")
+    assert parse_prescription(wish.to_json(), "x", METRICS) == wish
+
+
+# ------------------------------------------------------------------ metrics and variants
+
+
+def columns() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {c: rng.uniform(1, 2, 5) for c in COLUMNS}
+
+
+NUMBERS = st.sampled_from(["1", "2.5", "7", "-3"])  # of one size, so that sums do not cancel
+FORMULAS = st.recursive(
+    st.one_of(NUMBERS, st.sampled_from(COLUMNS)),
+    lambda inner: st.builds(lambda a, op, b: f"({a} {op} {b})", inner, st.sampled_from("+-*/"), inner),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(FORMULAS)
+@example("(wall_s + (1 / (1 - 1)))")
+def test_a_ratio_of_sums_is_the_formula_itself(formula: str) -> None:
+    try:
+        m = metric("m", formula)
+    except UsageError as why:
+        assert "metric m" in str(why)
+        return
+    c = columns()
+    with np.errstate(all="ignore"):
+        by_zero = re.sub(r"(?<![\w.])([\d.]+)", r"float64(\1)", formula)  # is infinite, and no error
+        expected = np.broadcast_to(eval(by_zero, {"__builtins__": {}, "float64": np.float64}, c), 5)
+        assert np.asarray(m.of(c)) == pytest.approx(expected, nan_ok=True)
+        if m.ratio is not None:
+            over, under = (part.of(c) + part.constant for part in m.ratio)
+            sure = (
+                np.isfinite(expected) & (np.abs(under) > 1e-6) & (np.abs(expected) < 1e12) & (np.abs(expected) > 1e-12)
+            )
+            assert (over / under)[sure] == pytest.approx(expected[sure], rel=1e-6, abs=1e-9)
+
+
+def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> None:
+    assert all(m.ratio is not None for m in METRICS.values())
+    v = Variant(name="a", kernel="a", kind="stream", volume_bytes=1, threads=2, wall_s=0.5, cpu_s=0.8, system_s=0.2,
+                flops=2e9, int_ops=1e9, line_read_bytes=3e9, line_write_bytes=1e9, io_read_bytes=1e8,
+                io_write_bytes=4e8, system_calls=10, serial_s=0.75)  # fmt: skip
+    t = Table([v])
+    got = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
+    assert got == pytest.approx({
+        "memory_gb_per_s": 8, "cache_gb_per_s": 0, "gflop_per_s": 4, "gint_per_s": 2, "write_fraction": 0.25,
+        "io_gb_per_s": 1, "system_share": 0.25, "system_calls_per_s": 20, "load_balance": 0.8,
+        "parallel_efficiency": 0.75,
+    })  # fmt: skip
+    cached = Table([dataclasses.replace(v, served_by="L2")])
+    assert METRICS["cache_gb_per_s"].of(cached.columns)[0] == 8
+    assert METRICS["memory_gb_per_s"].of(cached.columns)[0] == 0
+
+
+@pytest.mark.parametrize(
+    ("formula", "said"),
+    [
+        ("__import__('os').system('id')", "found a Call"),
+        ("flops.real", "found a Attribute"),
+        ("flop / wall_s", "unknown name 'flop'; did you mean flops?"),
+        ("flops ** 2", "found a BinOp"),
+        ("1 + 2", "has no name"),
+        ("flops / wall_s +", "is no formula"),
+        ("(" * 150 + "flops" + ")" * 150, ""),
+        ("-" * 300 + "flops", "nested deeper"),
+        ("flops + 1e999", "numbers are finite"),
+        ("flops * True", "numbers are finite"),
+        ("flops * 'x'", "numbers are finite"),
+        ("flops" + " + flops" * 100, "allowed are 500"),
+        ("flops\x00", ""),
+        ("flops * 1e300 * 1e300", "overflow"),
+        ("[flops]", "found a List"),
+        ("flops if wall_s else 1", "found a IfExp"),
+    ],
+)
+def test_a_hostile_formula_is_one_line_that_names_the_metric(formula: str, said: str) -> None:
+    text = f"[metric.mine]\nformula = {json.dumps(formula)}"
+    try:
+        parse_metrics(text, "own.toml")
+        assert said == ""
+    except UsageError as why:
+        assert "mine" in str(why)
+        assert said in str(why)
+        assert "\n" not in str(why)
+        assert len(str(why)) < 400
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.one_of(st.text(max_size=300), st.text(alphabet="flops+-*/() 1.e", max_size=120)))
+def test_any_text_as_a_formula_ends_well(text: str) -> None:
+    try:
+        metric("mine", text)
+    except UsageError as why:
+        assert "metric mine" in str(why)
+        assert "\n" not in str(why)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "not TOML"),
+        ("a = 1", "allowed are tables"),
+        ("metric = 1", "tables [metric.NAME]"),
+        ("[metric.flops]\nformula = '1'", "none of a column's"),
+        ("[metric.Upper]\nformula = 'flops'", "small letters"),
+        ("[metric.seed]\nformula = 'flops'", "none of a column's or a program's key's"),
+        ("[metric.a]\nunit = 'x'", "formula: found None"),
+        ("[metric.a]\nformula = 'flops'\nunits = 'x'", "unknown key 'units'"),
+        ("[metric.a]\nformula = 'flops'\nunit = 3", "unit: found 3"),
+        ("a = " + "[" * 5000, "not TOML"),
+        ("a = " + "9" * 6000, "not TOML"),
+    ],
+)
+def test_bad_metrics_are_one_line(text: str, said: str) -> None:
+    with pytest.raises(UsageError, match=re.escape(said)) as why:
+        parse_metrics(text, "own.toml")
+    assert one_line(why).startswith("own.toml")
+
+
+def test_the_last_call_of_reserved_names_is_the_prescription() -> None:
+    assert RESERVED - {"name"} <= {f.name for f in dataclasses.fields(Prescription)}
+    assert parse_metrics(BUILT_IN, "built in").keys() == METRICS.keys()
+
+
+def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
+    own = parse_metrics('[metric.ipc]\nformula = "instructions / cycles"', "own.toml", ("instructions", "cycles"))
+    cycles = [3e9 * v.wall_s for v in base()]
+    counted = [{"cycles": c, "instructions": (1 + i % 4) * c} for i, c in enumerate(cycles)]
+    variants = [dataclasses.replace(v, counters=c) for v, c in zip(base(), counted, strict=True)]
+    program = synthesize(variants, Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+    assert program.planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
+    assert parse_program(dump_program(program), "x").planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
+    with pytest.raises(UsageError, match="calibration data have no cycles"):
+        synthesize(base(), Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+
+
+def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
+    for v in base()[:50]:
+        assert variant_from_json(json.loads(json.dumps(v.to_json())), "x") == v
+    good = base()[0].to_json()
+    for key, value in (("wall_s", 0), ("wall_s", "1"), ("volume_bytes", 1.5), ("served_by", "L9"), ("flops", -1),
+                       ("team", 1), ("surprise", 1), ("name", ""), ("threads", 0),
+                       ("wall_interval_s", [1])):  # fmt: skip
+        with pytest.raises(MeshmarkError, match=key) as why:
+            variant_from_json({**good, key: value}, "base: entry 3")
+        assert one_line(why).startswith("base: entry 3")
+    with pytest.raises(UsageError, match="two variants are named"):
+        Table([base()[0], base()[0]])
+
+
+def test_levels_are_the_first_that_holds_the_volume() -> None:
+    kib = 1 << 10
+    for volume, threads, level in ((32 * kib, 1, "L1"), (33 * kib, 1, "L2"), (33 * kib, 2, "L1"), (2 << 20, 1, "L3"),
+                                   (2 << 20, 2, "L2"), (33 << 20, 64, "L2"), (129 << 20, 64, "memory")):  # fmt: skip
+        assert served_by(volume, 32 * kib, 1 << 20, 32 << 20, threads) == level
+    assert served_by(1 << 20, 32 * kib, 0, 0) == "memory"
+
+
+def test_a_part_is_what_is_run() -> None:
+    program = synthesize(base(), Prescription(run_time_s=10.0))
+    assert all(isinstance(p, Part) for p in program.parts)
+    pieces = sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
+    assert program.calls == sum(len(piece) for piece in pieces)

@@ -1,0 +1,221 @@
+"""`meshmark measure`, cut off: what was measured is kept, and `--resume` goes on with it, once."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.measure.plan import Plan, Step
+from meshmark.measure.unfinished import KEPT, begin, newest
+from meshmark.store.store import MEASURING, Store
+from support.paths import FAKE_PROBE
+from support.waiting import until
+
+FAKE = FAKE_PROBE
+
+
+class Home:
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.data = folder / "data" / "meshmark"
+        self.env = {
+            **os.environ,
+            "MESHMARK_PROBE": str(FAKE),
+            "MESHMARK_COMM": str(folder / "none"),
+            "FAKE_LOG": str(self.log),
+            "XDG_DATA_HOME": str(folder / "data"),
+        }
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """`meshmark measure`, in a session of its own, as a terminal would hold it."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "meshmark", "measure", *words], env=self.env, text=True,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+        )  # fmt: skip
+
+    def measure(self, *words: str) -> tuple[int, list[str], str]:
+        with self.start(*words) as child:
+            told, talk = child.communicate(timeout=120)
+        return child.returncode, told.splitlines(), talk
+
+    def cut_off(self, *words: str) -> None:
+        """Killed when some samples were taken."""
+        with self.start("fake", "--pause", "0.1", *words) as child:
+            self.taken(3)
+            os.killpg(child.pid, signal.SIGKILL)
+
+    def taken(self, count: int) -> None:
+        assert until(lambda: self.log.exists() and len(self.log.read_text().split()) >= count), "nothing is measured"
+
+    def left(self) -> list[Path]:
+        return sorted((self.data / "store" / ".measuring").glob("*"))
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    return Home(tmp_path)
+
+
+def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Home) -> None:
+    dice = random.Random(5)
+    words = ["fake", "--pause", "0.05", "--json"]
+    kills = 0
+    while kills < 6:
+        before = len(home.log.read_text().split()) if home.log.exists() else 0
+        with home.start(*words) as child:
+            home.taken(min(before + 1, 27))
+            try:
+                child.wait(dice.uniform(0, 0.3))
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                kills += 1
+        time.sleep(0.05)  # the probe dies with its parent
+        if not home.left():  # it was done, and maybe killed when it had told so
+            break
+        words = ["--resume", "--json"]
+    else:
+        status, told, _ = home.measure(*words)
+        assert status == 0 and len(told) == 4
+    assert kills >= 3, "it was never killed in the middle"
+    records = Store(home.data / "store").query()
+    assert len(records) == 4 and all(len(r.samples) == 7 for r in records)
+    # A sample that was taken but not yet written when the kill came is lost, and only that one is taken again.
+    assert sum(Counter(home.log.read_text().split()).values()) <= 4 * 7 + kills
+    assert not home.left()
+    assert len(Store(home.data / "store").runs()) == 1
+
+
+def test_an_interrupt_keeps_what_was_measured_and_says_so(home: Home) -> None:
+    with home.start("fake", "--pause", "0.1") as child:
+        home.taken(3)
+        child.send_signal(signal.SIGINT)
+        _, talk = child.communicate(timeout=60)
+    assert child.returncode == 130 and "resume with meshmark measure --resume" in talk and "Traceback" not in talk
+    status, told, talk = home.measure("fake", "--resume", "--json")
+    assert status == 0 and len(told) == 4 and "resuming" in talk
+    assert len(home.log.read_text().split()) <= 4 * 7 + 1 and not home.left()
+
+
+def test_without_a_store_nothing_is_kept_and_it_says_so(home: Home) -> None:
+    with home.start("fake", "--pause", "0.1", "--no-store") as child:
+        home.taken(3)
+        child.send_signal(signal.SIGINT)
+        _, talk = child.communicate(timeout=60)
+    assert child.returncode == 130 and "nothing is stored" in talk and "--resume" not in talk
+    assert not home.data.exists()
+
+
+def test_what_failed_after_some_points_goes_on_and_what_failed_at_once_does_not(home: Home) -> None:
+    status, told, talk = home.measure("fake", "--fault", "crash_once", "--json")
+    assert status == 1 and len(told) == 1 and "SIGSEGV" in talk and "meshmark measure --resume" in talk
+    assert len(home.left()) == 1
+    status, told, talk = home.measure("--resume", "--json")
+    assert status == 0 and len(told) == 4, talk
+    assert not home.left()
+    for fault, expected in (("usage", 2), ("absent", 77)):
+        status, told, talk = home.measure("fake", "--fault", fault)
+        assert status == expected and not told and "--resume" not in talk
+        assert not home.left()
+
+
+def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_path: Path) -> None:
+    home.cut_off("--store", str(tmp_path / "mine"), "--points", "2")
+    assert not list(Store(tmp_path / "mine").verify()), "what is cut off is no data yet, and nothing that is wrong"
+    assert home.measure("--resume")[0] == 2, "in another store"
+    with home.start("--resume", "--store", str(tmp_path / "mine")) as child:
+        home.taken(6)
+        child.send_signal(signal.SIGINT)
+        _, talk = child.communicate(timeout=60)
+    assert f"resume with meshmark measure --resume --store {tmp_path / 'mine'}" in talk
+    status, told, _ = home.measure("--resume", "--json", "--store", str(tmp_path / "mine"))
+    assert status == 0 and len(told) == 2
+    assert len(Store(tmp_path / "mine").query()) == 2 and not (home.data / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--resume",), "found no measurement on "),
+        (("fake", "--resume"), "found no measurement of fake on "),
+        (("fake", "--resume", "--points", "2"), "--resume: found with other options"),
+        (("fake", "--resume", "earlier.jsonl"), "--resume: found with other options"),
+        (("fake", "--resume", "--no-store"), "--resume: found with other options"),
+        (("bogus", "--resume"), "bogus"),
+    ],
+)
+def test_a_bad_word_is_one_line(home: Home, words: tuple[str, ...], says: str) -> None:
+    status, told, talk = home.measure(*words)
+    assert status == 2 and not told and says in talk and "Traceback" not in talk
+    assert len([x for x in talk.splitlines() if x.startswith("meshmark: error")]) == 1
+
+
+@pytest.mark.parametrize("spoilt", ["plan.json", "run.json"])
+def test_a_spoilt_folder_is_one_line(home: Home, spoilt: str) -> None:
+    home.cut_off()
+    (home.left()[0] / spoilt).write_text("{")
+    status, told, talk = home.measure("--resume")
+    assert status == 1 and not told and spoilt in talk and "Traceback" not in talk
+
+
+def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
+    with home.start("fake", "--pause", "0.1") as child:
+        home.taken(3)
+        status, _, talk = home.measure("--resume")
+        assert status == 2 and "found no measurement on " in talk
+        assert child.wait(60) == 0
+    assert not home.left()
+
+
+def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) -> None:
+    for i in range(2 * KEPT):
+        plan = Plan("measure", (Step(f"s{i}", "odd" if i % 2 else "even", (), 1.0),))
+        one = begin(tmp_path, f"r{i:02d}", plan, "n1")
+        os.utime(one.folder / "run.json", (i, i))
+        assert one.lock is not None
+        os.close(one.lock)  # as a kill would
+    assert sorted(p.name for p in (tmp_path / MEASURING).iterdir()) == [f"r{i:02d}" for i in range(KEPT, 2 * KEPT)]
+    first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
+    assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
+    assert newest(tmp_path, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
+    with pytest.raises(UsageError, match=r"on n2 that was cut off .*; of other machines there are n1$"):
+        newest(tmp_path, "n2")
+    with pytest.raises(UsageError, match="of neither"):
+        newest(tmp_path, "n1", "neither")
+
+
+def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(_handle: int, _how: int) -> None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+    monkeypatch.setattr("fcntl.flock", none)
+    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+    for i in range(KEPT + 2):
+        begin(tmp_path, f"r{i}", plan, "n1")
+    assert len(list((tmp_path / MEASURING).iterdir())) == KEPT + 2, "nothing that may be in use is removed"
+    with pytest.raises(MeshmarkError, match="has no locks"):
+        newest(tmp_path, "n1")
+
+
+def test_many_at_once_do_not_meet(tmp_path: Path) -> None:
+    plan = Plan("measure", (Step("s", "fake", (), 1.0),))
+
+    def one(i: int) -> None:
+        for j in range(20):
+            mine = begin(tmp_path, f"r{i}-{j}", plan, "n1")
+            assert mine.lock is not None
+            mine.remove()
+
+    with ThreadPoolExecutor(8) as all_:
+        list(all_.map(one, range(8)))
+    assert not list((tmp_path / MEASURING).iterdir())

@@ -1,0 +1,595 @@
+"""Described machines: their files, the simulator behind them, and the commands, as users meet them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from meshmark.describe import description
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
+from meshmark.model.claims.base import CHECKS
+from meshmark.model.engine import ask, find_engine, median_of
+from meshmark.model.fit import fit
+from meshmark.model.instruments import POINTS, fill_order, measure
+from meshmark.model.keys import KEYS
+from meshmark.model.machine import FOLDER, MachineFileError, data_rate_mhz, find_machine, machine_names, read_machine
+from meshmark.model.patterns import Request, run_pattern
+from meshmark.model.place_io import place
+from meshmark.model.sweep import grid, run_sweep, values_of
+from meshmark.model.validate import claims, fitted_to, validate
+from meshmark.model.workloads import random_reads
+from meshmark.store.record import Record
+from meshmark.store.store import Store
+from meshmark.terminal.mesh import mesh_text
+from support.paths import ROOT
+
+GOOD = """
+format = 1
+title = "two nodes"
+[topology]
+kind = "ring"
+shape = [2]
+[links.wire]
+bandwidth_gb_per_s = { value = 3.2, published = "somewhere" }
+latency_ns = { value = 10, fitted = "A12" }
+[router]
+pipeline_ns = { value = 5, assumed = "guess" }
+[cpu]
+outstanding = { value = 4, assumed = "guess" }
+request_ns = { value = 20, assumed = "guess" }
+[memory]
+channel_gb_per_s = { value = 6.4, derived = "8 B x 800 MHz" }
+access_ns = { value = 50, assumed = "guess" }
+turnaround_ns = { unknown = "nobody says" }
+[coherence]
+kind = "directory"
+"""
+
+
+def write(folder: Path, text: str, name: str = "m.toml") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def run(
+    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "meshmark", *arguments]
+    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
+
+
+# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize machine files
+
+
+def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
+    m = read_machine(write(tmp_path, GOOD))
+    assert m.number("links.wire.bandwidth_gb_per_s") == 3.2
+    assert m.origins["links.wire.bandwidth_gb_per_s"].kind == "published"
+    assert m.origins["memory.channel_gb_per_s"].text == "8 B x 800 MHz"
+    assert m.unknown == {"memory.turnaround_ns": "nobody says"}
+    assert set(m.weak()) == {
+        "router.pipeline_ns",
+        "cpu.outstanding",
+        "cpu.request_ns",
+        "memory.access_ns",
+        "memory.turnaround_ns",
+    }
+    with pytest.raises(MachineFileError, match="unknown: nobody says"):
+        m.number("memory.turnaround_ns")
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "says"),
+    [
+        ("shape = [2]", "shape = [2, 0]", "topology.shape"),
+        ("shape = [2]", "shapes = [2]", "topology.shapes: found an unknown key, is it shape?"),
+        ("[router]", "[routers]", "routers: found an unknown table, is it router?"),
+        ("{ value = 3.2, published", "{ value = -3.2, published", "links.wire.bandwidth_gb_per_s: found -3.2"),
+        ("{ value = 3.2, published", "{ value = inf, published", "a finite number is needed"),
+        ("{ value = 3.2, published", "{ value = 0.0, published", "links.wire.bandwidth_gb_per_s: found 0"),
+        ('{ value = 3.2, published = "somewhere" }', "3.2", "without its origin"),
+        (
+            '{ value = 3.2, published = "somewhere" }',
+            '{ value = 3.2, published = "a", fitted = "b" }',
+            "published and fitted",
+        ),
+        ('{ value = 3.2, published = "somewhere" }', '{ value = 3.2, heard = "b" }', "unknown key 'heard'"),
+        ('{ value = 3.2, published = "somewhere" }', '{ value = 3.2, published = "" }', "a text is needed"),
+        ('{ value = 4, assumed = "guess" }', '{ value = 4.5, assumed = "guess" }', "cpu.outstanding: found 4.5"),
+        ('outstanding = { value = 4, assumed = "guess" }', "", "cpu.outstanding: found nothing"),
+        ("format = 1", "format = 2", "format: found 2"),
+        ('kind = "directory"', 'kind = "gossip"', "coherence.kind"),
+        ('kind = "ring"', 'kind = "moebius"', "topology.kind"),
+        ('unknown = "nobody says"', 'unknown = "nobody says", value = 3', "memory.turnaround_ns"),
+        (
+            '{ value = 4, assumed = "guess" }',
+            '{ value = "four", assumed = "guess" }',
+            'found "four", a number is needed',
+        ),
+        (
+            'access_ns = { value = 50, assumed = "guess" }',
+            'access_ns = { unknown = "never measured" }',
+            "memory.access_ns: found unknown: never measured, a number is needed",
+        ),
+        ("[cpu]", '[cpu]\nclock_ghz = { value = 0, assumed = "guess" }', "cpu.clock_ghz: found 0, a number above 0"),
+        ("[cpu]", '[node]\ncpus = { value = 0, assumed = "guess" }\n[cpu]', "node.cpus: found 0"),
+        ("format = 1", 'extends = "nobody"', "extends: found 'nobody', which is neither in its folder"),
+    ],
+)
+def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, was: str, now: str, says: str) -> None:
+    assert was in GOOD
+    path = write(tmp_path, GOOD.replace(was, now, 1))
+    done = run("measure", "latency", "--minimizeon", str(path), "--minimizeno-store")
+    assert done.returncode == 2
+    assert done.stderr.startswith("meshmark: error: m.toml: "), done.stderr
+    assert says in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_unconnected_and_deadlocking_machines_are_refused(tmp_path: Path) -> None:
+    graph = GOOD.replace('kind = "ring"\nshape = [2]', 'kind = "graph"\nrouters = 4\nedges = [[0, 1], [2, 3]]')
+    with pytest.raises(MachineFileError, match=r"m.toml: topology.kind: found an unconnected topology.*router 2"):
+        ask(read_machine(write(tmp_path, graph)), [{"kind": "hops"}])
+    ring = GOOD.replace("shape = [2]", "shape = [8]").replace(
+        "[router]", '[router]\nescape_channels = { value = 1, assumed = "too few" }'
+    )
+    with pytest.raises(MachineFileError, match=r"router.escape_channels: found 1.*can deadlock: \[router"):
+        ask(read_machine(write(tmp_path, ring)), [{"kind": "hops"}])
+
+
+def test_a_file_extends_another(tmp_path: Path) -> None:
+    write(tmp_path, GOOD, "base.toml")
+    m = read_machine(
+        write(tmp_path, 'extends = "base"\n[cpu]\noutstanding = { value = 8, published = "b" }\n', "top.toml")
+    )
+    assert m.number("cpu.outstanding") == 8
+    assert m.origins["cpu.outstanding"].kind == "published"
+    assert m.number("cpu.request_ns") == 20
+    with pytest.raises(MachineFileError, match="extends"):
+        read_machine(write(tmp_path, 'extends = "loop"\n', "loop.toml"))
+
+
+def test_settings_change_numbers_and_are_part_of_the_name() -> None:
+    m = find_machine("gs1280-16", ["links.bandwidth=6", "placement.striping=pair", "node.controllers=1"])
+    assert {k["bandwidth_gb_per_s"] for k in m.data["links"].values()} == {6}
+    assert m.label == "gs1280-16 links.bandwidth=6 placement.striping=pair node.controllers=1"
+    assert m.origins["node.controllers"].kind == "assumed"
+    for wrong in ("links.bandwith=3", "node.controller=1", "controllers", "=3", "node=3"):
+        with pytest.raises(UsageError, match="--minimizeset"):
+            find_machine("gs1280-16", [wrong])
+    with pytest.raises(UsageError, match="near it are gs1280"):
+        find_machine("gs1280-15")
+
+
+def test_settings_find_striping_and_caches_where_one_looks_for_them() -> None:
+    m = find_machine("gs1280-16", ["memory.striping=pair", "cache[1].size_kib=2048"])
+    assert m.data["placement"]["striping"] == "pair" and "striping" not in m.data["memory"]
+    assert [m.data["cache"][1]["size_kib"], find_machine("gs1280-16").data["cache"][1]["size_kib"]] == [2048, 1792]
+    for wrong in ("cache[9].size_kib=1", "title=x", "extends=es80"):
+        with pytest.raises(UsageError, match="--minimizeset: found no key"):
+            find_machine("gs1280-16", [wrong])
+
+
+# A setting passes by the reader of files, and some numbers never reach the simulator: each must still be refused.
+def test_no_value_of_any_key_gets_past_the_checks_as_a_crash() -> None:
+    for table, keys in KEYS.items():
+        if not table or "[]" in table:
+            continue
+        for key in keys:
+            for value in ("", "x", "-1", "0", "2.5", "[]", "true", "1e30", "inf"):
+                setting = f"{table.replace('*', 'module')}.{key}={value}"
+                try:
+                    resolved = find_machine("e325", [setting]).resolved()
+                except MeshmarkError as why:
+                    assert "\n" not in str(why), setting
+                    continue
+                assert value not in {"-1", "inf"} and resolved, setting
+    for wrong in ("cpu.outstanding=", "cpu.outstanding=2.5", "cpu.clock_ghz=0", "tlb.entries=x", "io.outstanding=0"):
+        with pytest.raises(MachineFileError, match=rf"gs1280-4.toml: {wrong.partition('=')[0]}: found"):
+            find_machine("gs1280-4", [wrong])
+
+
+@pytest.mark.parametrize("name", machine_names())
+def test_every_machine_of_the_package_is_sound(name: str) -> None:
+    m = find_machine(name)
+    assert m.title
+    assert all(o.text for o in m.origins.values())
+    closed, hops = ask(m, [{"kind": "matrix", "nodes": [0]}, {"kind": "hops"}])
+    row = closed["latency_s"][0]
+    assert all(1e-8 < v < 5e-6 for v in row)
+    assert row[0] == min(row)
+    assert all(h[i] == 0 for i, h in enumerate(hops["hops"]))
+
+
+def test_every_key_of_a_machine_file_is_read_somewhere() -> None:
+    native = "".join(p.read_text() for p in (ROOT / "native" / "model").glob("*.cpp"))
+    ours = "".join(p.read_text() for p in FOLDER.parent.rglob("*.py"))
+    for table, keys in KEYS.items():
+        for key in keys:
+            # Once where it is described; and once more where it is used.
+            used = f'"{key}"' in native or len(re.findall(rf"\b{key}\b", ours)) > 1
+            used = used or key.endswith(("_cycles", "_clocks", "streaming_store_ns"))  # their names are put together
+            assert used, f"{table}.{key} is read nowhere"
+
+
+def test_the_ratchet_is_the_printed_one() -> None:
+    assert [round(data_rate_mhz(f, 500 / 3)) for f in (1400, 1600, 1800, 2000, 2200)] == [311, 320, 327, 333, 314]
+
+
+NAMES = ["topology", "links", "router", "node", "cpu", "memory", "kind", "shape", "wire", "bus", "coherence", "io",
+         "latency_ns", "bandwidth_gb_per_s", "outstanding", "cpus", "controllers", "nodes", "runs"]  # fmt: skip
+LEAVES = st.none() | st.booleans() | st.integers(-5, 70) | st.floats() | st.text(max_size=8)
+JSON = st.recursive(
+    LEAVES,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(NAMES), inner, max_size=6),
+    max_leaves=20,
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(JSON)
+@example({"topology": [None, [{"links": False, "bandwidth_gb_per_s": None, "node": "\x80"}]]})  # not cut in a letter
+def test_no_machine_makes_the_simulator_crash(machine: Any) -> None:
+    text = json.dumps({"machine": machine, "runs": [{"kind": "hops"}]})
+    done = subprocess.run([find_engine()], input=text, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode in {0, 1, 2}, done.stderr
+    assert done.returncode == 0 or done.stderr.count("\n") == 1
+
+
+def test_threads_spread_over_the_nodes() -> None:
+    assert fill_order([0, 0, 1, 1], "spread") == [0, 2, 1, 3]
+
+
+# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize measuring
+
+
+def test_the_latency_map_is_the_published_one() -> None:
+    records = measure("latency", find_machine("gs1280-16"), {"pattern": "stride"})
+    ours = {int(str(r.conditions["memory_node"])): r.value * 1e9 for r in records}
+    published = (82, 141, 177, 149, 133, 169, 216, 176, 176, 215, 250, 216, 150, 184, 228, 192)
+    errors = [ours[n] / p - 1 for n, p in enumerate(published)]
+    assert max(map(abs, errors)) <= 0.05
+    assert math.sqrt(sum(e * e for e in errors) / 16) <= 0.03
+    assert all(r.source == "model" and r.metric == "load_latency" and r.unit == "s" for r in records)
+
+
+def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
+    lines = (["bandwidth", "--minimizethreads", "1,4", "--minimizekernel", "triad,copy"], ["loaded", "--minimizechains", "1,4"], ["gups"],
+             ["io"], ["peak"], ["lines", "--minimizecpus", "0"],
+             ["latency", "--minimizefootprint", "16KiB,1MiB,64MiB", "--minimizememory-node", "0"])  # fmt: skip
+    for line in lines:
+        done = run("measure", line[0], "--minimizeon", "gs1280-8", "--minimizejson", *line[1:], env=env)
+        assert done.returncode == 0, done.stderr
+        found = [Record.from_json(json.loads(text)) for text in done.stdout.splitlines()]
+        assert found
+        assert {r.source for r in found} == {"model"}
+        assert {r.machine for r in found} == {"gs1280-8"}
+        assert "assumed" in done.stderr
+    kept = Store(tmp_path / "meshmark" / "store").query(source="model")
+    assert {r.instrument for r in kept} == {"bandwidth", "loaded", "gups", "io", "peak", "lines", "latency"}
+
+
+def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
+    assert run("measure", "dgemm", "--minimizeon", "gs1280-8", "--minimizeno-store").returncode == 77
+    wrong = run("measure", "latency", "--minimizeon", "gs1280-8", "--minimizememory-node", "9", "--minimizeno-store")
+    assert wrong.returncode == 2
+    assert "found '9', allowed are 0 to 7" in wrong.stderr
+    assert run("measure", "latency", "--minimizeon", "gs1280-8", "--minimizelocality", "8KiB", "--minimizeno-store").returncode == 2
+    assert "allowed for a modelled machine only" in run("measure", "latency", "--minimizeset", "cpu.outstanding=3").stderr
+    with pytest.raises(UsageError, match="stride: found 12, multiples of 8"):
+        measure("latency", find_machine("gs1280-8"), {"stride": "64,12"})
+    with pytest.raises(UsageError, match="stride: found '7', allowed: 8 B or more"):
+        measure("latency", find_machine("gs1280-8"), {"stride": "64,7"})
+
+
+@pytest.mark.parametrize("instrument", sorted(POINTS))
+def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> None:
+    """One that it ignored made it measure something else, with exit status 0."""
+    d, machine, (_, defaults) = description(instrument), find_machine("gs1280-4"), POINTS[instrument]
+    words = {p.word: p for p in d.parameters}
+    assert defaults.keys() <= words.keys(), "a model has no options of its own"
+    for word in words.keys() - defaults.keys() - {"seed"}:
+        with pytest.raises(UsageError, match=f"{words[word].option}: found with a model, which takes --minimize"):
+            measure(instrument, machine, {word: words[word].default})
+    shown = run("measure", instrument, "--minimizehelp").stdout
+    assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --minimizeseed" in shown
+    for word, value in defaults.items():
+        if value and value != words[word].default:
+            assert f"of a model {value}]" in shown
+
+
+def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
+    with pytest.raises(UsageError, match="mode: found 'paced', allowed are chains"):
+        measure("loaded", find_machine("gs1280-4"), {"mode": "paced"})
+    with pytest.raises(UsageError, match="fill: found 'best', allowed are cores, spread, compact"):
+        measure("bandwidth", find_machine("gs1280-4"), {"fill": "best"})
+
+
+@pytest.mark.parametrize(("option", "value"), [("rate", "x"), ("rate", "2,-1"), ("write_share", 0.9)])
+def test_a_wrong_rate_is_refused_by_its_own_option(option: str, value: Any) -> None:
+    request = replace(Request("throughput"), **{option: value})
+    with pytest.raises(UsageError, match=rf"^--minimize{option.replace('_', '-')}: found"):
+        run_pattern(find_machine("gs1280-8"), request, "test")
+
+
+def test_frames_need_a_window(tmp_path: Path) -> None:
+    done = run(
+        "model", "measure", "hot_spot", "gs1280-4", "--minimizewindow", "0", "--minimizeframes", str(tmp_path / "f"), "--minimizeno-store"
+    )
+    assert done.returncode == 2 and "--minimizewindow" in done.stderr and not (tmp_path / "f").exists()
+
+
+def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Path) -> None:
+    torus, mesh = (mesh_text(find_machine("gs1280-16", s)) for s in ([], ["topology.kind=mesh"]))
+    assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap round" in torus
+    assert "wrap" not in mesh and "~ ¦ cable" in mesh
+    path = write(tmp_path, GOOD)
+    assert f"meshmark model show {path} --minimizeorigins" in run("model", "show", str(path)).stderr
+
+
+def test_answers_do_not_depend_on_the_number_of_threads() -> None:
+    m = find_machine("gs1280-16")
+    runs = [{**random_reads(m, k), "window_ns": 5000.0, "links": True} for k in (1, 3, 8, 16)]
+    lines: list[list[Any]] = []
+    for threads in (1, 2, 4):
+        heard: list[Any] = []
+        ask(m, runs, threads=threads, heard=heard.append)
+        lines.append(heard)
+    assert lines[0] == lines[1] == lines[2]
+    assert {x["type"] for x in lines[0]} == {"frame", "answer"}
+
+
+def test_more_bandwidth_never_hurts_and_less_never_helps() -> None:
+    rates = [
+        measure("gups", find_machine("gs1280-16", [f"links.bandwidth={b}"]), {"threads": "all"})[0].value
+        for b in (1.5, 3.0, 6.0)
+    ]
+    assert rates[0] < rates[1] < rates[2]
+
+
+def test_frames_say_where_a_hot_spot_is() -> None:
+    records, frames = run_pattern(find_machine("gs1280-16"), Request("hot_spot", chains="16", window_ns=4000.0), "test")
+    assert records
+    last = frames[-1]["values"]
+    busy = [last["memory.busy"][2 * n] + last["memory.busy"][2 * n + 1] for n in range(16)]
+    assert busy.index(max(busy)) == 0
+    assert busy[0] > 1.5
+    assert max(busy[1:]) < 0.05
+    assert all(0 <= v <= 1.001 for key in ("memory.busy", "link.busy", "cpu.busy") for v in last[key])
+
+
+@pytest.mark.parametrize("workload", ["random_reads", "throughput", "exchange", "all_to_all", "halo", "swap"])
+def test_every_workload_moves_bytes(workload: str) -> None:
+    request = Request(workload, chains="4", block="16KiB", rate="1.5")
+    records, _ = run_pattern(find_machine("gs1280-8"), request, "test")
+    moved = [r for r in records if r.metric == "bandwidth_net"]
+    assert moved
+    assert all(1e7 < r.value < 2e11 for r in moved)
+
+
+def test_example_transcript_is_exact() -> None:
+    """What the how-to shows is what the command says, to the letter."""
+    page = (ROOT / "docs" / "how-to" / "models.md").read_text()
+    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --minimizeports 4 --minimizeleast max\n")[1].split("```")[0]
+    assert run("model", "place-io", "gs1280-16", "--minimizeports", "4", "--minimizeleast", "max").stdout == shown
+    shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
+    said = run("model", "compare", "gs1280-8", "es80").stdout
+    assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]
+
+
+def test_programs_on_one_bus_slow_each_other_down() -> None:
+    text = "0-1=2.14:0.33,2=2.14:0.33,4=0.3:0"
+    slow: dict[bool, dict[str, float]] = {False: {}, True: {}}
+    for in_step, found in slow.items():
+        records, _ = run_pattern(find_machine("altix3700"), Request("programs", programs=text, in_step=in_step), "test")
+        for r in records:
+            name = str(r.conditions["program"]).partition("=")[0]
+            if r.metric == "slowdown":
+                found[name] = r.value
+            elif name == "2":  # alone on its bus it moves what was asked for
+                assert r.value == pytest.approx(2.14e9, rel=0.01)
+        assert found["2"] == pytest.approx(1, abs=0.01)
+    assert slow[False]["0+1"] > 1.05  # two on one bus meet now and then
+    # In step they always do: a phase is longer by what the bus (6.4 GB/s less headers) lacks for two of 4.6.
+    assert slow[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
+    for wrong in ("", "0", "0=x", "0=1:0.9", "0=1,0=2", "99=1", "0=-1"):
+        with pytest.raises(UsageError, match="--minimizeprograms"):
+            run_pattern(find_machine("altix3700"), Request("programs", programs=wrong), "test")
+    with pytest.raises(UsageError, match=r"found 6 GB/s, a CPU of altix3700 alone moves 4\.\d+ at most"):
+        run_pattern(find_machine("altix3700"), Request("programs", programs="0=6"), "test")
+
+
+def test_the_clocks_of_a_memory_follow_its_ratchet() -> None:
+    machine = find_machine("e325", ["cpu.clock_ghz=2.2"])  # DDR333 runs at 2 x 2200 / 14 there
+    memory = machine.resolved()["memory"]
+    assert memory["channel_gb_per_s"] == pytest.approx(16 * 2 * 2.2 / 14)
+    assert memory["access_ns"] == pytest.approx(8 * 14 / 2.2)
+    with pytest.raises(MeshmarkError, match=r"memory.gap_clocks: found without memory.ratchet_mhz"):
+        find_machine("gs1280-4", ["memory.gap_clocks=1"]).resolved()
+
+
+def test_a_core_keeps_a_streaming_store_longer_than_a_load() -> None:
+    """One core of a Xeon 5500 fills its socket's memory with ordinary stores, and does not with streaming ones."""
+    machine = find_machine("xeon5500", ["memory.node_share=[1,1]"])
+    gross = {}
+    for store, lines in (("ordinary", 3), ("streaming", 2)):
+        records = measure("bandwidth", machine, {"kernel": "copy", "store": store, "threads": "1"})
+        gross[store] = next(r.value for r in records if r.metric == "bandwidth_net") * lines / 2
+    assert gross["streaming"] == pytest.approx(11e9, rel=0.02)
+    assert gross["ordinary"] > 1.4 * gross["streaming"]
+
+
+def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
+    lines = ["# cpu address op"] + [f"{i % 8} {hex(64 * (i * 7 % 40))} {'rrw'[i % 3]}" for i in range(1200)]
+    path = write(tmp_path, "\n".join(lines), "t.trace")
+    records, _ = run_pattern(find_machine("gs1280-8"), Request("trace", chains="1,4", trace=path), "test")
+    elapsed = [r.value for r in records if r.metric == "elapsed"]
+    assert elapsed[1] < elapsed[0]
+    assert all(0 < r.value < 1 for r in records if r.metric == "hit_share")
+    for wrong, says in (
+        ("8 0 r", "CPUs are 0 to 7"),
+        ("0 x r", "line 1"),
+        ("0 0 q", "CPU ADDR"),
+        ("# no", "no access"),
+    ):
+        with pytest.raises(UsageError, match=says):
+            run_pattern(find_machine("gs1280-8"), Request("trace", trace=write(tmp_path, wrong)), "test")
+    with pytest.raises(UsageError, match="a file of accesses is needed"):
+        run_pattern(find_machine("gs1280-8"), Request("trace"), "test")
+
+
+# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize sweeps, places
+
+
+def test_ranges_and_grids() -> None:
+    assert values_of("1..4/4") == ["1", "2", "3", "4"]
+    assert len(grid(["a.b=1,2,3", "c.d=x,y"])) == 6
+    for wrong in ("a.b", "a.b=", "a.b=1..4/1", "a.b=x..y/3"):
+        with pytest.raises(UsageError):
+            grid([wrong])
+
+
+def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "meshmark", "model", "sweep", "gs1280-16",
+            "--minimizevary", "links.bandwidth=1..6/40", "--minimizeinstrument", "gups", "--minimizeoption", "threads=all",
+            "--minimizestore", str(tmp_path / "s")]  # fmt: skip
+    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+        deadline = time.monotonic() + 60
+        while len(list((tmp_path / "s").glob("*.records.parquet"))) < 3 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        child.send_signal(signal.SIGKILL)
+    done = len(Store(tmp_path / "s").query())
+    assert 3 <= done < 40
+    said: list[str] = []
+    machine = find_machine("gs1280-16")
+    vary = ["links.bandwidth=1..6/40"]
+    records = run_sweep(machine, vary, "gups", {"threads": "all"}, tmp_path / "s", True, None, said.append)
+    assert len(records) == 40
+    assert said == [f"{done} of 40 points were in the store already"]
+    assert records == sorted(records, key=lambda r: float(str(r.conditions["links.bandwidth"])))
+
+
+def test_ports_are_placed_where_they_are_proved_best() -> None:
+    four = place(find_machine("gs1280-16"), 4, "max")
+    assert (four["max_hops"], four["proved"]) == (1, True)  # a perfect code of the 4 x 4 torus
+    one = place(find_machine("gs1280-16"), 1, "mean")
+    assert one["mean_hops"] == pytest.approx(2.0)
+    with pytest.raises(UsageError, match="allowed are 1 to 16"):
+        place(find_machine("gs1280-16"), 17, "mean")
+
+
+# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize statements
+
+
+def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
+    assert set(CHECKS) == {c.id for c in claims()}
+
+
+def test_fitted_numbers_name_statements_that_may_be_fitted() -> None:
+    role = {c.id: c for c in claims()}
+    for claim in fitted_to():
+        assert role[claim].role == "calibrate" or "calibrate" in role[claim].note, (
+            f"{claim} was fitted but is to be predicted"
+        )
+
+
+def test_structure_is_exact_calibration_holds_and_predictions_do_not_get_worse() -> None:
+    rows = validate()
+    outside = {r.claim.id for r in rows if r.finding.inside is not True}
+    assert not {r.claim.id for r in rows if r.counts_as in {"structure", "calibrate"}} & outside
+    predicted = [r for r in rows if r.counts_as == "predict"]
+    assert sum(r.finding.inside is True for r in predicted) >= 35
+    assert all(r.finding.why for r in rows if r.finding.inside is not True), "a miss without an explanation"
+
+
+def test_validate_refuses_an_unknown_statement() -> None:
+    with pytest.raises(MeshmarkError, match="found no statement 'Z99'"):
+        validate(["Z99"])
+
+
+def test_median() -> None:
+    assert median_of([3, 1, 2]) == 2
+    assert median_of([4, 1, 2, 3]) == 2.5
+
+
+def test_machine_files_are_the_packages_own() -> None:
+    for path in FOLDER.glob("*.toml"):
+        assert "shared/" not in path.read_text()
+        tomllib.loads(path.read_text())
+
+
+# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize fit
+
+
+def as_host(records: list[Record], **more: Any) -> list[Record]:
+    return [
+        replace(r, source="host", machine="h", conditions={**r.conditions, "pages": "thp", **more}) for r in records
+    ]
+
+
+def test_a_fit_to_a_known_machine_finds_its_numbers(tmp_path: Path) -> None:
+    """The survey of a model is a survey whose truth is known."""
+    truth = read_machine(write(tmp_path, """
+format = 1
+[topology]
+kind = "single"
+[node]
+cpus = 4
+assumed = "made up"
+[cpu]
+outstanding = 10
+stream_outstanding = 16
+write_buffers = 16
+request_ns = 25
+fill_ns = 15
+assumed = "made up"
+[[cache]]
+name = "L1"
+size_kib = 32
+latency_ns = 1.5
+assumed = "made up"
+[memory]
+channel_gb_per_s = 20
+access_ns = 50
+assumed = "made up"
+[coherence]
+kind = "snoop"
+""", "truth.toml"))  # fmt: skip
+    survey = as_host(measure("loaded", truth, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
+    kernels = {"threads": "1,2,4", "kernel": "triad,copy", "store": "streaming,ordinary", "footprint": "1GiB"}
+    survey += as_host(measure("bandwidth", truth, kernels))
+    level = survey[0]
+    plateau = {"kind": "cache", "level": 1, "pages": "thp", "to_bytes": 32768}
+    survey.append(
+        replace(level, instrument="latency", metric="level_latency", value=1.5e-9, samples=(1.5e-9,), interval=None,
+                conditions=plateau)
+    )  # fmt: skip
+    found = fit(survey, "again", [4], 64, tmp_path)
+    again = read_machine(write(tmp_path, found.text, "again.toml"))
+    assert again.number("cpu.outstanding") == 10
+    assert again.number("memory.channel_gb_per_s") == pytest.approx(20, rel=0.03)
+    assert found.rms(True) < 0.05
+    assert found.rms(False) < 0.10
+    assert {p.fitted for p in found.points} == {True, False}
+    assert all(o.kind in {"fitted", "derived", "assumed"} for o in again.origins.values())
+
+
+def test_a_fit_says_what_the_survey_lacks(tmp_path: Path) -> None:
+    with pytest.raises(AbsentError, match="the survey has no latency level_latency"):
+        fit([], "x", [1], 64, tmp_path)

@@ -1,0 +1,91 @@
+"""What a metric is, is said once: by its instrument. Everything else reads it there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from meshmark.describe import descriptions
+from meshmark.load.records import METRICS as OF_LOAD
+from meshmark.model.patterns import METRICS as OF_WORKLOADS
+from meshmark.place.native import find_place, vocabulary
+from meshmark.report.build import report_page
+from meshmark.report.card import machine_card
+from meshmark.store.record import BETTER, Metric
+from meshmark.terminal.records import print_records
+from meshmark.values.units import plain, show
+from support import made_run
+from support.paths import ROOT
+
+SOURCES = ROOT / "src" / "meshmark"
+
+
+def all_metrics() -> Iterator[tuple[str, Metric]]:
+    for d in descriptions().values():
+        yield from ((d.name, m) for m in d.metrics)
+    for name, metrics in (
+        ("load", OF_LOAD.values()),
+        ("run", vocabulary().metrics),
+        ("a workload", OF_WORKLOADS.values()),
+    ):
+        yield from ((name, m) for m in metrics)
+
+
+def test_a_name_means_the_same_wherever_it_stands() -> None:
+    first: dict[str, tuple[str, Metric]] = {}
+    for instrument, m in all_metrics():
+        other, known = first.setdefault(m.name, (instrument, m))
+        assert (m.unit, m.better) == (known.unit, known.better), f"{m.name} of {instrument} and of {other}"
+        assert m.better in BETTER and m.help
+
+
+def test_what_a_run_reports_is_what_its_description_says(tmp_path: Path) -> None:
+    kept = tmp_path / "run.jsonl"
+    subprocess.run([find_place(), "run", "--record", kept, "--", "true"], check=True, timeout=60, capture_output=True)
+    found = [line for line in map(json.loads, kept.read_text().splitlines()) if line["type"] == "result"]
+    known = {m.name: (m.unit, m.better) for m in vocabulary().metrics}
+    assert found and all((r["unit"], r["better"]) == known[r["metric"]] for r in found)
+
+
+def of_samples(call: ast.Call) -> bool:
+    return (
+        isinstance(call.func, ast.Name)
+        and call.func.id in {"min", "max"}
+        and any(isinstance(a, ast.Attribute) and a.attr == "samples" for a in call.args)
+    )
+
+
+def test_no_view_chooses_the_best_sample_itself() -> None:
+    """Three did, by the unit, and disagreed on one page."""
+    found = [
+        f"{path.relative_to(SOURCES)}:{call.lineno}"
+        for path in sorted(SOURCES.rglob("*.py"))
+        for call in ast.walk(ast.parse(path.read_text()))
+        if isinstance(call, ast.Call) and of_samples(call)
+    ]
+    assert [where for where in found if not where.startswith("store/record.py")] == []
+
+
+@pytest.mark.parametrize(
+    ("instrument", "metric", "best"), [("loaded", "memory_parallelism", max), ("dgemm", "residual", min)]
+)
+def test_all_views_show_the_same_best(
+    instrument: str, metric: str, best: type[min], capsys: pytest.CaptureFixture[str]
+) -> None:
+    conditions = {"best_chains": 8} if instrument == "loaded" else {"n": 512, "threads": 1}
+    r = made_run.record(instrument, metric, 12.5, **conditions)
+    assert r.best == best(r.samples)
+    shown = show(r.best, r.unit)
+    page = report_page([r], [], made_run.run_info())
+    cells = page.partition("<summary>1 results as a table")[2].partition("</table>")[0]
+    assert f'<td class="n">{shown}</td>' in cells
+    print_records([r])
+    assert plain(r.best, r.unit) in capsys.readouterr().out.splitlines()[-1].split()
+    if instrument == "loaded":
+        assert f"best {shown}" in page, "on the tile"
+        assert machine_card([r], [], made_run.run_info())["figures"]["memory_parallelism"]["best"] == r.best

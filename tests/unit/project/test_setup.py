@@ -1,0 +1,135 @@
+"""`make setup`: what it says before it installs anything, what it checks, and for whom it works."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from support.paths import ROOT
+
+SCRIPT = ROOT / "tools" / "setup.sh"
+
+
+def program(place: Path, *lines: str) -> None:
+    place.write_text("\n".join(["#!/bin/sh", *lines, ""]))
+    place.chmod(0o755)
+
+
+def test_setup_says_what_to_install_where_it_may_not(tmp_path: Path) -> None:
+    """With a PATH that lacks cmake and apt-get: one message for each of the three worlds, status 1."""
+    (tmp_path / "python3").symlink_to(Path(sys.executable).resolve())
+    for tool in (
+        "bash",
+        "c++",
+        "cat",
+        "grep",
+        "sed",
+        "tr",
+        "sort",
+        "dirname",
+        "nproc",
+        "mkdir",
+        "id",
+        "uname",
+        "realpath",
+        "stat",
+    ):
+        found = shutil.which(tool)
+        if found:
+            (tmp_path / tool).symlink_to(found)
+    done = subprocess.run(
+        ["bash", str(SCRIPT)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": str(tmp_path), "HOME": str(tmp_path)},
+    )
+    assert done.returncode == 1
+    for line in ("apt-get install", "dnf install", "spack install"):
+        assert re.search(rf"{line}.*\bcmake\b", done.stderr), done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_setup_lists_all_packages_before_it_installs_one(tmp_path: Path) -> None:
+    """With an apt-get that installs nothing, on a system where pkg-config knows nothing."""
+    tree = tmp_path / "tree"
+    (tree / "tools").mkdir(parents=True)
+    shutil.copy2(SCRIPT, tree / "tools")
+    said = tmp_path / "said"
+    program(tmp_path / "apt-get", f'echo "apt-get: $*" >>{said}')
+    program(tmp_path / "sudo", 'shift; exec "$@"')
+    program(tmp_path / "pkg-config", "exit 1")
+    around = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    with said.open("a") as out:
+        done = subprocess.run([tree / "tools/setup.sh", "--tests"], stderr=out, env=around, timeout=120, check=False)
+    before, _, after = said.read_text().partition("apt-get: ")
+    assert done.returncode == 1 and "setup: error: the system lacks packages" in after
+    assert "as root" in before and "to build and measure: " in before
+    installs = re.findall(r" install -y --no-install-recommends (.*)", after)
+    packages = {word for line in installs for word in line.split()}
+    assert {"libhwloc-dev"} <= packages <= set(before.split())
+    if os.uname().machine == "x86_64":
+        assert "libmpich-dev" in packages and "for the tests: " in before
+
+
+def test_setup_takes_nothing_from_a_registry_without_its_hash() -> None:
+    calls = [line.strip() for line in SCRIPT.read_text().splitlines() if re.search(r"pip install|\[@\]\}|npm ", line)]
+    calls = [call for call in calls if not call.startswith(("install=(", '"${as_root[@]}"'))]
+    allowed = ("--require-hashes -r requirements/", "--no-index --no-deps --no-build-isolation -e .", "npm ci ")
+    assert len(calls) >= 4
+    assert [call for call in calls if not any(word in call for word in allowed)] == []
+
+
+def test_root_takes_a_python_that_others_can_start(tmp_path: Path) -> None:
+    """Of setup.sh the lines that choose an interpreter, with one in a closed folder first on the PATH."""
+    text = SCRIPT.read_text()
+    chooses = text[text.index("closed() {") : text.index('have "$python" ||')]
+    hidden = tmp_path / "home" / "python3"
+    hidden.parent.mkdir(mode=0o700)
+    asks = '[ "$2" = "import sys; print(sys._base_executable)" ]'
+    program(hidden, f'if {asks}; then echo {hidden}; else exec {sys.executable} "$@"; fi')
+
+    def chosen(user: int, asked: str = "") -> str:
+        line = f'id() {{ echo {user}; }}\n{chooses}\necho "$python"'
+        around = {**os.environ, "PYTHON": asked, "PATH": f"{hidden.parent}:{os.environ['PATH']}"}
+        return subprocess.run(["bash", "-euc", line], env=around, capture_output=True, text=True, check=True).stdout
+
+    assert chosen(1000) == "python3\n"
+    assert chosen(0, asked="python3") == "python3\n", "what was asked for is taken"
+    system = [p for p in ("/usr/bin/python3", "/usr/local/bin/python3") if enough(p)]
+    assert chosen(0) == f"{(system or ['python3'])[0]}\n"
+
+
+def enough(python: str) -> bool:
+    line = "import sys; sys.exit(sys.version_info < (3, 11))"
+    return Path(python).exists() and subprocess.run([python, "-c", line], check=False).returncode == 0
+
+
+def test_what_closes_a_path_to_others_is_named(tmp_path: Path) -> None:
+    text = SCRIPT.read_text()
+    function = text[text.index("closed() {") : text.index("# --- Which Python")]
+    file = tmp_path / "outer" / "inner" / "python3"
+    file.parent.mkdir(parents=True)
+    program(file)
+
+    def closed() -> str:
+        line = f'{function}\nclosed "{file}"'
+        return subprocess.run(["bash", "-euc", line], capture_output=True, text=True, check=True).stdout.strip()
+
+    before = closed()  # pytest's own folder is closed
+    assert before in {str(p) for p in tmp_path.parents} | {str(tmp_path), ""}
+    (tmp_path / "outer").chmod(0o700)
+    assert closed() == (before or str(tmp_path / "outer"))
+
+
+def test_what_setup_made_can_be_started_by_any_user_who_reaches_it() -> None:
+    """Also after `umask 077`: every file of .venv can be read, and the programs and the interpreter be executed."""
+    venv, built = ROOT / ".venv", ROOT / "build" / "release" / "bin"
+    files = [p for p in venv.rglob("*") if not p.is_symlink()]
+    assert [p for p in files if not p.stat().st_mode & (0o001 if p.is_dir() else 0o004)] == []
+    programs = [venv / "bin" / "python", venv / "bin" / "meshmark", *built.glob("meshmark-*")]
+    assert [p for p in programs if not p.stat().st_mode & 0o001] == []

@@ -1,0 +1,521 @@
+"""Views of communication: the ranking of protocols in terminal and report, its winners and ratios, its charts."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.describe import Description, Parameter
+from meshmark.errors import UsageError
+from meshmark.machine.capture import open_machine
+from meshmark.machine.hwloc import from_synthetic
+from meshmark.measure import launch
+from meshmark.measure.plan import launched
+from meshmark.measure.repetitions import pool
+from meshmark.report import charts, comm, contention, drawing, swaps
+from meshmark.report.build import write_report
+from meshmark.report.contention import Contention, contentions, print_contention
+from meshmark.report.ranking import (
+    HALO,
+    MESSAGE,
+    bounds,
+    comparisons,
+    half_percent,
+    legend,
+    letters,
+    print_comparisons,
+    print_rankings,
+    rankings,
+    stretches,
+    told,
+    turns_said,
+)
+from meshmark.store.record import FLAGS, Record, median, median_interval
+from meshmark.terminal.records import print_records
+from support import made_run
+from support.paths import MACHINES
+
+
+def exchange(protocol: str, words: int, samples: list[float], mpi: str = "openmpi", **more: Any) -> Record:
+    made = made_run.halo([mpi])[0]
+    conditions = {**made.conditions, "protocol": protocol, "words": words, **more}
+    return dataclasses.replace(
+        made, samples=tuple(samples), value=median(samples), interval=median_interval(samples), conditions=conditions
+    )
+
+
+def level(value: float) -> list[float]:
+    """Samples whose interval is half a per cent to each side."""
+    return [value * (1 + k / 400) for k in (-3, -2, -2, -1, 0, 1, 2, 2, 3)]
+
+
+def test_a_ranking_is_in_the_order_of_how_near_each_is_to_the_best() -> None:
+    (one,) = rankings(made_run.halo())
+    assert one.library == "Open MPI 4.1.4" and one.where == "2 ranks, grid 2x1" and one.transport == "shared memory"
+    assert one.sizes == tuple(2**k for k in range(0, 15, 2))
+    means = [one.over_best(p) for p in one.protocols]
+    assert means == sorted(means) and means[0] >= 1
+    assert set(one.protocols) == set(made_run.HALOS) and one.protocols[-1] == "shmem_put"
+    for size in one.sizes:
+        times = {p: one.cells[p, size].value for p in one.protocols}
+        assert one.best(size).value == min(times.values())
+
+
+def test_winners_are_told_by_stretches_and_ties_by_intervals() -> None:
+    (one,) = rankings(made_run.halo())
+    first, second = stretches(one)
+    assert (first.first, first.last, first.winner, first.tied) == (1, 64, "neighbour", ())
+    assert (second.first, second.last) == (256, 2**14)
+    assert {second.winner, *second.tied} == {"irecv_isend", "persistent_irecv_isend"}
+    assert told([first, second]) == [
+        "up to 64 words neighbour",
+        f"from 256 words {second.winner}; tied: {second.tied[0]}",
+    ]
+
+
+def test_noise_within_the_intervals_is_no_crossover() -> None:
+    """Two protocols that lead by turns, by less than their intervals: one stretch, both named."""
+    records = []
+    for k, words in enumerate((1, 2, 4, 8)):
+        records.append(exchange("a", words, level(1.000e-6 if k % 2 else 1.003e-6)))
+        records.append(exchange("b", words, level(1.003e-6 if k % 2 else 1.000e-6)))
+    (found,) = stretches(rankings(records)[0])
+    assert {found.winner, *found.tied} == {"a", "b"} and (found.first, found.last) == (1, 8)
+    assert told([found]) == [f"at every size {found.winner}; tied: {found.tied[0]}"]
+    # … and by more than their intervals: as many stretches as turns.
+    records = [exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6)) for k, w in enumerate((1, 2, 4, 8))
+               for p in "ab"]  # fmt: skip
+    lines = told(stretches(rankings(records)[0]))
+    assert lines == ["at 1 word b", "at 2 words a", "at 4 words b", "at 8 words a"]
+
+
+def test_a_winner_carries_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
+    records = [dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"})),
+               exchange("b", 1, level(2e-6))]  # fmt: skip
+    assert told(stretches(rankings(records)[0])) == ["at every size a  [noisy]"]
+    print_rankings(records)
+    assert "at every size a  [noisy]" in capsys.readouterr().out
+    assert letters({"noisy", "truncated"}) == "nt" and legend(records) == "n noisy"
+    assert len({letters([f]) for f in FLAGS}) == len(FLAGS) and "?" not in letters(FLAGS)
+
+
+def test_too_few_samples_for_an_interval_are_told_apart_from_nothing() -> None:
+    one, other = exchange("a", 1, [1e-6]), exchange("b", 1, level(5e-6))
+    assert one.interval is None and bounds(one) == (0, math.inf) and half_percent(one) == "±?"
+    (found,) = stretches(rankings([one, other])[0])
+    assert (found.winner, found.tied) == ("a", ("b",))
+    assert half_percent(exchange("a", 1, [1e-6, 1e-6, 1e-6, 1.5e-6, 2e-6, 2e-6])) == "±40%"
+
+
+def test_of_two_measurements_of_one_point_the_clearer_counts() -> None:
+    flagged = dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"}))
+    clear = exchange("a", 1, level(2e-6))
+    for records in ([flagged, clear], [clear, flagged]):
+        assert rankings(records)[0].cells["a", 1] is clear
+
+
+def test_two_libraries_are_compared_where_both_were_asked_the_same() -> None:
+    found = rankings(made_run.halo(made_run.LIBRARIES))
+    ((a, b, ratios),) = comparisons(found)
+    assert (a.library, b.library) == ("Open MPI 4.1.4", "MPICH 4.0.2")
+    assert {p for p, _ in ratios} == set(made_run.HALOS) - {"shmem_put"}
+    for ratio in ratios.values():
+        assert ratio.low < ratio.value < ratio.high and ratio.clear
+        assert ratio.value == pytest.approx(1.5, rel=0.02)
+    same = [exchange("a", 1, level(1e-6)), exchange("a", 1, level(1.001e-6), "mpich", library="MPICH 4.0.2")]
+    ((_, _, equal),) = comparisons(rankings(same))
+    assert not equal["a", 1].clear
+    four = [same[0], dataclasses.replace(same[1], conditions={**same[1].conditions, "ranks": 4, "grid": "2x2"})]
+    assert comparisons(rankings(four)) == []
+
+
+def test_the_terminal_has_a_table_that_does_not_wrap(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = made_run.halo(made_run.LIBRARIES)
+    noisy = next(i for i, r in enumerate(records) if r.conditions["protocol"] == "caf_sync")
+    records[noisy] = dataclasses.replace(records[noisy], flags=frozenset({"noisy"}))
+    for width in (80, 120):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("meshmark.report.ranking._WIDE", width)
+        print_rankings(records)
+        text = capsys.readouterr().out
+        lines = text.splitlines()
+        assert max(map(len, lines)) <= width
+        table = [line for line in lines if line.startswith(("neighbour ", "irecv_isend "))]
+        assert len({line.split()[0] for line in table}) == 2
+        # Every size of both libraries, and of their ratio, has its best marked in one lot of columns.
+        assert text.count("*") == 2 * 8 + 2  # … and once in each legend
+        assert "up to 64 words neighbour" in text and "n noisy" in text
+        assert "MPICH 4.0.2 over Open MPI 4.1.4" in text
+        assert "MPICH 4.0.2 takes longer in 32 of 32, less in 0; 0 are not told apart" in text
+
+
+def test_a_flag_that_all_have_is_said_once(capsys: pytest.CaptureFixture[str]) -> None:
+    print_rankings(made_run.halo(flags=["oversubscribed"]))
+    text = capsys.readouterr().out
+    assert "shared memory; all oversubscribed" in text and text.count("oversubscribed") == 1
+
+
+@pytest.mark.parametrize("records", [made_run.pingpong(), made_run.swap(), made_run.collectives()])
+def test_observed_conditions_are_no_columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> None:
+    mixed = [
+        dataclasses.replace(r, conditions={**r.conditions, "block_iterations": i, "fastest_rank": i * 1e-6,
+                                           "rank_cpus": f"0,{i}", "blocks": i})
+        for i, r in enumerate(records)
+    ]  # fmt: skip
+    print_records(mixed)
+    text = capsys.readouterr().out
+    assert not re.search("clock_offset|fastest_rank|slowest_rank|blocks|block_iterations|rank_cpus|host_names", text)
+    assert "median" in text and "message_bytes" in text
+
+
+def specs(page: str) -> dict[str, Any]:
+    found = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
+    assert found
+    parsed: dict[str, Any] = json.loads(found[1])
+    return parsed
+
+
+def rows_of(drawn: charts.Drawn | None) -> list[dict[str, Any]]:
+    assert drawn is not None
+    return [r for rows in drawn.data.values() for r in rows]
+
+
+def test_the_report_has_communication_only_where_it_was_asked_for(tmp_path: Path) -> None:
+    page = write_report(made_run.latency(), [], made_run.run_info(), tmp_path).html.read_text()
+    assert 'id="halo"' not in page and 'id="swap"' not in page and 'id="collectives"' not in page
+    one = write_report(made_run.halo(), [], made_run.run_info(), tmp_path / "1").html.read_text()
+    assert "Ranking of 5 protocols" in one and 'id="halo_libraries"' not in one
+    records = [*made_run.latency(), *made_run.communication()]
+    page = write_report(records, [], made_run.run_info(), tmp_path / "2").html.read_text()
+    names = {"halo", "halo_libraries", "pingpong", "pingpong_bandwidth", "pingpong_libraries", "swap", "swap_pairs",
+             "collectives", "collectives_libraries"}  # fmt: skip
+    assert names < set(specs(page))
+    assert "up to 64 words neighbour" in page and "MPICH 4.0.2 over Open MPI 4.1.4" in page
+    assert re.search(r"put of 4096 words: 4\d{3} wrong, found 8 bytes beside their place", page)
+    table = page.partition('id="collectives"')[2].partition("</section>")[0]
+    assert "barrier" in table and "bcast" in table
+
+
+def test_two_ranks_have_one_line_and_nothing_to_contend_with(tmp_path: Path) -> None:
+    host = {"topology": from_synthetic("pack:1 [numa] core:2 pu:1").to_dict()}
+    page = write_report(made_run.swap(2), [], made_run.run_info(host), tmp_path).html.read_text()
+    assert "swap" not in specs(page)
+    part = page.partition('id="swap"')[2].partition("</section>")[0]
+    assert "results as a table" in part and "One pair at each distance: nothing to contend with." in part
+    drawn = specs(page)["swap_pairs"]
+    texts = {r["text"] for rows in drawn["datasets"].values() for r in rows if "text" in r}
+    assert texts > {"CPU 0", "CPU 1"} and any(t.endswith("ns") for t in texts) and any("GB/s" in t for t in texts)
+    part = page.partition('id="swap_pairs"')[2].partition("</section>")[0]
+    assert re.search("<td>8.B</td><td>one node</td><td class=n>1</td>", part)
+
+
+def test_charts_hold_every_point_once() -> None:
+    rows = rows_of(comm.halo(made_run.halo(made_run.LIBRARIES)))
+    points = {(r["library"], r["protocol"], r["x"]) for r in rows}
+    assert len(points) == 8 * (5 + 4)
+    assert {r["paradigm"] for r in rows} == {"mpi", "shmem", "caf"}
+    latency = rows_of(comm.pingpong(made_run.pingpong(made_run.LIBRARIES)))
+    assert len({(r["series"], r["x"]) for r in latency}) == 2 * 2 * 20
+    assert all(r["x"] > 0 for r in latency), "no logarithm of an empty message"
+    matrices = [r for r in rows_of(swaps.pairs(made_run.swap(4), {})) if "figure" in r]
+    assert len(matrices) == 2 * 4 * 3
+    for r in matrices:
+        assert next(x for x in matrices if (x["a"], x["b"], x["value"]) == (r["b"], r["a"], r["value"]))
+
+
+def test_a_flagged_exchange_is_hollow() -> None:
+    rows = rows_of(comm.halo(made_run.halo(flags=["noisy"])))
+    assert rows and all(r["flagged"] and r["flags"] == "noisy" for r in rows)
+
+
+def test_many_libraries_get_panels_and_few_share_one() -> None:
+    few, many = comm.pingpong(made_run.pingpong(made_run.LIBRARIES)), comm.halo(made_run.halo(made_run.LIBRARIES))
+    assert few is not None and "concat" not in drawing.themed(few)
+    assert many is not None and len(drawing.themed(many)["concat"]) == 2
+    alone = comm.halo(made_run.halo())
+    assert alone is not None and "layer" in drawing.themed(alone)
+
+
+# ------------------------------------------------------------------ contention
+
+
+NODES: dict[str, Any] = {
+    **from_synthetic("pack:4 [numa] l3:1 core:4 pu:1").to_dict(),
+    "distances": [[10 if i == j else 16 if i ^ j == 1 else 22 for j in range(4)] for i in range(4)],
+}
+SIZES = (8, 1024, 2**16, 2**20)
+
+
+def swapped(
+    distance: int, mode: str, size: int, samples: list[float], first: int = 0, ranks: int = 4, **more: Any
+) -> Record:
+    c = {"message_bytes": size, "distance": distance, "mode": mode, **made_run.ranks(count=ranks), **more}
+    if mode == "alone":
+        c |= {"from_rank": first, "to_rank": first + distance}
+    made = made_run.record("swap", "exchange_time", 1.0, **c)
+    return dataclasses.replace(made, samples=tuple(samples), value=median(samples), interval=median_interval(samples))
+
+
+def of_factors(*factors: list[float]) -> Contention:
+    """Contention at distance 1 whose times together are these, alone 1 us."""
+    records = []
+    for size, samples in zip(SIZES, factors, strict=False):
+        records += [swapped(1, "alone", size, level(1e-6)), swapped(1, "together", size, [f * 1e-6 for f in samples])]
+    (found,) = contentions(records)
+    return found
+
+
+def test_contention_starts_where_the_whole_interval_is_above() -> None:
+    found = of_factors(level(1.0), level(1.105), level(1.5), level(1.02))
+    assert found.start(1) == 2**16
+    factor = found.cells[1, 2**16]
+    assert factor.ratio.value == pytest.approx(1.5) and factor.ratio.low < 1.49 and factor.ratio.high > 1.51
+    (line,) = contention.told(found)
+    assert re.fullmatch(r"distance 1: from 64.KiB, 1.50 \(1.49 – 1.52\); not clear at 1.MiB", line)
+
+
+def test_contention_that_never_starts_is_told_apart_from_what_is_not_clear() -> None:
+    (line,) = contention.told(of_factors(level(1.0), level(1.05), level(1.08)))
+    assert re.fullmatch("distance 1: none up to 64.KiB", line)
+    (line,) = contention.told(of_factors(level(1.0), [1.0, 1.0, 1.0, 1.5, 2.0, 2.0, 2.0]))
+    assert re.fullmatch(r"distance 1: none that is clear up to 1.KiB; at most 1.50 \(1.00 – 2.01\) at 1.KiB", line)
+    (line,) = contention.told(of_factors([3.0]))  # no interval
+    assert re.fullmatch(r"distance 1: none that is clear up to 8.B; at most 3.00 \(too few samples\) at 8.B", line)
+
+
+def test_a_pair_that_is_slow_by_itself_is_no_contention() -> None:
+    """At distance 1 of six ranks 0-1, 2-3 and 4-5 are together; 1-2 is not, however slow."""
+    alone = {0: 1e-6, 1: 9e-6, 2: 3e-6, 3: 8e-6, 4: 1e-6}
+    records = [swapped(1, "alone", 8, level(t), first=i, ranks=6) for i, t in alone.items()]
+    (found,) = contentions([*records, swapped(1, "together", 8, level(3.03e-6), ranks=6)])
+    assert found.cells[1, 8].alone.conditions["from_rank"] == 2
+    assert found.cells[1, 8].ratio.value == pytest.approx(1.01)
+    assert re.fullmatch("distance 1: none up to 8.B", contention.told(found)[0])
+
+
+def test_neighbouring_distances_that_say_the_same_share_a_line() -> None:
+    (found,) = contentions(made_run.swap(16, SIZES, 4))
+    lines = [line.replace("\u00a0", " ") for line in contention.told(found)]
+    assert lines == [
+        "distances 1 to 2: none up to 1 MiB",
+        "distances 3 to 14: from 64 KiB, 1.39 to 2.60",
+        "distance 15: one pair only",
+    ]
+
+
+def test_the_terminal_has_contention_with_its_start(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("meshmark.report.contention._WIDE", 80)
+    print_contention(made_run.swap(16, SIZES, 4, flags=["noisy"]))
+    text = capsys.readouterr().out.replace("\u00a0", " ")
+    assert max(map(len, text.splitlines())) <= 80
+    assert text.count("*") == 12 + 1 and text.count("noisy") == 1, "a start each, and the legend; a flag of all once"
+    assert "all noisy" in text and re.search(r"^3 .* \*1.79 ±0.0\d ", text, re.M)
+    print_contention(made_run.swap(2))
+    assert "one pair at each distance, nothing to contend with" in capsys.readouterr().out.replace("\n", " ")
+
+
+def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
+    rows = rows_of(swaps.contention(made_run.swap(16, SIZES, 4), NODES))
+    assert len(rows) == 14 * len(SIZES)
+    assert {r["distance"] for r in rows} >= {
+        "1: one node", "3: one node to node distance 22", "4: node distance 16", "5: node distance 16 to 22",
+        "8: node distance 22",
+    }  # fmt: skip
+    assert {r["message"].replace("\u00a0", " ") for r in rows if r["starts"]} == {"64 KiB", "1 MiB"}
+    records = made_run.swap(16, SIZES, 4, flags=["noisy"])
+    assert all(r["flagged"] for r in rows_of(swaps.contention(records, {})))
+    assert {r["distance"] for r in rows_of(swaps.contention(records, {}))} == {str(d) for d in range(1, 15)}
+    page = write_report(records, [], made_run.run_info({"topology": NODES}), tmp_path).html.read_text()
+    part = page.partition('id="swap"')[2].partition("</section>")[0].replace("\u00a0", " ")
+    assert "<li>distances 3 to 14: from 64 KiB, 1.39 to 2.60</li>" in part and part.count("<tr><td>4</td>") == 1
+
+
+# ------------------------------------------------------------------ pairs on the machine's map
+
+
+@pytest.mark.parametrize(
+    ("topology", "cpus", "between"),
+    [
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 1), "one core"),
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 2), "one cache"),
+        ("pack:1 [numa] l3:2 core:4 pu:2", (0, 8), "one node"),
+        ("pack:2 [numa] l3:1 core:4 pu:1", (0, 1), "one node"),
+        ("pack:2 [numa] l3:1 core:4 pu:1", (0, 4), "other package"),
+    ],
+)
+def test_what_lies_between_two_ranks(topology: str, cpus: tuple[int, int], between: str) -> None:
+    records = made_run.swap(2)
+    where = ",".join(map(str, cpus))
+    records = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": where}) for r in records]
+    rows = [r for r in rows_of(swaps.pairs(records, from_synthetic(topology).to_dict())) if "pair" in r]
+    assert {(r["between"], r["CPUs"]) for r in rows} == {(between, f"{cpus[0]} and {cpus[1]}")}
+
+
+@pytest.mark.parametrize(
+    ("name", "ranks", "between"),
+    [
+        ("snc-2x2.tar.xz", 8, {"one node", "node distance 12", "node distance 21"}),
+        ("2x8-snc4.xml", 32, {"one core", "one node", "one package", "other package"}),
+        ("torus-4x4-16.tar.xz", 16, {f"node distance {d}" for d in (16, 22, 28, 34)}),
+    ],
+)
+def test_recorded_machines_tell_what_lies_between_ranks(name: str, ranks: int, between: set[str]) -> None:
+    machine = open_machine(str(MACHINES / name)).topology.to_dict()
+    records = made_run.swap(ranks, (2**20,), node=2)
+    assert {r["between"] for r in rows_of(swaps.pairs(records, machine)) if "pair" in r} == between
+    counts = re.findall(r"<td>([^<]*)</td><td class=n>(\d+)</td>", swaps.pairs_told(records, machine))
+    assert {words for words, _ in counts} == between and sum(int(n) for _, n in counts) == ranks * (ranks - 1) / 2
+
+
+@pytest.mark.parametrize(
+    "more", [{"rank_cpus": "0,0,1,1"}, {"hosts": 2}, {"rank_cpus": "0,1,2,77"}, {"rank_cpus": "?"}]
+)
+def test_without_a_cpu_of_their_own_on_this_machine_ranks_have_no_node(more: dict[str, Any]) -> None:
+    four = from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()
+    records = made_run.swap(4)
+    assert any("name" in r for r in rows_of(swaps.pairs(records, four)))
+    records = [dataclasses.replace(r, conditions={**r.conditions, **more}) for r in records]
+    rows = rows_of(swaps.pairs(records, four))
+    assert rows and not any("name" in r for r in rows)
+    assert "no CPU of their own" in swaps.pairs_told(records, four)
+
+
+def test_the_ring_has_every_rank_and_every_pair_once() -> None:
+    rows = rows_of(swaps.pairs(made_run.swap(16, (2**20,), 4), NODES))
+    dots = [r for r in rows if "rank" in r]
+    assert {r["rank"] for r in dots} == {str(k) for k in range(16)} and len(dots) == 16
+    places = [(round(r["x"], 6), round(r["y"], 6)) for r in dots]
+    assert len(set(places)) == 16 and all(math.hypot(x, y) == pytest.approx(1) for x, y in places)
+    lines = [r for r in rows if "x2" in r]
+    assert len({(r["a"], r["b"]) for r in lines}) == len(lines) == 16 * 15 / 2
+    assert [r["name"] for r in rows if "name" in r] == [f"node {n}" for n in range(4)]
+    values = [r["value"] for r in lines]
+    assert values == sorted(values), "the best lie on top"
+    # Ranks that are not bound in the order of their CPUs stand where their CPU is.
+    swapped_ = [dataclasses.replace(r, conditions={**r.conditions, "rank_cpus": "0,2,1,3"}) for r in made_run.swap(4)]
+    two = from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()
+    order = [r["rank"] for r in rows_of(swaps.pairs(swapped_, two)) if "rank" in r]
+    assert order == ["0", "2", "1", "3"] * 2
+
+
+def test_short_messages_are_times_and_long_ones_bandwidths() -> None:
+    rows = [r for r in rows_of(swaps.pairs(made_run.swap(4, SIZES), NODES)) if "figure" in r]
+    assert len(rows) == 2 * 12, "the shortest and the longest"
+    short, long = rows[:12], rows[12:]
+    assert all(r["median"].endswith("ns") for r in short) and all(r["median"].endswith("GB/s") for r in long)
+
+
+# ------------------------------------------------------------------ two libraries
+
+
+def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
+    records = []
+    for words, (one, other) in {
+        1: (1.0, 1.5),
+        8: (1.0, 1.2),
+        64: (1.0, 1.001),
+        512: (1.3, 1.0),
+        4096: (2.0, 1.0),
+    }.items():
+        records.append(exchange("a", words, level(one * 1e-6)))
+        records.append(exchange("a", words, level(other * 1e-6), "mpich"))
+    (pair,) = comparisons(rankings(records))
+    lines = ["up to 8 words Open MPI 4.1.4", "from 512 words MPICH 4.0.2", "elsewhere not told apart"]
+    assert pair.faster(pair.of("a")) == pair.faster(pair.best) == lines
+    assert pair.best == pair.of("a")
+    assert [r.slower for r in pair.best.values()] == [1, 1, 0, -1, -1]
+    text = comm.comparison_table(records, HALO)
+    assert all(f"<li>{line}</li>" in text for line in lines) and "Measured one after the other" in text
+    rows = [r for r in rows_of(comm.halo_libraries(records)) if "series" in r]
+    assert {r["series"] for r in rows} == {"best protocol of each", "a"} and len(rows) == 10
+
+
+def test_too_few_samples_of_one_library_are_no_difference() -> None:
+    records = [exchange("a", 1, [1e-6]), exchange("a", 1, level(9e-6), "mpich")]
+    (pair,) = comparisons(rankings(records))
+    assert pair.ratios["a", 1].high == math.inf and pair.faster(pair.best) == ["nowhere told apart"]
+    assert comm.halo_libraries(records) is None
+
+
+def test_messages_and_collectives_are_compared_too(capsys: pytest.CaptureFixture[str]) -> None:
+    records = made_run.pingpong(made_run.LIBRARIES)
+    (pair,) = comparisons(rankings(records, MESSAGE))
+    assert set(pair.ratios) == {(p, s) for p in ("send", "put") for s in (0, *(2**k for k in range(3, 23)))} - {
+        ("put", 0)
+    }
+    rows = [r for r in rows_of(comm.pingpong_libraries(records)) if "series" in r]
+    assert len(rows) == 2 * 20, "no logarithm of an empty message"
+    print_comparisons(records)
+    assert "send: " in capsys.readouterr().out
+    print_comparisons(made_run.pingpong())
+    assert capsys.readouterr().out == ""
+
+
+def again(record: Record, factor: float) -> Record:
+    samples = [s * factor for s in record.samples]
+    return dataclasses.replace(record, samples=tuple(samples), value=median(samples), interval=median_interval(samples))
+
+
+def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> None:
+    """1.2 times between two libraries, whose own runs differ by 1.3 and by nothing."""
+    one = [exchange("a", w, level(1e-6)) for w in (1, 8)]
+    other = [exchange("a", w, level(1.2e-6), "mpich") for w in (1, 8)]
+    (pair,) = comparisons(rankings([*one, *other]))
+    assert all(r.clear for r in pair.ratios.values()) and not pair.in_turns
+    steady = pool([one, one], 2) + pool([other, other], 2)
+    (pair,) = comparisons(rankings(steady))
+    assert all(r.clear for r in pair.ratios.values()) and pair.in_turns == 2
+    (pair,) = comparisons(rankings([*steady[:1], *one[1:], *steady[2:]]))
+    assert pair.in_turns == 1 and turns_said(pair).endswith("; of 1 of 2 there is only one run of a library")
+    apart = pool([one, [again(one[0], 1.3), one[1]]], 2) + pool([other, other], 2)
+    (pair,) = comparisons(rankings(apart))
+    assert [r.clear for _, r in sorted(pair.ratios.items())] == [False, True]
+    low, high = bounds(apart[0])
+    assert low == pytest.approx(1e-6, rel=0.01) and high == pytest.approx(1.3e-6, rel=0.01)
+    assert apart[0].flags == {"noisy"} and half_percent(apart[0]).startswith("±1")
+    assert "in turns" in comm.comparison_table(steady, HALO)
+
+
+OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
+AMONG_RANKS = Description(
+    name="made", summary="", detail="", source="", metrics=(), identity=(), raw={"ranks": True},
+    parameters=tuple(Parameter(name=k, option=f"--{k}", help="", unit="", kind="text", default=v, choices=(),
+                               minimum=None, maximum=None)
+                     for k, v in OPTIONS.items()),
+)  # fmt: skip
+
+
+def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "chosen", lambda asked: asked.split(","))
+    runs = launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2,4", "--words", "8", "--budget", "6s"))
+    assert [(r.ranks, r.mpi, r.turn) for r in runs] == [
+        (n, kind, turn) for n in (2, 4) for kind, turn in (("x", 1), ("y", 1), ("y", 2), ("x", 2))
+    ]
+    assert {r.budget_s for r in runs} == {3.0}
+    assert runs[0].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "1", "--words", "8")
+    assert runs[3].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "2", "--words", "8")
+    (alone,) = launched(AMONG_RANKS, ("--mpi", "x", "--ranks", "2"))
+    assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
+    with pytest.raises(UsageError, match="--budget: found 'soon'"):
+        launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))
+
+
+def test_nine_lines_have_nine_colours() -> None:
+    record = made_run.record("allreduce", "collective_time", 1e-6, algorithm="library", message_bytes=8)
+    rows = [charts.row(record, series=f"way {n}", x=8.0, message="8 B") for n in range(9)]
+    axis = charts.log_axis(rows, "time", comm.TIME)
+    drawn = charts.drawing(lambda: charts.layered(rows, comm.alt.X("x:Q"), axis, "series", ["message"]))()
+    assert drawn is not None
+    colours = drawn.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]["range"]
+    assert len(set(colours)) == 9

@@ -1,0 +1,165 @@
+"""Views of programs among ranks: a step and its parts, the best grid, a step taken apart, kernels with their check."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.report import charts, program_charts
+from meshmark.report.build import write_report
+from meshmark.report.programs import ANATOMY, GYRO, POP, SWIM, grids, prediction, print_programs, shown, steps, told
+from meshmark.store.record import Record
+from meshmark.terminal.tables import print_tables
+from support import made_run
+
+
+def flat(text: str) -> str:
+    return text.replace("\u00a0", " ")
+
+
+def rows_of(drawn: charts.Drawn | None) -> list[dict[str, Any]]:
+    assert drawn is not None
+    return [r for rows in drawn.data.values() for r in rows]
+
+
+def later(records: list[Record], factor: float, start: str, flags: tuple[str, ...] = ()) -> list[Record]:
+    """The same by another run of the same command."""
+    return [
+        dataclasses.replace(
+            r, value=factor * r.value, samples=tuple(factor * s for s in r.samples),
+            interval=None if r.interval is None else (factor * r.interval[0], factor * r.interval[1]),
+            flags=frozenset(flags), provenance={**r.provenance, "start": start},
+        )
+        for r in records
+    ]  # fmt: skip
+
+
+def test_steps_are_ranked_within_what_can_be_compared() -> None:
+    found = steps(made_run.pop(made_run.LIBRARIES, 16), POP)
+    assert len(found) == 2 * 5, "a table a library and grid"
+    for one in found:
+        values = [s.total.value for s in one.splits]
+        assert values == sorted(values) and len(values) == 6
+        for s in one.splits:
+            assert sum(s.share(p) for p in s.parts) == pytest.approx(1)
+            assert sum(r.value for r in s.parts.values()) < s.total.value, "means beside the slowest rank's"
+    assert {s.name for s in found[0].splits} >= {"neighbour, 1 sum", "neighbour, 2 sums"}
+    (gyro,) = steps(made_run.gyro(), GYRO)
+    assert [s.name for s in gyro.splits] == ["16 modes", "64 modes"], "other work is not ranked"
+
+
+def test_the_best_grid_is_told_with_how_it_was_found() -> None:
+    records = made_run.pop(count=16)
+    (same,) = grids(records)
+    assert [g.within[0] for g in same] == ["1x16", "2x8", "4x4", "8x2", "16x1"]
+    (best,) = shown(records, POP)
+    assert best.where == "16 ranks, grid 4x4, the best of 5 grids" and best.splits[0].name == "neighbour, 1 sum"
+    alone = [r for r in records if r.conditions["grid"] == "4x4"]
+    assert shown(alone, POP)[0].where == "16 ranks, grid 4x4"
+    c = {k: v for k, v in alone[0].conditions.items() if k in {"ranks", "hosts", "library", "mpi"}}
+    looked = made_run.record("pop", "best_time", 1e-5, grids_tried="best", **c)
+    assert shown([*alone, looked], POP)[0].where.endswith(", the best at a first look")
+    marks = [r for r in rows_of(program_charts.pop_grids(records)) if r["grid"] == "4x4" and r["series"] == "neighbour"]
+    assert len(marks) == 2 and program_charts.pop_grids(alone) is None, "a line's point and the mark; one grid is none"
+
+
+def test_parts_are_of_the_run_of_their_step() -> None:
+    """Two runs of one command: the clear one is told, with its own parts, in whatever order they stand."""
+    noisy = later(made_run.swim(), 3.0, "2026-11-21T07:00:00Z", ("noisy",))
+    clear = later(made_run.swim(), 1.0, "2026-11-21T08:00:00Z")
+    for records in ([*noisy, *clear], [*clear, *noisy]):
+        (one,) = steps(records, SWIM)
+        for s in one.splits:
+            assert not s.flags and {r.provenance["start"] for r in s.parts.values()} == {"2026-11-21T08:00:00Z"}
+
+
+def test_another_latency_is_predicted_and_what_was_tried_stands_beside() -> None:
+    records = made_run.anatomy(flags=["noisy"])
+    (one,) = steps(records, ANATOMY)
+    assert [s.name for s in one.splits] == ["pop, irecv_isend, 2 sums", "gyro", "swim, irecv_isend"]
+    pop, gyro, _ = one.splits
+    found = prediction(records, pop)
+    assert found.half and found.more and found.measured and found.error
+    assert found.half.value < pop.total.value < found.more.value < found.measured.value
+    half, more = map(flat, told(pop, found))
+    assert re.fullmatch(r"half the latency, 41\.\d µs predicted, -1\d\.\d %", half)
+    assert re.fullmatch(
+        r"twice the latency, 6\d\.\d µs predicted, 6\d\.\d µs ±\S+ measured; "
+        r"round by round the prediction is off by -\d\.\d % \[noisy\]",
+        more,
+    )
+    assert "noisy" not in told(pop, found, frozenset({"noisy"}))[1]
+    assert "other is -" in told(gyro, prediction(records, gyro))[-1] and len(told(pop, found)) == 2
+
+
+def test_a_negative_part_is_said_and_not_drawn() -> None:
+    records = made_run.anatomy(made_run.LIBRARIES)
+    rows = rows_of(program_charts.anatomy(records))
+    bars = [r for r in rows if "from" in r]
+    assert all(r["from"] >= 0 and r["to"] > r["from"] for r in bars)
+    assert sum(r["part"] == "other" for r in bars) == 2 * 2, "gyro has none in either library"
+    notes = [flat(r["note"]) for r in rows if "note" in r]
+    assert len(notes) == 2 * 3 and sum("other -" in n for n in notes) == 2
+    # Each bar's parts meet, and end where the curves say: beyond the step where they explain too much.
+    for label in ("Open MPI 4.1.4", "MPICH 4.0.2"):
+        mine = [r for r in bars if r["label"] == label]
+        starts = {round(r["from"], 12) for r in mine}
+        assert starts <= {0.0} | {round(r["to"], 12) for r in mine}
+
+
+def test_latencies_are_drawn_over_the_step_as_it_is() -> None:
+    rows = [r for r in rows_of(program_charts.anatomy(made_run.anatomy())) if "over" in r]
+    assert len(rows) == 3 * 3
+    assert all(r["value"] < 1 for r in rows if r["what"].startswith("half"))
+    assert all(r["low"] <= r["value"] <= r["high"] and r["value"] > 1 for r in rows if r["what"].startswith("more"))
+
+
+def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -> None:
+    records = [r for r in made_run.programs() if r.instrument == "npb"]
+    wrong = [
+        dataclasses.replace(r, flags=frozenset({"unverified"})) if r.conditions["kernel"] == "cg" else r
+        for r in records
+    ]  # fmt: skip
+    print_programs(wrong)
+    lines = {line.split()[0].strip(","): line for line in flat(capsys.readouterr().out).splitlines()[1:]}
+    assert "not verified" in lines["cg"] and lines["cg"].rstrip().endswith("u")
+    for kernel in ("ep", "ft", "mg"):
+        assert " verified" in lines[kernel] and "not verified" not in lines[kernel]
+        assert " ms ±" in lines[kernel] and "op/s" in lines[kernel] and "25 %" in lines[kernel]
+    assert list(lines)[1:5] == ["ep", "cg", "ft", "mg"], "in the order of the instrument"
+
+
+def test_the_terminal_has_a_table_that_does_not_wrap(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    records = [*made_run.pop(count=16), *made_run.anatomy(flags=["noisy"])]
+    for width in (60, 160):
+        monkeypatch.setenv("COLUMNS", str(width))
+        monkeypatch.setattr("meshmark.report.programs._WIDE", width)
+        print_tables(records)
+        text = flat(capsys.readouterr().out)
+        table = [line for line in text.splitlines() if line.startswith(("neighbour, ", "sendrecv, ", "gyro  "))]
+        assert table and max(map(len, table)) <= width
+        assert len({line.split("  ")[0] for line in table}) == 5, "names of rows in each lot of columns"
+        assert "*grid 4x4" in text and text.count("*grid") == 1
+        assert text.count("noisy") == 1, "what all carry is said once"
+        assert "the best of 5 grids" in text and "twice the latency" in text
+
+
+def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path) -> None:
+    records = [*made_run.pop(made_run.LIBRARIES, 16), *made_run.anatomy(flags=["noisy"])]
+    page = flat(write_report(records, [], made_run.run_info(), tmp_path).html.read_text())
+    assert re.findall(r'<section id="(\w+)">', page) == [
+        "machine", "anatomy", "pop", "pop_grids", "absent", "flags", "provenance",
+    ]  # fmt: skip
+    (rest,) = re.findall("<p>Not asked of this run: (.*?)\\.</p>", page)
+    assert {"latency", "halo", "npb", "clock"} < {*rest.split(", ")} and "pop" not in rest.split(", ")
+    assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page
+    assert "<b>neighbour, 1 sum</b>" in page and "the best of 5 grids" in page
+    assert re.search(r"<li>gyro: other is -\d+ µs: the curves explain more than its messages take</li>", page)
+    assert page.count(">noisy</span>") > 3
+    assert (tmp_path / "charts" / "anatomy.png").stat().st_size > 1000

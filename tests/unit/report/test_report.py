@@ -1,0 +1,196 @@
+"""The report: every section, absent ones with their reason, flags in every view, nothing from outside, never half."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.machine.capture import open_machine
+from meshmark.report import charts, drawing
+from meshmark.report.build import SECTIONS, write_report
+from meshmark.report.card import figures, machine_card
+from meshmark.report.topology_svg import topology_svg
+from meshmark.store.record import Record
+from meshmark.values.units import number, scale_for, show
+from support import made_run
+from support.paths import MACHINES
+
+
+def specs(page: str) -> dict[str, Any]:
+    found = re.search(r'<script id="specs" type="application/json">(.*?)</script>', page, re.S)
+    assert found
+    parsed: dict[str, Any] = json.loads(found[1])
+    return parsed
+
+
+def rows_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    """All rows of a chart's specification."""
+    return [r for rows in spec["datasets"].values() for r in rows]
+
+
+def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path: Path) -> None:
+    paths = write_report(made_run.everything(), made_run.absences(), made_run.run_info(), tmp_path)
+    page = paths.html.read_text()
+    drawn = specs(page)
+    assert set(drawn) == {s.name for s in SECTIONS}
+    for section in SECTIONS:
+        assert f'id="chart-{section.name}"' in page
+        for suffix in ("png", "svg"):
+            assert (tmp_path / "charts" / f"{section.name}.{suffix}").stat().st_size > 1000
+    assert (tmp_path / "charts" / "latency.png").read_bytes().startswith(b"\x89PNG")
+    outside = re.findall(r'(?:src|href)="(?!#)([^"]+)"|url\((https?:[^)]+)\)|@import', page.split("<script>")[0])
+    assert not outside
+    assert "<!--" not in page.split("<script>")[0]  # every placeholder was filled
+    assert "meshmark measure latency --seed 1" in page
+    assert "no 2MiB pages in the pool" in page and "vm.nr_hugepages" in page and "fio died (SIGSEGV)" in page
+
+
+def test_what_was_not_measured_is_absent_with_its_reason(tmp_path: Path) -> None:
+    absent = made_run.absences()
+    paths = write_report(made_run.latency(), absent, made_run.run_info(), tmp_path)
+    page = paths.html.read_text()
+    assert set(specs(page)) == {"latency", "company"}
+    assert "absent: no 2MiB pages in the pool" in page
+    assert 'id="io"' in page and "absent: fio died (SIGSEGV)" in page
+    assert 'id="lines"' not in page and "<p>Not asked of this run: bandwidth, lines, loaded, peak, " in page
+    card = json.loads(paths.card.read_text())
+    assert card["figures"]["gups"] == {"absent": "no 2MiB pages in the pool"}
+    assert card["figures"]["balance"].keys() == {"absent"}
+    assert not (tmp_path / "charts" / "lines.png").exists()
+
+
+def test_a_report_of_nothing_but_absences_is_still_a_report(tmp_path: Path) -> None:
+    paths = write_report([], made_run.absences(), made_run.run_info(), tmp_path)
+    assert "0 results" in paths.html.read_text() and specs(paths.html.read_text()) == {}
+
+
+@pytest.mark.parametrize("flag", ["noisy", "misplaced"])
+def test_a_flag_is_seen_in_every_view(tmp_path: Path, flag: str) -> None:
+    records = made_run.latency(flags=[flag])
+    paths = write_report(records, [], made_run.run_info(), tmp_path)
+    page = paths.html.read_text()
+    rows = [r for r in rows_of(specs(page)["latency"]) if "flagged" in r]
+    assert rows and all(r["flagged"] and flag in r["flags"] for r in rows)
+    assert page.count(f">{flag}</span>") > len([r for r in records if r.flags])  # the table, and the legend
+    flagged_card = machine_card(
+        [made_run.record("gups", "update_rate", 1e8, [flag], threads=1)], [], made_run.run_info()
+    )
+    assert flagged_card["figures"]["gups"]["flags"] == [flag]
+
+
+def test_hostile_texts_stay_texts(tmp_path: Path) -> None:
+    evil = '</script><img src=x onerror="alert(1)"><!--topology-->'
+    records = [
+        *made_run.latency(),
+        made_run.record("gups", "update_rate", 1e8, kernel=evil, threads=1, pages="thp", table_bytes=2**29),
+    ]
+    absent = [made_run.Absence(instrument="io", reason=evil, enable=evil)]
+    host = {"cpu": {"model": evil}, "settings": {"governor": evil}, "topology": {"doubts": [evil]}}
+    paths = write_report(records, absent, made_run.run_info(host, machine=evil), tmp_path)
+    page = paths.html.read_text()
+    assert "<img" not in page.replace("\\u003c", "").split("window.vegaEmbed")[0].split("<script")[0]
+    texts = [r.get("series", "") for r in rows_of(specs(page)["gups"])]
+    assert any(evil in t for t in texts)  # and it came through whole
+    assert page.count("<script") == page.count("</script>") == 3
+
+
+def test_the_card_says_what_the_records_say() -> None:
+    records = made_run.everything()
+    card = machine_card(records, [], made_run.run_info())
+    for key, (_, record) in figures(records).items():
+        assert record is not None, key
+        said = card["figures"][key]
+        assert said["value"] == record.value and said["samples"] == len(record.samples)
+        assert tuple(said["interval"]) == record.interval
+    triads = [r for r in records if r.conditions.get("kernel") == "triad" and r.metric == "bandwidth_net"]
+    best = max((r for r in triads if r.conditions["footprint_bytes"] == 2**29), key=lambda r: r.value)
+    assert card["figures"]["triad_all"]["value"] == best.value
+    assert max(r.value for r in triads) > best.value  # a cache is faster, and is not memory
+    assert card["figures"]["balance"]["value"] == pytest.approx(card["figures"]["peak_fp64"]["value"] / best.value)
+    level = next(x for x in card["levels"] if x["conditions"]["level"] == 1)
+    assert level["capacity"] == pytest.approx(2**15, rel=0.02)
+    json.dumps(card)
+
+
+def test_of_two_measurements_of_one_point_the_clearer_is_drawn() -> None:
+    def peak(flags: list[str], value: float) -> Record:
+        return made_run.record("peak", "flop_rate", value, flags, type="fp64", isa="avx2", threads=1, cpus="0")
+
+    chart = charts.bandwidth_kernels(made_run.bandwidth())
+    assert chart is not None
+    rows = [r for r in rows_of(drawing.themed(chart)) if "kernel" in r]
+    keys = {(r["kernel"], r["series"]) for r in rows}
+    assert len({(r["kernel"], r["series"], r["value"]) for r in rows}) == len(keys)
+    assert charts.clearest([charts.row(peak(["noisy"], 1), k=1), charts.row(peak([], 2), k=1)], "k")[0][
+        "median"
+    ].startswith("2.0")
+
+
+@pytest.mark.slow
+def test_a_machine_of_256_cpus_is_drawn_whole_and_small_enough(tmp_path: Path) -> None:
+    topology = open_machine(str(MACHINES / "4x64.xml")).topology.to_dict()
+    records = [*made_run.latency(nodes=4), *made_run.lines(256, ["swap"])]
+    paths = write_report(records, [], made_run.run_info({"topology": topology}), tmp_path)
+    page = paths.html.read_text()
+    assert len(rows_of(specs(page)["lines"])) >= 256 * 255
+    assert len(page) < 25e6
+    assert "65280 results" in page and "store export" in page
+
+
+@pytest.mark.parametrize(
+    "name", ["4x64.xml", "4x64-smt.xml", "2x8-snc4.xml", "ring-8.tar.xz", "memless-3.tar.xz", "cxl-2+1.tar.xz"]
+)
+def test_a_drawing_holds_every_cpu_and_node_once(name: str) -> None:
+    topology = open_machine(str(MACHINES / name)).topology.to_dict()
+    svg = topology_svg(topology)
+    drawn = [
+        int(n)
+        for words in re.findall(r'class="t-text t-core-text"[^>]*>(?:CPU )?([\d,]+)<', svg)
+        for n in words.split(",")
+    ]
+    assert sorted(drawn) == sorted(c for core in topology["cores"] for c in core["cpus"])
+    for node in topology["nodes"]:
+        assert len(re.findall(rf">node {node['os_index']} · [^<]*</text>", svg)) == 1
+    width, height = map(int, re.findall(r'viewBox="0 0 (\d+) (\d+)"', svg)[0])
+    assert 0.15 < width / height < 12
+
+
+def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from meshmark.report import build
+
+    write_report(made_run.latency(), [], made_run.run_info(), tmp_path)
+    before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
+
+    def broken(*_: object) -> str:
+        raise MeshmarkError("the disk is full")
+
+    monkeypatch.setattr(build, "_page", broken)
+    with pytest.raises(MeshmarkError):
+        write_report(made_run.latency(flags=["noisy"]), [], made_run.run_info(), tmp_path)
+    assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(before)
+    assert (tmp_path / "report.html").read_bytes() == before[tmp_path / "report.html"]
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [(4.104e10, "B/s", "41.0 GB/s"), (1.6e-7, "s", "160 ns"), (8 * 2**20, "B", "8 MiB"), (0.0, "1", "0"),
+     (2.5e-6, "s", "2.50 µs"), (1.024e11, "flop/s", "102 GFLOP/s"), (0.0651e9, "op/s", "65.1 Mop/s")],
+)  # fmt: skip
+def test_units_for_people(value: float, unit: str, text: str) -> None:
+    assert show(value, unit).replace("\u00a0", " ") == text
+
+
+def test_numbers_of_one_figure_share_their_unit() -> None:
+    scale = scale_for("s", 9.9e-7)
+    assert scale.symbol == "ns" and number(1.01e-6 / scale.factor) == "1010"
+
+
+def test_a_histogram_shows_where_the_samples_are() -> None:
+    assert drawing.histogram([1.0] * 5) == ""
+    drawn = drawing.histogram([1.0] * 8 + [2.0], bins=4)
+    assert len(drawn) == 4 and drawn[0] == "█" and drawn[1:3] == "··" and drawn[3] != "·"
