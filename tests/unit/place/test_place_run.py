@@ -14,70 +14,24 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from meshmark.measure.journal import read_journal
-from meshmark.native import find_native
 from meshmark.store.lines import whole_lines
+from support.placer import CPUS, Place, placed, two_cpus
 
-CPUS = sorted(os.sched_getaffinity(0))
 ALLOWED = "grep Cpus_allowed_list /proc/self/status | cut -f2"
-two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
-_FOREIGN = ("MESHMARK_", "OMP", "PMI", "MPI_", "SLURM_", "FLUX_", "LSB_", "BIND_JOB", "EGO_", "GLIBC_TUNABLES")
-
-
-class Place:
-    """The program, with an environment in which nobody wishes anything."""
-
-    def __init__(self, folder: Path) -> None:
-        self.program = str(find_native("meshmark-place", "MESHMARK_PLACE"))
-        self.folder = folder
-        self.ledger = folder / "claims"
-        self.env = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN)}
-        config = folder / "site.toml"
-        config.write_text("")
-        self.env |= {"MESHMARK_LEDGER": str(self.ledger), "MESHMARK_SITE_CONFIG": str(config), "HOME": str(folder)}
-        self.env |= {"XDG_CONFIG_HOME": str(folder)}
-
-    def words(self, *words: str) -> list[str]:
-        return [self.program, "run", *words]
-
-    def run(self, *words: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            self.words(*words), env=self.env | (env or {}), capture_output=True, text=True, timeout=120, check=False
-        )
-
-    @contextlib.contextmanager
-    def start(self, *words: str, env: dict[str, str] | None = None) -> Iterator[subprocess.Popen[str]]:
-        """The program in the background, its output piped; killed if the test does not end it."""
-        with subprocess.Popen(
-            self.words(*words), env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        ) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def slots(self) -> dict[str, Any]:
-        said = subprocess.run(
-            [self.program, "slots", "--json"], env=self.env, capture_output=True, text=True, check=True
-        )
-        found: dict[str, Any] = json.loads(said.stdout)
-        return found
 
 
 @pytest.fixture
 def place() -> Iterator[Place]:
-    with tempfile.TemporaryDirectory(prefix="meshmark-place-") as folder:
-        os.chmod(folder, 0o755)  # another user takes part in some tests
-        yield Place(Path(folder))
+    with placed() as one:
+        yield one
 
 
 @pytest.fixture(params=[(), ("--verify",)], ids=["replaced", "watched"])
@@ -111,9 +65,6 @@ def one_line(said: subprocess.CompletedProcess[str]) -> str:
     first, *rest = said.stderr.splitlines()
     assert all(line.startswith("hint: ") for line in rest) and len(rest) <= 1, said.stderr
     return first
-
-
-# ------------------------------------------------------------------ where it runs
 
 
 def test_children_and_threads_inherit_the_mask(place: Place, how: tuple[str, ...]) -> None:
@@ -153,9 +104,6 @@ def test_it_says_where_absolute_and_relative(place: Place) -> None:
     assert said.returncode == 0
     assert f"list: 1 of {len(CPUS)} threads: CPUs {CPUS[-1]} (relative {len(CPUS) - 1}), nodes " in said.stderr
     assert ", soft" in said.stderr and len(said.stderr.splitlines()) == 1
-
-
-# ------------------------------------------------------------------ it is the command in every other respect
 
 
 def test_it_becomes_the_command(place: Place) -> None:
@@ -288,9 +236,6 @@ def test_the_terminals_stop_is_seen_by_the_shell_and_undone(terminal: Callable[[
     assert tty.expect(" .\r\n").endswith("ended 0")
 
 
-# ------------------------------------------------------------------ what cannot be
-
-
 def test_a_command_that_is_not_there_is_127(place: Place) -> None:
     for command in ("no-such-program", "./no-such-program"):
         said = place.run("--verify", "--", command)
@@ -377,9 +322,6 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
     assert said.returncode == 77 and "no hard binding: " in said.stderr and "--soft" in said.stderr, said.stderr
 
 
-# ------------------------------------------------------------------ memory and pages
-
-
 @pytest.mark.skipif(not Path("/proc/self/numa_maps").exists(), reason="this kernel has no NUMA")
 @pytest.mark.parametrize(("asked", "told"), [("bind=0", "bind:0"), ("preferred=0", "prefer:0"),
                                              ("interleave=0", "interleave:0"), ("local", "local")])  # fmt: skip
@@ -405,9 +347,6 @@ def test_pages_are_asked_for(place: Place) -> None:
     if not pool.exists() or pool.read_text().strip() == "0":
         said = place.run("--pages", "1GiB", "--", *show)
         assert said.returncode == 77 and "in the pool" in one_line(said)
-
-
-# ------------------------------------------------------------------ a cpuset
 
 
 @two_cpus
@@ -462,9 +401,6 @@ def test_in_a_cpuset_numbers_count_from_its_first_cpu_where_the_launcher_counts(
     assert soft.stdout.splitlines()[0] == f"rank 0=localhost slot={CPUS[-1]}", soft
 
 
-# ------------------------------------------------------------------ ranks and threads
-
-
 @two_cpus
 def test_ranks_take_a_part_each_of_one_claim(place: Place, how: tuple[str, ...]) -> None:
     with contextlib.ExitStack() as stack:
@@ -510,33 +446,6 @@ def test_threads_of_openmp_get_a_place_each(place: Place) -> None:
     assert (places, threads) == (f"{{{CPUS[1]}}},{{{CPUS[0]}}}", "2") and bind, said.stderr
     assert place.run(*words, "--each", "--", *show).stdout.strip().endswith("|")  # as many threads as it likes
     assert place.run(*words, "--", *show).stdout.strip() == "||"
-
-
-@two_cpus
-@pytest.mark.skipif(shutil.which("mpirun") is None, reason="mpirun is not installed")
-def test_ranks_of_mpirun(place: Place) -> None:
-    env = place.env | {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    words = ["--bind", f"list={CPUS[1]},{CPUS[0]}", "--slots", "threads", "-n", "2"]
-    show = 'echo "$OMPI_COMM_WORLD_RANK$PMI_RANK $(grep Cpus_allowed_list /proc/self/status | cut -f2)"; sleep 0.3'
-    under = [
-        "mpirun",
-        "-np",
-        "2",
-        "--oversubscribe",
-        "--bind-to",
-        "none",
-        *place.words(*words, "--each", "--", "sh", "-c", show),
-    ]
-    version = subprocess.run(["mpirun", "--version"], capture_output=True, text=True, check=False).stdout
-    if "Open MPI" not in version:
-        under = ["mpirun", "-n", "2", *under[6:]]
-    form = "mpich" if "Open MPI" not in version else "openmpi5" if ") 5" in version else "openmpi"
-    for command in (under, place.words(*words, "--launcher", form, "--", "sh", "-c", show)):
-        said = subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
-        assert sorted(said.stdout.split("\n"))[-2:] == [f"0 {CPUS[1]}", f"1 {CPUS[0]}"], (command, said)
-
-
-# ------------------------------------------------------------------ who holds what
 
 
 @two_cpus
@@ -587,9 +496,6 @@ def test_a_corrupt_ledger_is_named_with_its_remedy(place: Place) -> None:
         assert str(os.getpid()) in said.stderr
         assert place.run("-n", "1", "--no-claim", "--", "true").returncode == 0
     assert place.run("-n", "1", "--", "true").returncode == 0
-
-
-# ------------------------------------------------------------------ what is written down
 
 
 def test_a_record_is_read_by_the_journal(place: Place) -> None:

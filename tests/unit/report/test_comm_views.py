@@ -11,12 +11,8 @@ from typing import Any
 
 import pytest
 
-from meshmark.describe import Description, Parameter
-from meshmark.errors import UsageError
 from meshmark.machine.capture import open_machine
 from meshmark.machine.hwloc import from_synthetic
-from meshmark.measure import launch
-from meshmark.measure.plan import launched
 from meshmark.measure.repetitions import pool
 from meshmark.report import charts, comm, contention, drawing, swaps
 from meshmark.report.build import write_report
@@ -244,9 +240,6 @@ def test_many_libraries_get_panels_and_few_share_one() -> None:
     assert alone is not None and "layer" in drawing.themed(alone)
 
 
-# ------------------------------------------------------------------ contention
-
-
 NODES: dict[str, Any] = {
     **from_synthetic("pack:4 [numa] l3:1 core:4 pu:1").to_dict(),
     "distances": [[10 if i == j else 16 if i ^ j == 1 else 22 for j in range(4)] for i in range(4)],
@@ -341,9 +334,6 @@ def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
     assert "<li>distances 3 to 14: from 64 KiB, 1.39 to 2.60</li>" in part and part.count("<tr><td>4</td>") == 1
 
 
-# ------------------------------------------------------------------ pairs on the machine's map
-
-
 @pytest.mark.parametrize(
     ("topology", "cpus", "between"),
     [
@@ -416,9 +406,6 @@ def test_short_messages_are_times_and_long_ones_bandwidths() -> None:
     assert all(r["median"].endswith("ns") for r in short) and all(r["median"].endswith("GB/s") for r in long)
 
 
-# ------------------------------------------------------------------ two libraries
-
-
 def test_libraries_that_cross_are_told_by_stretches_of_sizes() -> None:
     records = []
     for words, (one, other) in {
@@ -485,30 +472,6 @@ def test_what_runs_of_a_library_differ_by_is_no_difference_of_libraries() -> Non
     assert low == pytest.approx(1e-6, rel=0.01) and high == pytest.approx(1.3e-6, rel=0.01)
     assert apart[0].flags == {"noisy"} and half_percent(apart[0]).startswith("±1")
     assert "in turns" in comm.comparison_table(steady, HALO)
-
-
-OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
-AMONG_RANKS = Description(
-    name="made", summary="", detail="", source="", metrics=(), identity=(), raw={"ranks": True},
-    parameters=tuple(Parameter(name=k, option=f"--{k}", help="", unit="", kind="text", default=v, choices=(),
-                               minimum=None, maximum=None)
-                     for k, v in OPTIONS.items()),
-)  # fmt: skip
-
-
-def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(launch, "chosen", lambda asked: asked.split(","))
-    runs = launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2,4", "--words", "8", "--budget", "6s"))
-    assert [(r.ranks, r.mpi, r.turn) for r in runs] == [
-        (n, kind, turn) for n in (2, 4) for kind, turn in (("x", 1), ("y", 1), ("y", 2), ("x", 2))
-    ]
-    assert {r.budget_s for r in runs} == {3.0}
-    assert runs[0].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "1", "--words", "8")
-    assert runs[3].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "2", "--words", "8")
-    (alone,) = launched(AMONG_RANKS, ("--mpi", "x", "--ranks", "2"))
-    assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
-    with pytest.raises(UsageError, match="--budget: found 'soon'"):
-        launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))
 
 
 def test_nine_lines_have_nine_colours() -> None:

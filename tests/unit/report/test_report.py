@@ -16,7 +16,6 @@ from meshmark.report.build import SECTIONS, write_report
 from meshmark.report.card import figures, machine_card
 from meshmark.report.topology_svg import topology_svg
 from meshmark.store.record import Record
-from meshmark.values.units import number, scale_for, show
 from support import made_run
 from support.paths import MACHINES
 
@@ -174,20 +173,6 @@ def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         write_report(made_run.latency(flags=["noisy"]), [], made_run.run_info(), tmp_path)
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(before)
     assert (tmp_path / "report.html").read_bytes() == before[tmp_path / "report.html"]
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [(4.104e10, "B/s", "41.0 GB/s"), (1.6e-7, "s", "160 ns"), (8 * 2**20, "B", "8 MiB"), (0.0, "1", "0"),
-     (2.5e-6, "s", "2.50 µs"), (1.024e11, "flop/s", "102 GFLOP/s"), (0.0651e9, "op/s", "65.1 Mop/s")],
-)  # fmt: skip
-def test_units_for_people(value: float, unit: str, text: str) -> None:
-    assert show(value, unit).replace("\u00a0", " ") == text
-
-
-def test_numbers_of_one_figure_share_their_unit() -> None:
-    scale = scale_for("s", 9.9e-7)
-    assert scale.symbol == "ns" and number(1.01e-6 / scale.factor) == "1010"
 
 
 def test_a_histogram_shows_where_the_samples_are() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import random
 import statistics
@@ -11,15 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.measure.journal import read_journal
 from meshmark.store.record import Record, RecordError, median, median_interval, median_rank
-
-LINE = {
-    "type": "result", "schema": 1, "source": "host", "machine": "n042", "instrument": "latency",
-    "metric": "load_latency", "unit": "s", "value": 3.0, "interval": [1.0, 6.0],
-    "samples": [1.0, 2.0, 3.0, 3.0, 4.0, 6.0], "flags": ["noisy"], "conditions": {"cpu": 0, "pages": "thp"},
-    "provenance": {"command": "latency"},
-}  # fmt: skip
+from support.result_line import LINE
 
 
 def test_ranks_agree_with_the_binomial_table() -> None:
@@ -77,36 +69,3 @@ def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -
 def test_a_broken_record_names_its_field(field: str, value: object) -> None:
     with pytest.raises(RecordError, match=f"^{field}: found"):
         Record.from_json({**LINE, field: value})
-
-
-@given(st.binary(max_size=300))
-def test_a_journal_of_nonsense_is_read_without_an_error(noise: bytes) -> None:
-    good = json.dumps(LINE).encode()
-    reading = read_journal([noise, good, good[:-7], noise + good], "s")
-    assert any(r.metric == "load_latency" for r in reading.records)
-
-
-def test_a_value_derived_anew_takes_the_place_of_the_old_one() -> None:
-    """A run that goes on derives once more, and by then others stand beside it among the conditions observed."""
-
-    def derived(grid: str, uncertainty: float) -> bytes:
-        conditions = {"grid": grid, "derived_from": "iteration_time", "clock_offset_uncertainty": uncertainty}
-        return json.dumps({**LINE, "metric": "best_time", "conditions": conditions}).encode()
-
-    lines = [derived("2x1", 1e-7), derived("1x2", 1e-7), derived("2x1", 2e-7)]
-    records = read_journal(lines, "s").records
-    assert sorted(str(r.conditions["grid"]) for r in records) == ["1x2", "2x1"]
-    assert {r.conditions["clock_offset_uncertainty"] for r in records} == {1e-7, 2e-7}
-
-
-ANY_VALUE = st.recursive(
-    st.none() | st.booleans() | st.floats() | st.text(max_size=5),
-    lambda x: st.lists(x, max_size=3) | st.dictionaries(st.sampled_from(list(LINE)), x, max_size=5),
-)
-KINDS = st.sampled_from(["header", "result", "absent", "end", "error", "point"])
-
-
-@given(ANY_VALUE, st.sampled_from(list(LINE)), KINDS)
-def test_a_journal_of_wrong_types_is_read_without_an_error(value: object, key: str, kind: str) -> None:
-    line = json.dumps({**LINE, key: value, "type": kind}, default=str).encode()
-    read_journal([line], "s")

@@ -1,0 +1,20 @@
+"""Frames made by hand, of a host with one node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meshmark.watch.frames import Frame, Header, Metric
+
+
+def header(cpus: int = 4, metrics: int = 2, **more: Any) -> Header:
+    return Header(
+        "host", "test", "2026-01-01T00:00:00Z", 0.1,
+        {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus))},
+        (Metric("cpu.busy", "1", "busy", "time"), *(Metric(f"cpu.m{i}", "B/s", "moved") for i in range(metrics - 1))),
+        **more,
+    )  # fmt: skip
+
+
+def frame(n: int, *values: float | None) -> Frame:
+    return Frame(n, 0.1 * n, 0.1, {"cpu.busy": list(values), "cpu.m0": [1e9 * (v or 0) for v in values]}, at=1e9 + n)

@@ -1,0 +1,48 @@
+"""Recordings made by hand, of a host with one memory, and what a page packs of them."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from meshmark.watch.frames import Frame, Header, Metric
+from meshmark.watch.recording import Recorder
+
+
+def header(cpus: int = 4, machine: str = "test", **more: Any) -> Header:
+    return Header(
+        "host", machine, "2026-01-01T00:00:00Z", 0.1,
+        {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus)),
+         "memory": ({"name": "memory 0", "node": 0},)},
+        (Metric("cpu.busy", "1", "busy", "time"), Metric("cpu.user", "1", "in programs", "time")),
+        ({"metric": "memory", "why": "no counters here"},), more,
+    )  # fmt: skip
+
+
+def frames(uses: Sequence[Sequence[float | None]]) -> list[Frame]:
+    return [Frame(n, 0.1 * n, 0.1, {"cpu.busy": list(u), "cpu.user": list(u)}, at=1e9 + n) for n, u in enumerate(uses)]
+
+
+def record(path: Path, of: Header, made: Sequence[Frame]) -> Path:
+    with Recorder(path, of) as recorder:
+        for frame in made:
+            recorder.add(frame)
+    return path
+
+
+def unpacked(packed: bytes) -> tuple[dict[str, Any], bytes]:
+    data = gzip.decompress(packed)
+    size = struct.unpack("<I", data[:4])[0]
+    return json.loads(data[4 : 4 + size]), data[4 + size :]
+
+
+def said(*words: str) -> tuple[int, str, str]:
+    line = [sys.executable, "-m", "meshmark", *words]
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    return done.returncode, done.stdout, done.stderr

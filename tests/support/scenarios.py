@@ -1,0 +1,30 @@
+"""Scenarios, run in a folder."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import MeshmarkError
+from meshmark.load.result import LoadRun
+from meshmark.load.run import run_scenario
+
+CPUS = tuple(sorted(os.sched_getaffinity(0)))
+QUIET = "[scenario]\ncanary = false\n"
+two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
+
+
+def run(folder: Path, text: str, **programs: Path) -> LoadRun:
+    file = folder / "scenario.toml"
+    file.write_text(text)
+    return run_scenario(file, folder / "run", base_programs=programs)
+
+
+def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
+    said = str(why.value)
+    assert said
+    assert "\n" not in said
+    assert len(said) < 700
+    return said

@@ -1,0 +1,41 @@
+"""Colours that were asked for reach the served page."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from meshmark.watch.recording import Recorder
+from support.made_frames import frame, header
+
+
+@pytest.mark.parametrize("what", ["live", "simulated", "recorded"])
+def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -> None:
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
+             "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
+    line = [sys.executable, "-m", "meshmark", *words, "--web", "--port", "0", "--no-token",
+            "--from", "1", "--to", "10", "--palette", "cividis"]  # fmt: skip
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+        try:
+            assert child.stdout is not None
+            address = child.stdout.readline().strip()
+            until = time.monotonic() + 10
+            while True:
+                try:
+                    with urllib.request.urlopen(address + "api/header", timeout=10) as answer:
+                        assert json.loads(answer.read())["view"] == {"low": 1.0, "high": 10.0, "palette": "cividis"}
+                    break
+                except urllib.error.URLError:
+                    assert time.monotonic() < until
+                    time.sleep(0.05)
+        finally:
+            child.kill()

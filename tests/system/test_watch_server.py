@@ -1,0 +1,163 @@
+"""The server of the live map: the page, its header and frames, who is let in, late and sleeping readers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.watch.frames import Frame
+from meshmark.web.hub import Hub, Past
+from meshmark.web.openmetrics import Window
+from meshmark.web.openmetrics import text as openmetrics_text
+from meshmark.web.server import make_app, serve
+from support.made_frames import frame, header
+
+
+class Served:
+    """A server in a thread, on a free port."""
+
+    def __init__(self, what: Hub | Past, token: str = "") -> None:
+        self.ready = threading.Event()
+        self.address = ""
+
+        def say(address: str) -> None:
+            self.address = address
+            self.ready.set()
+
+        self.thread = threading.Thread(target=serve, args=(what, "127.0.0.1", 0, token, say), daemon=True)
+        self.thread.start()
+        assert self.ready.wait(10)
+        time.sleep(0.3)
+
+    def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+        base = self.address.partition("?")[0]
+        request = urllib.request.Request(base + path, headers=headers)
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status, answer.read(), dict(answer.headers)
+        except urllib.error.HTTPError as wrong:
+            return wrong.code, wrong.read(), dict(wrong.headers)
+
+
+def past(count: int = 20) -> Past:
+    frames = [frame(n, 0.1, None, 0.55, 1.0) for n in range(1, count + 1)]
+    return Past(header(), count, lambda begin, n: frames[begin : begin + n])
+
+
+def test_the_page_its_header_and_frames_are_served() -> None:
+    served = Served(past())
+    status, page, headers = served.get("")
+    assert status == 200 and b"main.js" in page
+    assert "default-src 'self'" in headers["content-security-policy"]
+    told = json.loads(served.get("api/header")[1])
+    assert told["live"] is False and told["frames"] == 20 and len(told["map"]["boxes"]) == 4
+    found = json.loads(served.get("api/past?begin=18&count=50")[1])
+    assert [f["seq"] for f in found] == [19, 20]
+    assert served.get("api/past?begin=x")[0] == 400
+    assert served.get("api/past?begin=-5&count=99999")[0] == 200
+    assert served.get("api/frames")[0] == 404
+
+
+@pytest.mark.parametrize(
+    "path", ["../server.py", "%2e%2e/server.py", "..%2f..%2fcli.py", "//etc/passwd", "api/../../hub.py"]
+)
+def test_no_path_leads_out_of_the_page(path: str) -> None:
+    status, text, _ = Served(past()).get(path)
+    assert status in {400, 404, 405}
+    assert b"import" not in text and b"root:" not in text
+
+
+def test_only_the_right_host_and_token_are_let_in() -> None:
+    assert Served(past()).get("api/header", Host="evil.example:80")[0] == 421
+    served = Served(past(), token="secret")
+    assert served.get("api/header")[0] == 401
+    assert served.get("api/header?token=wrong")[0] == 401
+    status, _, headers = served.get("api/header?token=secret")
+    assert status == 200
+    assert served.get("api/header", Cookie=headers["set-cookie"].partition(";")[0])[0] == 200
+    with pytest.raises(UsageError, match="--no-token"):
+        serve(past(), "0.0.0.0", 0, "", lambda _: None)
+
+
+def test_live_frames_come_as_events_and_late_readers_get_the_past() -> None:
+    go = threading.Event()
+
+    def frames() -> Iterator[Frame]:
+        for n in range(1, 4):
+            yield frame(n, 0.1, 0.2, 0.3, 0.4)
+        go.wait(10)
+        yield frame(4, 0.5, 0.2, 0.3, 0.4)
+
+    served = Served(Hub(header(), frames()))
+    base = served.address
+    with urllib.request.urlopen(base + "api/frames", timeout=10) as answer:
+        events = []
+        while len(events) < 6:
+            text = answer.readline().decode()
+            if text.startswith("data: "):
+                events.append(json.loads(text[6:]))
+            if len(events) == 4:
+                go.set()
+    assert [e["type"] for e in events[:5]] == ["header", "frame", "frame", "frame", "frame"]
+    assert events[4]["values"]["cpu.busy"][0] == 0.5
+    assert "ended" in events[5]["why"]
+
+
+def test_monitoring_systems_get_summaries_and_no_zeros_for_unknown() -> None:
+    from prometheus_client.openmetrics.parser import text_string_to_metric_families
+
+    window = Window(header())
+    for n in range(1, 401):  # 40 s: only the last fifteen count
+        window.add(frame(n, 0.9 if n <= 200 else 0.1 + 0.002 * (n % 10), None, 0.5, 1.0))
+    families = {f.name: f for f in text_string_to_metric_families(openmetrics_text(window).decode())}
+    found = {(s.labels["component"], s.labels["stat"]): s.value for s in families["meshmark_cpu_busy_ratio"].samples}
+    assert found["CPU 0", "mean"] == pytest.approx(0.109, abs=0.001)
+    assert found["CPU 0", "max"] == pytest.approx(0.118) and found["CPU 0", "p95"] == pytest.approx(0.118)
+    assert not [k for k in found if k[0] == "CPU 1"]
+    assert families["meshmark_cpu_m0_bytes_per_second"].unit == "bytes_per_second"
+    served = Served(Hub(header(), iter([frame(1, 0.1, None, 0.3, 0.4)])))
+    status, body, headers = served.get("metrics")
+    assert status == 200 and b"# EOF" in body and "openmetrics-text" in headers["content-type"]
+    assert Served(past()).get("metrics")[0] == 404
+
+
+def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
+    done = threading.Event()
+
+    def frames() -> Iterator[Frame]:
+        for n in range(1, 3000):
+            yield frame(n, 0.1, 0.2, 0.3, 0.4)
+        done.set()
+
+    hub = Hub(header(), frames())
+
+    async def sleepy() -> int:
+        events = hub.events()
+        await anext(events)
+        hub.start()
+        while not done.is_set():
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        await anext(events)
+        return json.loads((await anext(events)).partition("data: ")[2])["seq"]  # type: ignore[no-any-return]
+
+    # In a thread of its own: where the browser's tests ran before, this one has a loop that never ends.
+    with ThreadPoolExecutor(1) as elsewhere:
+        last = elsewhere.submit(lambda: asyncio.run(asyncio.wait_for(sleepy(), 30))).result()
+    assert last > 2900  # the oldest were dropped, not the newest
+
+
+def test_a_page_that_is_not_built_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("meshmark.web.server.STATIC", tmp_path)
+    with pytest.raises(MeshmarkError, match="not built"):
+        make_app(past())

@@ -1,0 +1,106 @@
+"""`meshmark watch`, `record` and `replay`: one form of frames, colours that were asked for, errors of one line."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import re
+import struct
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from meshmark.cli.app import app
+from meshmark.errors import UsageError
+from meshmark.terminal.map import UNKNOWN
+from meshmark.watch.frames import USE, frame_of, header_of
+from meshmark.watch.recording import Recorder
+from support.made_frames import frame, header
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "meshmark", *words]
+    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
+
+
+def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
+    out = tmp_path / "m.parquet"
+    words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")
+    told = [json.loads(x) for x in run("watch", *words, "--json").stdout.splitlines()]
+    assert run("record", *words, "--out", str(out)).returncode == 0
+    again = [json.loads(x) for x in run("replay", str(out), "--json").stdout.splitlines()]
+    host = [json.loads(x) for x in run("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
+    assert len(told) == len(again) == 7 and len(host) == 5
+    for lines in (told, again, host):
+        h = header_of(lines[0])
+        assert set(lines[1]) == {"type", "seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped", "values"}
+        for line in lines[1:]:
+            for name, values in frame_of(line, h).values.items():
+                assert len(values) == h.count(name.partition(".")[0])
+    busy = told[-1]["values"][USE["memory"]]
+    assert busy[0] > 0.5 > max(busy[2:])
+
+
+def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "r.parquet", header())
+    for n in range(1, 25):
+        recorder.add(frame(n, 0.1, None, 0.55, 1.0))
+    done = run("replay", str(tmp_path / "r.parquet.part"))
+    assert done.returncode == 0, done.stderr
+    assert "55" in done.stdout and UNKNOWN in done.stdout and "100 %" in done.stdout
+
+
+@pytest.mark.parametrize(("words", "said"), [
+    (["watch", "--from", "50", "--to", "10"], "--from"), (["watch", "--palette", "grey"], "--palette"),
+    (["watch", "--on", "nothing"], "nothing"), (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
+    (["replay", "/proc/nowhere.parquet"], "nowhere"),
+    (["watch", "--web", "--host", "0.0.0.0", "--no-token", "--on", "gs1280-4"], "--no-token"),
+])  # fmt: skip
+def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
+    done = run(*words)
+    assert done.returncode in {1, 2}
+    assert said in done.stderr and "Traceback" not in done.stderr
+
+
+def packed_header(page: Path) -> dict[str, Any]:
+    """The header that a page in one file has."""
+    data = re.search(r'id="data">([^<]+)<', page.read_text())
+    assert data
+    raw = gzip.decompress(base64.b64decode(data[1]))
+    (words,) = struct.unpack_from("<I", raw)
+    return json.loads(raw[4 : 4 + words])["header"]  # type: ignore[no-any-return]
+
+
+VIEWS: list[tuple[list[str], dict[str, Any] | None]] = [
+    (["--from", "1", "--to", "10", "--palette", "cividis"], {"low": 1.0, "high": 10.0, "palette": "cividis"}),
+    (["--to", "50"], {"low": 0.0, "high": 50.0}),
+    (["--palette", "inferno"], {"palette": "inferno"}),  # the default, but asked for: not what the reader had last
+    ([], None),
+]
+
+
+@pytest.mark.parametrize(("words", "view"), VIEWS)
+def test_the_colours_that_were_asked_for_go_into_the_page(
+    words: list[str], view: dict[str, Any] | None, tmp_path: Path
+) -> None:
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    done = CliRunner().invoke(app, ["replay", str(tmp_path / "r"), "--html", str(tmp_path / "r.html"), *words])
+    assert done.exit_code == 0, done.stderr
+    assert packed_header(tmp_path / "r.html").get("view") == view
+
+
+@pytest.mark.parametrize("words", [["--from", "1"], ["--to", "10"], ["--palette", "cividis"]])
+def test_a_change_has_colours_of_its_own(words: list[str], tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        with Recorder(tmp_path / name, header()) as recorder:
+            recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    line = ["replay", str(tmp_path / "a"), "--against", str(tmp_path / "b"), "--html", str(tmp_path / "page.html")]
+    wrong = CliRunner().invoke(app, [*line, *words])
+    assert isinstance(wrong.exception, UsageError) and str(wrong.exception).startswith(f"{words[0]}: found with --ag")
+    assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,392 @@
+"""Runs of scenarios: whatever programs do, the ledger closes and nobody stays.
+
+Everything here is about relations (who waited for whom, what adds up), never about how fast.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from meshmark.errors import UsageError
+from meshmark.load.journal import JOURNAL, read_run
+from meshmark.load.records import records_of
+from meshmark.load.result import LoadRun, utilisation
+from meshmark.load.run import find_load, run_scenario
+from meshmark.terminal.gantt import gantt_text
+from support.made_program import made_program
+from support.processes import children_of, descendants_with, nobody_with
+from support.scenarios import CPUS, QUIET, one_line, run, two_cpus
+
+
+def closes(got: LoadRun) -> None:
+    """Every thread's ledger is whole, and what is drawn is what was added up."""
+    assert got.threads
+    for t in got.threads:
+        if t.wall_s < 0.05:
+            continue
+        assert t.closes == pytest.approx(1, abs=0.01), t
+        drawn = sum(s.user_s + s.system_s + s.waiting_s + s.sleeping_s for s in t.spans)
+        assert drawn == pytest.approx(t.wall_s, rel=0.01, abs=0.02), t
+        assert sum(s.user_s + s.system_s for s in t.spans) == pytest.approx(t.user_s + t.system_s, rel=0.05, abs=0.02)
+    total = got.totals()
+    assert total.user_s + total.system_s + total.idle_s == pytest.approx(total.available_s)
+    assert total.run_s == pytest.approx(sum(p.wall_s for p in got.programs))
+
+
+def test_two_busy_programs_on_one_cpu_wait_for_each_other(tmp_path: Path, program: Path) -> None:
+    got = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 2\nfile = '{program}'\ncpus = '{CPUS[0]}'")
+    assert got.status == "ok"
+    assert [p.how for p in got.programs] == ["ok", "ok"]
+    closes(got)
+    a, b = got.programs
+    # While both were there one of them waited: what the first took in the time of both, the second did not have.
+    assert a.waiting_s + b.waiting_s > 0.5 * min(a.user_s + a.system_s, b.user_s + b.system_s)
+    for p in (a, b):
+        # Busy from beginning to end: hardly anything is left to sleep, though nobody measured that.
+        assert p.user_s + p.system_s + p.waiting_s == pytest.approx(p.wall_s, rel=0.03, abs=0.03)
+        assert p.done["flops"] > 0
+        assert got.windows[p.program, p.copy]
+    assert a.done["flops"] == b.done["flops"]
+    assert all(set(t.cpus) == {CPUS[0]} for t in got.threads)
+    assert got.fairness() <= 1
+    use = utilisation(got)
+    assert all(0 <= u <= 1 for _, u in use)
+
+
+@two_cpus
+def test_three_busy_programs_on_two_cpus_wait_for_what_two_cpus_cannot_give(tmp_path: Path, program: Path) -> None:
+    those = f"{CPUS[0]},{CPUS[1]}"
+    got = run(tmp_path, QUIET + f"[[program]]\nname = 'busy'\ncopies = 3\nfile = '{program}'\ncpus = '{those}'")
+    closes(got)
+    slept = sum(p.sleeping_s for p in got.programs)
+    waited = sum(p.waiting_s for p in got.programs)
+    wall = sum(p.wall_s for p in got.programs)
+    assert waited > 0
+    assert waited >= wall - 2 * got.bench_s - slept - 0.02 * wall
+    assert got.totals().waiting_s == pytest.approx(waited)
+
+
+def test_a_sleeping_program_sleeps_and_its_children_are_seen(tmp_path: Path) -> None:
+    got = run(tmp_path, QUIET + "[[program]]\nname = 'idle'\ncommand = ['sh', '-c', 'sleep 0.6; sleep 0.5; :']")
+    closes(got)
+    p = got.programs[0]
+    leader = got.threads[0]
+    assert leader.sleeping_s > 0.9 * leader.wall_s - 0.1
+    assert p.waiting_s < 0.5 * p.sleeping_s
+    assert {t.command for t in got.threads} >= {"sleep"}
+    assert p.user_s + p.system_s < 0.5 * p.wall_s
+
+
+def test_a_team_is_seen_thread_by_thread(tmp_path: Path) -> None:
+    team = made_program(find_load(), tmp_path / "team.json", 1500, threads=2)
+    text = QUIET + f"[[program]]\nname = 'team'\nfile = '{team}'\noversubscribe = true\nwait_policy = 'passive'"
+    got = run(tmp_path, text)
+    closes(got)
+    assert len([t for t in got.threads if t.wall_s > 0.01]) == 2
+    p = got.programs[0]
+    told = sum(t.user_s + t.system_s for t in got.threads)
+    # What ended between two looks is part of the program's sums.
+    assert told + p.unseen_s == pytest.approx(p.user_s + p.system_s, rel=0.05, abs=0.03)
+
+
+def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Path, program: Path) -> None:
+    seen: list[str] = []
+    file = tmp_path / "scenario.toml"
+    file.write_text(
+        QUIET
+        + f"""
+        [[program]]
+        name = "busy"
+        file = '{program}'
+        [[program]]
+        name = "dies"
+        command = ["sh", "-c", "echo last words >&2; kill -SEGV $$"]
+        [[program]]
+        name = "fails"
+        command = ["sh", "-c", "exit 3"]
+        [[program]]
+        name = "nowhere"
+        command = ["./is-not-there"]
+        [[program]]
+        name = "grouped"
+        command = ["true"]
+        cgroup = "/proc/no-cgroup"
+        [[program]]
+        name = "lost"
+        command = ["true"]
+        cwd = "/proc/not/there"
+        """
+    )
+    got = run_scenario(file, tmp_path / "run", report=lambda e: seen.append(str(e["event"])))
+    by_name = {p.program: p for p in got.programs}
+    assert got.status == "ok"
+    assert {n: p.how for n, p in by_name.items()} == {
+        "busy": "ok", "dies": "signal", "fails": "status", "nowhere": "failed", "grouped": "failed", "lost": "failed",
+    }  # fmt: skip
+    assert "signal 11" in by_name["dies"].reason
+    assert "last words" in by_name["dies"].reason
+    assert "status 3" in by_name["fails"].reason
+    assert "is-not-there" in by_name["nowhere"].reason
+    assert "cgroup" in by_name["grouped"].reason
+    assert "/proc/not/there" in by_name["lost"].reason
+    assert "released" in seen
+    assert "failed" in seen
+    records, absences = records_of(got)
+    assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
+    assert len(absences) == 5
+    assert all("\n" not in a.reason for a in absences)
+    text = gantt_text(got)
+    assert "not started" in text
+    assert "died" in text
+
+
+def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(tmp_path: Path) -> None:
+    got = run(tmp_path, QUIET + """
+        [[program]]
+        name = "lost"
+        command = ["true"]
+        cwd = "/proc/not/there"
+        copies = 60
+        [[program]]
+        name = "late"
+        command = ["./is-not-there"]
+        copies = 60
+        """)  # fmt: skip
+    assert [p.how for p in got.programs] == ["failed"] * 120
+    assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /proc/not/there: No such file or directory"}
+    (late,) = {p.reason for p in got.programs if p.program == "late"}
+    assert late.startswith("'./is-not-there' cannot be executed")
+
+
+def test_a_program_whose_file_is_spoiled_says_so_and_the_others_finish(tmp_path: Path, program: Path) -> None:
+    raw = json.loads(program.read_text())
+    raw["variants"][0]["kernel"] = "trioda"
+    (tmp_path / "spoiled.json").write_text(json.dumps(raw))
+    got = run(tmp_path, QUIET + f"""
+        [[program]]
+        name = "spoiled"
+        file = "spoiled.json"
+        [[program]]
+        name = "busy"
+        file = "{program}"
+        """)  # fmt: skip
+    spoiled, busy = got.programs
+    assert spoiled.how == "failed"
+    assert "trioda" in spoiled.reason
+    assert busy.how == "ok"
+
+
+def test_where_and_how_programs_run_is_as_asked(tmp_path: Path) -> None:
+    last = CPUS[-1]
+    text = (
+        QUIET
+        + f"""
+        [[program]]
+        name = "where"
+        copies = 2
+        start_s = [0, 0.4]
+        cpus = ["{CPUS[0]}", "{last}"]
+        nice = 3
+        threads = 1
+        wait_policy = "passive"
+        env = {{COLOUR = "blue"}}
+        command = ["sh", "-c", "grep Cpus_allowed_list /proc/self/status; nice; echo $COLOUR $OMP_WAIT_POLICY; pwd"]
+        cwd = "."
+        [[program]]
+        name = "idle class"
+        priority = "idle"
+        command = ["sh", "-c", "cut -d' ' -f41 /proc/self/stat"]
+        """
+    )
+    got = run(tmp_path, text)
+    assert all(p.how == "ok" for p in got.programs), got.programs
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    for copy, cpu in ((0, CPUS[0]), (1, last)):
+        said = (tmp_path / "run" / "output" / f"where.{copy}.out").read_text().split()
+        assert said[1] == str(cpu)
+        assert said[2] == str(min(19, mine + 3))
+        assert said[3:5] == ["blue", "passive"]
+        assert Path(said[5]) == tmp_path
+    assert (tmp_path / "run" / "output" / "idle_class.0.out").read_text().strip() == "5"  # SCHED_IDLE
+    first, second, _ = got.programs
+    assert 0.4 <= second.released_s < first.released_s + 3
+    assert got.bound["where", 1] == (last,)
+
+
+def test_who_ended_is_told_at_once_and_in_order(tmp_path: Path) -> None:
+    text = QUIET + "".join(f"[[program]]\nname = 'p{i}'\nstart_s = {0.4 * i:g}\ncommand = ['true']\n" for i in range(4))
+    file = tmp_path / "scenario.toml"
+    file.write_text(text)
+    told: list[tuple[str, str, float, float]] = []
+    run_scenario(
+        file,
+        tmp_path / "run",
+        report=lambda e: told.append((str(e["event"]), str(e.get("program")), float(e["t_s"]), time.monotonic())),
+    )
+    ended = [t for t in told if t[0] == "exit"]
+    assert [p for _, p, _, _ in ended] == ["p0", "p1", "p2", "p3"]
+    assert [t[2] for t in told] == sorted(t[2] for t in told)
+    # They end 0.4 s after each other, and are not told of together once a second.
+    assert all(b[3] - a[3] > 0.1 for a, b in itertools.pairwise(ended)), ended
+
+
+def test_a_folder_that_is_no_cgroup_is_told_and_not_left_behind(tmp_path: Path) -> None:
+    got = run(tmp_path, QUIET + f"[[program]]\ncommand = ['true']\ncgroup = '{tmp_path}/group'")
+    assert got.programs[0].how == "failed"
+    assert f"cgroup {tmp_path}/group" in got.programs[0].reason
+    assert not (tmp_path / "group").exists()
+
+
+def test_a_policy_places_the_copies(tmp_path: Path) -> None:
+    text = (
+        "[scenario]\ncanary = false\npolicy = 'any'\nslots = 'threads'\n"
+        + f"""
+        [[program]]
+        name = "one"
+        copies = {min(2, len(CPUS))}
+        command = ["true"]
+        """
+    )
+    got = run(tmp_path, text)
+    cpus = [c for p in got.programs for c in got.bound[p.program, p.copy]]
+    assert len(cpus) == len(set(cpus)) == len(got.programs)
+    assert set(cpus) <= set(CPUS)
+
+
+def test_a_timeout_ends_what_runs_and_flags_it(tmp_path: Path) -> None:
+    text = "[scenario]\ntimeout_s = 0.5\ncanary = false\n[[program]]\nname = 'long'\ncommand = ['sleep', '600']\n"
+    got = run(tmp_path, text + "[[program]]\nname = 'short'\ncommand = ['true']")
+    assert got.status == "timeout"
+    assert {p.program: p.how for p in got.programs} == {"long": "timeout", "short": "ok"}
+    assert "truncated" in got.flags(got.programs[0])
+
+
+RUNNER = """
+import sys
+from pathlib import Path
+from meshmark.load.run import run_scenario
+run_scenario(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+# It leaves its group and its session, ignores what can be ignored, and has children that do so too.
+STUBBORN = "trap '' TERM INT HUP; setsid sleep 601 & (trap '' TERM; sleep 602 & wait) & while :; do sleep 603; done"
+
+
+@pytest.mark.parametrize("whom", ["python", "top", "sampler"])
+def test_no_child_survives_whoever_is_killed(tmp_path: Path, whom: str) -> None:
+    mark = f"MESHMARK_TEST_MARK={tmp_path.name}-{whom}-{os.getpid()}"
+    file, out = tmp_path / "scenario.toml", tmp_path / "run"
+    file.write_text(
+        QUIET
+        + f"""
+        [[program]]
+        name = "stubborn"
+        copies = 2
+        start_s = [0, 600]
+        env = {{MESHMARK_TEST_MARK = "{mark.partition("=")[2]}"}}
+        command = ["sh", "-c", {json.dumps(STUBBORN)}]
+        """
+    )
+    with subprocess.Popen([sys.executable, "-c", RUNNER, str(file), str(out)], stderr=subprocess.PIPE) as python:
+        try:
+            for _ in range(600):
+                if len(descendants_with(mark)) >= 5:
+                    break
+                time.sleep(0.05)
+            assert len(descendants_with(mark)) >= 5
+            top = children_of(python.pid)[0]
+            os.kill({"python": python.pid, "top": top, "sampler": children_of(top)[0]}[whom], signal.SIGKILL)
+            assert nobody_with(mark)
+            python.wait(timeout=30)
+        finally:
+            python.kill()
+    got = read_run(out)
+    assert got.status in {"cut", "stopped"}
+    assert got.programs[0].how in {"cut", "stopped", "signal"}
+    assert got.programs[1].how == "failed"
+    assert got.threads
+    assert "truncated" in got.flags(got.programs[0])
+    assert gantt_text(got)
+    records, absences = records_of(got)
+    assert not [r for r in records if r.metric == "elapsed"]
+    assert absences
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number: int, status: int) -> None:
+    plan = tmp_path / "plan.json"
+    plan.write_text(
+        json.dumps(
+            {
+                "format": "meshmark load plan", "version": 1,
+                "programs": [{"name": "a", "argv": ["sleep", "600"]}, {"name": "b", "argv": ["sleep", "600"]}],
+            }
+        )
+    )  # fmt: skip
+    with (tmp_path / JOURNAL).open("wb") as sink, subprocess.Popen([find_load(), "run", plan], stdout=sink) as child:
+        for _ in range(600):
+            if b'"released"' in (tmp_path / JOURNAL).read_bytes():
+                break
+            time.sleep(0.05)
+        time.sleep(0.3)
+        child.send_signal(number)
+        assert child.wait(timeout=30) == status
+    got = read_run(tmp_path)
+    assert got.status == "stopped"
+    assert [p.how for p in got.programs] == ["stopped", "stopped"]
+    assert got.end["signal"] == number
+
+
+@pytest.mark.parametrize(
+    ("plan", "words"),
+    [
+        ("", "is no JSON object"),
+        ("[1]", "is no JSON object"),
+        ("{}", "format"),
+        ('{"format": "meshmark load plan", "version": 2}', "version"),
+        ('{"format": "meshmark load plan", "version": 1}', "programs"),
+        ('{"format": "meshmark load plan", "version": 1, "programs": []}', "programs"),
+        ('{"format": "meshmark load plan", "version": 1, "programs": [{"name": "a"}]}', "argv"),
+        ('{"format": "meshmark load plan", "version": 1, "programs": [{"argv": ["a"]}]}', "name"),
+        ('{"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["a"], "nice": "x"}]}',
+         "nice"),
+        ('{"format": "meshmark load plan", "version": 1, "sample_s": 0, "programs": [{"name": "a", "argv": ["a"]}]}',
+         "sample_s"),
+    ],
+)  # fmt: skip
+def test_a_wrong_plan_is_one_line(tmp_path: Path, plan: str, words: str) -> None:
+    (tmp_path / "plan.json").write_text(plan)
+    done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("fd", ["x", "2", "3x", "9999"])
+def test_a_wrong_descriptor_for_news_is_one_line(tmp_path: Path, fd: str) -> None:
+    plan = {"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["true"]}]}
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False,
+                          env={**os.environ, "MESHMARK_NOTIFY": fd})  # fmt: skip
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "MESHMARK_NOTIFY" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_a_run_is_not_written_over(tmp_path: Path) -> None:
+    run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
+    with pytest.raises(UsageError) as why:
+        run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
+    assert "contains a run already" in one_line(why)
+    with pytest.raises(UsageError):
+        read_run(tmp_path / "nothing")

@@ -1,0 +1,33 @@
+"""Libraries of MPI share the time of one measurement."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshmark.describe import Description, Parameter
+from meshmark.errors import UsageError
+from meshmark.measure import launch
+from meshmark.measure.plan import launched
+
+OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
+AMONG_RANKS = Description(
+    name="made", summary="", detail="", source="", metrics=(), identity=(), raw={"ranks": True},
+    parameters=tuple(Parameter(name=k, option=f"--{k}", help="", unit="", kind="text", default=v, choices=(),
+                               minimum=None, maximum=None)
+                     for k, v in OPTIONS.items()),
+)  # fmt: skip
+
+
+def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "chosen", lambda asked: asked.split(","))
+    runs = launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2,4", "--words", "8", "--budget", "6s"))
+    assert [(r.ranks, r.mpi, r.turn) for r in runs] == [
+        (n, kind, turn) for n in (2, 4) for kind, turn in (("x", 1), ("y", 1), ("y", 2), ("x", 2))
+    ]
+    assert {r.budget_s for r in runs} == {3.0}
+    assert runs[0].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "1", "--words", "8")
+    assert runs[3].argv == ("made", "--ranks", "2", "--mpi", "x", "--budget", "3s", "--seed", "2", "--words", "8")
+    (alone,) = launched(AMONG_RANKS, ("--mpi", "x", "--ranks", "2"))
+    assert (alone.budget_s, alone.turn) == (10.0, 0) and "10s" in alone.argv
+    with pytest.raises(UsageError, match="--budget: found 'soon'"):
+        launched(AMONG_RANKS, ("--mpi", "x,y", "--ranks", "2", "--budget", "soon"))

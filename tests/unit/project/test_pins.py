@@ -1,0 +1,57 @@
+"""What is pinned: every dependency by version and hash, and what a build requires."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from importlib import metadata
+
+from support.paths import ROOT
+
+
+def normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+def name(requirement: str) -> str:
+    return normal(re.split(r"[<>=!~\[ ]", requirement)[0])
+
+
+def locked(file: str) -> dict[str, set[str]]:
+    """What a lock file allows: versions by name; each must come with hashes, and with no address."""
+    found: dict[str, set[str]] = {}
+    for line in (ROOT / "requirements" / file).read_text().replace("\\\n", " ").splitlines():
+        pin = re.fullmatch(r"([\w.-]+)==([\w.]+)( ; [^/@]+?)? +(--hash=sha256:[0-9a-f]{64} *)+", line)
+        assert pin, line[:100]
+        found.setdefault(normal(pin[1]), set()).add(pin[2])
+    return found
+
+
+def test_every_dependency_is_pinned_by_version_and_hash() -> None:
+    project = PROJECT["project"]
+    asked = [*project["dependencies"], *(word for extra in project["optional-dependencies"].values() for word in extra)]
+    assert {name(word) for word in asked} <= locked("locked.txt").keys()
+    assert locked("installers.txt").keys() == {"pip", "uv"}
+
+
+def test_a_build_requires_exact_versions_which_are_locked() -> None:
+    requires = PROJECT["build-system"]["requires"]
+    versions = locked("locked.txt")
+    assert {word.partition("==")[2] for word in requires} == set().union(*(versions[name(word)] for word in requires))
+    # Whatever they require is named as well: an isolated build takes no other version of anything.
+    needed_by_build = {
+        name(word)
+        for each in requires
+        for word in metadata.requires(name(each)) or []
+        if "extra ==" not in word and not re.search(r"python_version *< *['\"]3\.(\d|10|11)['\"]", word)
+    }
+    assert needed_by_build <= {name(word) for word in requires}
+
+
+def test_the_page_is_pinned_by_hash() -> None:
+    packages = json.loads((ROOT / "web" / "package-lock.json").read_text())["packages"]
+    assert [p for p, what in packages.items() if p and not what.get("integrity", "").startswith("sha512-")] == []

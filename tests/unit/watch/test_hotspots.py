@@ -1,0 +1,128 @@
+"""Hot spots: found on simulated machines, left alone on quiet ones, with the processes behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+import pytest
+
+from meshmark.model.frames import frame_lines, header_line
+from meshmark.model.machine import MachineFile, find_machine
+from meshmark.model.workloads import random_reads, stream_actor, trial
+from meshmark.watch.frames import Frame, Header, Metric, frame_of, header_of
+from meshmark.watch.hotspots import Detector, HotSpot, hot_now
+from support.made_frames import frame, header
+
+
+def simulated_cases() -> Iterator[tuple[MachineFile, tuple[str, Any] | None, dict[str, Any]]]:
+    """Machines under load with a known hot spot, and as many quiet ones (light, even and heavy but even)."""
+    draws = Random(3)
+    for name, shape in (("gs1280-8", (4, 2)), ("gs1280-16", (4, 4)), ("gs1280-32", (8, 4)), ("es80", (8, 1))):
+        m = find_machine(name)
+        n = shape[0] * shape[1]
+        for _ in range(4):
+            home = draws.randrange(n)
+            yield m, ("memory", home), random_reads(m, draws.choice([4, 8, 16]), homes=[home])
+        for _ in range(3):  # everyone at work at home, and half of them on one node's memory as well
+            home = draws.randrange(n)
+            quiet = {**stream_actor(m, list(range(n)), "read", "ordinary", "local"), "pace_ns": 40}
+            crowd = random_reads(m, 8, draws.sample(range(n), max(3, n // 2)), homes=[home])["actors"]
+            yield m, ("memory", home), trial([quiet, *crowd])
+        for _ in range(3):
+            port = draws.randrange(n)
+            yield m, ("io", port), trial([{"io": [port], "chains": 16, "streams": [{"homes": "uniform"}]}])
+        for _ in range(3):
+            cpu = draws.randrange(n)
+            yield m, ("cpu", cpu), trial([stream_actor(m, [cpu], "read", "ordinary", "local")])
+        for _ in range(3):  # three streams of reads over one link; no memory of theirs is full
+            x, y = draws.randrange(shape[0]), draws.randrange(shape[1])
+            at = [(x + d) % shape[0] + y * shape[0] for d in (0, 1, 2, -1)]
+            pairs = ((at[0], at[1]), (at[3], at[1]), (at[0], at[2]))
+            yield (
+                m,
+                ("link", (at[1], at[0])),
+                trial([random_reads(m, 8, [a], homes=[b])["actors"][0] for a, b in pairs]),
+            )
+        for chains in (1, 2, 4, 8, 16):
+            yield m, None, random_reads(m, chains)
+        for pace in (0, 20, 60, 200):
+            yield m, None, trial([{**stream_actor(m, "all", "triad", "ordinary", "local"), "pace_ns": pace}])
+        yield m, None, trial([{"cpus": "all", "chains": 2, "streams": [{"homes": "uniform"}]}])
+
+
+def test_hot_spots_are_found_and_quiet_machines_left_alone() -> None:
+    right = wrong = missed = quiet = 0
+    for m, truth, work in simulated_cases():
+        h = header_of(header_line(m, 1e-6))
+        detector = Detector(h)
+        spots: list[HotSpot] = []
+        for line in frame_lines(m, work, 1000.0, 5):  # what stands after five ticks: five seconds at 1 Hz
+            spots = detector.add(frame_of(line, h))
+        links = h.components["link"]
+
+        def is_it(s: HotSpot, truth: tuple[str, Any], links: Any = links) -> bool:
+            if truth[0] == "link":
+                ends = [(links[i]["from_router"], links[i]["to_router"]) for i in s.components]
+                return s.component_class == "link" and truth[1] in ends
+            return s.component_class == truth[0] and (s.node == truth[1] or truth == ("cpu", s.components[0]))
+
+        found = [s for s in spots if truth is not None and is_it(s, truth)]
+        right += bool(found)
+        missed += truth is not None and not found
+        wrong += len(spots) - len(found)
+        quiet += truth is None
+    assert right + missed == 64 and quiet == 40
+    assert right / (right + wrong) >= 0.95  # precision
+    assert right / (right + missed) >= 0.95  # recall
+
+
+def test_a_hot_spot_says_what_goes_with_it_and_what_helps() -> None:
+    m = find_machine("gs1280-16")
+    h = header_of(header_line(m, 1e-6))
+    detector = Detector(h)
+    for line in frame_lines(m, random_reads(m, 16, homes=[5]), 1000.0, 5):
+        spots = detector.add(frame_of(line, h))
+    (spot,) = spots
+    assert spot.names == ("memory 5.0", "memory 5.1") and spot.node == 5
+    assert spot.since_s == pytest.approx(1e-6)
+    assert spot.share > 0.95
+    assert all("5" in name.split(" to ") for name in spot.evidence["link"])
+    assert "memory bound" in str(spot) and "interleave" in str(spot)
+
+
+def test_what_is_not_known_or_lasts_a_moment_is_no_hot_spot() -> None:
+    assert hot_now([None, None], 0.3) == set()
+    assert hot_now([], 0.3) == set()
+    assert hot_now([0.9, 0.9, 0.9, 0.9], 0.3) == set()  # all are full: busy, but no spot
+    assert hot_now([0.9, 0.1, 0.1, None], 0.3) == {0}
+    assert hot_now([0.9], 0.3) == {0} and hot_now([0.9, 0.8], 0.3) == set() and hot_now([0.95, 0.1], 0.3) == {0}
+    detector = Detector(header(8))
+    for n in range(1, 9):
+        busy = 1.0 if n in {2, 3, 6} else 0.1
+        assert detector.add(frame(n, busy, *[0.1] * 7)) == []
+    for n in range(9, 13):
+        spots = detector.add(frame(n, 1.0, *[0.1] * 7))
+    assert [s.component_class for s in spots] == ["cpu"]
+
+
+def test_the_processes_behind_a_hot_spot_are_named() -> None:
+    nodes = ({"name": "node 0"}, {"name": "node 1"}, {"name": "node 2"})
+    memories = tuple({"name": f"memory {n}", "node": n} for n in range(3))
+    cpus = tuple({"name": f"CPU {4 * n}", "number": 4 * n, "node": n} for n in range(3))
+    h = Header("host", "t", "", 1.0, {"node": nodes, "memory": memories, "cpu": cpus},
+               (Metric("memory.busy", "1", "x", "y"), Metric("cpu.busy", "1", "x", "y")))  # fmt: skip
+    busy = [{"pid": 1, "name": "small", "cpu": 1.0, "on": 0, "nodes": [9e9, 1e6, 0]},
+            {"pid": 2, "name": "big", "cpu": 0.9, "on": 4, "nodes": [0, 8e9, 0]},
+            {"pid": 3, "name": "idle", "cpu": 0.0, "on": 4, "nodes": [0, 9e9, 0]}]  # fmt: skip
+    detector = Detector(h)
+    for n in range(1, 7):
+        spots = detector.add(Frame(n, n, 1.0, {"memory.busy": [0.1, 0.9, 0.1], "cpu.busy": [0.1, 0.2, 0.1]},
+                                   processes=busy))  # fmt: skip
+    assert [s.component_class for s in spots] == ["memory"]
+    assert spots[0].culprits == ("big (2)", "small (1)")
+    detector = Detector(h)
+    for n in range(1, 7):
+        spots = detector.add(Frame(n, n, 1.0, {"cpu.busy": [0.0, 0.95, 0.0]}, processes=busy))
+    assert spots[0].culprits == ("big (2)",) and "by big (2)" in str(spots[0])

@@ -1,0 +1,209 @@
+"""Recordings: they give back what went in, survive kills, signals and full disks, and name what is damaged."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from meshmark.watch.recording import HOLD_S, Recorder, Recording, RecordingError
+from support.made_frames import frame, header
+from support.waiting import until
+
+
+def test_a_recording_gives_back_what_went_in(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    frames = [frame(n, 0.1234, None, n / 100, 1.0) for n in range(1, 40)]
+    with Recorder(out, header()) as recorder:
+        for f in frames:
+            recorder.add(f)
+    assert [p.name for p in tmp_path.iterdir()] == ["r.parquet"]
+    recording = Recording(out)
+    assert recording.header == header()
+    assert recording.count() == 39
+    for mine, theirs in zip(frames, recording.frames(), strict=True):
+        assert theirs.seq == mine.seq and theirs.t_s == mine.t_s and theirs.at == mine.at
+        for a, b in zip(mine.values["cpu.busy"], theirs.values["cpu.busy"], strict=True):
+            assert (a is None) == (b is None) and (a is None or b == pytest.approx(a, abs=0.0005))
+        assert theirs.values["cpu.m0"] == pytest.approx(mine.values["cpu.m0"], rel=1e-6)
+    assert [f.seq for f in recording.frames(begin_s=3.75)] == [38, 39]
+    assert [f.seq for f in recording.some(5, 2)] == [6, 7]
+
+
+def test_others_can_open_it(tmp_path: Path) -> None:
+    import duckdb
+
+    out = tmp_path / "r.parquet"
+    with Recorder(out, header()) as recorder:
+        recorder.add(frame(1, 0.25, None, 0.5, 1.0))
+    found = duckdb.sql(f'select t_s, "cpu.busy"[1]::double, "cpu.busy"[2] from \'{out}\'').fetchall()
+    assert found == [(0.1, 0.25, None)]
+
+
+@pytest.mark.parametrize("rate_hz", [1, 7, 10, 100])
+def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int) -> None:
+    """Killed at any moment, it loses what the sampler holds and what waits in the recorder: both are looked at after
+    every burst of the sampler, just before the next one comes."""
+    out = tmp_path / "r.parquet"
+    recorder = Recorder(out, header())
+    period_s = 1 / rate_hz
+    held = [frame(seq, 0.5) for seq in range(1, max(1, round(HOLD_S * rate_hz)) + 1)]
+    for burst in range(8):
+        for one in held:
+            seq = burst * len(held) + one.seq
+            jitter_s = 1e-4 * (-1) ** seq
+            recorder.add(replace(one, seq=seq, t_s=seq * period_s + jitter_s, window_s=period_s + 2 * jitter_s))
+        killed_s = (burst + 2) * len(held) * period_s
+        # At 1 Hz the frame in the making is a second by itself.
+        assert killed_s - Recording(recorder.part).extent()[1] < 0.9 + max(0.0, period_s - HOLD_S)
+
+
+def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    line = ("from meshmark.cli.app import main; import sys; "
+            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", line], stderr=subprocess.DEVNULL)
+    part = out.with_name("r.parquet.part")
+    assert until(lambda: part.exists() and part.stat().st_size and Recording(part).count() > 20)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    assert not out.exists()
+    found = list(Recording(part).frames())
+    numbers = [f.seq for f in found]
+    assert numbers == sorted(set(numbers)), "a machine that was held skips numbers; none comes twice"
+    with part.open("r+b") as file:  # and where it was cut in the middle of a batch
+        file.truncate(part.stat().st_size - 7)
+    cut = list(Recording(part).frames())
+    assert 0 < len(cut) < len(found)
+    with pytest.raises(RecordingError, match="is there already"):
+        Recorder(out, header())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, number: signal.Signals) -> None:
+    """A sampler that has written half a frame when the signal comes, and the rest of it after that."""
+    lines = [json.dumps(frame(n, 0.5, 0.5, 0.5, 0.5).to_json()) for n in (1, 2)]
+    sampler = tmp_path / "sampler"
+    sampler.write_text(
+        f"#!{sys.executable}\n"
+        "import signal, sys\n"
+        "def end(*_):\n"
+        f"    print({lines[0][60:]!r}, {lines[1]!r}, sep=chr(10), flush=True)\n"
+        "    sys.exit(0)\n"
+        "for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, end)\n"
+        f"print({json.dumps(header().to_json())!r})\n"
+        f"print({lines[0][:60]!r}, end='', flush=True)\n"
+        f"open({str(tmp_path / 'half')!r} if '--hold' in sys.argv else '/dev/null', 'w').close()\n"
+        "while True: signal.pause()\n"
+    )
+    sampler.chmod(0o755)
+    out = tmp_path / "r.parquet"
+    words = [
+        sys.executable,
+        "-c",
+        "from meshmark.cli.app import main; main()",
+        "record",
+        "--no-canary",
+        "--out",
+        str(out),
+    ]
+    env = {**os.environ, "MESHMARK_WATCH": str(sampler)}
+    child = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    assert child.stderr is not None and until((tmp_path / "half").exists)
+    assert "stop with Ctrl-C" in child.stderr.readline()
+    child.send_signal(number)
+    _, said = child.communicate(timeout=60)
+    assert child.returncode == 0, said
+    assert [f.seq for f in Recording(out).frames()] == [1, 2]
+
+
+def test_a_strangers_file_beside_a_recording_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    (tmp_path / "r.tmp").symlink_to("victim")
+    with Recorder(tmp_path / "r", header()) as recorder:
+        recorder.add(frame(1, 0.5))
+    assert (tmp_path / "victim").read_text() == "mine" and Recording(tmp_path / "r").count() == 1
+
+
+def test_a_recording_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "r.parquet")
+    with pytest.raises(RecordingError, match="a pipe; a regular file is needed"):
+        Recording(tmp_path / "r.parquet")
+
+
+def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
+    out = tmp_path / "r.parquet"
+    line = ("from meshmark.cli.app import main; import sys; "
+            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
+    child = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert child.stderr is not None
+    assert "recording" in child.stderr.readline()
+    time.sleep(0.5)
+    child.send_signal(signal.SIGTERM)
+    child.communicate(timeout=20)
+    assert child.returncode == 0
+    assert Recording(out).count() >= 5
+
+
+def test_a_full_disk_keeps_what_was_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "r.parquet"
+    recorder = Recorder(out, header())
+    for n in range(1, 11):
+        recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
+    recorder.flush()
+
+    def full(_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(RecordingError, match="No space left") as why:
+        for n in range(11, 40):
+            recorder.add(frame(n, 0.1, 0.2, 0.3, 0.4))
+    assert "meshmark replay" in why.value.hint
+    assert Recording(tmp_path / "r.parquet.part").count() >= 10
+
+
+def test_a_foreign_or_cut_file_is_one_line(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    foreign, text, cut = tmp_path / "a.parquet", tmp_path / "b", tmp_path / "c.parquet"
+    pq.write_table(pa.table({"x": [1]}), foreign)
+    text.write_text("no recording")
+    with Recorder(cut, header()) as recorder:
+        recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
+    cut.write_bytes(cut.read_bytes()[:-20])
+    for path in (foreign, text, cut, tmp_path / "nothing", tmp_path):
+        with pytest.raises(RecordingError, match=path.name) as why:
+            Recording(path)
+        assert "\n" not in str(why.value)
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_a_spoiled_recording_is_one_line_or_frames(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    folder = tmp_path_factory.mktemp("spoiled")
+    with Recorder(folder / "r", header()) as recorder:
+        for n in range(1, 30):
+            recorder.add(frame(n, 0.1, None, 0.3, 0.4))
+        recorder.flush()
+        part = recorder.part.read_bytes()
+    for name, whole in (("r", (folder / "r").read_bytes()), ("r.part", part)):
+        bytes_ = bytearray(whole)
+        for _ in range(data.draw(st.integers(1, 3))):
+            bytes_[data.draw(st.integers(4, len(bytes_) - 1))] = data.draw(st.integers(0, 255))
+        (folder / "s").write_bytes(bytes_)
+        with contextlib.suppress(RecordingError):
+            assert len(list(Recording(folder / "s").frames())) <= 29, name
