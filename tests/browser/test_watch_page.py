@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -24,6 +22,7 @@ from meshmark.watch.recording import Recorder
 from meshmark.web.hub import Hub, Past
 from meshmark.web.page import packed_difference, packed_recording, thinned, write_page
 from meshmark.web.server import serve
+from support.cli import start as start_command
 from support.paths import ROOT
 
 pytestmark = pytest.mark.browser
@@ -216,14 +215,13 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = [sys.executable, "-m", "meshmark", "watch", "--web", "--rate", "10",
+    words = ["watch", "--web", "--rate", "10",
              "--port", str(port), "--to", "50"]  # fmt: skip
     base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:
         # A token that stays: with a random one, who looked before the restart needs the new link.
-        child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                 env={**os.environ, "MESHMARK_TOKEN": "of-the-test"})  # fmt: skip
+        child = start_command(*words, stderr=subprocess.DEVNULL, env={"MESHMARK_TOKEN": "of-the-test"})
         assert child.stdout is not None
         assert child.stdout.readline() == f"{base}?token=of-the-test\n"
         return child
@@ -255,9 +253,9 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
 
 
 def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
-    words = [sys.executable, "-m", "meshmark", "watch", "--web", "--on", "gs1280-16",
+    words = ["watch", "--web", "--on", "gs1280-16",
              "--frames", "12", "--window", "1us", "--port", "0"]  # fmt: skip
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    child = start_command(*words, stderr=subprocess.DEVNULL)
     page = browser.new_page()
     try:
         assert child.stdout is not None
@@ -536,9 +534,9 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
                 frame = known(n)
                 frame.values["memory.busy"] = [memory] * 32
                 recorder.add(frame)
-    words = [sys.executable, "-m", "meshmark", "replay", str(tmp_path / "b"),
+    words = ["replay", str(tmp_path / "b"),
              "--against", str(tmp_path / "a"), "--web", "--port", "0"]  # fmt: skip
-    child = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    child = start_command(*words, stderr=subprocess.DEVNULL)
     page, wrong = attentive(browser)
     try:
         assert child.stdout is not None

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import uuid
 from collections.abc import Mapping, Sequence
@@ -16,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.store.files import ASIDE
+from support.cli import COMMAND
 
-MESHMARK = (sys.executable, "-c", "from meshmark.entry import main; main()")
 PATIENCE_S = 10.0  # within which what a killed command had started is gone
 
 
@@ -67,7 +66,7 @@ class Place:
         self.started += 1
         out, err = (self.folder / f"{self.log}.{self.started}.{kind}" for kind in ("out", "err"))
         with out.open("wb") as to, err.open("wb") as talk:
-            child = subprocess.Popen([*self.wrap, *MESHMARK, *words], stdin=subprocess.DEVNULL, stdout=to, stderr=talk,
+            child = subprocess.Popen([*self.wrap, *COMMAND, *words], stdin=subprocess.DEVNULL, stdout=to, stderr=talk,
                                      env=self.env, cwd=self.folder, start_new_session=True)  # fmt: skip
         return Command(child, out, err)
 

@@ -16,6 +16,9 @@ from small_disk import CASES, FREE_PAGES
 from started import Place
 from test_kills import SCENARIO, SPEC, write_results
 
+from support.cli import environment
+from support.paths import ROOT
+
 NAMESPACE = ["unshare", "-m", "--propagation", "private"] if os.geteuid() == 0 else ["unshare", "-rm"]
 
 
@@ -49,7 +52,8 @@ def tried(folder: Path, name: str, pages: int | None = None) -> list[dict[str, o
     script = str(Path(__file__).with_name("small_disk.py"))
     more = [] if pages is None else ["--pages", str(pages)]
     line = [*NAMESPACE, sys.executable, script, str(folder), name, *more]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=580, cwd=folder)
+    env = environment({"PYTHONPATH": str(ROOT / "tests")})
+    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=580, cwd=folder, env=env)
     assert done.returncode == 0, done.stderr[-2000:]
     return [json.loads(x) for x in done.stdout.splitlines()]
 

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from support.cli import meshmark
+
 LOCALES = ("en_US.ISO-8859-1", "ja_JP.EUC-JP", "ru_RU.KOI8-R", "POSIX", "C.UTF-8")
 # Python would make UTF-8 of the POSIX locale by itself.
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
-MAIN = "from meshmark.cli.app import main; main()"
 COMMANDS = (
     "list machines", "list metrics", "machine show", "model list", "model show gs1280-4 --origins",
     "model validate A01 --no-page", "measure latency --on gs1280-4 --footprint 1MiB", "model measure hot_spot gs1280-4",
@@ -55,8 +56,7 @@ def test_every_command_works_in_every_locale(name: str, tmp_path: Path) -> None:
     asked = [sys.executable, "-c", "import sys; print(sys.stdout.encoding)"]
     encoding = subprocess.run(asked, env=env, capture_output=True, text=True, check=True).stdout.strip()
     for command in COMMANDS:
-        words = [sys.executable, "-c", MAIN, *command.split()]
-        done = subprocess.run(words, env=env, cwd=tmp_path, capture_output=True, check=False, timeout=300)
+        done = meshmark(*command.split(), env=env, cwd=tmp_path, text=False, timeout_s=300)
         said = done.stderr.decode(encoding)  # what was written can be shown
         if not command.startswith("store export"):
             done.stdout.decode(encoding)

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from started import MESHMARK, Ended, Place
+from started import Ended, Place
 from test_disks import NAMESPACE
 from test_kills import write_results
 
 import meshmark
+from support.cli import COMMAND
 
 NOBODY = "65534"
 NO_NAME = "61234"  # no user has this number, so that nobody knows where its home is
@@ -118,7 +119,7 @@ def why_not(where: Where) -> str:
     if where.user:
         if os.geteuid() != 0:
             return "only root can become another user"
-        probe = [*become(where.user), *MESHMARK, "version"]
+        probe = [*become(where.user), *COMMAND, "version"]
         done = subprocess.run(probe, capture_output=True, text=True, check=False, timeout=60, cwd="/")
         if done.returncode:
             return f"user {where.user} cannot reach {Path(meshmark.__file__).parent}: {done.stderr.strip()[-200:]}"

@@ -7,7 +7,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from mini_slurm import CannotStart, mini_slurm
 
 from meshmark.describe import find_comm
 from meshmark.measure import launch
+from support.cli import COMMAND, command
 from support.mpi_here import installed, needed
 from support.waiting import until
 
@@ -66,9 +66,8 @@ def test_measure_starts_its_ranks_inside_an_allocation(
     kind: str, nodes: int, tasks: int, slurm: dict[str, str], tmp_path: Path
 ) -> None:
     program(kind)
-    meshmark = [sys.executable, "-m", "meshmark"]
     job = ["salloc", "-Q", "-N", str(nodes), "-n", str(tasks), "sh", "-c", 'echo "$SLURM_JOB_ID" >&2; exec "$@"', "sh"]
-    done = start([*job, *meshmark, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json",
+    done = start([*job, *COMMAND, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json",
                   "--no-store"], slurm, kind, tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = latency(done.stdout)
@@ -81,11 +80,10 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     kind: str, slurm: dict[str, str], tmp_path: Path
 ) -> None:
     program(kind)
-    meshmark = [sys.executable, "-m", "meshmark", "measure"]
     script, talk, out = tmp_path / "job.sh", tmp_path / "talk", tmp_path / "out"
 
     def submit(*words: str, wait: tuple[str, ...] = ()) -> str:
-        script.write_text(f"#!/bin/sh\nexec {shlex.join([*meshmark, *words])}\n")
+        script.write_text(f"#!/bin/sh\nexec {shlex.join(command('measure', *words))}\n")
         job = ["sbatch", "--parsable", *wait, "-N", "1", "-n", "2", "-o", str(out), "-e", str(talk), str(script)]
         done = start(job, slurm, kind, tmp_path)
         assert done.returncode == 0, done.stderr + talk.read_text()

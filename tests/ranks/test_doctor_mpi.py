@@ -21,6 +21,7 @@ from meshmark.doctor.mpi import examine
 from meshmark.errors import AbsentError, UsageError
 from meshmark.measure import launch
 from meshmark.store.record import median_interval
+from support.cli import meshmark
 from support.mpi_here import installed
 from support.waiting import alive, until
 
@@ -336,8 +337,7 @@ HERE = installed()
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "meshmark", "doctor", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return meshmark("doctor", *words, timeout_s=300)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.measure import launch
 from meshmark.measure.plan import Step
 from meshmark.measure.runner import Runner
+from support.cli import meshmark
 from support.waiting import alive, until
 
 # What Open MPI 4.1 and MPICH 4.0 say of a rank that was killed.
@@ -125,9 +126,7 @@ def test_a_folder_without_builds_is_absent(made_up: Path, monkeypatch: pytest.Mo
 
 def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    command = [str(Path(sys.executable).with_name("meshmark")), "measure", "halo", "--no-store"]
-    env = os.environ | {"MESHMARK_COMM": str(tmp_path / "empty")}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env=env)
+    done = meshmark("measure", "halo", "--no-store", env={"MESHMARK_COMM": str(tmp_path / "empty")})
     assert done.returncode == 2, done.stderr
     said = done.stderr.strip().splitlines()
     assert "found 'halo'" in said[0] and said[1].startswith("hint: ") and "MPI" in said[1], done.stderr

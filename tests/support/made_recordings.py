@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 import struct
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.recording import Recorder
+from support.cli import meshmark
 
 
 def header(cpus: int = 4, machine: str = "test", **more: Any) -> Header:
@@ -43,6 +42,5 @@ def unpacked(packed: bytes) -> tuple[dict[str, Any], bytes]:
 
 
 def said(*words: str) -> tuple[int, str, str]:
-    line = [sys.executable, "-m", "meshmark", *words]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, timeout=120)
+    done = meshmark(*words)
     return done.returncode, done.stdout, done.stderr

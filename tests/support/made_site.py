@@ -7,7 +7,6 @@ import http.client
 import os
 import socket
 import subprocess
-import sys
 import threading
 import time
 import urllib.parse
@@ -21,9 +20,9 @@ from meshmark.watch.recording import Recorder
 from meshmark.web.listener import run
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
+from support.cli import start
 
 BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
-MAIN = [sys.executable, "-m", "meshmark"]
 
 
 def header(machine: str = "test") -> Header:
@@ -145,8 +144,7 @@ def recordings(folder: Path) -> Path:
 
 def started(words: list[str], **env: str) -> tuple[subprocess.Popen[str], str]:
     """A command that serves, on a free port, with the address that it printed."""
-    child = subprocess.Popen([*MAIN, *words, "--port", "0"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                             text=True, env={**os.environ, **env})  # fmt: skip
+    child = start(*words, "--port", "0", env=env, stderr=subprocess.DEVNULL)
     assert child.stdout is not None
     return child, child.stdout.readline().strip()
 

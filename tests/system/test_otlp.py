@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gzip
 import random
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -22,6 +20,7 @@ from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.web import otlp
 from meshmark.web.openmetrics import Window
 from meshmark.web.otlp import Exporter
+from support.cli import meshmark
 
 
 def header() -> Header:
@@ -291,9 +290,8 @@ def test_a_slow_collector_does_not_hold_up_frames(collector: Collector) -> None:
 
 
 def test_the_command_sends_this_machine(collector: Collector) -> None:
-    line = "from meshmark.cli.app import main; main()"
     words = ["watch", "--otlp", collector.url, "--interval", "1", "--rate", "5", "--duration", "2.4"]
-    done = subprocess.run([sys.executable, "-c", line, *words], capture_output=True, text=True, timeout=60, check=False)
+    done = meshmark(*words)
     assert done.returncode == 0, done.stderr
     assert "3 intervals were sent, 0 lost" in done.stderr and done.stdout == ""
     found, _ = points(collector.requests[0])

@@ -8,8 +8,6 @@ import json
 import os
 import re
 import socket
-import subprocess
-import sys
 import threading
 import time
 import tomllib
@@ -40,6 +38,7 @@ from meshmark.web.parts import ModelRow, RunRow
 from meshmark.web.recordings import Recordings
 from meshmark.web.site import GRAFANA
 from support import made_run
+from support.cli import meshmark, start
 from support.made_site import Site, frame, header, record, recordings
 from support.paths import ROOT
 from support.waiting import until
@@ -378,8 +377,7 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
 def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
     words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"),
              "--no-token"]  # fmt: skip
-    child = subprocess.Popen([sys.executable, "-m", "meshmark", *words],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    child = start(*words)
     try:
         assert child.stdout is not None
         base = child.stdout.readline().strip()
@@ -409,8 +407,7 @@ def test_every_listed_workload_can_be_simulated() -> None:
     (["--token", "a b"], "--token"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    command = [sys.executable, "-m", "meshmark", "serve", "--port", "0", *words]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = meshmark("serve", "--port", "0", *words)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 

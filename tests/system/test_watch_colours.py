@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -13,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.watch.recording import Recorder
+from support.cli import start
 from support.made_frames import frame, header
 
 
@@ -22,9 +22,9 @@ def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
     words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
              "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
-    line = [sys.executable, "-m", "meshmark", *words, "--web", "--port", "0", "--no-token",
+    line = [*words, "--web", "--port", "0", "--no-token",
             "--from", "1", "--to", "10", "--palette", "cividis"]  # fmt: skip
-    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as child:
+    with start(*line, stderr=subprocess.DEVNULL) as child:
         try:
             assert child.stdout is not None
             address = child.stdout.readline().strip()

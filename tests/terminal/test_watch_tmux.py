@@ -6,16 +6,17 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from support.cli import COMMAND
+
 TMUX = shutil.which("tmux")
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
-COMMAND = shlex.join([sys.executable, "-m", "meshmark"])
+MESHMARK = shlex.join(COMMAND)
 
 
 class Terminal:
@@ -54,7 +55,7 @@ def terminal(tmp_path: Path) -> Iterator[Terminal]:
 
 
 def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
-    terminal.keys(f"{COMMAND} watch --on gs1280-16 --frames 400 --window 1us; echo LEFT-$?", "Enter")
+    terminal.keys(f"{MESHMARK} watch --on gs1280-16 --frames 400 --window 1us; echo LEFT-$?", "Enter")
     screen = terminal.wait_for("memory bound: memory 0.0, memory 0.1")
     assert "gs1280-16  model" in screen and "100 100" in screen and "▀" in screen
     assert "\x1b[" in terminal.shown(colours=True)
@@ -85,7 +86,7 @@ def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Termi
         return found
 
     before = samplers()
-    terminal.keys(f"{COMMAND} watch --rate 10; echo LEFT-$?", "Enter")
+    terminal.keys(f"{MESHMARK} watch --rate 10; echo LEFT-$?", "Enter")
     terminal.wait_for("live")
     terminal.wait_for("not seen here")
     during = samplers() - before

@@ -8,7 +8,6 @@ import random
 import signal
 import stat
 import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -16,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from meshmark.describe import descriptions, find_probe
+from support.cli import meshmark, start
 
 SMALL = """
 name = "small"
@@ -39,14 +39,6 @@ options = { footprint = "1GiB", pages = "1GiB", budget = "1s" }
 @pytest.fixture
 def home(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
-
-
-def command(*words: str) -> list[str]:
-    return [sys.executable, "-m", "meshmark", *words]
-
-
-def meshmark(*words: str, env: dict[str, str], cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*words), capture_output=True, text=True, env=env, cwd=cwd, timeout=120, check=False)
 
 
 @pytest.mark.parametrize(
@@ -188,9 +180,7 @@ def test_killed_again_and_again_a_survey_ends_and_measures_nothing_twice(home: d
     words = ["survey", "--spec", str(tmp_path / "my.toml"), "--out", str(out)]
     kills = 0
     for _ in range(12):
-        with subprocess.Popen(
-            command(*words), env=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        ) as child:
+        with start(*words, env=home, start_new_session=True) as child:
             try:
                 child.wait(dice.uniform(0.7, 2.2))
             except subprocess.TimeoutExpired:

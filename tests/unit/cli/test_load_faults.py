@@ -26,22 +26,19 @@ from meshmark.load.program import parse_program
 from meshmark.load.run import RunCutError, find_load, run_scenario
 from meshmark.load.scenario import parse_scenario
 from meshmark.load.variants import found
+from support import cli
 from support.made_load import made_load, made_study
 from support.made_program import made_program
+from support.processes import children_of
 from support.waiting import alive, until
 
 QUIET = "[scenario]\ncanary = false\n"
 WISH = "[[program]]\nname = 'p'\nrun_time_s = 1\n"
 
 
-def words(*said: str | Path) -> list[str]:
-    return [sys.executable, "-m", "meshmark", *map(str, said)]
-
-
 def meshmark(*said: str | Path, folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_DATA_HOME": str(folder / "data"), "TMPDIR": str(folder)}
-    return subprocess.run(words(*said), capture_output=True, text=True, env=env, cwd=folder, timeout=60, check=False,
-                          **more)  # fmt: skip
+    env = {"XDG_DATA_HOME": str(folder / "data"), "TMPDIR": str(folder)}
+    return cli.meshmark(*said, env=env, cwd=folder, timeout_s=60, **more)
 
 
 def wrote(folder: Path, text: str) -> Path:
@@ -185,8 +182,7 @@ def test_a_comparison_of_which_a_run_does_not_count_is_status_1_after_the_table(
 def test_a_runner_that_was_killed_is_status_1(tmp_path: Path, killed: tuple[int, ...], number: signal.Signals) -> None:
     """It is two processes, one above the other; whichever ends, the run is cut."""
     file = wrote(tmp_path, QUIET + "[[program]]\nname = 'long'\ncommand = ['sleep', '600']")
-    with subprocess.Popen(words("load", "run", file, "--out", "out", "--no-store"), cwd=tmp_path, text=True,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:  # fmt: skip
+    with cli.start("load", "run", file, "--out", "out", "--no-store", cwd=tmp_path) as child:
         begun(child, tmp_path / "out" / JOURNAL, b'"released"')
         runners = [top := children_of(child.pid)[0], children_of(top)[0]]
         for which in killed:
@@ -205,10 +201,6 @@ def begun(child: subprocess.Popen[str], journal: Path, mark: bytes) -> None:
             child.kill()
             pytest.fail(f"it did not begin: {child.communicate()[1]}")
         time.sleep(0.02)
-
-
-def children_of(pid: int) -> list[int]:
-    return [int(p) for p in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
 def test_the_library_tells_a_cut_run_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,8 +224,7 @@ def test_a_signal_ends_a_run_and_says_what_is_kept(tmp_path: Path, number: signa
     journal = tmp_path / "out" / ("runs/000-00" if more else "") / JOURNAL
     env = {**os.environ, "TMPDIR": str(tmp_path / "tmp")}
     (tmp_path / "tmp").mkdir()
-    with subprocess.Popen(words("load", "run", file, "--out", "out", "--no-store", *more), cwd=tmp_path, env=env,
-                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:  # fmt: skip
+    with cli.start("load", "run", file, "--out", "out", "--no-store", *more, cwd=tmp_path, env=env) as child:
         begun(child, journal, b'"released"')
         below = children_of(child.pid)
         child.send_signal(number)
@@ -265,8 +256,7 @@ def test_nobody_measures_or_runs_what_another_is_at(tmp_path: Path) -> None:
         ((*base, "--spec", "small.toml"), "base/journal/*.jsonl", b'"header"', (*base, "--resume"), "base --resume"),
         (study, f"study/runs/*/{JOURNAL}", b'"released"', study, "and --out study"),
     ):
-        with subprocess.Popen(words(*first), cwd=tmp_path, env=env, text=True, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE) as child:  # fmt: skip
+        with cli.start(*first, cwd=tmp_path, env=env) as child:
             try:
                 assert until(lambda at=journal, has=mark: any(has in p.read_bytes() for p in tmp_path.glob(at)))
                 one_line(meshmark(*second, folder=tmp_path), 1, "another process is measuring there")

@@ -32,6 +32,7 @@ from meshmark.load.studies.bench import How
 from meshmark.load.studies.outcome import read_outcomes
 from meshmark.load.studies.results import read_records
 from meshmark.store.record import Record
+from support import cli
 from support.made_program import made_program
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
@@ -45,15 +46,8 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_program(find_load(), tmp_path_factory.mktemp("program") / "busy.json", 1500)
 
 
-def command(*words: str | Path) -> list[str]:
-    return [sys.executable, "-m", "meshmark", *map(str, words)]
-
-
 def meshmark(*words: str | Path, folder: Path, **more: Any) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, "XDG_DATA_HOME": str(folder / "data")}
-    return subprocess.run(
-        command(*words), capture_output=True, text=True, env=env, cwd=folder, timeout=120, check=False, **more
-    )
+    return cli.meshmark(*words, env={"XDG_DATA_HOME": str(folder / "data")}, cwd=folder, **more)
 
 
 def wrote(folder: Path, text: str) -> Path:
@@ -307,8 +301,8 @@ def test_repetitions_alone_are_of_the_scenario_only(tmp_path: Path) -> None:
 def test_a_killed_comparison_goes_on_in_its_folder(tmp_path: Path, program: Path) -> None:
     file = wrote(tmp_path, QUIET + f"[[program]]\nname = 'busy'\nfile = '{program}'")
     words = ("load", "run", file, "--alone", "--repetitions", "4", "--out", "out")
-    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path / "data")}
-    with subprocess.Popen(command(*words), env=env, cwd=tmp_path, stderr=subprocess.DEVNULL) as child:
+    env = {"XDG_DATA_HOME": str(tmp_path / "data")}
+    with cli.start(*words, env=env, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 90
         while len(read_outcomes(tmp_path / "out")) < 2 and time.monotonic() < deadline and child.poll() is None:
             time.sleep(0.02)

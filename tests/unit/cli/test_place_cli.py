@@ -14,6 +14,7 @@ import pytest
 from meshmark.entry import VERBS, native_words
 from meshmark.native import find_native
 from meshmark.place.native import vocabulary
+from support.cli import meshmark, python, start
 from support.paths import ROOT
 
 FAKE = """#!{python} -SE
@@ -38,8 +39,9 @@ def fake(tmp_path: Path) -> dict[str, str]:
 
 
 def call(*words: str, env: dict[str, str], through: str = "entry") -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-c", f"from meshmark.{through} import main; main()", *words]
-    return subprocess.run(argv, capture_output=True, text=True, env=env, timeout=60, check=False)
+    if through == "entry":
+        return meshmark(*words, env=env)
+    return python(f"from meshmark.{through} import main; main()", *words, env=env)
 
 
 @pytest.mark.parametrize(
@@ -71,8 +73,7 @@ def test_what_places_goes_to_the_native_program_as_it_was_typed(words: list[str]
 
 
 def test_the_process_becomes_the_native_program(fake: dict[str, str]) -> None:
-    argv = [sys.executable, "-c", "from meshmark.entry import main; main()", "run", "--", "a", "--help=1", "seven"]
-    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=fake) as child:
+    with start("run", "--", "a", "--help=1", "seven", env=fake, stderr=None) as child:
         said = json.loads(child.communicate(timeout=60)[0])
     assert said == {"pid": child.pid, "words": ["run", "--", "a", "--help=1", "seven"]}
     assert child.returncode == 7

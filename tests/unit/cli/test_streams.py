@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -12,9 +13,9 @@ from pathlib import Path
 import pytest
 
 import meshmark
+from support.cli import COMMAND, python, start
 from support.waiting import until
 
-MAIN = "from meshmark.cli.app import main; main()"
 # Python would make UTF-8 of these by itself.
 ASCII = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 
@@ -32,9 +33,8 @@ def test_every_text_file_says_its_encoding() -> None:
 
 
 def shell(line: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
-    program = f'"{sys.executable}" -c "{MAIN}"'
     return subprocess.run(
-        ["bash", "-c", line.replace("meshmark", program)], capture_output=True, timeout=120, check=False,
+        ["bash", "-c", line.replace("meshmark", shlex.join(COMMAND))], capture_output=True, timeout=120, check=False,
         env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})}, cwd=cwd,
     )  # fmt: skip
 
@@ -83,10 +83,15 @@ def test_sigterm_says_and_leaves_what_ctrl_c_does(tmp_path: Path) -> None:
     for number, word in ((signal.SIGINT, "interrupted"), (signal.SIGTERM, "ended by SIGTERM")):
         temporary = tmp_path / word.replace(" ", "-")
         temporary.mkdir()
-        child = subprocess.Popen(
-            [sys.executable, "-c", MAIN, "measure", "latency", "--budget", "60s", "--no-store"],
-            env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
+        child = start(
+            "measure",
+            "latency",
+            "--budget",
+            "60s",
+            "--no-store",
+            env={"TMPDIR": str(temporary)},
+            stdout=subprocess.DEVNULL,
+        )
         assert until(lambda t=temporary: list(t.glob("meshmark-*/journal/*.jsonl")))  # type: ignore[misc]
         child.send_signal(number)
         _, said = child.communicate(timeout=60)
@@ -120,8 +125,8 @@ def test_ctrl_c_while_the_command_is_loaded_is_no_traceback() -> None:
         "sys.meta_path.insert(0, Finder())\n"
         "from meshmark.entry import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program, "version"], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, b"", b"")
+    done = python(program, "version")
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.parametrize("fault", ["os.abort", "lambda: os.kill(os.getpid(), signal.SIGTERM)", "lambda: 1 / 0"])
@@ -131,8 +136,8 @@ def test_what_libraries_do_at_their_end_changes_no_status(fault: str) -> None:
         f"atexit.register({fault})\n"
         "from meshmark.cli.app import main; main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr) == (0, b"") and done.stdout
+    done = python(program)
+    assert (done.returncode, done.stderr) == (0, "") and done.stdout
 
 
 def test_a_user_without_a_home_is_one_line() -> None:
@@ -147,9 +152,7 @@ def test_a_user_without_a_home_is_one_line() -> None:
         "    raise SystemExit(status)\n"
         "meshmark.cli.app.leave = leave; meshmark.cli.app.main()"
     )
-    env = {k: v for k, v in os.environ.items() if k not in {"XDG_DATA_HOME", "HOME"}}
-    line = [sys.executable, "-c", program, "store", "list"]
-    done = subprocess.run(line, capture_output=True, text=True, check=False, env=env)
+    done = python(program, "store", "list", env={"XDG_DATA_HOME": None, "HOME": None})
     assert done.returncode == 1
     assert done.stderr.startswith("meshmark: error: this user has no home")
     assert "Traceback" not in done.stderr
@@ -179,7 +182,7 @@ sys.argv = ["meshmark", "store", "list"]
 from meshmark.cli.app import main
 main()
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = python(program)
     assert done.returncode == 1
     assert done.stderr.startswith(says)
     assert "Traceback" not in done.stderr
@@ -193,7 +196,7 @@ def test_a_signal_at_the_first_moment_is_one_line() -> None:
         "cli.find_home = lambda: os.kill(os.getpid(), signal.SIGTERM)\n"
         "cli.main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = python(program)
     assert (done.returncode, done.stderr) == (128 + signal.SIGTERM, "meshmark: ended by SIGTERM\n")
 
 
@@ -204,7 +207,7 @@ def test_a_child_that_is_not_its_program_yet_says_nothing() -> None:
         "if not (child := os.fork()): os.kill(os.getpid(), signal.SIGINT)\n"
         "print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = python(program)
     assert (done.stdout, done.stderr) == ("130\n", "")
 
 
@@ -215,5 +218,5 @@ def test_without_memory_for_an_error_there_is_one_line() -> None:
         "def fail(_): raise SystemError('error return without exception set')\n"
         "cli.fail = fail; cli.main()"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=60)
+    done = python(program)
     assert (done.returncode, done.stderr) == (1, "meshmark: error: out of memory\n")

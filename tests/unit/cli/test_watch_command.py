@@ -7,8 +7,6 @@ import gzip
 import json
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,21 +18,17 @@ from meshmark.errors import UsageError
 from meshmark.terminal.map import UNKNOWN
 from meshmark.watch.frames import USE, frame_of, header_of
 from meshmark.watch.recording import Recorder
+from support.cli import meshmark
 from support.made_frames import frame, header
-
-
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "meshmark", *words]
-    return subprocess.run(line, capture_output=True, text=True, check=False, timeout=60)
 
 
 def test_live_recorded_and_simulated_frames_have_one_form(tmp_path: Path) -> None:
     out = tmp_path / "m.parquet"
     words = ("--on", "gs1280-8", "--workload", "hot_spot", "--frames", "6")
-    told = [json.loads(x) for x in run("watch", *words, "--json").stdout.splitlines()]
-    assert run("record", *words, "--out", str(out)).returncode == 0
-    again = [json.loads(x) for x in run("replay", str(out), "--json").stdout.splitlines()]
-    host = [json.loads(x) for x in run("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
+    told = [json.loads(x) for x in meshmark("watch", *words, "--json").stdout.splitlines()]
+    assert meshmark("record", *words, "--out", str(out)).returncode == 0
+    again = [json.loads(x) for x in meshmark("replay", str(out), "--json").stdout.splitlines()]
+    host = [json.loads(x) for x in meshmark("watch", "--rate", "20", "--duration", "0.2", "--json").stdout.splitlines()]
     assert len(told) == len(again) == 7 and len(host) == 5
     for lines in (told, again, host):
         h = header_of(lines[0])
@@ -50,7 +44,7 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "r.parquet", header())
     for n in range(1, 25):
         recorder.add(frame(n, 0.1, None, 0.55, 1.0))
-    done = run("replay", str(tmp_path / "r.parquet.part"))
+    done = meshmark("replay", str(tmp_path / "r.parquet.part"))
     assert done.returncode == 0, done.stderr
     assert "55" in done.stdout and UNKNOWN in done.stdout and "100 %" in done.stdout
 
@@ -62,7 +56,7 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
     (["watch", "--web", "--host", "0.0.0.0", "--no-token", "--on", "gs1280-4"], "--no-token"),
 ])  # fmt: skip
 def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
-    done = run(*words)
+    done = meshmark(*words)
     assert done.returncode in {1, 2}
     assert said in done.stderr and "Traceback" not in done.stderr
 

@@ -7,7 +7,6 @@ import mmap
 import os
 import signal
 import subprocess
-import sys
 import tarfile
 import time
 import tomllib
@@ -25,6 +24,7 @@ from meshmark.doctor.starts import Start, spread_of, summary
 from meshmark.doctor.trials import fallback_order
 from meshmark.machine.sysfs import from_sysfs
 from meshmark.machine.tree import Tree
+from support.cli import meshmark, start
 from support.paths import MACHINES
 from support.waiting import alive, until
 
@@ -380,9 +380,8 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
     place.write_text(f"#!/bin/sh\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     place.chmod(0o755)
     (tmp_path / "tmp").mkdir()
-    env = {**os.environ, "MESHMARK_PLACE": str(place), "TMPDIR": str(tmp_path / "tmp")}
-    argv = [sys.executable, "-m", "meshmark", "check-os", "--starts", "2"]
-    with subprocess.Popen(argv, env=env, text=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE) as child:
+    env = {"MESHMARK_PLACE": str(place), "TMPDIR": str(tmp_path / "tmp")}
+    with start("check-os", "--starts", "2", env=env, stdout=subprocess.DEVNULL) as child:
         try:
             assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
             child.send_signal(number)
@@ -414,19 +413,14 @@ def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
     assert time.monotonic() - began < 300  # it waits for the child, which has gone
 
 
-def command(*words: str) -> subprocess.CompletedProcess[str]:
-    argv = [sys.executable, "-m", "meshmark", "check-os", *words]
-    return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-
-
 def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None:
     root = str(made(tmp_path, **{"proc/sys/vm/zone_reclaim_mode": "1"}))
-    done = command("--root", root, "--json")
+    done = meshmark("check-os", "--root", root, "--json")
     lines = [json.loads(x) for x in done.stdout.splitlines()]
     assert done.returncode == 0 and lines[0]["name"] == "zone reclaim" and lines[0]["judged"] == "wrong"
     assert {"name", "judged", "found", "why", "command"} == set(lines[0])
-    assert command("--root", root, "--strict").returncode == 1
-    shown = command("--root", root)
+    assert meshmark("check-os", "--root", root, "--strict").returncode == 1
+    shown = meshmark("check-os", "--root", root)
     assert "sudo sysctl vm.zone_reclaim_mode=0" in shown.stdout and "1 wrong" in shown.stderr
 
 
@@ -438,10 +432,10 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
     ],
 )  # fmt: skip
 def test_bad_words_are_one_line(words: list[str], says: str) -> None:
-    done = command(*words)
+    done = meshmark("check-os", *words)
     assert done.returncode == 2 and says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr
 
 
 def test_a_tree_of_nothing_is_one_line(tmp_path: Path) -> None:
-    done = command("--root", str(tmp_path))
+    done = meshmark("check-os", "--root", str(tmp_path))
     assert done.returncode == 1 and "no CPU" in done.stderr and "Traceback" not in done.stderr

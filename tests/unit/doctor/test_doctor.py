@@ -5,8 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import shlex
-import subprocess
-import sys
 import tarfile
 import tomllib
 from collections.abc import Callable
@@ -21,6 +19,7 @@ from meshmark.doctor.counters import open_counter
 from meshmark.doctor.finding import ORDER, Finding
 from meshmark.doctor.host import examine
 from meshmark.machine.tree import Tree
+from support.cli import meshmark
 from support.paths import MACHINES
 
 RECORDED = sorted(
@@ -374,13 +373,8 @@ def test_folders_in_the_place_of_files_are_no_traceback(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ the command
 
 
-def run(*words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "meshmark", "doctor", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-
 def test_the_command_examines_this_machine() -> None:
-    done = run("--json")
+    done = meshmark("doctor", "--json")
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert {"name", "found", "judged", "why", "command"} == set(found[0])
@@ -390,7 +384,9 @@ def test_the_command_examines_this_machine() -> None:
 
 
 def test_commands_stand_on_lines_of_their_own(tmp_path: Path) -> None:
-    done = run("--root", str(made(tmp_path, **{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"})))
+    done = meshmark(
+        "doctor", "--root", str(made(tmp_path, **{"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}))
+    )
     assert done.returncode == 0, done.stderr
     wanted = "    echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
     assert wanted in done.stdout.splitlines()
@@ -399,6 +395,6 @@ def test_commands_stand_on_lines_of_their_own(tmp_path: Path) -> None:
 
 
 def test_nothing_to_read_is_one_line_and_a_status(tmp_path: Path) -> None:
-    done = run("--root", str(tmp_path))
+    done = meshmark("doctor", "--root", str(tmp_path))
     assert done.returncode == 1
     assert "nothing could be read" in done.stderr and "Traceback" not in done.stderr and done.stdout == ""

@@ -21,6 +21,7 @@ from meshmark.load.base import base_run, base_runs, last_base, look, read_base
 from meshmark.load.variants import COLUMNS, COUNTER_PREFIX, COUNTERS, MEANING
 from meshmark.machine.facts import host_id
 from meshmark.measure import survey
+from support.cli import meshmark, start
 
 # As small as base data can be, and named like the shipped quick ones, so that they are found without their name.
 SMALL = """
@@ -37,14 +38,6 @@ options = { kernel = "horner,gemm", volume = "64KiB", threads = "1", budget = "2
 VARIANTS = {"triad/64KiB/s1/t1", "triad/1MiB/s1/t1", "copy/64KiB/s1/t1", "copy/1MiB/s1/t1", "horner/s1/t1",
             "gemm/64KiB/s1/t1"}  # fmt: skip
 WISH = '[[program]]\nname = "p"\nrun_time_s = 0.5\nleast_kernels = 2\n'
-
-
-def words(*said: object) -> list[str]:
-    return [sys.executable, "-m", "meshmark", *map(str, said)]
-
-
-def meshmark(env: dict[str, str], *said: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(words(*said), capture_output=True, text=True, env=env, timeout=120, check=False)
 
 
 def one_error(done: subprocess.CompletedProcess[str], status: int, *says: str) -> None:
@@ -64,7 +57,7 @@ def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A data folder with small base data, which nobody changes."""
     data = tmp_path_factory.mktemp("taken")
     (data / "small.toml").write_text(SMALL)
-    done = meshmark(home_of(data), "load", "base", "--spec", data / "small.toml", "--force")
+    done = meshmark("load", "base", "--spec", data / "small.toml", "--force", env=home_of(data))
     assert done.returncode == 0, done.stderr
     return data
 
@@ -87,7 +80,9 @@ def journals(data: Path) -> list[Path]:
 
 def make(data: Path, *more: object, wish: str = WISH) -> subprocess.CompletedProcess[str]:
     (data / "wish.toml").write_text(wish)
-    return meshmark(home_of(data), "load", "make", data / "wish.toml", "--out", data / "programs", "--rounds", 0, *more)
+    return meshmark(
+        "load", "make", data / "wish.toml", "--out", data / "programs", "--rounds", 0, *more, env=home_of(data)
+    )
 
 
 def rewritten(journal: Path, change: Any) -> None:
@@ -109,10 +104,9 @@ def test_the_plan_is_measured_and_a_program_can_be_made_of_it(data: Path) -> Non
 def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, tmp_path: Path) -> None:
     env = home_of(tmp_path)
     runs = tmp_path / "meshmark" / "runs"
-    with subprocess.Popen(
-        words("load", "base", "--spec", taken / "small.toml", "--force"), env=env, start_new_session=True,
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    ) as child:  # fmt: skip
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    words = ("load", "base", "--spec", taken / "small.toml", "--force")
+    with start(*words, env=env, start_new_session=True, **quiet) as child:
         end = time.monotonic() + 60
         while child.poll() is None and time.monotonic() < end:
             second = list(runs.glob("*/journal/02-*.jsonl"))
@@ -125,7 +119,7 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     before = first.read_bytes()
     assert b'"end"' in before and not base_runs(runs, host_id())[0].finished
     one_error(make(tmp_path), 1, "interrupted run", run.name, "--resume")
-    done = meshmark(env, "load", "base", "--resume", "--force")
+    done = meshmark("load", "base", "--resume", "--force", env=env)
     assert done.returncode == 0 and Path(done.stdout.strip()) == run, done.stderr
     assert first.read_bytes() == before, "a finished step is left alone"
     points = [json.loads(x)["index"] for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
@@ -152,9 +146,9 @@ def busy() -> Iterator[None]:
 @pytest.mark.usefixtures("busy")
 def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path) -> None:
     env = home_of(tmp_path)
-    one_error(meshmark(env, "load", "base", "--spec", taken / "small.toml"), 1, "of the CPUs", "--force")
+    one_error(meshmark("load", "base", "--spec", taken / "small.toml", env=env), 1, "of the CPUs", "--force")
     assert not (tmp_path / "meshmark" / "runs").exists(), "nothing was begun"
-    done = meshmark(env, "load", "base", "--spec", taken / "small.toml", "--force")
+    done = meshmark("load", "base", "--spec", taken / "small.toml", "--force", env=env)
     assert done.returncode == 0 and "warning" in done.stderr, done.stderr
     records = survey.load_run(run_of(tmp_path))[0]
     assert records and all("noisy" in r.flags for r in records)
@@ -164,7 +158,7 @@ def test_a_busy_machine_is_refused_and_else_flagged(taken: Path, tmp_path: Path)
 def test_what_does_not_fit_into_memory_is_absent_with_the_numbers(taken: Path, tmp_path: Path) -> None:
     spec = tmp_path / "large.toml"
     spec.write_text(SMALL.replace('"64KiB,1MiB"', '"64KiB,64TiB"'))
-    done = meshmark(home_of(tmp_path), "load", "base", "--spec", spec, "--force")
+    done = meshmark("load", "base", "--spec", spec, "--force", env=home_of(tmp_path))
     assert done.returncode == 0, done.stderr
     records, absences, _ = survey.load_run(run_of(tmp_path))
     large = [a for a in absences if a.conditions.get("volume_bytes") == 64 << 40]
@@ -189,9 +183,9 @@ def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) ->
     one_error(make(data, "--base", run_of(data).name), 1, "no calibration data")
     spec = tmp_path / "other.toml"
     spec.write_text('name = "x"\n[[step]]\ninstrument = "clock"\noptions = { clocks = "tsc" }\n')
-    done = meshmark(home_of(data), "load", "base", "--spec", spec, "--force")
+    done = meshmark("load", "base", "--spec", spec, "--force", env=home_of(data))
     one_error(done, 2, "instrument: found 'clock'", "kernels")
-    one_error(meshmark(home_of(data), "load", "base", "--spec", spec, "--quick"), 2, "--spec: found with --quick")
+    one_error(meshmark("load", "base", "--spec", spec, "--quick", env=home_of(data)), 2, "--spec: found with --quick")
 
 
 def test_a_journal_cut_short_is_said_and_what_is_left_serves(data: Path) -> None:
@@ -252,9 +246,9 @@ def test_a_damaged_store_does_not_touch_base_data(data: Path) -> None:
     for file in parquet:
         file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     assert make(data).returncode == 0
-    done = meshmark(home_of(data), "load", "base", "--resume", "--force")
+    done = meshmark("load", "base", "--resume", "--force", env=home_of(data))
     assert "Traceback" not in done.stderr and done.returncode == 0, done.stderr
-    verified = meshmark(home_of(data), "store", "verify")
+    verified = meshmark("store", "verify", env=home_of(data))
     assert verified.returncode in {0, 1} and "Traceback" not in verified.stderr
 
 
@@ -339,7 +333,7 @@ def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) 
 
     for journal in journals(data):
         rewritten(journal, count)
-    done = meshmark(home_of(data), "load", "variants", "--metrics", own, "--json")
+    done = meshmark("load", "variants", "--metrics", own, "--json", env=home_of(data))
     assert done.returncode == 0, done.stderr
     shown = {r["name"]: r for r in map(json.loads, done.stdout.splitlines())}
     assert shown.keys() == VARIANTS
@@ -347,7 +341,7 @@ def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) 
         assert row["metrics"]["ipc"] == pytest.approx(ipc[row["kernel"]])
         assert row["counters"]["cycles"] == 100 * row.get("window", 1), "of one call"
         assert ("misses_per_flop" in row["metrics"]) == ("flops" in row), "nothing is divided by 0"
-    table = meshmark(home_of(data), "load", "variants", "--metrics", own, "--kernel", "gemm")
+    table = meshmark("load", "variants", "--metrics", own, "--kernel", "gemm", env=home_of(data))
     assert table.returncode == 0 and "ipc" in table.stdout and table.stdout.count("t1") == 1
     # … and prescribed, from there to the file of a program.
     done = make(data, "--metrics", own, "--json", wish=WISH + "ipc = 1.7\nmemory_mib = 64\n")
@@ -356,8 +350,8 @@ def test_a_metric_of_ones_own_over_counters_is_shown_and_prescribed(data: Path) 
     assert rows["ipc"]["planned"] == pytest.approx(1.7, rel=0.02)
     program = json.loads((data / "programs" / "p.json").read_text())
     assert program["metrics"]["ipc"]["formula"] == "instructions / cycles"
-    native = meshmark(home_of(data), "load", "run", data / "wish.toml", "--programs", data / "programs", "--metrics",
-                      own, "--no-store", "--out", data / "out")  # fmt: skip
+    words = ("--programs", data / "programs", "--metrics", own, "--no-store", "--out", data / "out")
+    native = meshmark("load", "run", data / "wish.toml", *words, env=home_of(data))
     assert native.returncode == 0, native.stderr
 
 
@@ -371,7 +365,9 @@ def test_a_metric_whose_counter_is_not_there_is_refused_by_name(data: Path) -> N
     own = data / "own.toml"
     own.write_text(OWN)
     one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "calibration data have no cycles")
-    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "calibration data have no cycles")
+    one_error(
+        meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "calibration data have no cycles"
+    )
     own.write_text('[metric.x]\nformula = "cicles / flops"\n')
-    one_error(meshmark(home_of(data), "load", "variants", "--metrics", own), 2, "unknown name 'cicles'", "cycles")
-    one_error(meshmark(home_of(data), "load", "variants", "--kernel", "tirad"), 2, "--kernel: found 'tirad'")
+    one_error(meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "unknown name 'cicles'", "cycles")
+    one_error(meshmark("load", "variants", "--kernel", "tirad", env=home_of(data)), 2, "--kernel: found 'tirad'")

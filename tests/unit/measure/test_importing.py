@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +19,7 @@ from meshmark.store.export import to_csv, to_jsonl
 from meshmark.store.record import Record, median_interval
 from meshmark.store.run import Absence
 from meshmark.store.store import Store, _file_name
+from support.cli import meshmark
 
 
 def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
@@ -164,16 +163,15 @@ def test_an_export_can_be_imported_with_its_runs(tmp_path: Path, form: Any) -> N
 
 
 def test_what_measure_prints_can_be_imported(tmp_path: Path) -> None:
-    env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    meshmark = [sys.executable, "-m", "meshmark"]
+    env = {"XDG_DATA_HOME": str(tmp_path)}
     out = tmp_path / "out.jsonl"
     with out.open("wb") as file:
         words = ["measure", "latency", "--on", "gs1280-4", "--footprint", "1MiB", "--json", "--no-store"]
-        subprocess.run([*meshmark, *words], stdout=file, check=True, env=env)
-    done = subprocess.run([*meshmark, "store", "import", str(out)], capture_output=True, check=True, env=env)
+        assert meshmark(*words, stdout=file, env=env).returncode == 0
+    done = meshmark("store", "import", out, env=env)
     count = len(out.read_bytes().splitlines())
-    assert f"{count} records imported, 0 already present, 0 refused".encode() in done.stderr
-    assert done.stdout.startswith(b"gs1280-4-")
+    assert f"{count} records imported, 0 already present, 0 refused" in done.stderr
+    assert done.stdout.startswith("gs1280-4-")
 
 
 def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) -> None:

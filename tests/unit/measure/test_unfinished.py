@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +18,7 @@ from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.plan import Plan, Step
 from meshmark.measure.unfinished import KEPT, begin, newest
 from meshmark.store.store import MEASURING, Store
+from support.cli import start
 from support.paths import FAKE_PROBE
 from support.waiting import until
 
@@ -30,7 +30,6 @@ class Home:
         self.log = folder / "log"
         self.data = folder / "data" / "meshmark"
         self.env = {
-            **os.environ,
             "MESHMARK_PROBE": str(FAKE),
             "MESHMARK_COMM": str(folder / "none"),
             "FAKE_LOG": str(self.log),
@@ -39,10 +38,7 @@ class Home:
 
     def start(self, *words: str) -> subprocess.Popen[str]:
         """`meshmark measure`, in a session of its own, as a terminal would hold it."""
-        return subprocess.Popen(
-            [sys.executable, "-m", "meshmark", "measure", *words], env=self.env, text=True,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-        )  # fmt: skip
+        return start("measure", *words, env=self.env, start_new_session=True)
 
     def measure(self, *words: str) -> tuple[int, list[str], str]:
         with self.start(*words) as child:

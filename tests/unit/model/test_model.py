@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 from dataclasses import replace
@@ -35,6 +34,7 @@ from meshmark.model.workloads import random_reads
 from meshmark.store.record import Record
 from meshmark.store.store import Store
 from meshmark.terminal.mesh import mesh_text
+from support.cli import meshmark, start
 from support.paths import ROOT
 
 GOOD = """
@@ -66,14 +66,7 @@ def write(folder: Path, text: str, name: str = "m.toml") -> Path:
     return path
 
 
-def run(
-    *arguments: str, cwd: Path | None = None, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "meshmark", *arguments]
-    return subprocess.run(line, capture_output=True, text=True, check=False, cwd=cwd, env=env, timeout=120)
-
-
-# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize machine files
+# ------------------------------------------------------------------ machine files
 
 
 def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
@@ -134,7 +127,7 @@ def test_values_and_their_origins_come_apart(tmp_path: Path) -> None:
 def test_a_wrong_file_is_refused_by_file_and_key(tmp_path: Path, was: str, now: str, says: str) -> None:
     assert was in GOOD
     path = write(tmp_path, GOOD.replace(was, now, 1))
-    done = run("measure", "latency", "--minimizeon", str(path), "--minimizeno-store")
+    done = meshmark("measure", "latency", "--on", str(path), "--no-store")
     assert done.returncode == 2
     assert done.stderr.startswith("meshmark: error: m.toml: "), done.stderr
     assert says in done.stderr
@@ -170,7 +163,7 @@ def test_settings_change_numbers_and_are_part_of_the_name() -> None:
     assert m.label == "gs1280-16 links.bandwidth=6 placement.striping=pair node.controllers=1"
     assert m.origins["node.controllers"].kind == "assumed"
     for wrong in ("links.bandwith=3", "node.controller=1", "controllers", "=3", "node=3"):
-        with pytest.raises(UsageError, match="--minimizeset"):
+        with pytest.raises(UsageError, match="--set"):
             find_machine("gs1280-16", [wrong])
     with pytest.raises(UsageError, match="near it are gs1280"):
         find_machine("gs1280-15")
@@ -181,7 +174,7 @@ def test_settings_find_striping_and_caches_where_one_looks_for_them() -> None:
     assert m.data["placement"]["striping"] == "pair" and "striping" not in m.data["memory"]
     assert [m.data["cache"][1]["size_kib"], find_machine("gs1280-16").data["cache"][1]["size_kib"]] == [2048, 1792]
     for wrong in ("cache[9].size_kib=1", "title=x", "extends=es80"):
-        with pytest.raises(UsageError, match="--minimizeset: found no key"):
+        with pytest.raises(UsageError, match="--set: found no key"):
             find_machine("gs1280-16", [wrong])
 
 
@@ -255,7 +248,7 @@ def test_threads_spread_over_the_nodes() -> None:
     assert fill_order([0, 0, 1, 1], "spread") == [0, 2, 1, 3]
 
 
-# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize measuring
+# ------------------------------------------------------------------ measuring
 
 
 def test_the_latency_map_is_the_published_one() -> None:
@@ -270,11 +263,11 @@ def test_the_latency_map_is_the_published_one() -> None:
 
 def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    lines = (["bandwidth", "--minimizethreads", "1,4", "--minimizekernel", "triad,copy"], ["loaded", "--minimizechains", "1,4"], ["gups"],
-             ["io"], ["peak"], ["lines", "--minimizecpus", "0"],
-             ["latency", "--minimizefootprint", "16KiB,1MiB,64MiB", "--minimizememory-node", "0"])  # fmt: skip
+    lines = (["bandwidth", "--threads", "1,4", "--kernel", "triad,copy"], ["loaded", "--chains", "1,4"], ["gups"],
+             ["io"], ["peak"], ["lines", "--cpus", "0"],
+             ["latency", "--footprint", "16KiB,1MiB,64MiB", "--memory-node", "0"])  # fmt: skip
     for line in lines:
-        done = run("measure", line[0], "--minimizeon", "gs1280-8", "--minimizejson", *line[1:], env=env)
+        done = meshmark("measure", line[0], "--on", "gs1280-8", "--json", *line[1:], env=env)
         assert done.returncode == 0, done.stderr
         found = [Record.from_json(json.loads(text)) for text in done.stdout.splitlines()]
         assert found
@@ -286,12 +279,12 @@ def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> No
 
 
 def test_what_a_model_does_not_have_is_absent_or_refused() -> None:
-    assert run("measure", "dgemm", "--minimizeon", "gs1280-8", "--minimizeno-store").returncode == 77
-    wrong = run("measure", "latency", "--minimizeon", "gs1280-8", "--minimizememory-node", "9", "--minimizeno-store")
+    assert meshmark("measure", "dgemm", "--on", "gs1280-8", "--no-store").returncode == 77
+    wrong = meshmark("measure", "latency", "--on", "gs1280-8", "--memory-node", "9", "--no-store")
     assert wrong.returncode == 2
     assert "found '9', allowed are 0 to 7" in wrong.stderr
-    assert run("measure", "latency", "--minimizeon", "gs1280-8", "--minimizelocality", "8KiB", "--minimizeno-store").returncode == 2
-    assert "allowed for a modelled machine only" in run("measure", "latency", "--minimizeset", "cpu.outstanding=3").stderr
+    assert meshmark("measure", "latency", "--on", "gs1280-8", "--locality", "8KiB", "--no-store").returncode == 2
+    assert "allowed for a modelled machine only" in meshmark("measure", "latency", "--set", "cpu.outstanding=3").stderr
     with pytest.raises(UsageError, match="stride: found 12, multiples of 8"):
         measure("latency", find_machine("gs1280-8"), {"stride": "64,12"})
     with pytest.raises(UsageError, match="stride: found '7', allowed: 8 B or more"):
@@ -305,10 +298,10 @@ def test_a_model_refuses_every_option_that_it_cannot_honour(instrument: str) -> 
     words = {p.word: p for p in d.parameters}
     assert defaults.keys() <= words.keys(), "a model has no options of its own"
     for word in words.keys() - defaults.keys() - {"seed"}:
-        with pytest.raises(UsageError, match=f"{words[word].option}: found with a model, which takes --minimize"):
+        with pytest.raises(UsageError, match=f"{words[word].option}: found with a model, which takes --"):
             measure(instrument, machine, {word: words[word].default})
-    shown = run("measure", instrument, "--minimizehelp").stdout
-    assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --minimizeseed" in shown
+    shown = meshmark("measure", instrument, "--help").stdout
+    assert "accepts " + ", ".join(words[w].option for w in defaults) + ", --seed" in shown
     for word, value in defaults.items():
         if value and value != words[word].default:
             assert f"of a model {value}]" in shown
@@ -324,15 +317,15 @@ def test_a_model_refuses_a_way_to_measure_that_it_has_not() -> None:
 @pytest.mark.parametrize(("option", "value"), [("rate", "x"), ("rate", "2,-1"), ("write_share", 0.9)])
 def test_a_wrong_rate_is_refused_by_its_own_option(option: str, value: Any) -> None:
     request = replace(Request("throughput"), **{option: value})
-    with pytest.raises(UsageError, match=rf"^--minimize{option.replace('_', '-')}: found"):
+    with pytest.raises(UsageError, match=rf"^--{option.replace('_', '-')}: found"):
         run_pattern(find_machine("gs1280-8"), request, "test")
 
 
 def test_frames_need_a_window(tmp_path: Path) -> None:
-    done = run(
-        "model", "measure", "hot_spot", "gs1280-4", "--minimizewindow", "0", "--minimizeframes", str(tmp_path / "f"), "--minimizeno-store"
+    done = meshmark(
+        "model", "measure", "hot_spot", "gs1280-4", "--window", "0", "--frames", str(tmp_path / "f"), "--no-store"
     )
-    assert done.returncode == 2 and "--minimizewindow" in done.stderr and not (tmp_path / "f").exists()
+    assert done.returncode == 2 and "--window" in done.stderr and not (tmp_path / "f").exists()
 
 
 def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Path) -> None:
@@ -340,7 +333,7 @@ def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Pat
     assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap round" in torus
     assert "wrap" not in mesh and "~ ¦ cable" in mesh
     path = write(tmp_path, GOOD)
-    assert f"meshmark model show {path} --minimizeorigins" in run("model", "show", str(path)).stderr
+    assert f"meshmark model show {path} --origins" in meshmark("model", "show", str(path)).stderr
 
 
 def test_answers_do_not_depend_on_the_number_of_threads() -> None:
@@ -386,10 +379,10 @@ def test_every_workload_moves_bytes(workload: str) -> None:
 def test_example_transcript_is_exact() -> None:
     """What the how-to shows is what the command says, to the letter."""
     page = (ROOT / "docs" / "how-to" / "models.md").read_text()
-    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --minimizeports 4 --minimizeleast max\n")[1].split("```")[0]
-    assert run("model", "place-io", "gs1280-16", "--minimizeports", "4", "--minimizeleast", "max").stdout == shown
+    shown = page.split("```console\n$ meshmark model place-io gs1280-16 --ports 4 --minimize max\n")[1].split("```")[0]
+    assert meshmark("model", "place-io", "gs1280-16", "--ports", "4", "--minimize", "max").stdout == shown
     shown = page.split("```console\n$ meshmark model compare gs1280-8 es80\n")[1].split("```")[0]
-    said = run("model", "compare", "gs1280-8", "es80").stdout
+    said = meshmark("model", "compare", "gs1280-8", "es80").stdout
     assert [line.rstrip() for line in said.splitlines()] == [line.rstrip() for line in shown.splitlines()]
 
 
@@ -409,7 +402,7 @@ def test_programs_on_one_bus_slow_each_other_down() -> None:
     # In step they always do: a phase is longer by what the bus (6.4 GB/s less headers) lacks for two of 4.6.
     assert slow[True]["0+1"] == pytest.approx(1 + 2.14 / 4.6 * (2 * 4.6 / 6.02 - 1), abs=0.01)
     for wrong in ("", "0", "0=x", "0=1:0.9", "0=1,0=2", "99=1", "0=-1"):
-        with pytest.raises(UsageError, match="--minimizeprograms"):
+        with pytest.raises(UsageError, match="--programs"):
             run_pattern(find_machine("altix3700"), Request("programs", programs=wrong), "test")
     with pytest.raises(UsageError, match=r"found 6 GB/s, a CPU of altix3700 alone moves 4\.\d+ at most"):
         run_pattern(find_machine("altix3700"), Request("programs", programs="0=6"), "test")
@@ -454,7 +447,7 @@ def test_a_trace_is_played_with_its_coherence(tmp_path: Path) -> None:
         run_pattern(find_machine("gs1280-8"), Request("trace"), "test")
 
 
-# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize sweeps, places
+# ------------------------------------------------------------------ sweeps, places
 
 
 def test_ranges_and_grids() -> None:
@@ -466,10 +459,9 @@ def test_ranges_and_grids() -> None:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "meshmark", "model", "sweep", "gs1280-16",
-            "--minimizevary", "links.bandwidth=1..6/40", "--minimizeinstrument", "gups", "--minimizeoption", "threads=all",
-            "--minimizestore", str(tmp_path / "s")]  # fmt: skip
-    with subprocess.Popen(line, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
+    words = ("model", "sweep", "gs1280-16", "--vary", "links.bandwidth=1..6/40", "--instrument", "gups",
+             "--option", "threads=all", "--store", tmp_path / "s")  # fmt: skip
+    with start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         deadline = time.monotonic() + 60
         while len(list((tmp_path / "s").glob("*.records.parquet"))) < 3 and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -494,7 +486,7 @@ def test_ports_are_placed_where_they_are_proved_best() -> None:
         place(find_machine("gs1280-16"), 17, "mean")
 
 
-# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize statements
+# ------------------------------------------------------------------ statements
 
 
 def test_every_statement_has_a_check_and_every_check_a_statement() -> None:
@@ -534,7 +526,7 @@ def test_machine_files_are_the_packages_own() -> None:
         tomllib.loads(path.read_text())
 
 
-# --minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize--minimize fit
+# ------------------------------------------------------------------ fit
 
 
 def as_host(records: list[Record], **more: Any) -> list[Record]:

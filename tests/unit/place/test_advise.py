@@ -29,6 +29,7 @@ from meshmark.place.trial import Outcome, Runner, evidence
 from meshmark.store.files import held
 from meshmark.store.record import Record
 from meshmark.store.store import Store
+from support.cli import meshmark
 from support.waiting import until
 
 # ------------------------------------------------------------------ statistics
@@ -614,32 +615,29 @@ def test_interrupting_ends_what_runs(world: Any, tmp_path: Path, number: signal.
 
 def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "plan.json")
-    argv = [sys.executable, "-m", "meshmark", "advise", "--resume", str(tmp_path)]
     with held(tmp_path):
-        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+        done = meshmark("advise", "--resume", tmp_path)
     assert done.returncode == 1
     assert f"{tmp_path}: another process is measuring there" in done.stderr
 
 
 def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "meshmark", "advise"]
     ran = tmp_path / "ran"
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
     plan = (tmp_path / "old" / "plan.json").read_bytes()
     for words in (["--out", str(tmp_path / "new"), "--", "touch", str(ran)],
                   ["--resume", str(tmp_path / "old"), "--budget", "7s"]):  # fmt: skip
         with held(Path(words[1])):
-            done = subprocess.run([*argv, *words], capture_output=True, text=True, check=False, timeout=60)
+            done = meshmark("advise", *words)
         assert done.returncode == 1 and "another process is measuring there" in done.stderr
     assert not ran.exists() and not (tmp_path / "new" / "plan.json").exists()
     assert (tmp_path / "old" / "plan.json").read_bytes() == plan
 
 
 def test_advices_in_folders_of_one_name_are_two_runs_of_the_store(tmp_path: Path) -> None:
-    argv = [sys.executable, "-m", "meshmark", "advise", "--budget", "1s"]
     for folder in (tmp_path / "a" / "best", tmp_path / "b" / "best"):
         words = ["--policies", "pack", "--pages", "default", "--store", str(tmp_path / "store"), "--out", str(folder)]
-        done = subprocess.run([*argv, *words, "--", "true"], capture_output=True, text=True, check=False, timeout=120)
+        done = meshmark("advise", "--budget", "1s", *words, "--", "true")
         assert done.returncode == 0, done.stderr
     assert len(Store(tmp_path / "store").runs()) == 2
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -13,18 +12,13 @@ import pytest
 from meshmark.machine.hwloc import from_synthetic
 from meshmark.place.native import find_place
 from meshmark.report.topology_svg import JOB_FILLS, topology_svg
+from support.cli import meshmark
 
 SVG = "{http://www.w3.org/2000/svg}"
 
 
 def place(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-c", "from meshmark.entry import main; main()", "place", *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return meshmark("place", *words)
 
 
 def fills(svg: str, kind: str) -> dict[str, str]:

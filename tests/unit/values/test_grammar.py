@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +18,7 @@ from meshmark.errors import UsageError
 from meshmark.model.instruments import measure
 from meshmark.model.machine import find_machine
 from meshmark.values import grammar
+from support.cli import meshmark
 
 PARSERS: dict[str, Callable[[str], Any]] = {
     "size": lambda text: grammar.size("f", text),
@@ -79,11 +78,7 @@ def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
 def test_without_the_library_there_is_one_line_and_a_hint(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
     for path, said in ((tmp_path / "none", "is not at"), (tmp_path / "text", "cannot be loaded")):
-        line = "from meshmark.entry import main; main()"
-        done = subprocess.run(
-            [sys.executable, "-c", line, "measure", "latency", "--on", "gs1280-4", "--no-store"], capture_output=True,
-            text=True, timeout=60, check=False, env={**os.environ, "MESHMARK_VALUES": str(path)},
-        )  # fmt: skip
+        done = meshmark("measure", "latency", "--on", "gs1280-4", "--no-store", env={"MESHMARK_VALUES": str(path)})
         assert done.returncode == 1
         assert said in done.stderr.splitlines()[0] and "hint: make setup builds it" in done.stderr
 

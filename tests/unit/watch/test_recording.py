@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshmark.watch.recording import HOLD_S, Recorder, Recording, RecordingError
+from support.cli import start
 from support.made_frames import frame, header
 from support.waiting import until
 
@@ -70,9 +70,7 @@ def test_a_killed_recorder_loses_less_than_a_second(tmp_path: Path, rate_hz: int
 
 def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
-    line = ("from meshmark.cli.app import main; import sys; "
-            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
-    child = subprocess.Popen([sys.executable, "-c", line], stderr=subprocess.DEVNULL)
+    child = start("record", "--rate", "20", "--out", out, stdout=None, stderr=subprocess.DEVNULL)
     part = out.with_name("r.parquet.part")
     assert until(lambda: part.exists() and part.stat().st_size and Recording(part).count() > 20)
     child.send_signal(signal.SIGKILL)
@@ -108,17 +106,8 @@ def test_a_signal_in_the_middle_of_a_line_loses_nothing_of_it(tmp_path: Path, nu
     )
     sampler.chmod(0o755)
     out = tmp_path / "r.parquet"
-    words = [
-        sys.executable,
-        "-c",
-        "from meshmark.cli.app import main; main()",
-        "record",
-        "--no-canary",
-        "--out",
-        str(out),
-    ]
-    env = {**os.environ, "MESHMARK_WATCH": str(sampler)}
-    child = subprocess.Popen(words, env=env, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+    env = {"MESHMARK_WATCH": str(sampler)}
+    child = start("record", "--no-canary", "--out", out, env=env, stdout=subprocess.DEVNULL)
     assert child.stderr is not None and until((tmp_path / "half").exists)
     assert "stop with Ctrl-C" in child.stderr.readline()
     child.send_signal(number)
@@ -143,12 +132,11 @@ def test_a_recording_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
 
 def test_sigterm_ends_a_recording_whole(tmp_path: Path) -> None:
     out = tmp_path / "r.parquet"
-    line = ("from meshmark.cli.app import main; import sys; "
-            f"sys.argv = ['meshmark', 'record', '--rate', '20', '--out', {str(out)!r}]; main()")  # fmt: skip
-    child = subprocess.Popen([sys.executable, "-c", line], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = start("record", "--rate", "20", "--out", out)
     assert child.stderr is not None
     assert "recording" in child.stderr.readline()
-    time.sleep(0.5)
+    part = out.with_name("r.parquet.part")
+    assert until(lambda: part.exists() and part.stat().st_size and Recording(part).count() >= 5)
     child.send_signal(signal.SIGTERM)
     child.communicate(timeout=20)
     assert child.returncode == 0

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import pytest
 
 from meshmark.errors import UsageError
 from meshmark.web.otlp import address_of, headers_of
+from support.cli import meshmark, python
 
 
 @pytest.mark.parametrize(("words", "said"), [
@@ -17,9 +15,7 @@ from meshmark.web.otlp import address_of, headers_of
     (["--otlp", "http://n1", "--interval", "0"], "interval"),
 ])  # fmt: skip
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    line = "from meshmark.cli.app import main; main()"
-    done = subprocess.run([sys.executable, "-c", line, "watch", *words], capture_output=True, text=True, timeout=60,
-                          check=False)  # fmt: skip
+    done = meshmark("watch", *words)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
 
 
@@ -54,5 +50,5 @@ def test_a_password_in_the_address_is_refused_and_not_told() -> None:
 def test_the_command_starts_without_it() -> None:
     heavy = "('opentelemetry', 'google.protobuf', 'starlette')"
     line = f"import sys, meshmark.cli.app; print([m for m in sys.modules if m.startswith({heavy})])"
-    done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, timeout=60, check=True)
+    done = python(line)
     assert done.stdout.strip() == "[]"
