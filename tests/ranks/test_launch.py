@@ -55,7 +55,7 @@ def script(path: Path, text: str) -> Path:
 
 def forget() -> None:
     launch.launchers.cache_clear()
-    launch._version.cache_clear()
+    launch.version_output.cache_clear()
 
 
 @pytest.fixture(autouse=True)

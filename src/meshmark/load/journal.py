@@ -132,7 +132,7 @@ def _list(text: str) -> tuple[int, ...]:
 
 def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
     first = float(t.total["from_s"] if t.total else t.line["t_s"])
-    spans, migrations, ran_on = _spans(t.looks, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
+    spans, migrations, ran_on = spans_of(t.looks, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
     line = t.total or t.line
     about: dict[str, Any] = {
         "thread": int(line["thread"]),
@@ -171,7 +171,7 @@ def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
 _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
 
 
-def _spans(
+def spans_of(
     looks: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
 ) -> tuple[tuple[Span, ...], int, tuple[int, ...]]:
     """Looks as spans without gaps; how often the CPU changed; on which CPUs it ran.

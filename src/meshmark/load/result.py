@@ -271,11 +271,11 @@ def slowdown(alone_s: Sequence[float], together_s: Sequence[float]) -> Slowdown:
         raise MeshmarkError("slowdown: found no run times, or some of 0 s; at least one of each is needed")
     ratios = sorted(t / a for t in together_s for a in alone_s)
     n, m = len(together_s), len(alone_s)
-    rank = _rank_sum_bound(n, m)
+    rank = rank_sum_bound(n, m)
     return Slowdown(statistics.median(ratios), (ratios[rank - 1], ratios[n * m - rank]) if rank >= 1 else None, m, n)
 
 
-def _rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
+def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
     """Largest k with 1 - 2 P(U < k) >= confidence, U of Mann and Whitney without any difference; 0: there is none."""
     if n * m > 10_000:
         return max(0, int(n * m / 2 - 1.96 * math.sqrt(n * m * (n + m + 1) / 12)))

@@ -47,7 +47,7 @@ _MAX_BYTES: Final = 1 << 20  # of a scenario's file
 _NODES: Final = re.compile(r"(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 # Of a [[program]], whatever it runs.
-_OWN: Final = (
+PROGRAM_KEYS: Final = (
     "name",
     "copies",
     "start_s",
@@ -66,9 +66,9 @@ _OWN: Final = (
     "command",
     "file",
 )
-_TABLES: Final = ("scenario", "program", "metric")
-_SCENARIO: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
-_CANARY: Final = ("before_s", "after_s", "during")
+TABLES: Final = ("scenario", "program", "metric")
+SCENARIO_KEYS: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
+CANARY_KEYS: Final = ("before_s", "after_s", "during")
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +182,7 @@ def _own_metrics(tables: object, where: str, given: Metrics) -> Metrics:
             raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed is one of them")
     own = {**given, **found}
     for name in own:
-        if name in _OWN:
+        if name in PROGRAM_KEYS:
             raise UsageError(f"{where}: metric.{name}: found a name that is a key of [[program]]; allowed is another")
     return own
 
@@ -223,13 +223,13 @@ def _policy(value: object, what: str) -> str:
 
 
 def _scenario(raw: Mapping[str, Any], where: str, own: Metrics, folder: Path) -> Scenario:
-    _known(raw, where, _TABLES)
+    _known(raw, where, TABLES)
     metrics = all_metrics(own)
     head = raw.get("scenario", {})
     at = f"{where}: scenario"
     if not isinstance(head, dict):
         raise UsageError(f"{at}: found {found(head)}; allowed is a table [scenario]")
-    _known(head, at, _SCENARIO)
+    _known(head, at, SCENARIO_KEYS)
     kept: dict[str, Any] = {}
     if "name" in head:
         kept["name"] = text(head["name"], f"{at}: name", 60)
@@ -267,8 +267,10 @@ def _canary(value: object, what: str) -> Canary:
     if isinstance(value, bool):
         return Canary() if value else Canary(0.0, 0.0, False)
     if not isinstance(value, dict):
-        raise UsageError(f"{what}: found {found(value)}; allowed are true, false or a table with {', '.join(_CANARY)}")
-    _known(value, what, _CANARY)
+        raise UsageError(
+            f"{what}: found {found(value)}; allowed are true, false or a table with {', '.join(CANARY_KEYS)}"
+        )
+    _known(value, what, CANARY_KEYS)
     kept: dict[str, Any] = {k: real(value[k], f"{what}.{k}", 0, 3600) for k in ("before_s", "after_s") if k in value}
     if "during" in value:
         kept["during"] = _truth(value["during"], f"{what}.during")
@@ -330,7 +332,7 @@ def _path(value: object, what: str) -> str:
 
 
 def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, folder: Path) -> Member:
-    wishes = {*RESERVED, *metrics} - set(_OWN)
+    wishes = {*RESERVED, *metrics} - set(PROGRAM_KEYS)
     what = [k for k in ("command", "file") if k in raw]
     prescribed = [k for k in raw if k in wishes]
     if len(what) > 1:
@@ -341,11 +343,11 @@ def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, fol
             "to behave"
         )
     if what:
-        _known(raw, where, _OWN)
+        _known(raw, where, PROGRAM_KEYS)
     elif "run_time_s" not in raw:
         for key in raw:
-            if key not in _OWN and key not in wishes:
-                raise UsageError(f"{where}: {shown(key)}: unknown key; {_meant(key, (*_OWN, *sorted(wishes)))}")
+            if key not in PROGRAM_KEYS and key not in wishes:
+                raise UsageError(f"{where}: {shown(key)}: unknown key; {_meant(key, (*PROGRAM_KEYS, *sorted(wishes)))}")
         raise UsageError(
             f'{where}: found nothing to run; allowed are command = […], file = "…" or run_time_s and what is prescribed'
         )
@@ -392,8 +394,8 @@ def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, fol
     elif "file" in raw:
         kept["file"] = folder / text(raw["file"], f"{where}: file", 4000)
     else:
-        wish = {"name": name, **{k: v for k, v in raw.items() if k not in _OWN or k in RESERVED}}
-        kept["prescription"] = parse_prescription(wish, where, metrics, _OWN)
+        wish = {"name": name, **{k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}}
+        kept["prescription"] = parse_prescription(wish, where, metrics, PROGRAM_KEYS)
     kept.setdefault("start_s", (0.0,) * copies)
     kept.setdefault("cpus", ((),) * copies)
     return Member(name=name, copies=copies, **kept)

@@ -48,14 +48,15 @@ def launchers() -> dict[str, Launcher]:
         names, says = _NAMES[kind]
         for name in names:
             path = shutil.which(name)
-            if path is not None and any(word in _version(path) for word in says):
+            if path is not None and any(word in version_output(path) for word in says):
                 found[kind] = Launcher(kind, Path(path), program)
                 break
     return found
 
 
 @cache
-def _version(path: str) -> str:
+def version_output(path: str) -> str:
+    """What the launcher at `path` prints with --version; "" if it cannot be run."""
     try:
         done = subprocess.run(
             [path, "--version"],

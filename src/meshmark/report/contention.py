@@ -28,7 +28,7 @@ from meshmark.store.record import Record
 from meshmark.values.units import size
 
 STARTS: Final = 1.1  # contention is what is above this, with its interval
-_WIDE: Final = 160  # columns where nobody says how many there are
+WIDE: Final = 160  # columns where nobody says how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ def print_contention(records: Sequence[Record]) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     for found in contentions(records):
         where = f"{found.machine}: contention of swap, {found.library}, {found.where}, {found.transport}"
         if not found.cells:

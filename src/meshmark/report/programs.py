@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PROGRAMS: Final = ("pop", "gyro", "swim", "anatomy", "npb")  # instruments whose records are told here
-_WIDE: Final = 160  # columns where nobody says how many there are
+WIDE: Final = 160  # columns where nobody says how many there are
 
 
 @dataclass(frozen=True, slots=True)
@@ -380,7 +380,7 @@ def print_programs(records: Sequence[Record]) -> bool:
     any."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     printed = False
     for program in (POP, GYRO, SWIM, ANATOMY):
         first = "; the fastest first" if program.ranked else ""

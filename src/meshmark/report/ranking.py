@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_WIDE: Final = 160  # columns where nobody says how many there are
+WIDE: Final = 160  # columns where nobody says how many there are
 _LETTERS: Final = {
     "migrated": "m",
     "stolen": "s",
@@ -329,7 +329,7 @@ def print_rankings(records: Sequence[Record]) -> bool:
     there was anything to rank."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     found = rankings(records)
     for i, ranking in enumerate(found):
         if i:
@@ -344,7 +344,7 @@ def print_comparisons(records: Sequence[Record]) -> None:
     """The ratio of libraries, of messages and collectives; nothing where there is one library."""
     from rich.console import Console
 
-    console = Console(width=None if sys.stdout.isatty() else _WIDE, highlight=False, markup=False)
+    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False, markup=False)
     for subject in (MESSAGE, COLLECTIVES):
         for pair in comparisons(rankings(records, subject)):
             _print_ratios(console, pair)

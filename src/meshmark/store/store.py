@@ -130,7 +130,8 @@ def _file_name(name: str) -> str:
     )
 
 
-def _stem(run: str, step: str) -> str:
+def file_stem(run: str, step: str) -> str:
+    """Beginning of the names of a step's files, another one for each run and step."""
     return f"{_file_name(run)}--{_file_name(step)}"
 
 
@@ -191,7 +192,7 @@ class Store:
         """Adds what one step of one run yielded; adding the same step again replaces it, so this is idempotent."""
         import pyarrow as pa
 
-        stem = _stem(run, step)
+        stem = file_stem(run, step)
         if records:
             rows = [_row(r, run, step) for r in records]
             self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
@@ -214,7 +215,7 @@ class Store:
 
     def has_file(self, run: str, step: str) -> bool:
         """Whether a step is there, even one that cannot be read."""
-        return (self.folder / f"{_stem(run, step)}.records.parquet").exists()
+        return (self.folder / f"{file_stem(run, step)}.records.parquet").exists()
 
     @contextlib.contextmanager
     def to_itself(self) -> Iterator[None]:

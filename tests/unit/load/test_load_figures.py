@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshmark.errors import MeshmarkError
-from meshmark.load.journal import _spans
+from meshmark.load.journal import spans_of
 from meshmark.load.lanes import shares
-from meshmark.load.result import _rank_sum_bound, jain, slowdown
+from meshmark.load.result import jain, rank_sum_bound, slowdown
 
 
 def test_jain_is_one_where_all_are_alike_and_one_nth_where_one_has_all() -> None:
@@ -29,13 +29,13 @@ def test_the_bound_of_a_rank_sum_is_that_of_all_arrangements() -> None:
             u = sum(ranks) - n * (n - 1) // 2
             counts[u] = counts.get(u, 0) + 1
         total = math.comb(n + m, n)
-        k = _rank_sum_bound(n, m)
+        k = rank_sum_bound(n, m)
         below = sum(c for u, c in counts.items() if u < k) / total
         assert 1 - 2 * below >= 0.95 or k == 0
         below += counts.get(k, 0) / total
         assert k == n * m // 2 or 1 - 2 * below < 0.95
-    assert _rank_sum_bound(3, 3) == 0
-    assert _rank_sum_bound(4, 4) == 1
+    assert rank_sum_bound(3, 3) == 0
+    assert rank_sum_bound(4, 4) == 1
 
 
 def test_a_slowdown_has_an_interval_once_there_are_runs_enough() -> None:
@@ -53,7 +53,7 @@ def test_a_slowdown_has_an_interval_once_there_are_runs_enough() -> None:
 def test_spans_fill_the_time_and_what_was_waited_before_is_put_before() -> None:
     # Asleep for 1 s, then a look during which it only waited, then one that tells 0.15 s of waiting.
     looks = [[1.1, "R", 0, 0, 0, 0, 0], [1.2, "R", 1, 40_000_000, 150_000_000, 3, 1], [1.3, "S", 1, 0, 0, 0, 0]]
-    spans, moves, ran_on = _spans(looks, 0.0, 1.4, 0.0, 0.1)
+    spans, moves, ran_on = spans_of(looks, 0.0, 1.4, 0.0, 0.1)
     assert moves == 1
     assert ran_on == (1,)
     assert spans[0].from_s == 0
@@ -79,7 +79,7 @@ def test_spans_never_hold_more_than_their_time(steps: list[tuple[Any, ...]]) -> 
     for width, *rest in steps:
         at += width
         looks.append([at, *rest])
-    spans, _, _ = _spans(looks, 0.0, at + 0.1 if looks else None, 0.0, 0.1)
+    spans, _, _ = spans_of(looks, 0.0, at + 0.1 if looks else None, 0.0, 0.1)
     for s in spans:
         assert min(s.user_s, s.system_s, s.waiting_s, s.sleeping_s) >= -1e-12
         assert s.user_s + s.system_s + s.waiting_s <= s.wall_s + 1e-9

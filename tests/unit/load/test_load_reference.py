@@ -55,13 +55,13 @@ def keys(page: dict[str, list[dict[str, str]]], title: str) -> set[str]:
 
 
 def test_every_key_of_a_scenario_is_on_the_page_and_the_reverse() -> None:
-    assert keys(SCENARIO, "[scenario]") == set(scenarios._SCENARIO)
-    assert keys(SCENARIO, "canary") == set(scenarios._CANARY)
+    assert keys(SCENARIO, "[scenario]") == set(scenarios.SCENARIO_KEYS)
+    assert keys(SCENARIO, "canary") == set(scenarios.CANARY_KEYS)
     of_program = set().union(*(keys(SCENARIO, t) for t in SCENARIO if t.startswith("[[program]]")))
-    assert of_program == {*scenarios._OWN, *RESERVED, "load_balance"}
+    assert of_program == {*scenarios.PROGRAM_KEYS, *RESERVED, "load_balance"}
     assert "load_balance" in all_metrics()
     tables = {re.sub(r"\W|NAME", "", t.partition(":")[0]) for t in SCENARIO if t.startswith("[")}
-    assert tables == set(scenarios._TABLES)
+    assert tables == set(scenarios.TABLES)
 
 
 def text_of(title: str, name: str, value: str) -> str:

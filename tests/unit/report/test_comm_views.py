@@ -139,7 +139,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     records[noisy] = dataclasses.replace(records[noisy], flags=frozenset({"noisy"}))
     for width in (80, 120):
         monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr("meshmark.report.ranking._WIDE", width)
+        monkeypatch.setattr("meshmark.report.ranking.WIDE", width)
         print_rankings(records)
         text = capsys.readouterr().out
         lines = text.splitlines()
@@ -308,7 +308,7 @@ def test_the_terminal_has_contention_with_its_start(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    monkeypatch.setattr("meshmark.report.contention._WIDE", 80)
+    monkeypatch.setattr("meshmark.report.contention.WIDE", 80)
     print_contention(made_run.swap(16, SIZES, 4, flags=["noisy"]))
     text = capsys.readouterr().out.replace("\u00a0", " ")
     assert max(map(len, text.splitlines())) <= 80

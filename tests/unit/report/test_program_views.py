@@ -139,7 +139,7 @@ def test_the_terminal_has_a_table_that_does_not_wrap(
     records = [*made_run.pop(count=16), *made_run.anatomy(flags=["noisy"])]
     for width in (60, 160):
         monkeypatch.setenv("COLUMNS", str(width))
-        monkeypatch.setattr("meshmark.report.programs._WIDE", width)
+        monkeypatch.setattr("meshmark.report.programs.WIDE", width)
         print_tables(records)
         text = flat(capsys.readouterr().out)
         table = [line for line in text.splitlines() if line.startswith(("neighbour, ", "sendrecv, ", "gyro  "))]
