@@ -41,6 +41,7 @@ from support import made_run
 from support.cli import meshmark, start
 from support.made_site import Site, frame, header, record, recordings
 from support.paths import ROOT
+from support.processes import children_of
 from support.waiting import until
 
 EVENTS = ROOT / "native" / "watch" / "events"
@@ -253,8 +254,11 @@ def test_runs_of_a_store_become_reports(tmp_path: Path) -> None:
     with pytest.raises(MeshmarkError, match="no records"):
         runs.report("nothing")
     assert Runs(tmp_path / "none", tmp_path / "runs").rows() == []
-    for name in ("../store", "..", "/etc", "a\0b", ""):
-        assert runs._folder(name) is None
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "plan.json").write_text("{}")
+    for name in ("../outside", str(tmp_path / "outside"), "../store", "..", "/etc", "a\0b", ""):
+        with pytest.raises(MeshmarkError, match="no records"):
+            runs.report(name)
 
 
 # ------------------------------------------------------------------ who is let in
@@ -341,8 +345,9 @@ def test_the_real_sampler_is_gone_after_its_reader(folder: Path) -> None:
     pids: list[int] = []
 
     def start() -> Live:
+        before = children_of(os.getpid())
         live = Live(20)
-        pids.append(live._process.pid)
+        pids.extend(set(children_of(os.getpid())) - {*before})
         return live
 
     site = Site(folder, start=start)

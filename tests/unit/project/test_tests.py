@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import pwd
 import re
 from pathlib import Path
 
+import pytest
+
 from support.paths import ROOT
+
+PYTHON = sorted((ROOT / "tests").rglob("*.py"))
 
 
 def test_no_test_is_skipped_where_something_is_not_built() -> None:
@@ -24,3 +29,49 @@ def test_tests_have_an_own_home_and_miss_only_what_nobody_can_make() -> None:
     missing = re.compile(r"""["'](/nonexistent|/nowhere|/no/such)""")
     files = [p for p in (ROOT / "tests").rglob("test_*.py") if missing.search(p.read_text())]
     assert [p.name for p in files if p != Path(__file__)] == []
+
+
+def private(node: ast.AST) -> str:
+    """The private name of Meshmark that a node uses; "" if none. What a test class calls its own is no concern here."""
+
+    def hidden(name: object) -> bool:
+        return isinstance(name, str) and name.startswith("_") and not name.startswith("__")
+
+    if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("meshmark"):
+        return next((a.name for a in node.names if hidden(a.name)), "")
+    if isinstance(node, ast.Attribute) and hidden(node.attr):
+        owner = node.value.id if isinstance(node.value, ast.Name) else ""
+        return "" if owner in {"self", "cls", "os"} else node.attr
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"setattr", "delattr"}:
+        texts = [
+            a.value.rpartition(".")[2]
+            for a in node.args[:2]
+            if isinstance(a, ast.Constant) and isinstance(a.value, str)
+        ]
+        return next((text for text in texts if hidden(text)), "")
+    return ""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "from meshmark.store.store import _x",
+        "store._x",
+        "build.f()._x()",
+        'monkeypatch.setattr(build, "_x", 1)',
+        'm.setattr("meshmark.web.server._x", 1)',
+    ],
+)
+def test_a_private_name_is_found(line: str) -> None:
+    assert [found for node in ast.walk(ast.parse(line)) if (found := private(node))] == ["_x"]
+
+
+def test_tests_use_public_names_only() -> None:
+    """A test of a private function holds on to how something is done, and does not see that it is used wrongly."""
+    found = [
+        f"{file.name}:{node.lineno}: {name}"  # type: ignore[attr-defined]
+        for file in PYTHON
+        for node in ast.walk(ast.parse(file.read_text()))
+        if (name := private(node))
+    ]
+    assert found == []

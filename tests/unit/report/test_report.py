@@ -165,10 +165,10 @@ def test_half_a_file_never_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     write_report(made_run.latency(), [], made_run.run_info(), tmp_path)
     before = {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()}
 
-    def broken(*_: object) -> str:
+    def broken(*_: object) -> dict[str, object]:
         raise MeshmarkError("the disk is full")
 
-    monkeypatch.setattr(build, "_page", broken)
+    monkeypatch.setattr(build, "machine_card", broken)
     with pytest.raises(MeshmarkError):
         write_report(made_run.latency(flags=["noisy"]), [], made_run.run_info(), tmp_path)
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(before)

@@ -121,7 +121,10 @@ def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
 
 
 def test_a_script_cannot_be_ended_by_its_own_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "index.html").write_text(f"<head>{page._TITLE}{page._STYLE}{page._SCRIPT}</head><body></body>")
+    (tmp_path / "index.html").write_text(
+        '<head><title>Meshmark</title><link rel="stylesheet" href="main.css" />'
+        '<script type="module" src="main.js"></script></head><body></body>'
+    )
     (tmp_path / "main.js").write_text('a = "</ScRipt><!-- </body> main.css"')
     (tmp_path / "main.css").write_text('b { content: "</style>" }')
     monkeypatch.setattr(page, "STATIC", tmp_path)
