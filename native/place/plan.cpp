@@ -151,7 +151,7 @@ int plan_verb(int argc, char** argv) {
   app.add("--slots", kind, "what a slot is: procs (sockets), cores, threads").show_default();
   app.add("--matrix", matrix, "distances between the nodes, JSON, instead of the firmware's");
   app.add("--within", within, "only these CPUs [all that are allowed]");
-  app.add("--sharing", sharing, "traffic between parts and their hunger, JSON");
+  app.add("--sharing", sharing, "JSON file with the traffic and bandwidth demand of the parts");
   app.add("--taken", taken_list, "CPUs that another job holds already");
   app.flag("--json", as_json, "for programs");
   app.add("--save", save, "writes that to this file, besides the table");

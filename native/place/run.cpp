@@ -81,7 +81,7 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.add("--pages", o.pages, "default, 4KiB, thp, 2MiB, 1GiB");
   app.add("--within", o.within, "only these CPUs [all that are allowed]");
   app.add("--matrix", o.matrix, "file with measured distances between nodes, JSON");
-  app.add("--sharing", o.sharing, "file with traffic and hunger of the parts, JSON, for --bind sharing");
+  app.add("--sharing", o.sharing, "JSON file with the traffic and bandwidth demand of the parts, for --bind sharing");
   app.add("--profile", o.profile, "of this name in the configuration");
   app.flag("--hard", o.hard, "a cpuset, which the command cannot undo");
   app.flag("--soft", soft, "affinity, which it can [so]");
@@ -292,6 +292,7 @@ Plan wished(const Options& o) {
   if (o.memory || wishes.memory) plan.memory = parse_memory(o.memory ? *o.memory : *wishes.memory);
   plan.memory.pages = o.pages ? *o.pages : wishes.pages.value_or("default");
   if (!o.bind) plan.from = wishes.from;
+  request.prove = false;  // the choice is that of `plan`; only its proof is not computed
   return plan;
 }
 

@@ -66,10 +66,10 @@ struct Occupancy {
   std::map<int, bool> exclusive;
 };
 
-/// Where the bandwidth-hungry and the talkative want to be, for the policy `sharing`.
+/// Traffic and bandwidth demand of the parts, for the policy `sharing`.
 struct Sharing {
   std::vector<std::vector<double>> traffic;  ///< [part][part], B or any unit, symmetric after adding its transpose
-  std::vector<double> hunger;                ///< [part], 0 = does not mind neighbours on its memory … 1
+  std::vector<double> bandwidth_demand;      ///< [part], share of a node's bandwidth, 0 to 1; `hunger` in files
 };
 
 struct Request {
@@ -83,6 +83,7 @@ struct Request {
   bool exclude = false;         ///< nobody else on the CPUs (and on the cores' siblings) that it gets
   bool one_package = false;     ///< pack(socket=1): must fit one socket
   std::optional<Sharing> sharing;
+  bool prove = true;  ///< compact: also compute the bounds that only prove a choice optimal, and change none
 };
 
 /// Where the parts of a job (ranks or threads) go.

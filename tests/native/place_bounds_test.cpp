@@ -1,6 +1,6 @@
 /// Bounds of compact sets: never above what brute force finds, whatever the matrix, and near it where machines are
 /// hierarchies, tori and meshes.
-#include "place/bounds.hpp"
+#include "place/search/bounds.hpp"
 
 #include <gtest/gtest.h>
 
@@ -198,6 +198,9 @@ TEST(Compact, OnLargeMachinesIsWithinFivePercentOfTheBound) {
     const Cluster found = least_cluster(p);
     EXPECT_EQ(cost_of(p, found.counts), found.cost) << what;
     EXPECT_GE(found.cost, found.bound) << what;
+    ClusterProblem without = p;  // proofs change no choice
+    without.prove = false;
+    EXPECT_EQ(least_cluster(without).counts, found.counts) << what;
     EXPECT_LE(static_cast<double>(found.cost), 1.05 * static_cast<double>(found.bound)) << what;
   };
   for (const int count : {2, 9, 32, 100, 128})

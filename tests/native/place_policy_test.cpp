@@ -15,8 +15,8 @@
 
 #include "base/error.hpp"
 #include "base/json.hpp"
-#include "place/bounds.hpp"
-#include "place/search.hpp"
+#include "place/search/bounds.hpp"
+#include "place/search/search.hpp"
 
 namespace {
 

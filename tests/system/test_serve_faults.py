@@ -54,7 +54,7 @@ def test_names_that_are_no_text_are_listed_without_an_address(folder: Path, tmp_
     assert row and "caf\\xe9.parquet" in row[0] and "no UTF-8" in row[0] and "href" not in row[0]
     assert "run\\xff" in text and "n\\ud800" in text
     status, body, _ = site.get("load/")
-    assert status == 200 and b"bus\\xff" in body and b"no UTF-8" in body and b"two\\nlines" in body
+    assert status == 200 and b"bus\\xff" in body and b"not valid UTF-8" in body and b"two\\nlines" in body
     for path in ("recording/caf%E9.parquet/", "load/run/bus%FF", "report/run%FF"):
         assert site.get(path)[0] == 404
 

@@ -133,7 +133,7 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
     (tmp_path / "lacks").chmod(0o755)
     done = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
     assert done.returncode == 1, done.stderr
-    assert "dies, copy 0: was ended by signal 9" in done.stderr
+    assert "dies, copy 0: terminated by signal 9" in done.stderr
     assert "busy, copy 0: ended" in done.stderr
     assert "nowhere, copy 0: not started: './lacks' cannot be executed" in done.stderr
     assert "\x1b" not in done.stderr  # no terminal: no bar
@@ -222,7 +222,7 @@ def test_a_terminal_is_told_how_many_run_and_wait_and_for_how_long(monkeypatch: 
         assert re.search(r"at least (59|60) s left", told.said)
         live.take({"event": "exit", "t_s": 5.5, "program": "program", "copy": 1, "status": 3})
         live.draw()
-    assert "3.50 s  program, copy 1: ended with status 3" in told.said
+    assert "3.50 s  program, copy 1: exited with status 3" in told.said
     assert "1 wait, 1 run, 1 ended" in told.said
 
 

@@ -16,12 +16,9 @@ NATIVE = sorted(p for p in (ROOT / "native").rglob("*") if p.suffix in {".cpp", 
 TOO_LONG = {
     "native/load/scenario.cpp",
     "native/model/machine.cpp",
-    "native/place/bounds.cpp",
     "native/place/ledger.cpp",
     "native/place/observe.cpp",
-    "native/place/policy.cpp",
     "native/place/run.cpp",
-    "native/place/search.cpp",
 }
 
 

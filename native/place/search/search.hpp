@@ -15,6 +15,7 @@ struct ClusterProblem {
   std::vector<int> cell;  ///< number of each class's place (node) from 0, in the order that may be a grid's
   int count = 0;          ///< units wanted, 1 to the sum of the capacities
   double effort = 1;      ///< share of the work that a search may take, where several share it
+  bool prove = true;      ///< also compute the bounds that suggest no choice (linear programme, spectrum)
 };
 
 struct Cluster {

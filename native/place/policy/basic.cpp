@@ -1,0 +1,101 @@
+#include "choose.hpp"
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+namespace mm::place::policy {
+
+Picked balance(const View& view, const std::vector<Index>& among, bool oversubscribe) {
+  std::map<int, std::pair<int, int>> sockets;  // package → slots taken, jobs on them
+  for (const Slot& s : view.slots) {
+    sockets[s.package].first += s.load > 0 ? 1 : 0;
+    sockets[s.package].second += s.load;
+  }
+  Pick pick;
+  std::set<Index> left(among.begin(), among.end());
+  while (pick.slots.size() < view.wanted()) {
+    const auto key = [&](Index i) {
+      const Slot& s = view.slots[i];
+      const auto& [taken, jobs] = sockets[s.package];
+      return std::tuple{s.load, s.load == 0 ? taken : jobs, s.package, i};
+    };
+    Index best = kNone;
+    for (const Index i : left)
+      if (!view.slots[i].closed && (best == kNone || key(i) < key(best))) best = i;
+    if (best == kNone) return {};
+    const Slot& s = view.slots[best];
+    if (s.load > 0 && (!oversubscribe || view.request.exclude)) return {};
+    pick.oversubscribed = pick.oversubscribed || s.load > 0;
+    sockets[s.package].first += s.load == 0 ? 1 : 0;
+    ++sockets[s.package].second;
+    left.erase(best);
+    pick.slots.push_back(best);
+  }
+  pick.why = pick.oversubscribed ? "every slot is taken: those with the fewest jobs, emptiest socket first"
+                                 : "each on the socket with the fewest taken";
+  return pick;
+}
+
+Picked pack(const View& view, const std::vector<Index>& among) {
+  std::map<int, std::vector<Index>> sockets;
+  for (const Index i : free_of(view, among)) sockets[view.slots[i].package].push_back(i);
+  Index largest = 0;
+  for (const auto& [package, size] : socket_sizes(view)) largest = std::max(largest, size);
+  Pick pick;
+  const bool fits_one = view.wanted() <= largest;
+  std::string from;
+  while (pick.slots.size() < view.wanted()) {
+    // The fullest socket that holds the rest; where none does, a job that no socket could hold takes the emptiest one.
+    const Index left = view.wanted() - pick.slots.size();
+    int fitting = -1, most = -1;
+    for (const auto& [package, free] : sockets) {
+      if (free.size() >= left && (fitting < 0 || free.size() < sockets[fitting].size())) fitting = package;
+      if (most < 0 || free.size() > sockets[most].size()) most = package;
+    }
+    const int from_package = fitting >= 0 ? fitting : most;
+    if (from_package < 0 || (fitting < 0 && fits_one)) return {};
+    const auto& free = sockets[from_package];
+    pick.slots.insert(pick.slots.end(), free.begin(), free.begin() + static_cast<long>(std::min(left, free.size())));
+    sockets.erase(from_package);
+    from += (from.empty() ? "" : ", ") + std::to_string(from_package);
+  }
+  std::sort(pick.slots.begin(), pick.slots.end());
+  pick.why = fits_one ? "all on socket " + from : "no socket holds it: the fewest, " + from;
+  return pick;
+}
+
+Picked any(const View& view, const std::vector<Index>& among) {
+  std::vector<Index> free = free_of(view, among);
+  if (free.size() < view.wanted()) return {};
+  free.resize(view.wanted());
+  return Pick{std::move(free), "the first free ones"};
+}
+
+Picked scatter(const View& view, const std::vector<Index>& among) {
+  std::vector<Index> free = free_of(view, among);
+  if (free.size() < view.wanted()) return {};
+  std::map<Index, int> busy;  // slots of each node that others hold
+  for (Index i = 0; i < view.slots.size(); ++i) busy[view.node(i)] += view.slots[i].load > 0 ? 1 : 0;
+  std::map<Index, int> on_node;
+  std::map<int, int> on_package, on_l3, on_core;
+  std::vector<double> away(view.slots.size(), 0);  // sum of the distances to those picked
+  Pick pick{{}, "one a node, farthest apart first, then one an L3"};
+  while (pick.slots.size() < view.wanted()) {
+    const auto key = [&](Index i) {
+      const Slot& s = view.slots[i];
+      return std::tuple{
+          on_node[view.node(i)], busy[view.node(i)], on_package[s.package], -away[i], on_l3[s.l3], on_core[s.core], i};
+    };
+    const auto best = std::min_element(free.begin(), free.end(), [&](Index a, Index b) { return key(a) < key(b); });
+    const Index i = *best;
+    free.erase(best);
+    pick.slots.push_back(i);
+    ++on_node[view.node(i)], ++on_package[view.slots[i].package];
+    ++on_l3[view.slots[i].l3], ++on_core[view.slots[i].core];
+    for (const Index j : free) away[j] += view.distance(i, j);
+  }
+  return pick;
+}
+
+}  // namespace mm::place::policy

@@ -1,0 +1,70 @@
+#include "choose.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "../search/search.hpp"
+
+namespace mm::place::policy {
+
+Picked compact(const View& view, const std::vector<Index>& among, double effort) {
+  Classes classes(view, among);
+  if (view.request.max_hops) classes.drop_taken();  // many small problems; only a whole grid needs its gaps
+  const Index count = classes.first.size();
+  const auto n = static_cast<std::int64_t>(view.wanted());
+  if (static_cast<std::int64_t>(free_of(view, among).size()) < n) return {};
+  if (n == 1) return any(view, among);
+
+  // One whole number for both: the nodes' distance, and, too small ever to outweigh it, the level. Firmware's distances
+  // are whole already; measured ones become parts of the largest, as fine as 63 bits allow.
+  const std::int64_t pairs = n * (n - 1) / 2, levels = 3 * pairs + 1;
+  const auto most = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(levels));
+  const auto distance_of = [&](Index a, Index b) {  // of two classes; within one, of two of its slots
+    return a != b || view.request.kind != SlotKind::procs ? view.distance(classes.first[a], classes.first[b]) : 0;
+  };
+  double largest = 0;
+  bool whole = std::all_of(view.slots.begin(), view.slots.end(), [](const Slot& s) { return s.nodes.size() == 1; });
+  for (const auto& [a, x] : view.node_index)
+    for (const auto& [b, y] : view.node_index) {
+      const double d = view.apart(x, y);
+      if (!std::isfinite(d)) continue;  // only memory-only nodes
+      largest = std::max(largest, d);
+      whole = whole && std::floor(2 * d) == 2 * d;
+    }
+  const double scale = whole && 2 * largest <= most ? 2 : most / largest;  // 2: the mean of both ways may be a half
+  ClusterProblem problem;
+  problem.count = static_cast<int>(n);
+  problem.effort = effort;
+  problem.prove = view.request.prove;
+  problem.weight.assign(count, std::vector<std::int64_t>(count));
+  std::map<Index, int> cells;
+  for (Index a = 0; a < count; ++a) cells.emplace(view.node(classes.first[a]), 0);
+  int cell = 0;
+  for (auto& [node, at] : cells) at = cell++;
+  for (Index a = 0; a < count; ++a) {
+    problem.capacity.push_back(static_cast<int>(classes.free[a].size()));
+    problem.cell.push_back(cells[view.node(classes.first[a])]);
+    for (Index b = 0; b < count; ++b) {
+      const int level = a != b                                   ? view.level(classes.first[a], classes.first[b])
+                        : view.request.kind == SlotKind::threads ? 0
+                                                                 : 1;
+      problem.weight[a][b] = std::llround(distance_of(a, b) * scale) * levels + level;
+    }
+  }
+  const Cluster found = least_cluster(problem);
+  Pick pick;
+  for (Index a = 0; a < count; ++a)
+    pick.slots.insert(pick.slots.end(), classes.free[a].begin(), classes.free[a].begin() + found.counts[a]);
+  std::sort(pick.slots.begin(), pick.slots.end());
+  pick.cost = found.cost;
+  pick.floor = found.bound;
+  pick.optimal = found.optimal;
+  const std::int64_t per_level = found.bound / levels;  // rounded down: still a bound
+  auto least = static_cast<double>(per_level);
+  if (scale != 2) least -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
+  pick.bound = least / scale / static_cast<double>(pairs);
+  pick.why = found.optimal ? "least mean distance, proven" : "least mean distance found";
+  return pick;
+}
+
+}  // namespace mm::place::policy

@@ -1,0 +1,181 @@
+#include "choose.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include "error.hpp"
+#include "options.hpp"
+
+namespace mm::place::policy {
+
+namespace {
+
+std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
+  std::set<Index> nodes;
+  if (near.rfind("node:", 0) == 0) {
+    nodes.insert(machine.node_at(static_cast<int>(parse_integer("near", near.substr(5)))));
+    return {nodes.begin(), nodes.end()};
+  }
+  const std::vector<Device> devices =
+      machine.origin == "host" && machine.devices.empty() ? host_devices() : machine.devices;
+  std::string known = "node:N";
+  for (const Device& d : devices) {
+    known += ", " + d.name;
+    if (d.name != near) continue;
+    for (const Cpu& c : machine.cpus)
+      if (std::find(d.cpus.begin(), d.cpus.end(), c.id) != d.cpus.end()) nodes.insert(machine.node_at(c.node));
+  }
+  if (nodes.empty()) throw UsageError("near", "found " + quote(near), known);
+  return {nodes.begin(), nodes.end()};
+}
+
+/// All maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMost of them.
+class Cliques {
+ public:
+  static constexpr Index kMost = 4096;
+
+  explicit Cliques(std::vector<std::vector<bool>> near) : near_(std::move(near)) {
+    std::vector<Index> all(near_.size());
+    std::iota(all.begin(), all.end(), Index{0});
+    grow({}, all, {});
+    std::sort(found.begin(), found.end());
+  }
+  std::vector<std::vector<Index>> found;
+
+ private:
+  void grow(std::vector<Index> chosen, std::vector<Index> open, std::vector<Index> done) {
+    if (found.size() >= kMost) return;
+    if (open.empty()) {
+      if (!done.empty()) return;
+      std::sort(chosen.begin(), chosen.end());
+      found.push_back(std::move(chosen));
+      return;
+    }
+    const auto near_to = [&](const std::vector<Index>& nodes, Index to) {
+      std::vector<Index> near;
+      std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(near), [&](Index i) { return near_[i][to]; });
+      return near;
+    };
+    Index pivot = open.front(), most = 0;
+    for (const auto* nodes : {&open, &done})
+      for (const Index i : *nodes)
+        if (const Index n = near_to(open, i).size(); n > most) most = n, pivot = i;
+    for (const Index i : std::vector<Index>(open)) {
+      if (i != pivot && near_[i][pivot]) continue;
+      std::vector<Index> next = chosen;
+      next.push_back(i);
+      std::vector<Index> rest = near_to(open, i), before = near_to(done, i);
+      rest.erase(std::remove(rest.begin(), rest.end(), i), rest.end());
+      grow(std::move(next), std::move(rest), std::move(before));
+      open.erase(std::find(open.begin(), open.end(), i));
+      done.push_back(i);
+    }
+  }
+  std::vector<std::vector<bool>> near_;
+};
+
+}  // namespace
+
+std::vector<std::vector<Index>> rings(const View& view) {
+  std::vector<Index> all(view.slots.size());
+  std::iota(all.begin(), all.end(), Index{0});
+  if (view.request.near.empty()) return {all};
+  const std::vector<Index> targets = near_nodes(view.machine, view.request.near);
+  std::map<double, std::vector<Index>> at;
+  for (const Index i : all) {
+    double least = std::numeric_limits<double>::infinity();
+    for (const Index t : targets)
+      for (const auto& [n, share] : view.slots[i].nodes) least = std::min(least, n == t ? 0 : view.apart(n, t));
+    if (!std::isfinite(least))
+      throw UsageError("near", "the matrix does not tell how far " + view.request.near + " is", "nodes in the matrix");
+    at[least].push_back(i);
+  }
+  std::vector<std::vector<Index>> sets;
+  std::vector<Index> so_far;
+  for (const auto& [distance, slots] : at) {
+    so_far.insert(so_far.end(), slots.begin(), slots.end());
+    std::sort(so_far.begin(), so_far.end());
+    sets.push_back(so_far);
+  }
+  return sets;
+}
+
+std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
+  complete = true;
+  std::vector<Index> all(view.slots.size());
+  std::iota(all.begin(), all.end(), Index{0});
+  if (!view.request.max_hops) return {all};
+  const Machine& m = view.machine;
+  const Index nodes = m.nodes.size();
+  std::map<double, std::pair<int, int>> values;  // each distance, and a pair of nodes that has it
+  for (Index a = 0; a < nodes; ++a)
+    for (Index b = 0; b < nodes; ++b)
+      if (a != b) values.emplace(m.distance[a][b], std::pair{m.nodes[a].id, m.nodes[b].id});
+  const std::vector<std::pair<double, std::pair<int, int>>> sorted(values.begin(), values.end());
+  const auto end = std::partition_point(sorted.begin(), sorted.end(), [&](const auto& v) {
+    return m.hops(v.second.first, v.second.second) <= *view.request.max_hops;
+  });
+  const double limit = end == sorted.begin() ? -1 : std::prev(end)->first;
+  std::vector<std::vector<bool>> near(nodes, std::vector<bool>(nodes));
+  for (Index a = 0; a < nodes; ++a)
+    for (Index b = 0; b < nodes; ++b) near[a][b] = a == b || (m.distance[a][b] <= limit && m.distance[b][a] <= limit);
+  const Cliques cliques(std::move(near));
+  complete = cliques.found.size() < Cliques::kMost;
+  std::vector<std::vector<Index>> sets;
+  for (const auto& clique : cliques.found) {
+    std::vector<Index> slots;
+    for (const Index i : all)
+      if (std::all_of(view.slots[i].nodes.begin(), view.slots[i].nodes.end(),
+                      [&](const auto& share) { return std::binary_search(clique.begin(), clique.end(), share.first); }))
+        slots.push_back(i);
+    if (slots.size() >= view.wanted()) sets.push_back(std::move(slots));
+  }
+  return sets;
+}
+
+namespace {
+
+Picked pick_among(const View& view, const std::string& policy, const std::vector<Index>& among, bool oversubscribe,
+                  double effort) {
+  if (policy == "balance") return balance(view, among, oversubscribe);
+  if (policy == "pack") return pack(view, among);
+  if (policy == "compact") return compact(view, among, effort);
+  if (policy == "scatter") return scatter(view, among);
+  if (policy == "sharing") return sharing(view, among);
+  return any(view, among);
+}
+
+}  // namespace
+
+Picked pick(const View& view, const std::string& policy) {
+  bool complete = true;
+  const auto near_sets = rings(view), hop_sets = within_hops(view, complete);
+  for (const bool oversubscribe : {false, true}) {
+    for (const auto& ring : near_sets) {
+      Picked best;
+      for (const auto& hops : hop_sets) {
+        std::vector<Index> both;
+        std::set_intersection(ring.begin(), ring.end(), hops.begin(), hops.end(), std::back_inserter(both));
+        Picked found = pick_among(view, policy, both, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
+        if (!found) continue;
+        if (policy != "compact") return found;
+        // A bound holds for its own set of nodes; for the job, the least of all, where all were tried.
+        const bool better = !best || found->cost < best->cost;
+        const std::int64_t floor = best ? std::min(found->floor, best->floor) : found->floor;
+        const double bound =
+            std::min(found->bound.value_or(0), best ? best->bound.value_or(0) : found->bound.value_or(0));
+        if (better) best = found;
+        best->floor = floor;
+        if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
+        if (view.wanted() > 1) best->why = best->optimal ? "least mean distance, proven" : "least mean distance found";
+      }
+      if (best) return best;
+    }
+    if (policy != "balance") break;
+  }
+  return {};
+}
+
+}  // namespace mm::place::policy

@@ -1,0 +1,185 @@
+#include "choose.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace mm::place::policy {
+
+namespace {
+
+/// Quadratic assignment of parts to classes of slots. The cost of a pair of parts: its share of all traffic times the
+/// distance (1 = the longest), and 2/n of the product of their hungers where they share a memory node.
+class Assignment {
+ public:
+  Assignment(const View& view, const Classes& classes, const Sharing& sharing)
+      : parts_(view.wanted()),
+        places_(classes.first.size()),
+        room_(places_),
+        traffic_(parts_),
+        demand_(sharing.bandwidth_demand) {
+    demand_.resize(parts_, 0);
+    double all = 0, longest = 0;
+    for (Index i = 0; i < parts_; ++i) {
+      traffic_[i].assign(parts_, 0);
+      for (Index j = 0; j < parts_ && !sharing.traffic.empty(); ++j)
+        if (i != j) traffic_[i][j] = sharing.traffic[i][j] + sharing.traffic[j][i];
+      all += std::accumulate(traffic_[i].begin(), traffic_[i].end(), 0.0) / 2;
+    }
+    distance_.assign(places_, std::vector<double>(places_));
+    for (Index a = 0; a < places_; ++a) {
+      room_[a] = static_cast<int>(classes.free[a].size());
+      for (Index b = 0; b < places_; ++b) {
+        const Index x = classes.first[a], y = classes.first[b];
+        const int level = a != b ? view.level(x, y) : view.request.kind == SlotKind::threads ? 0 : 1;
+        // Finer than a node: up to a tenth of the local distance.
+        distance_[a][b] = view.distance(x, y) + 0.1 * view.apart(view.node(x), view.node(x)) * level / 3;
+        longest = std::max(longest, distance_[a][b]);
+        together_.push_back(view.node(x) == view.node(y));
+      }
+    }
+    for (auto& row : distance_)
+      for (double& d : row) d /= longest;
+    for (auto& row : traffic_)
+      for (double& t : row) t /= std::max(all, std::numeric_limits<double>::min());
+    // Those with the most at stake choose first.
+    order_.resize(parts_);
+    std::iota(order_.begin(), order_.end(), Index{0});
+    std::stable_sort(order_.begin(), order_.end(), [&](Index a, Index b) { return stake(a) > stake(b); });
+  }
+
+  /// A class for each part. `proven` tells whether nothing is better.
+  std::vector<Index> solve(bool& proven) {
+    const double once = static_cast<double>(parts_ * parts_ * places_);
+    const auto seeds = static_cast<Index>(std::max(4.0, kStartWork / 4 / once));
+    for (Index seed = 0; seed < places_ && work_ < kStartWork; seed += (places_ + seeds - 1) / seeds) {
+      start(seed);
+      improve();
+      if (const double c = cost(); c < best_cost_ - kLittle) best_cost_ = c, best_ = at_;
+    }
+    proven = false;
+    if (parts_ <= 8) {
+      at_.assign(parts_, kNone);
+      left_ = room_;
+      work_ = 0;
+      descend(0, 0);
+      proven = work_ <= kProofWork;
+    }
+    return best_;
+  }
+
+ private:
+  static constexpr double kLittle = 1e-12;
+  // Pairs of parts that are looked at, half a second each: a search must end, for other jobs wait for it.
+  static constexpr double kStartWork = 1e8, kProofWork = 1e8;
+
+  double stake(Index i) const {
+    return std::accumulate(traffic_[i].begin(), traffic_[i].end(), 0.0) + demand_[i] / static_cast<double>(parts_);
+  }
+  double pair(Index i, Index j, Index a, Index b) const {
+    const double crowd = together_[a * places_ + b] ? 2 * demand_[i] * demand_[j] / static_cast<double>(parts_) : 0;
+    return traffic_[i][j] * distance_[a][b] + crowd;
+  }
+  double cost_of(Index i, Index at) {  // with all parts that have a place
+    double sum = 0;
+    work_ += static_cast<double>(parts_);
+    for (Index j = 0; j < parts_; ++j)
+      if (j != i && at_[j] != kNone) sum += pair(i, j, at, at_[j]);
+    return sum;
+  }
+  double cost() {
+    double sum = 0;
+    for (Index i = 0; i < parts_; ++i) sum += cost_of(i, at_[i]) / 2;
+    return sum;
+  }
+  void start(Index seed) {
+    at_.assign(parts_, kNone);
+    left_ = room_;
+    for (const Index i : order_) {
+      Index best = kNone;
+      double least = 0;
+      for (Index a = 0; a < places_; ++a) {
+        if (left_[a] == 0 || (i == order_.front() && a != seed)) continue;
+        if (const double c = cost_of(i, a); best == kNone || c < least - kLittle) best = a, least = c;
+      }
+      at_[i] = best;
+      --left_[best];
+    }
+  }
+  void improve() {
+    for (bool better = true; better;) {
+      better = false;
+      for (Index i = 0; i < parts_; ++i) {
+        if (work_ > kStartWork) return;
+        for (Index a = 0; a < places_; ++a)
+          if (left_[a] > 0 && cost_of(i, a) < cost_of(i, at_[i]) - kLittle) {
+            ++left_[at_[i]];
+            --left_[at_[i] = a];
+            better = true;
+          }
+        for (Index j = 0; j < i; ++j) {
+          if (at_[i] == at_[j]) continue;
+          const double before = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
+          std::swap(at_[i], at_[j]);
+          const double after = cost_of(i, at_[i]) + cost_of(j, at_[j]) - pair(i, j, at_[i], at_[j]);
+          if (after < before - kLittle)
+            better = true;
+          else
+            std::swap(at_[i], at_[j]);
+        }
+      }
+    }
+  }
+  void descend(Index depth, double so_far) {
+    if (depth == parts_) {
+      if (so_far < best_cost_ - kLittle) best_cost_ = so_far, best_ = at_;
+      return;
+    }
+    double rest = 0;  // each part without a place pays at least its cheapest one
+    for (Index k = depth; k < parts_; ++k) {
+      double least = std::numeric_limits<double>::infinity();
+      for (Index a = 0; a < places_; ++a)
+        if (left_[a] > 0) least = std::min(least, cost_of(order_[k], a));
+      rest += least;
+    }
+    if (so_far + rest >= best_cost_ - kLittle) return;
+    for (Index a = 0; a < places_; ++a) {
+      if (left_[a] == 0) continue;
+      if (work_ > kProofWork) return;
+      const double more = cost_of(order_[depth], a);
+      at_[order_[depth]] = a;
+      --left_[a];
+      descend(depth + 1, so_far + more);
+      ++left_[a];
+      at_[order_[depth]] = kNone;
+    }
+  }
+
+  Index parts_, places_;
+  std::vector<int> room_, left_;
+  std::vector<std::vector<double>> traffic_, distance_;
+  std::vector<double> demand_;
+  std::vector<bool> together_;
+  std::vector<Index> order_, at_, best_;
+  double best_cost_ = std::numeric_limits<double>::infinity(), work_ = 0;
+};
+
+}  // namespace
+
+Picked sharing(const View& view, const std::vector<Index>& among) {
+  if (free_of(view, among).size() < view.wanted()) return {};
+  Classes classes(view, among);
+  classes.drop_taken();
+  bool proven = false;
+  const std::vector<Index> at = Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
+  Pick pick{{},
+            proven ? "communicating parts together, bandwidth-bound ones apart, proven"
+                   : "communicating parts together, bandwidth-bound ones apart"};
+  pick.optimal = proven;
+  std::vector<Index> next(classes.first.size(), 0);
+  for (const Index c : at) pick.slots.push_back(classes.free[c][next[c]++]);
+  return pick;
+}
+
+}  // namespace mm::place::policy

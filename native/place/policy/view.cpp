@@ -1,0 +1,80 @@
+#include "view.hpp"
+
+#include <algorithm>
+#include <tuple>
+
+#include "../policy.hpp"
+#include "error.hpp"
+#include "options.hpp"
+
+namespace mm::place::policy {
+
+std::vector<int> allowed_to(const Machine& machine, const Request& request) {
+  if (request.within.empty()) return machine.allowed;
+  std::vector<int> within = request.within;
+  std::sort(within.begin(), within.end());
+  for (const int cpu : within)
+    if (!std::binary_search(machine.allowed.begin(), machine.allowed.end(), cpu))
+      throw UsageError("within", "found CPU " + std::to_string(cpu) + ", which this process may not use",
+                       cpu_list(machine.allowed));
+  return within;
+}
+
+View view_of(const Machine& machine, const Request& request, const Occupancy& taken) {
+  View view{machine, request, {}, {}};
+  for (Index i = 0; i < machine.nodes.size(); ++i) view.node_index[machine.nodes[i].id] = i;
+  const Holdings held(machine, taken);
+  for (auto& cpus : slots_of(machine, request.kind, allowed_to(machine, request))) {
+    const Cpu& first = machine.cpu(cpus.front());
+    Slot slot{std::move(cpus), first.core, first.l3, first.package, {}, 0, false};
+    std::map<Index, double> share;
+    for (const int id : slot.cpus) {
+      const Cpu& cpu = machine.cpu(id);
+      share[view.node_index.at(cpu.node)] += 1.0 / static_cast<double>(slot.cpus.size());
+      slot.load = std::max(slot.load, held.on(id));
+      slot.closed =
+          slot.closed || held.alone.count(cpu.core) != 0 || (request.exclude && held.used.count(cpu.core) != 0);
+    }
+    slot.nodes.assign(share.begin(), share.end());
+    view.slots.push_back(std::move(slot));
+  }
+  return view;
+}
+
+std::vector<Index> free_of(const View& view, const std::vector<Index>& among) {
+  std::vector<Index> free;
+  std::copy_if(among.begin(), among.end(), std::back_inserter(free), [&](Index s) { return view.is_free(s); });
+  return free;
+}
+
+std::map<int, Index> socket_sizes(const View& view) {
+  std::map<int, Index> size;
+  for (const Slot& s : view.slots) ++size[s.package];
+  return size;
+}
+
+Classes::Classes(const View& view, const std::vector<Index>& among) {
+  std::map<std::tuple<std::vector<std::pair<Index, double>>, int, int, int>, Index> known;
+  std::vector<Index> of;  // class of each slot
+  for (Index i = 0; i < view.slots.size(); ++i) {
+    const Slot& s = view.slots[i];
+    const int core = view.request.kind == SlotKind::cores ? -1 : s.core;
+    const auto [at, fresh] = known.emplace(std::tuple{s.nodes, s.l3, s.package, core}, first.size());
+    if (fresh) {
+      first.push_back(i);
+      free.emplace_back();
+    }
+    of.push_back(at->second);
+  }
+  for (const Index i : free_of(view, among)) free[of[i]].push_back(i);
+}
+
+void Classes::drop_taken() {
+  for (Index c = first.size(); c-- > 0;) {
+    if (!free[c].empty()) continue;
+    first.erase(first.begin() + static_cast<long>(c));
+    free.erase(free.begin() + static_cast<long>(c));
+  }
+}
+
+}  // namespace mm::place::policy

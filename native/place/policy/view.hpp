@@ -1,0 +1,98 @@
+#pragma once
+/// What policies choose from: the slots of a machine that a request may take, how far they are apart, and who holds
+/// them.
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "../types.hpp"
+
+namespace mm::place::policy {
+
+using Index = std::size_t;
+inline constexpr Index kNone = std::numeric_limits<Index>::max();
+
+struct Slot {
+  std::vector<int> cpus;
+  int core, l3, package;                        // of its first CPU
+  std::vector<std::pair<Index, double>> nodes;  // index of a node → share of the slot's CPUs there
+  int load = 0;                                 // most jobs on one of its CPUs
+  bool closed = false;                          // not to be had at all
+};
+
+/// The slots that a request may take, and how far they are apart.
+struct View {
+  const Machine& machine;
+  const Request& request;
+  std::vector<Slot> slots;
+  std::map<int, Index> node_index;
+
+  Index node(Index slot) const { return slots[slot].nodes.front().first; }
+  bool is_free(Index slot) const { return slots[slot].load == 0 && !slots[slot].closed; }
+  Index wanted() const { return static_cast<Index>(request.slots); }
+
+  /// Of two nodes, both ways; then of two slots, the mean over their CPUs.
+  double apart(Index from, Index to) const { return (machine.distance[from][to] + machine.distance[to][from]) / 2; }
+  double distance(Index a, Index b) const {
+    double sum = 0;
+    for (const auto& [na, wa] : slots[a].nodes)
+      for (const auto& [nb, wb] : slots[b].nodes) sum += wa * wb * apart(na, nb);
+    return sum;
+  }
+  /// What two slots share, after the nodes: 0 a core, 1 an L3, 2 a package, 3 nothing.
+  int level(Index a, Index b) const {
+    const Slot &x = slots[a], &y = slots[b];
+    if (x.core == y.core) return 0;
+    if (x.l3 == y.l3) return 1;
+    return x.package == y.package ? 2 : 3;
+  }
+};
+
+struct Pick {
+  std::vector<Index> slots = {};  // in the order of the parts
+  std::string why = {};
+  bool oversubscribed = false;
+  std::int64_t cost = 0, floor = 0;  // compact: to compare; nothing costs less than `floor`
+  std::optional<double> bound = {};
+  bool optimal = false;
+};
+
+using Picked = std::optional<Pick>;
+
+/// Jobs on a CPU, and on which cores somebody wants to be alone.
+struct Holdings {
+  Holdings(const Machine& machine, const Occupancy& taken) : jobs(taken.jobs) {
+    for (const Cpu& c : machine.cpus) {
+      const auto exclusive = taken.exclusive.find(c.id);
+      if (exclusive != taken.exclusive.end() && exclusive->second) alone.insert(c.core);
+      if (on(c.id) > 0) used.insert(c.core);
+    }
+  }
+  int on(int cpu) const {
+    const auto at = jobs.find(cpu);
+    return at != jobs.end() ? at->second : 0;
+  }
+  const std::map<int, int>& jobs;
+  std::set<int> alone, used;  // cores
+};
+
+/// The CPUs that a request may use, ascending. UsageError: it asks for one that this process may not use.
+std::vector<int> allowed_to(const Machine& machine, const Request& request);
+View view_of(const Machine& machine, const Request& request, const Occupancy& taken);
+std::vector<Index> free_of(const View& view, const std::vector<Index>& among);
+std::map<int, Index> socket_sizes(const View& view);  ///< package → number of slots
+
+/// Equivalence classes of slots: those that no distance, cache or package distinguishes, in order of their first slot.
+struct Classes {
+  Classes(const View& view, const std::vector<Index>& among);
+  void drop_taken();  ///< removes classes without a free slot
+
+  std::vector<Index> first;              // a slot of each class, free or not
+  std::vector<std::vector<Index>> free;  // of each class
+};
+
+}  // namespace mm::place::policy

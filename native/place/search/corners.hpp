@@ -1,0 +1,255 @@
+#pragma once
+/// Minimal sums of distances in grids, by search over corner sets.
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+#include <vector>
+
+#include "choice.hpp"
+
+namespace mm::place::search {
+
+/// One dimension of a grid: `length` places in a ring or a path, and what two units cost at each distance in it.
+struct Dimension {
+  std::size_t length = 0;
+  bool ring = false;
+  std::vector<Value> kernel = {};  // rising
+
+  std::size_t apart(std::size_t a, std::size_t b) const {
+    const std::size_t d = a > b ? a - b : b - a;
+    return ring ? std::min(d, length - d) : d;
+  }
+  bool alike(const Dimension& other) const {
+    return length == other.length && ring == other.ring &&
+           std::equal(kernel.begin(), kernel.end(), other.kernel.begin(),
+                      [&](Value a, Value b) { return a - kernel[0] == b - other.kernel[0]; });
+  }
+  std::size_t reach() const { return ring ? length / 2 + 1 : length; }
+  /// Places in the order in which the largest slices take them: 0, 1, -1, 2, -2 … (an organ pipe).
+  static long place(std::size_t rank) {
+    const auto half = static_cast<long>((rank + 1) / 2);
+    return rank % 2 == 1 ? half : -half;
+  }
+  Value between(std::size_t a, std::size_t b) const {
+    auto d = static_cast<std::size_t>(std::abs(place(a) - place(b)));
+    if (ring) d = std::min(d, length - d);
+    return kernel[d];
+  }
+};
+
+using Shape = std::vector<Dimension>;
+using Ranks = std::vector<std::size_t>;  // of a cell in each dimension
+
+/// Least cost of 1 … count cells of a grid. Sorting a set's cells along each dimension in turn makes it a corner set
+/// (with each cell, all those of lower ranks) and leaves the other dimensions' slices as they were, or more uneven, so
+/// it costs no more: corner sets are all there is to search. They are built line by line along the last dimension.
+class Corners {
+ public:
+  Corners(const Shape& shape, std::size_t count, double budget) : shape_(shape), count_(count), budget_(budget) {
+    const std::size_t last = shape.size() - 1;
+    std::vector<std::size_t> before(last, 1);  // lines of a step in each dimension
+    std::map<Ranks, std::size_t> known;
+    Ranks at(last, 0);
+    for (;;) {  // all lines with a cell that some corner set of `count` cells has, in row order
+      std::size_t box = 1;
+      for (const std::size_t r : at) box *= r + 1;
+      if (box <= count) {
+        Line line{at, {}, std::min(shape[last].length, count / std::max<std::size_t>(box, 1))};
+        for (std::size_t d = 0; d < last; ++d)
+          if (at[d] > 0) {
+            Ranks below = at;
+            --below[d];
+            line.below.push_back(known.at(below));
+            // Of equal dimensions the later reaches as far: on the axis of one, up to where the next one's line ends.
+            if (std::accumulate(at.begin(), at.end(), std::size_t{0}) == at[d] && shape[d].alike(shape[d + 1])) {
+              Ranks axis(last, 0);
+              if (d + 1 < last) axis[d + 1] = at[d];
+              line.axis = known.at(axis);
+              line.axis_length = d + 1 < last ? 1 : at[d] + 1;
+            }
+          }
+        known.emplace(at, lines_.size());
+        lines_.push_back(std::move(line));
+      }
+      std::size_t d = last;
+      while (d > 0 && (box > count || at[d - 1] + 1 == shape[d - 1].length)) {
+        box = 1;
+        for (std::size_t e = 0; e + 1 < d; ++e) box *= at[e] + 1;
+        at[--d] = 0;
+      }
+      if (d == 0) break;
+      ++at[d - 1];
+    }
+    for (const Dimension& dimension : shape) {
+      start_.push_back(wide_);
+      wide_ += std::min(dimension.length, count);
+    }
+    const std::size_t width = wide_ - start_[last];
+    inner_.assign(width + 1, 0);
+    spread_.assign(width + 1, std::vector<Value>(width, 0));
+    for (std::size_t l = 0; l < width; ++l) {
+      inner_[l + 1] = inner_[l] + spread_[l][l];
+      for (std::size_t y = 0; y < width; ++y) spread_[l + 1][y] = spread_[l][y] + shape[last].between(y, l);
+    }
+    lengths_.assign(lines_.size(), 0);
+    caps_.assign(lines_.size(), 0);
+  }
+
+  /// [k] = no k cells cost less, up to `count`; up to fewer where it took too long. Exact as long as each number takes
+  /// little; then what promises less than 1 … 4.5 % is cut off too, and the number is that much lower.
+  const std::vector<Value>& run() {
+    least_ = {0, 0};
+    best_lengths_.assign(lines_.size(), 0);
+    best_lengths_[0] = 1;
+    for (std::size_t k = 2; k <= count_; ++k) {
+      const auto n = static_cast<Value>(k);
+      // No set's mean is below that of the best smaller set.
+      const Value mean = k == 2 ? -kNever : (least_.back() * n + (least_.back() > 0 ? n - 3 : 0)) / (n - 2);
+      grow_best();
+      while (mean < below(best_)) {
+        const double end = budget_ * (slack_ == 0 ? 0.4 : slack_ < kMostSlack ? 0.5 : 1);
+        descend(0, static_cast<int>(k), 0, std::vector<Value>(wide_, 0), end);
+        if (work_ <= end) break;
+        if (slack_ == kMostSlack) return least_;
+        slack_ = slack_ < 0.01 ? 0.01 : kMostSlack;
+      }
+      least_.push_back(std::max(mean, below(best_)));
+    }
+    return least_;
+  }
+  /// The best set of the last number that was searched.
+  std::vector<Ranks> cells() const {
+    std::vector<Ranks> result;
+    for (std::size_t i = 0; i < lines_.size(); ++i)
+      for (std::size_t y = 0; y < best_lengths_[i]; ++y) {
+        result.push_back(lines_[i].at);
+        result.back().push_back(y);
+      }
+    return result;
+  }
+
+ private:
+  struct Line {
+    Ranks at;                               // in all dimensions but the last
+    std::vector<std::size_t> below;         // lines that are at least as long
+    std::size_t most;                       // that a corner set of `count` cells has of it
+    std::size_t axis = 0, axis_length = 0;  // empty where that line is shorter
+  };
+
+  static constexpr double kMostSlack = 0.045;
+
+  Value below(Value cost) const { return cost - static_cast<Value>(slack_ * static_cast<double>(std::abs(cost))); }
+  Value potential_of(const Line& line, const std::vector<Value>& potential) const {
+    Value sum = 0;
+    for (std::size_t d = 0; d < line.at.size(); ++d) sum += potential[start_[d] + line.at[d]];
+    return sum;
+  }
+  std::size_t cap(std::size_t line, const std::vector<std::size_t>& lengths) const {
+    if (lengths[lines_[line].axis] < lines_[line].axis_length) return 0;
+    std::size_t most = lines_[line].most;
+    for (const std::size_t b : lines_[line].below) most = std::min(most, lengths[b]);
+    return most;
+  }
+  /// Adds cells [from, to) of a line to `potential`; what they cost.
+  Value put(std::size_t line, std::size_t from, std::size_t to, std::vector<Value>& potential) const {
+    const Line& l = lines_[line];
+    const auto n = static_cast<Value>(to - from);
+    Value cost = n * potential_of(l, potential) + inner_[to] - inner_[from];
+    const std::size_t last = start_.back();
+    for (std::size_t y = from; y < to; ++y) {
+      cost += potential[last + y];
+      for (std::size_t z = 0; z < from; ++z) cost -= shape_.back().between(y, z);  // inner_ has them
+    }
+    for (std::size_t d = 0; d < l.at.size(); ++d) {
+      cost += pairs(n) * shape_[d].kernel[0];
+      const std::size_t end = start_[d + 1];
+      for (std::size_t at = start_[d]; at < end; ++at) potential[at] += n * shape_[d].between(at - start_[d], l.at[d]);
+    }
+    for (std::size_t y = 0; last + y < wide_; ++y) potential[last + y] += spread_[to][y] - spread_[from][y];
+    return cost;
+  }
+  /// The best set and the cell that costs least beside it: what the next search has to beat.
+  void grow_best() {
+    std::vector<Value> potential(wide_, 0);
+    Value cost = 0;
+    for (std::size_t i = 0; i < lines_.size(); ++i)
+      if (best_lengths_[i] > 0) cost += put(i, 0, best_lengths_[i], potential);
+    std::size_t with = lines_.size(), reach = 0;
+    Value least = kNever;
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      std::size_t far = best_lengths_[i];
+      if (far >= cap(i, best_lengths_)) continue;
+      const Value more = potential_of(lines_[i], potential) + potential[start_.back() + far];
+      for (const std::size_t rank : lines_[i].at) far = std::max(far, rank);
+      if (more > least || (more == least && far >= reach)) continue;  // a cube rather than a rod that costs the same
+      least = more, with = i, reach = far;
+    }
+    ++best_lengths_[with];
+    best_ = cost + least;
+  }
+  void descend(std::size_t line, int left, Value cost, const std::vector<Value>& potential, double end) {
+    if (left == 0) {
+      if (cost < best_) {
+        best_ = cost;
+        best_lengths_.assign(lines_.size(), 0);
+        std::copy(lengths_.begin(), lengths_.begin() + static_cast<long>(line), best_lengths_.begin());
+      }
+      return;
+    }
+    while (line < lines_.size() && cap(line, lengths_) == 0) lengths_[line++] = 0;
+    if (line == lines_.size()) return;
+    // The rest costs at least: in itself what as many cells cost, and to those placed where that is least.
+    values_.clear();
+    const std::size_t last = start_.back();
+    for (std::size_t i = line; i < lines_.size(); ++i) {
+      std::size_t most = lines_[i].most;
+      for (const std::size_t b : lines_[i].below) most = std::min(most, b < line ? lengths_[b] : caps_[b]);
+      const std::size_t axis = lines_[i].axis;
+      if ((axis < line ? lengths_[axis] : caps_[axis]) < lines_[i].axis_length) most = 0;
+      caps_[i] = most;
+      if (most == 0) continue;
+      const Value here = potential_of(lines_[i], potential);
+      for (std::size_t y = 0; y < most; ++y) values_.push_back(here + potential[last + y]);
+    }
+    work_ += static_cast<double>(values_.size() + lines_.size() - line + wide_);
+    if (work_ > end || values_.size() < static_cast<std::size_t>(left)) return;
+    std::nth_element(values_.begin(), values_.begin() + left - 1, values_.end());
+    if (std::accumulate(values_.begin(), values_.begin() + left, cost + least_of(left)) >= below(best_)) return;
+    const std::size_t most = std::min(cap(line, lengths_), static_cast<std::size_t>(left));
+    std::vector<std::size_t> tries(most + (line == 0 ? 0 : 1));
+    std::iota(tries.rbegin(), tries.rend(), std::size_t{line == 0 ? 1U : 0U});
+    if (line == 0) {  // the cube first: good sets cut off the rest
+      const double side = std::pow(left, 1 / static_cast<double>(shape_.size()));
+      std::stable_sort(tries.begin(), tries.end(), [&](std::size_t a, std::size_t b) {
+        return std::abs(static_cast<double>(a) - side) < std::abs(static_cast<double>(b) - side);
+      });
+    }
+    for (const std::size_t length : tries) {
+      std::vector<Value> next = potential;
+      const Value more = put(line, 0, length, next);
+      lengths_[line] = length;
+      descend(line + 1, left - static_cast<int>(length), cost + more, next, end);
+      if (work_ > end) break;
+    }
+    lengths_[line] = 0;
+  }
+  Value least_of(int k) const {  // what is not searched yet: a bound by the mean
+    return static_cast<std::size_t>(k) < least_.size() ? least_[static_cast<std::size_t>(k)] : least_.back();
+  }
+
+  const Shape& shape_;
+  std::size_t count_;
+  double budget_, work_ = 0, slack_ = 0;
+  std::vector<Line> lines_;
+  std::vector<std::size_t> start_;  // of each dimension among the potentials
+  std::size_t wide_ = 0;
+  std::vector<Value> inner_;                // [length] pairs within a line, by the last dimension
+  std::vector<std::vector<Value>> spread_;  // [length][place] what a line adds to a unit at that place
+  std::vector<std::size_t> lengths_, caps_, best_lengths_;
+  std::vector<Value> least_, values_;
+  Value best_ = kNever;
+};
+
+}  // namespace mm::place::search

@@ -1,0 +1,182 @@
+#include "grid.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "bounds.hpp"
+
+namespace mm::place::search {
+
+namespace {
+
+constexpr double kGridWork = 1.5e7, kPutWork = 1e7;  // steps of the innermost loops
+
+Ranks place_of(std::size_t cell, const Shape& shape) {
+  Ranks at(shape.size());
+  for (std::size_t d = shape.size(); d-- > 0; cell /= shape[d].length) at[d] = cell % shape[d].length;
+  return at;
+}
+
+/// Fills the kernels with rising functions whose sum is nowhere above `weight` (between cells, in row order), looking
+/// at one row in `step`; the sum of these weights' lower ends.
+double kernels_below(const std::vector<std::vector<Value>>& weight, Value within, Shape& shape, std::size_t step) {
+  const std::size_t cells = weight.size(), dimensions = shape.size();
+  std::vector<Ranks> places;
+  for (std::size_t u = 0; u < cells; ++u) places.push_back(place_of(u, shape));
+  std::vector<std::size_t> stride(dimensions, 1);
+  for (std::size_t d = dimensions - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1].reach();
+  std::vector<Value> least(stride[0] * shape[0].reach(), kNever);
+  std::vector<double> times(least.size(), 0);
+  for (std::size_t u = 0; u < cells; u += step)
+    for (std::size_t v = 0; v < cells; ++v) {
+      if (u == v) continue;
+      std::size_t at = 0;
+      for (std::size_t d = 0; d < dimensions; ++d) at += stride[d] * shape[d].apart(places[u][d], places[v][d]);
+      least[at] = std::min(least[at], weight[u][v]);
+      ++times[at];
+    }
+  // Two units of one cell: what continues the sum, but never more than they cost.
+  Value origin = within;
+  std::vector<std::size_t> open;
+  for (std::size_t d = 0; d < dimensions; ++d)
+    if (shape[d].reach() > 1) open.push_back(d);
+  if (open.size() == 1) origin = std::min(origin, least[stride[open[0]]]);
+  for (const std::size_t d : open)
+    for (const std::size_t e : open)
+      if (d < e) origin = std::min(origin, least[stride[d]] + least[stride[e]] - least[stride[d] + stride[e]]);
+  least[0] = origin;
+  std::vector<Value> rest = least;
+  for (std::size_t d = 0; d < dimensions; ++d) {
+    auto& kernel = shape[d].kernel;
+    const std::size_t inner = stride[d], reach = shape[d].reach();
+    kernel.assign(reach, kNever);
+    for (std::size_t x = 0; x < reach; ++x) kernel[x] = rest[x * inner];
+    for (std::size_t x = reach - 1; x-- > 0;) kernel[x] = std::min(kernel[x], kernel[x + 1]);
+    std::vector<Value> next(inner, kNever);
+    for (std::size_t x = 0; x < reach; ++x)
+      for (std::size_t i = 0; i < inner; ++i) next[i] = std::min(next[i], rest[x * inner + i] - kernel[x]);
+    rest = std::move(next);
+  }
+  double sum = 0;
+  for (std::size_t i = 1; i < least.size(); ++i) {
+    std::size_t at = i;
+    for (std::size_t d = 0; d < dimensions; at %= stride[d], ++d)
+      sum += times[i] * static_cast<double>(shape[d].kernel[at / stride[d]]);
+  }
+  return sum;
+}
+
+/// All grids of so many cells in one to three dimensions, and those of more that are equally long everywhere.
+std::vector<Shape> shapes_of(std::size_t cells) {
+  std::vector<Shape> shapes;
+  const auto add = [&](const Ranks& lengths, bool mixed) {
+    const std::size_t kinds = std::size_t{1} << lengths.size();
+    for (std::size_t rings = 0; rings < kinds; ++rings) {
+      if (!mixed && rings != 0 && rings != kinds - 1) continue;
+      Shape shape;
+      bool real = true;
+      for (std::size_t d = 0; d < lengths.size(); ++d) {
+        const bool ring = (rings >> d & 1) != 0;
+        real = real && (!ring || lengths[d] > 2);
+        shape.push_back({lengths[d], ring});
+      }
+      if (real) shapes.push_back(std::move(shape));
+    }
+  };
+  for (std::size_t a = 1; a <= cells; ++a) {
+    if (cells % a != 0) continue;
+    add({a, cells / a}, true);
+    for (std::size_t b = 2; a > 1 && b < cells / a; ++b)
+      if (cells / a % b == 0) add({a, b, cells / a / b}, true);
+    std::size_t dimensions = 0, left = cells;
+    for (; a > 1 && left % a == 0; left /= a) ++dimensions;
+    if (left == 1 && dimensions > 3) add(Ranks(dimensions, a), false);
+  }
+  return shapes;
+}
+
+}  // namespace
+
+Grid grid_of(const ClusterProblem& p) {
+  const auto cells = static_cast<std::size_t>(1 + *std::max_element(p.cell.begin(), p.cell.end()));
+  const auto [weight, capacity] = cells_of(p, cells);
+  for (std::size_t u = 0; u < cells; ++u)
+    for (std::size_t v = 0; v < u; ++v)
+      if (weight[u][v] == kNever) return {};  // a place without any class
+  const int each = *std::max_element(capacity.begin(), capacity.end());
+  Value within = kNever;
+  for (std::size_t u = 0; u < cells; ++u) within = std::min(within, weight[u][u]);
+  // Cells are filled one after the other (see Exact), so whole cells are what is counted; what is left over is covered
+  // by the mean over all subsets: no set's mean distance is below that of the best smaller set.
+  const Value whole = p.count / each;
+  if (whole < 2 || cells < 4 || cells > 4096) return {};
+  if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 12)) > kGridWork * p.effort) return {};
+
+  // Every shape gives a bound; the one whose sums come nearest to the weights is taken.
+  Grid grid;
+  double nearest = -std::numeric_limits<double>::infinity();
+  for (Shape& shape : shapes_of(cells))
+    if (const double sum = kernels_below(weight, within, shape, 1 + cells / 12); sum > nearest)
+      nearest = sum, grid.shape = std::move(shape);
+  kernels_below(weight, within, grid.shape, 1);
+
+  Corners corners(grid.shape, static_cast<std::size_t>(whole), kGridWork * p.effort);
+  const std::vector<Value>& least = corners.run();
+  const auto reached = static_cast<Value>(least.size()) - 1;
+  if (reached < 2) return {};
+  if (reached == whole) grid.best = corners.cells();
+  grid.each = each;
+  Value same = 0;
+  for (const Dimension& d : grid.shape) same += d.kernel[0];
+  const Value full = static_cast<Value>(each) * each * least.back() + reached * pairs(each) * same;
+  // full · pairs(count) / pairs(reached · each), rounded up, in two steps that do not overflow.
+  const Value base = pairs(reached * each), wanted = pairs(p.count);
+  grid.bound = full / base * wanted + (full % base * wanted + base - 1) / base;
+  return grid;
+}
+
+std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
+  std::optional<Choice> best;
+  if (grid.best.empty()) return best;
+  std::size_t cells = 1;
+  for (const Dimension& d : grid.shape) cells *= d.length;
+  std::vector<std::vector<std::size_t>> classes(cells);
+  std::vector<int> room(cells, 0);
+  for (std::size_t c = 0; c < p.cell.size(); ++c) {
+    classes[static_cast<std::size_t>(p.cell[c])].push_back(c);
+    room[static_cast<std::size_t>(p.cell[c])] += p.capacity[c];
+  }
+  double work = 0;
+  for (std::size_t start = 0; start < cells && work < kPutWork * p.effort; ++start) {
+    const Ranks origin = place_of(start, grid.shape);
+    std::vector<std::size_t> taken;
+    for (const Ranks& ranks : grid.best) {
+      std::size_t cell = 0;
+      bool outside = false;
+      for (std::size_t d = 0; d < ranks.size(); ++d) {
+        const auto length = static_cast<long>(grid.shape[d].length);
+        const long at = static_cast<long>(origin[d]) + Dimension::place(ranks[d]);
+        outside = outside || (!grid.shape[d].ring && (at < 0 || at >= length));
+        cell = cell * grid.shape[d].length + static_cast<std::size_t>((at + length) % length);
+      }
+      if (outside || room[cell] != grid.each) break;
+      taken.push_back(cell);
+    }
+    work += static_cast<double>(taken.size());
+    if (taken.size() < grid.best.size() || static_cast<int>(taken.size()) * grid.each != p.count) continue;
+    Choice choice(p);
+    for (const std::size_t cell : taken)
+      for (const std::size_t c : classes[cell]) choice.add(c, p.capacity[c]);
+    work += static_cast<double>(taken.size() * p.cell.size());
+    if (!best || choice.cost < best->cost) best = std::move(choice);
+  }
+  return best;
+}
+
+}  // namespace mm::place::search
+
+namespace mm::place {
+
+std::int64_t grid_bound(const ClusterProblem& problem) { return search::grid_of(problem).bound; }
+
+}  // namespace mm::place

@@ -1,0 +1,77 @@
+#include "torus.hpp"
+
+#include <algorithm>
+#include <map>
+#include <numbers>
+#include <numeric>
+
+namespace mm::place::search {
+
+std::vector<std::size_t> digits(std::size_t cell, const std::vector<std::size_t>& lengths) {
+  std::vector<std::size_t> at(lengths.size());
+  for (std::size_t d = lengths.size(); d-- > 0; cell /= lengths[d]) at[d] = cell % lengths[d];
+  return at;
+}
+
+std::size_t number(const std::vector<std::size_t>& at, const std::vector<std::size_t>& lengths) {
+  std::size_t cell = 0;
+  for (std::size_t d = 0; d < lengths.size(); ++d) cell = cell * lengths[d] + at[d];
+  return cell;
+}
+
+Torus torus_of(std::vector<std::size_t> lengths, bool swaps) {
+  Torus torus{std::move(lengths), {}, {}, {}, {}};
+  const std::size_t cells =
+      std::accumulate(torus.lengths.begin(), torus.lengths.end(), std::size_t{1}, std::multiplies<>());
+  std::vector<std::size_t> kind(cells, cells);
+  for (std::size_t cell = 0; cell < cells; ++cell) {
+    auto at = digits(cell, torus.lengths);
+    for (std::size_t d = 0; d < at.size(); ++d) at[d] = std::min(at[d], torus.lengths[d] - at[d]);
+    if (swaps)
+      for (std::size_t d = 1; d < at.size(); ++d)
+        for (std::size_t e = 0; e < d; ++e)
+          if (torus.lengths[d] == torus.lengths[e] && at[d] < at[e]) std::swap(at[d], at[e]);
+    std::size_t& known = kind[number(at, torus.lengths)];
+    if (known == cells) {
+      known = torus.first.size();
+      torus.first.push_back(cell);
+      torus.times.push_back(0);
+    }
+    torus.of.push_back(known);
+    ++torus.times[known];
+  }
+  return torus;
+}
+
+void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::vector<std::vector<Value>>& weight,
+             std::size_t step) {
+  const std::size_t cells = weight.size(), dimensions = lengths.size();
+  std::vector<std::size_t> at, stride(dimensions, 1);
+  for (std::size_t d = dimensions - 1; d-- > 0;) stride[d] = stride[d + 1] * torus.lengths[d + 1];
+  for (std::size_t u = 0; u < cells; ++u)
+    for (const std::size_t x : digits(u, lengths)) at.push_back(x);
+  std::vector<Value> least(torus.times.size(), kNever);
+  std::vector<std::size_t> seen(least.size(), 0);
+  for (std::size_t u = 0; u < cells; u += step)
+    for (std::size_t v = 0; v < cells; ++v) {
+      std::size_t difference = 0;
+      for (std::size_t d = 0; d < dimensions; ++d) {
+        const std::size_t a = at[u * dimensions + d], b = at[v * dimensions + d];
+        difference += stride[d] * (b >= a ? b - a : b + torus.lengths[d] - a);
+      }
+      const std::size_t kind = torus.of[difference];
+      least[kind] = std::min(least[kind], weight[u][v]);
+      ++seen[kind];
+    }
+  double most = 0;
+  for (const Value l : least) most = std::max(most, l == kNever ? 0 : static_cast<double>(l));
+  torus.least.clear();
+  torus.sum = 0;
+  for (std::size_t i = 0; i < least.size(); ++i) {
+    // What no two cells differ by may cost anything; within a cell it may be that there is no second unit.
+    torus.least.push_back(least[i] != kNever ? static_cast<double>(least[i]) : i == 0 ? 0 : 2 * most);
+    if (i > 0) torus.sum += static_cast<double>(seen[i]) * torus.least[i];
+  }
+}
+
+}  // namespace mm::place::search

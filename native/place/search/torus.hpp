@@ -1,0 +1,29 @@
+#pragma once
+/// Products of rings: the differences between their cells, by kind.
+#include <vector>
+
+#include "choice.hpp"
+
+namespace mm::place::search {
+
+/// Cells as a product of rings, row by row, and the distances of their differences.
+struct Torus {
+  std::vector<std::size_t> lengths;
+  std::vector<std::size_t> of;     // kind of difference of each cell from cell 0
+  std::vector<std::size_t> first;  // a cell of each kind
+  std::vector<double> times;       // cells of each kind
+  std::vector<double> least;       // distance of each kind; [0]: two units of one cell
+  double sum = 0;                  // over the pairs of cells that were looked at
+};
+
+std::vector<std::size_t> digits(std::size_t cell, const std::vector<std::size_t>& lengths);
+std::size_t number(const std::vector<std::size_t>& at, const std::vector<std::size_t>& lengths);
+/// The kinds of differences: signs do not matter, nor does, where `swaps`, which of equally long dimensions is which.
+Torus torus_of(std::vector<std::size_t> lengths, bool swaps);
+
+/// Fills in the least distance of each kind between cells of a grid that lies in the torus, looking at one row in
+/// `step`; `sum` is that of what the kinds say of these rows.
+void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::vector<std::vector<Value>>& weight,
+             std::size_t step);
+
+}  // namespace mm::place::search
