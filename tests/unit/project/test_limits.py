@@ -17,7 +17,6 @@ TOO_LONG = {
     "native/load/scenario.cpp",
     "native/model/machine.cpp",
     "native/place/ledger.cpp",
-    "native/place/observe.cpp",
     "native/place/run.cpp",
 }
 

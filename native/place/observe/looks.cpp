@@ -1,0 +1,155 @@
+#include "looks.hpp"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "clock.hpp"
+#include "options.hpp"
+#include "text.hpp"
+
+namespace mm::place::observe {
+
+namespace {
+
+/// A mask that is gone after this time, not counting waits for a CPU, and followed by the right one, is no change.
+constexpr double kPassingS = 0.05;
+constexpr std::size_t kMaskBytes = 1024;  // 8192 CPUs
+
+/// The variables of a process that say who binds, among those it was started with.
+std::map<std::string, std::string> binding_variables(pid_t process) {
+  static constexpr const char* kNames[] = {
+      "OMP_PROC_BIND", "OMP_PLACES",   "GOMP_CPU_AFFINITY", "KMP_AFFINITY",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
+      "PMI_RANK",      "SLURM_PROCID", "FLUX_TASK_RANK",    "I_MPI_PIN_DOMAIN", "MV2_ENABLE_AFFINITY"};
+  std::map<std::string, std::string> found;
+  const std::string text = slurp("/proc/" + std::to_string(process) + "/environ");
+  for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
+    const std::string entry = text.c_str() + at;
+    const std::size_t is = entry.find('=');
+    for (const char* name : kNames)
+      if (entry.compare(0, is, name) == 0) found[name] = is == std::string::npos ? "" : entry.substr(is + 1);
+    if (text.find('\0', at) == std::string::npos) break;
+  }
+  return found;
+}
+
+/// Reads the mask of a thread; false if the thread has gone.
+bool read_mask(Thread& thread) {
+  static std::string mask(kMaskBytes, '\0');
+  const long got = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
+  if (got <= 0) return false;
+  if (thread.mask.compare(0, std::string::npos, mask.data(), static_cast<std::size_t>(got)) != 0 ||
+      thread.mask.empty()) {
+    thread.mask.assign(mask.data(), static_cast<std::size_t>(got));
+    thread.allowed.clear();
+    for (int cpu = 0; cpu < 8 * got; ++cpu)
+      if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
+        thread.allowed.push_back(cpu);
+  }
+  return true;
+}
+
+}  // namespace
+
+bool ThreadLooks::right(const std::vector<int>& allowed) const {
+  if (context_.expected.cpus.empty() || allowed == context_.expected.cpus) return true;
+  if (!context_.expected.each) return false;
+  return std::any_of(context_.expected.layout.parts.begin(), context_.expected.layout.parts.end(),
+                     [&](std::vector<int> part) {
+                       std::sort(part.begin(), part.end());
+                       return within(allowed, part);
+                     });
+}
+
+void ThreadLooks::judge_mask(Process& process, Thread& thread, std::uint64_t waited_ns) {
+  const bool wrong = !right(thread.allowed), same = wrong && thread.wrong_now && thread.allowed == thread.wrong;
+  if (thread.wrong_now && !same) {
+    // Where CPUs are short, a moment's mask lasts as long as its owner waits to go on.
+    const double waited_s = 1e-9 * (static_cast<double>(waited_ns) - static_cast<double>(thread.wrong_waited_ns));
+    thread.passing = thread.passing && thread.wrong_until_s - thread.wrong_since_s - waited_s < kPassingS;
+  }
+  thread.wrong_now = wrong;
+  if (!wrong) {
+    thread.was_right = true;
+    return;
+  }
+  thread.wrong_until_s = context_.elapsed();
+  if (!same) thread.wrong_since_s = thread.wrong_until_s, thread.wrong_waited_ns = waited_ns;
+  if (thread.wrong_looks++ == 0) thread.wrong_at_s = context_.elapsed();
+  thread.wrong = thread.allowed;
+  const bool exec = thread.id == process.id && process.variables_of != thread.last.command;
+  if (exec) process.variables_of = thread.last.command;
+  if (exec || (thread.wrong_looks == 1 && process.variables.empty())) process.variables = binding_variables(process.id);
+  if (thread.wrong_looks > 1) return;
+  context_.look_for_offline();  // before anybody is accused
+  if (!process.cgroup_change.empty()) return;
+  const auto [path, cpus] = cpuset_of(process.id);
+  if (path != context_.cgroup)
+    process.cgroup_change = "it was moved from cgroup " + context_.cgroup + " to " + path;
+  else if (cpus != context_.cgroup_cpus)
+    process.cgroup_change =
+        "its cgroup's cpuset changed from " + cpu_list(context_.cgroup_cpus) + " to " + cpu_list(cpus);
+}
+
+void ThreadLooks::look_at(Process& process, Thread& thread) {
+  const bool first = !thread.looked_at;
+  const bool there = read_mask(thread);
+  std::uint64_t ran = 0, waited = 0;
+  const std::string_view sched = thread.schedstat.text();
+  if (!sched.empty()) {
+    ran = number_of(sched);
+    waited = number_of(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
+  } else if (::access("/proc/self/schedstat", F_OK) != 0) {
+    context_.absent.insert(
+        "time that threads wait for a CPU: this kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
+  }
+  if (there) judge_mask(process, thread, waited);
+  // Who neither runs nor ran has nothing new to tell.
+  if (!first && !sched.empty() && ran == thread.ran_ns && thread.last.state != 'R') return;
+  const auto stat = parse_stat(thread.stat.text());
+  // One that has ended and was not asked for yet still tells its times, but no longer where it is.
+  thread.ended = !stat || stat->state == 'Z' || stat->state == 'X' || (!first && stat->started != thread.last.started);
+  if (!stat || (!first && stat->started != thread.last.started)) return;
+  if (sched.empty()) ran = (stat->user + stat->system) * static_cast<std::uint64_t>(1e9 / context_.tick_rate);
+  if (first && thread.id == process.id)
+    process.old = static_cast<double>(kernel_ns(CLOCK_BOOTTIME)) * 1e-9 -
+                      static_cast<double>(stat->started) / context_.tick_rate >
+                  context_.elapsed() + 0.5;
+  const bool ran_now = !thread.ended && (stat->state == 'R' || (!first && ran != thread.ran_ns));
+  // The last CPU of one that sleeps may be from before it was bound.
+  if (ran_now || std::binary_search(thread.allowed.begin(), thread.allowed.end(), stat->cpu)) {
+    thread.ran_on.insert(stat->cpu);
+    if (ran_now && !context_.expected.cpus.empty() &&
+        !std::binary_search(context_.expected.cpus.begin(), context_.expected.cpus.end(), stat->cpu)) {
+      thread.outside.insert(stat->cpu);
+      ++thread.outside_looks;
+    }
+  }
+  const bool moved = !first && stat->cpu != thread.last.cpu;
+  thread.moves += moved;
+  if (moved || thread.ended || thread.looks % 8 < 2) look_at_sched(process, thread);
+  ++thread.looks;
+  thread.last = *stat;
+  thread.ran_ns = ran;
+  thread.waited_ns = waited;
+  thread.looked_at = true;
+}
+
+void ThreadLooks::look_at_sched(Process& process, Thread& thread) {
+  const std::string text = slurp(task_folder(process.id, thread.id) + "sched");
+  const auto value = [&](const char* key) {
+    const std::string line = value_of(text, key);
+    const std::size_t digit = line.find_first_of("0123456789");
+    return digit == std::string::npos ? -1 : static_cast<long long>(number_of(line.substr(digit)));
+  };
+  thread.migrations = std::max(thread.migrations, value("se.nr_migrations"));
+  thread.balanced_pages = std::max(thread.balanced_pages, value("numa_pages_migrated"));
+  if (text.empty() && ::access("/proc/self/sched", F_OK) != 0)
+    context_.absent.insert(
+        "migrations by the kernel's count: it has no /proc/PID/sched (CONFIG_SCHED_DEBUG); changes of the last "
+        "CPU between two looks are told instead, which are fewer");
+}
+
+}  // namespace mm::place::observe

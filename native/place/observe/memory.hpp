@@ -1,0 +1,29 @@
+#pragma once
+#include <map>
+
+#include "seen.hpp"
+
+namespace mm::place::observe {
+
+inline constexpr double kFirstPagesS = 0.03;  ///< age of a process at its first walk: it is past its exec then
+
+/// Bytes on other nodes than the expected ones.
+std::uint64_t elsewhere(const Expectation& expected, const std::map<int, std::uint64_t>& bytes);
+
+/// Walks of the pages of processes, within a share of the time.
+class Memory {
+ public:
+  explicit Memory(Context& context);
+  void update(Process& process, double now);  ///< walks its pages if it is time to, and the budget allows it
+  double cost_s() const { return cost_s_; }
+
+ private:
+  bool misplaced(const PageCount& pages) const;
+  void walk_pages(Process& process, double now);
+
+  Context& context_;
+  std::map<int, NodeLevel> levels_;  // at the start
+  double cost_s_ = 0;
+};
+
+}  // namespace mm::place::observe

@@ -1,0 +1,91 @@
+#include "parts.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "text.hpp"
+
+namespace mm::place::observe {
+
+namespace {
+
+constexpr double kWindowS = 0.1;  // CPU time is compared over this time: the kernel adds it up in ticks of 1 to 10 ms
+constexpr double kBusy = 0.25;    // share of a window that a thread ran or waited for a CPU
+constexpr double kIdle = 0.05;    // a part is empty if its units ran less
+
+}  // namespace
+
+Parts::Parts(Context& context) : context_(context) {
+  if (!context_.expected.each) return;
+  for (std::vector<int> part : context_.expected.layout.parts) {
+    std::sort(part.begin(), part.end());
+    auto same = std::find_if(rooms_.begin(), rooms_.end(), [&](const Room& r) { return r.cpus == part; });
+    if (same == rooms_.end()) same = rooms_.insert(same, {part, 0});
+    ++same->units;
+  }
+  std::set<int> seen;
+  for (const Room& room : rooms_)
+    for (const int cpu : room.cpus)
+      if (!seen.insert(cpu).second) {
+        context_.absent.insert("whether two share one part: the parts overlap on CPU " + std::to_string(cpu));
+        rooms_.clear();
+        return;
+      }
+}
+
+void Parts::update(std::map<pid_t, Process>& living, double now) {
+  if (now - window_s_ >= kWindowS) close_window(living, now);
+}
+
+void Parts::close_window(std::map<pid_t, Process>& living, double now) {
+  const double length = now - window_s_;
+  context_.look_for_offline();
+  struct Unit {
+    std::vector<Thread*> threads;
+    std::set<std::size_t> on;
+    std::string who;
+  };
+  std::map<pid_t, Unit> processes, threads;
+  std::vector<double> used(rooms_.size());
+  for (auto& [id, process] : living)
+    for (auto& [tid, thread] : process.threads) {
+      const double ran = static_cast<double>(thread.ran_ns - thread.window_ran) * 1e-9 / length;
+      const double waited = static_cast<double>(thread.waited_ns - thread.window_waited) * 1e-9 / length;
+      const bool known = std::exchange(thread.in_window, true);
+      thread.window_ran = thread.ran_ns;
+      thread.window_waited = thread.waited_ns;
+      if (!known) continue;
+      for (std::size_t r = 0; r < rooms_.size(); ++r) {
+        if (!std::binary_search(rooms_[r].cpus.begin(), rooms_[r].cpus.end(), thread.last.cpu)) continue;
+        used[r] += ran;
+        if (ran + waited < kBusy) continue;
+        for (Unit* unit : {&processes[id], &threads[tid]}) {
+          unit->threads.push_back(&thread);
+          unit->on.insert(r);
+        }
+        processes[id].who = thread.last.command + ' ' + std::to_string(id);
+        threads[tid].who = thread.last.command + ' ' + std::to_string(tid);
+      }
+    }
+  window_s_ = now;
+  std::map<pid_t, Unit>& units = processes.size() > 1 ? processes : threads;
+  const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });
+  if (empty == used.end()) return;
+  for (std::size_t r = 0; r < rooms_.size(); ++r) {
+    std::vector<Unit*> here;
+    for (auto& [id, unit] : units)
+      if (unit.on == std::set<std::size_t>{r}) here.push_back(&unit);
+    if (here.size() <= rooms_[r].units) continue;
+    std::string names;
+    for (const Unit* unit : here) names += (names.empty() ? "" : ", ") + unit->who;
+    for (Unit* unit : here)
+      for (Thread* thread : unit->threads) {
+        thread->doubled_s += length;
+        ++thread->doubled_windows;
+        thread->doubled_with = names + " shared " + cpus_text(rooms_[r].cpus) + " while " +
+                               cpus_text(rooms_[static_cast<std::size_t>(empty - used.begin())].cpus) + " stayed empty";
+      }
+  }
+}
+
+}  // namespace mm::place::observe

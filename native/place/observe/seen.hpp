@@ -1,0 +1,92 @@
+#pragma once
+/// What was observed of every process and thread of the tree, and the conditions under which it is judged.
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "../observe.hpp"
+#include "../pages.hpp"
+#include "../proc.hpp"
+
+namespace mm::place::observe {
+
+struct Thread {
+  Thread(pid_t process, pid_t number)
+      : id(number),
+        stat(task_folder(process, number) + "stat"),
+        schedstat(task_folder(process, number) + "schedstat") {}
+  pid_t id;
+  unsigned looks = 0;
+  Again stat, schedstat;
+  Stat last;
+  std::uint64_t ran_ns = 0, waited_ns = 0;
+  std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the begin of the window
+  std::set<int> ran_on, outside;
+  long long moves = 0, migrations = -1, balanced_pages = 0;
+  std::string mask;
+  std::vector<int> allowed;
+  std::vector<int> wrong;                       ///< the last mask that was not the expected one
+  double wrong_at_s = 0;                        ///< when it was seen first
+  double wrong_since_s = 0, wrong_until_s = 0;  ///< the first and the last look that saw that mask
+  std::uint64_t wrong_waited_ns = 0;            ///< at the first of them
+  double doubled_s = 0;
+  int outside_looks = 0, wrong_looks = 0, doubled_windows = 0;
+  bool looked_at = false, ended = false, in_window = false, was_right = false;
+  bool wrong_now = false;  ///< at the last look
+  bool passing = true;     ///< none lasted
+  std::string doubled_with;
+};
+
+struct Process {
+  pid_t id = 0;
+  std::map<pid_t, Thread> threads;
+  std::vector<Thread> ended_threads;
+  bool ended = false;
+  double since_s = 0;
+  bool old = false;                              ///< it ran before watching began
+  std::map<std::string, std::string> variables;  ///< read when something is wrong
+  std::string variables_of;                      ///< the command that they were read of: another one comes by exec
+  std::string cgroup_change;
+  // Pages.
+  PageCount pages;
+  bool counted = false, outside_now = false, first_walk_outside = false;
+  int outside_walks = 0;
+  PageCount worst;
+  std::map<int, std::uint64_t> missed;  ///< node → pages that found no room there since the begin
+  std::map<int, NodeLevel> levels;      ///< of the nodes, when it was worst
+  double next_walk_s = 0, gap_s = 0.05;
+};
+
+template <class Function>
+void each_thread(const Process& process, Function&& function) {
+  for (const auto& [id, thread] : process.threads) function(thread);
+  for (const Thread& thread : process.ended_threads) function(thread);
+}
+
+/// The conditions at the start of the observation, and what changed since.
+struct Context {
+  Context(const Machine& machine, pid_t root, Expectation expected);
+  double elapsed() const;  ///< s since the start
+  void look_for_offline();
+
+  Machine machine;
+  pid_t root;
+  Expectation expected;
+  double began_s;
+  std::vector<int> first_online;
+  std::set<int> offline;  ///< CPUs that were online at the start
+  std::string cgroup;
+  std::vector<int> cgroup_cpus;
+  std::set<std::string> absent;
+  double tick_rate;
+  std::uint64_t page_bytes;
+};
+
+/// The cgroup of a process, and the CPUs that its cpuset leaves; an empty list if the kernel does not tell.
+std::pair<std::string, std::vector<int>> cpuset_of(pid_t process);
+
+double thread_cpu_s();  ///< CPU time of the calling thread, which its own looks cost
+
+}  // namespace mm::place::observe

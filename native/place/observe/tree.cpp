@@ -1,0 +1,96 @@
+#include "tree.hpp"
+
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "memory.hpp"
+
+namespace mm::place::observe {
+
+namespace {
+
+/// Whether the number of a thread that ended belongs to a new one.
+bool is_another(pid_t process, const Thread& thread) {
+  const auto stat = parse_stat(slurp(task_folder(process, thread.id) + "stat"));
+  return stat && stat->started != thread.last.started;
+}
+
+}  // namespace
+
+Tree::Tree(const Context& context)
+    : context_(context),
+      by_children_(::access(("/proc/self/task/" + std::to_string(::syscall(SYS_gettid)) + "/children").c_str(), F_OK) ==
+                   0) {
+  int reaper = 0;
+  subreaper_ = ::prctl(PR_GET_CHILD_SUBREAPER, &reaper) == 0 && reaper == 1;
+  enter(context.root);
+}
+
+void Tree::enter(pid_t id) {
+  if (living.contains(id) || (id == ::getpid() && id != context_.root)) return;  // who looks is no part of the program
+  Process& process = living[id];
+  process.id = id;
+  process.since_s = context_.elapsed();
+  process.next_walk_s = process.since_s + kFirstPagesS;
+}
+
+void Tree::find_children() {
+  if (!by_children_) {
+    // One scan of all processes: a parent that is ours makes its child ours, in any order of numbers.
+    std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
+    std::vector<pid_t> todo;
+    for (const auto& [id, process] : living) todo.push_back(id);
+    if (subreaper_) todo.push_back(::getpid());
+    while (!todo.empty()) {
+      const pid_t parent = todo.back();
+      todo.pop_back();
+      for (const pid_t child : children[parent])
+        if (!living.contains(child)) enter(child), todo.push_back(child);
+    }
+    return;
+  }
+  const auto of_thread = [&](pid_t process, pid_t thread) {
+    std::string text = slurp(task_folder(process, thread) + "children");
+    for (char *at = text.data(), *end = nullptr;; at = end) {
+      const long id = std::strtol(at, &end, 10);
+      if (end == at) break;
+      enter(static_cast<pid_t>(id));
+    }
+  };
+  if (subreaper_)
+    for (const pid_t thread : numbers_in("/proc/self/task")) of_thread(::getpid(), thread);
+  // A map keeps its places while it grows, and a new process with a higher number is met later in this very loop.
+  for (auto& [id, process] : living)
+    for (auto& [thread, unused] : process.threads) of_thread(id, thread);
+}
+
+void Tree::find_threads(Process& process) {
+  const std::vector<pid_t> now = numbers_in("/proc/" + std::to_string(process.id) + "/task");
+  for (auto at = process.threads.begin(); at != process.threads.end();) {
+    const bool there = std::find(now.begin(), now.end(), at->first) != now.end();
+    if (!there || (at->second.ended && is_another(process.id, at->second))) {
+      at->second.stat.close();
+      at->second.schedstat.close();
+      process.ended_threads.push_back(std::move(at->second));
+      at = process.threads.erase(at);
+    } else {
+      ++at;
+    }
+  }
+  for (const pid_t id : now) process.threads.try_emplace(id, process.id, id);
+  process.ended = now.empty();
+}
+
+std::vector<const Process*> Tree::all() const {
+  std::vector<const Process*> found;
+  for (const Process& process : over) found.push_back(&process);
+  for (const auto& [id, process] : living) found.push_back(&process);
+  std::sort(found.begin(), found.end(), [](const Process* a, const Process* b) { return a->since_s < b->since_s; });
+  return found;
+}
+
+}  // namespace mm::place::observe
