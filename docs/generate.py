@@ -1,11 +1,11 @@
-"""Writes the reference page of every instrument, from `meshmark-probe --describe` and the hand-written
-page docs/reference/instruments/NAME.md, if there is one: docs/reference/instruments.md; that of the instruments of
-ranks, from `meshmark-comm --describe`: docs/reference/instruments-of-ranks.md; the list of keys of a machine file, from
-the loader's own table: docs/reference/machine-files.md; and metrics of programs with the columns that their formulas
-know: docs/reference/load-metrics.md.
+"""Generates the reference pages whose tables come from the programs themselves.
 
-The first paragraphs are what a person wrote; the tables are what the program says of itself, so
-they cannot disagree with it.
+* docs/reference/instruments.md: `meshmark-probe --describe` and the hand-written docs/reference/instruments/NAME.md
+* docs/reference/instruments-of-ranks.md: `meshmark-comm --describe`
+* docs/reference/machine-files.md: the loader's table of keys
+* docs/reference/load-metrics.md: the metrics of programs and the columns that their formulas may use
+
+Prose is written by hand; tables are generated, so they cannot disagree with the programs.
 """
 
 from __future__ import annotations
@@ -21,69 +21,68 @@ PROGRAMS: Final = DOCS.parent / "build" / "release" / "bin"
 OUTPUT: Final = DOCS / "reference" / "instruments.md"
 INSTRUMENTS: Final = """# Instruments
 
-Each answers one question put to the machine: `meshmark measure NAME`, or alone
-`meshmark-probe NAME`. `meshmark-probe NAME --describe` prints what stands here as JSON.
-Those that are put to many processes are [instruments of ranks](instruments-of-ranks.md).
+Run an instrument with `meshmark measure NAME`, or without Python with `meshmark-probe NAME`.
+`meshmark-probe NAME --describe` prints the content of this page as JSON. Instruments that run on several MPI ranks have
+[a page of their own](instruments-of-ranks.md).
 """
 OUTPUT_OF_RANKS: Final = DOCS / "reference" / "instruments-of-ranks.md"
-INSTRUMENTS_OF_RANKS: Final = """# Instruments of ranks
+INSTRUMENTS_OF_RANKS: Final = """# MPI instruments
 
-Each answers one question put to many processes at once: `meshmark measure NAME` starts them, or
-`mpirun -n RANKS meshmark-comm NAME` by hand. They need an MPI library with its development package when Meshmark is
-built, and its launcher when they run; without it `meshmark list instruments` does not name them. OpenSHMEM and
-co-arrays are measured where they are, and reported absent elsewhere. `meshmark-comm NAME --describe` prints what stands
-here as JSON. See [how to measure communication](../how-to/communicate.md) and
-[how ranks are measured](../explanation/ranks.md).
+`meshmark measure NAME` starts the ranks of an MPI instrument; `mpirun -n RANKS meshmark-comm NAME` runs it without
+Python. MPI instruments need an MPI library with its development package when Meshmark is built, and its launcher when
+they run; without them, `meshmark list instruments` does not list them. OpenSHMEM and co-arrays are measured if
+installed, and reported absent otherwise. `meshmark-comm NAME --describe` prints the content of this page as JSON. See
+[how to measure communication](../how-to/communicate.md) and [how ranks are measured](../explanation/ranks.md).
 """
 MACHINES: Final = DOCS / "reference" / "machine-files.md"
 MACHINE_FILES: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Machine files
 
-One TOML file describes a machine; `meshmark model list` shows those of the package, and every command that takes a
-machine also takes the path of a file. Every number says where it is from:
+A TOML file describes a machine. `meshmark model list` lists the files of the package; every command that takes a
+machine also takes the path of a file. Every number states its origin:
 
     clock_ghz = { value = 1.15, published = "gs1280_2003 s2" }
     latency_ns = { value = 7.2, fitted = "A12" }
     entries = { unknown = "not found" }
 
-| word | means |
+| origin | value |
 |---|---|
-| `published` | where it can be read |
-| `derived` | how it follows from what can be read |
-| `fitted` | the statements (of `machine_facts.toml`) that it was chosen to meet; they then prove nothing |
-| `assumed` | why this guess; predictions that rest on it are weak |
-| `unknown` | why there is no value; the key stays absent |
+| `published` | the source |
+| `derived` | how the number follows from published ones |
+| `fitted` | the statements (of `machine_facts.toml`) that it was chosen to meet, which then prove nothing |
+| `assumed` | the reason for this guess; predictions that rest on it are weak |
+| `unknown` | the reason why there is no value; the key stays absent |
 
-One of these words on a table holds for the plain numbers in it. `extends = "other"` takes the tables of another file of
-the same folder (or of the package) and overrides them key by key; `[topology]` is replaced whole. A machine without
-`[memory]` is a network alone.
+An origin on a table applies to the plain numbers in it. `extends = "other"` takes the tables of another file of the
+same folder (or of the package) and overrides them key by key; `[topology]` is replaced as a whole. A machine without
+`[memory]` is only a network.
 """
 LOAD_METRICS: Final = DOCS / "reference" / "load-metrics.md"
 METRICS: Final = """<!-- written by docs/generate.py; do not edit -->
 
 # Metrics of programs
 
-A metric is a formula over what calls of kernels count and take: + - * / and brackets, numbers, and the names of columns
-below. Of a whole program it is taken from the sums over all its calls, never as a mean of ratios. Metrics of your own
-are tables of a file for `--metrics`, or of a [scenario](scenario-files.md):
+A metric is a formula over counts and times of kernel calls: + - * /, parentheses, numbers, and the names of columns
+below. For a whole program it is calculated from the sums over all calls, never as a mean of ratios. Define metrics of
+your own as tables in a file for `--metrics`, or in a [scenario](scenario-files.md):
 
     [metric.bytes_per_flop]
     formula = "(memory_read_bytes + memory_write_bytes) / flops"
     unit = "B/flop"
 
-A name is small letters, digits and `_`, and neither a column's nor a key's of a program. A metric that is a ratio of
-two sums can be prescribed: it is a key of `[[program]]`. Any other can be shown. What every variant of base data gives
-is listed by `meshmark load variants --metrics FILE`, what a program is planned to give stands in its file.
+A name consists of lower-case letters, digits and `_`, and must not be the name of a column or of a key of a program. A
+metric that is a ratio of two sums can be requested: it is a key of `[[program]]`. Any other metric is only reported.
+`meshmark load variants --metrics FILE` lists the value of every variant of the calibration data; the planned value of a
+program is in its file.
 """
 COUNTERS_TEXT: Final = """\
-The instrument `kernels` counts them in a pass of its own after the timed samples, by the kernel's `perf_event_open`,
-on the threads that work; where counters take turns the counts are extrapolated to the whole time. Which of them a
-machine has depends on the processor, the hypervisor and `kernel.perf_event_paranoid`: base data name those that are
-absent, with the reason, and a metric that needs one is refused by its name. At `paranoid` 2 only user code is
-counted, and no switches; the condition `counters_of` says so. What the caches call a reference or a miss is the
-processor's own definition: prefer the exact counts above for anything that is compared between machines. In a program
-the counts are those of base data times its calls.
+The instrument `kernels` reads hardware counters of the working threads with `perf_event_open`, in a separate run after
+the timed samples. If counters are multiplexed, the counts are extrapolated to the whole time. Availability depends on
+the processor, the hypervisor and `kernel.perf_event_paranoid`: calibration data list absent counters with the reason,
+and a metric that needs one is refused by name. At `paranoid` 2 only user code is counted, without context switches, as
+the condition `counters_of` states. The definitions of cache references and misses depend on the processor; to compare
+machines, prefer the exact counts above. The counts of a program are those of the calibration data times its calls.
 """
 COMMON: Final = {
     "ranks",
@@ -134,9 +133,9 @@ def page(described: dict[str, Any]) -> list[str]:
     written = DOCS / "reference" / "instruments" / f"{name}.md"
     if written.exists():
         text = written.read_text().strip()
-        if text.startswith("# "):  # its title stands above already
+        if text.startswith("# "):  # the title is written above
             text = text.partition("\n")[2].strip()
-        # Its headings go below this instrument's.
+        # Its headings are nested below the instrument's.
         inside_code = False
         for line in text.splitlines():
             inside_code ^= line.startswith("```")
@@ -149,8 +148,8 @@ def page(described: dict[str, Any]) -> list[str]:
     metrics: list[list[object]] = [[f"`{m['name']}`", m["unit"], m["better"], m["help"]] for m in described["metrics"]]
     out += table(["metric", "unit", "better", "meaning"], metrics)
     identity = ", ".join(f"`{key}`" for key in described["identity"])
-    out += [f"Conditions that tell its points apart: {identity}.", ""]
-    for title, key in (("What can spoil it", "spoils"), ("What it needs", "needs")):
+    out += [f"Conditions that identify a point: {identity}.", ""]
+    for title, key in (("Sources of error", "spoils"), ("Requirements", "needs")):
         if described[key]:
             out += [f"{title}:", "", *(f"* {line}" for line in described[key]), ""]
     if described["source"]:
@@ -172,16 +171,16 @@ def load_metrics() -> list[str]:
     from meshmark.load.metrics import all_metrics
     from meshmark.load.variants import COUNTERS, COUNTS, DERIVED, MEANING, TIMES
 
-    out = [METRICS.strip(), "", "## Shipped", ""]
+    out = [METRICS.strip(), "", "## Built-in metrics", ""]
     shipped = all_metrics()
     out += table(
-        ["metric", "unit", "formula", "can be prescribed"],
+        ["metric", "unit", "formula", "can be requested"],
         [[f"`{name}`", m.unit, f"`{m.formula}`", "yes" if m.ratio else "no"] for name, m in shipped.items()],
     )
     for title, names, text in (
-        ("Times", TIMES, "Measured, s of one call, of all its threads but for wall time."),
-        ("Counts", COUNTS, "Exact: each kernel states what a unit does, and a test counts its accesses."),
-        ("Made of these", DERIVED, ""),
+        ("Times", TIMES, "Measured times of one call, in s; CPU times are sums over its threads."),
+        ("Counts", COUNTS, "Exact: each kernel states the counts of a unit, and a test verifies them."),
+        ("Derived", DERIVED, ""),
         ("Counters", COUNTERS, COUNTERS_TEXT.strip()),
     ):
         out += [f"## {title}", "", *([text, ""] if text else [])]
@@ -193,10 +192,10 @@ def instruments(program: str, intro: str, title: str) -> str:
     """The page of all instruments of a program.
 
     Raises:
-        OSError, CalledProcessError: it is not there, or no library that it needs.
+        OSError, CalledProcessError: the program or a library that it needs is missing.
     """
-    said = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
-    described = json.loads(said)
+    output = subprocess.run([PROGRAMS / program, "--describe"], capture_output=True, text=True, check=True).stdout
+    described = json.loads(output)
     out = ["<!-- written by docs/generate.py; do not edit -->", "", intro]
     for one in described:
         out += page(one)
@@ -213,10 +212,10 @@ def main() -> int:
         print("hint: make setup", file=sys.stderr)
         return 1
     try:
-        title = "Options of all instruments of ranks"
+        title = "Options of all MPI instruments"
         OUTPUT_OF_RANKS.write_text(instruments("meshmark-comm", INSTRUMENTS_OF_RANKS, title))
     except (OSError, subprocess.CalledProcessError):
-        print(f"generate: no MPI library here: {OUTPUT_OF_RANKS.name} stays as it is", file=sys.stderr)
+        print(f"generate: no MPI library: {OUTPUT_OF_RANKS.name} is unchanged", file=sys.stderr)
     MACHINES.write_text("\n".join(machine_files()).rstrip() + "\n")
     LOAD_METRICS.write_text("\n".join(load_metrics()).rstrip() + "\n")
     return 0
