@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <iostream>
 #include <sstream>
 
@@ -111,9 +112,19 @@ Option Arguments::flag(const std::string& name, bool& value, const std::string& 
 
 void Arguments::footer(const std::string& text) { app_->footer(text); }
 
+void Arguments::renamed(const std::string& before, const std::string& now) { renamed_[before] = now; }
+
 bool Arguments::read(int argc, char** argv, const std::string& verb) {
+  std::vector<const char*> words(argv, argv + argc);
+  for (const char*& word : words) {
+    const auto at = renamed_.find(word);
+    if (at == renamed_.end()) continue;
+    std::fprintf(stderr, "meshmark: note: %s is now %s; the old name will be removed in 0.2.0\n", word,
+                 at->second.c_str());
+    word = at->second.c_str();
+  }
   try {
-    app_->parse(argc, argv);
+    app_->parse(argc, words.data());
   } catch (const CLI::CallForHelp&) {
     std::cout << app_->help();
     return false;

@@ -1,6 +1,7 @@
 #pragma once
 /// The options and operands of a verb. CLI11 reads them, and is included in two files alone: its header takes longer to
 /// compile than any file of ours.
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,8 @@ class Arguments {
   Option time(const std::string& name, double& value_s, const std::string& help, double low_s = 0,
               double high_s = kLongest_s);
   Option flag(const std::string& name, bool& value, const std::string& help);
+  /// `before` still works for one release, with a note on standard error, and is not in the help.
+  void renamed(const std::string& before, const std::string& now);
   void footer(const std::string& text);
 
   /// False where `--help` was asked for, which is printed then. UsageError, whose field is `verb`, where they are
@@ -59,6 +62,7 @@ class Arguments {
 
  private:
   std::unique_ptr<CLI::App> app_;
+  std::map<std::string, std::string> renamed_;
 };
 
 }  // namespace mm

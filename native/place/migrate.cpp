@@ -386,20 +386,21 @@ void print(const Outcome& out) {
 
 int migrate_verb(int argc, char** argv) {
   Arguments app{
-      "Moves the memory of a running program to other nodes, and says what moved and what could not. Pages of files\n"
-      "and shared libraries stay; new pages follow the program's own policy. Exit status 1: something was left.\n\n"
+      "Moves the memory of a running program to other nodes, and reports what could not be moved. Pages of files\n"
+      "and shared libraries stay; new pages follow the policy of the program. Exit status 1: some pages were left.\n\n"
       "example: meshmark migrate 4711 --to 1",
       "meshmark migrate"};
   std::string pid_text, to, from;
   bool children = false, threads = false, as_json = false;
   Wish wish;
-  app.add("PID", pid_text, "the process").required();
-  app.add("--to", to, "nodes; of several each gets 2 MiB in turn").required();
-  app.add("--from", from, "only what is on these nodes [all]");
-  app.flag("--children", children, "its descendants too");
-  app.flag("--threads-too", threads, "bind its threads to the CPUs of these nodes first");
-  app.flag("--shared", wish.shared, "also pages that other processes share (needs CAP_SYS_NICE)");
-  app.flag("--json", as_json, "one JSON object");
+  app.add("PID", pid_text, "process to migrate").required();
+  app.add("--to", to, "target nodes; several nodes receive 2 MiB each in turn").required();
+  app.add("--from", from, "move only pages on these nodes [all]");
+  app.flag("--children", children, "include descendants");
+  app.flag("--with-threads", threads, "first bind its threads to the CPUs of the target nodes");
+  app.renamed("--threads-too", "--with-threads");
+  app.flag("--shared", wish.shared, "include pages shared with other processes (needs CAP_SYS_NICE)");
+  app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "migrate")) return 0;
   const pid_t root = read_pid(pid_text);
   const Machine machine = machine_of("host");
@@ -422,7 +423,7 @@ int migrate_verb(int argc, char** argv) {
     for (const Node& node : machine.nodes)
       if (std::find(wish.to.begin(), wish.to.end(), node.id) != wish.to.end())
         cpus.insert(node.cpus.begin(), node.cpus.end());
-    if (cpus.empty()) throw UsageError("--threads-too", "nodes " + to + " have no CPUs", "nodes with CPUs");
+    if (cpus.empty()) throw UsageError("--with-threads", "nodes " + to + " have no CPUs", "nodes with CPUs");
     for (const pid_t process : tree) bind_threads(process, {cpus.begin(), cpus.end()});
   }
   bool whole = true;

@@ -43,8 +43,8 @@ std::string table(const Report& report, bool with_relative) {
   return aligned(rows);
 }
 
-/// The claim that a process holds, by the file that its environment names.
-std::optional<Claim> claim_of(pid_t process) {
+/// The reservation that a process holds, by the file that its environment names.
+std::optional<Reservation> reservation_of(pid_t process) {
   const std::string text = slurp("/proc/" + std::to_string(process) + "/environ"), key = "MESHMARK_CLAIM=";
   for (std::size_t at = 0; at < text.size();) {
     const std::string entry = text.c_str() + at;
@@ -53,8 +53,8 @@ std::optional<Claim> claim_of(pid_t process) {
     const std::string path = entry.substr(key.size()), folder = path.substr(0, path.rfind('/'));
     if (folder.empty() || folder == path) return {};
     Ledger ledger(folder);
-    for (Claim& claim : ledger.claims())
-      if (claim.path == path) return claim;
+    for (Reservation& reservation : ledger.reservations())
+      if (reservation.path == path) return reservation;
   }
   return {};
 }
@@ -73,7 +73,7 @@ int placed_verb(int argc, char** argv) {
   app.add("PID", pid_text, "the process whose tree is looked at").required();
   app.time("--duration", watch_s, "watch for so long [1s]", 0, 1e6);
   app.time("--interval", gap_s, "look so often [1ms, growing to 100ms]", 1e-9);
-  app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its claim]");
+  app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its reservation]");
   app.add("--nodes", nodes, "memory nodes where its pages should be");
   app.flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
   app.flag("--json", as_json, "one JSON object");
@@ -96,9 +96,9 @@ int placed_verb(int argc, char** argv) {
     for (const Cpu& cpu : machine.cpus) known.push_back(cpu.id);
     if (!within(expected.cpus, known)) throw UsageError("--cpus", "found " + quote(cpus), cpu_list(known));
     for (const int cpu : expected.cpus) expected.layout.parts.push_back({cpu});
-  } else if (const auto claim = claim_of(process)) {
-    expected.layout = claim->layout;
-    expected.cpus = claim->layout.cpus();
+  } else if (const auto reservation = reservation_of(process)) {
+    expected.layout = reservation->layout;
+    expected.cpus = reservation->layout.cpus();
   }
   if (each && expected.cpus.empty()) throw UsageError("--each", "says nothing without CPUs", "--cpus LIST --each");
   expected.each = each;

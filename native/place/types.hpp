@@ -22,7 +22,7 @@ struct Cpu {
 
 struct Node {
   int id;                 ///< OS index
-  std::uint64_t bytes;    ///< as claimed, B; 0: no memory
+  std::uint64_t bytes;    ///< as reserved, B; 0: no memory
   std::vector<int> cpus;  ///< its own, ascending; none for a memory-only node
 };
 

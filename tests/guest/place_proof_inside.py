@@ -474,7 +474,7 @@ def migrate(plan: dict[str, Any]) -> dict[str, Any]:
     moved("dealt", "--to", "0,1")
     moved("shared", "--to", "0", forks=True)
     moved("shared too", "--to", "0", "--shared", forks=True)
-    moved("threads", "--to", "0", "--threads-too")
+    moved("threads", "--to", "0", "--with-threads")
     moved("stranger", "--to", "0", user=65534)
     moved("no such node", "--to", "9")
     touched = [0, 3 * MIB, 2 << 30, (4 << 30) - 4096]

@@ -35,7 +35,7 @@ MEMORY: Final = {
     "watched": ["--bind", "list=0", "--memory", "bind=1", "--verify=strict"],
 }
 HARD: Final = {
-    "hard": ["--hard", "--bind", "list=2,3", "--say"],
+    "hard": ["--hard", "--bind", "list=2,3", "--verbose"],
     "hard memory": ["--hard", "--bind", "list=2", "--memory", "bind", "--verify"],
     "soft": ["--bind", "list=2"],
     "nobody": [*NOBODY, "--hard", "--bind", "list=2"],

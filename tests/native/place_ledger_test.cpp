@@ -69,8 +69,8 @@ auto one_of(int cpus) {
   };
 }
 
-Claim named(const std::string& command, const std::string& job = "") {
-  Claim as;
+Reservation named(const std::string& command, const std::string& job = "") {
+  Reservation as;
   as.command = command;
   as.policy = "pack";
   as.job = job;
@@ -117,7 +117,7 @@ std::string line(const std::string& boot_id, const std::string& rest = R"("exclu
   return R"({"boot":")" + boot_id + R"(","pid":1,"since_s":5.0,"command":"x","policy":"pack","job":"",)" + rest + "}\n";
 }
 
-/// Writes a claim as a stranger would; `held` keeps it alive until the descriptor closes.
+/// Writes a reservation as a stranger would; `held` keeps it alive until the descriptor closes.
 int stranger(const fs::path& file, const std::string& text, bool held) {
   fs::create_directories(file.parent_path());
   const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -130,34 +130,34 @@ int stranger(const fs::path& file, const std::string& text, bool held) {
   return fd;
 }
 
-TEST_F(LedgerTest, AClaimIsSeenUntilItIsReleased) {
-  auto held = ledger().claim(named("./a.out"), one_of(2), 0);
+TEST_F(LedgerTest, AReservationIsSeenUntilItIsReleased) {
+  auto held = ledger().reserve(named("./a.out"), one_of(2), 0);
   EXPECT_EQ(held.placement.layout.parts, (std::vector<std::vector<int>>{{0}}));
-  const auto all = ledger().claims();
+  const auto all = ledger().reservations();
   ASSERT_EQ(all.size(), 1U);
   EXPECT_EQ(all[0].command, "./a.out");
   EXPECT_EQ(all[0].pid, getpid());
-  EXPECT_EQ(all[0].path, held.claim.path);
+  EXPECT_EQ(all[0].path, held.reservation.path);
   EXPECT_EQ(all[0].layout.parts, held.placement.layout.parts);
   EXPECT_TRUE(all[0].exclusive);
-  EXPECT_EQ(ledger().claim(named("second"), one_of(2), 0).placement.layout.parts[0][0], 1);
-  EXPECT_THROW(ledger().claim(named("third"), one_of(2), 0), Busy);
+  EXPECT_EQ(ledger().reserve(named("second"), one_of(2), 0).placement.layout.parts[0][0], 1);
+  EXPECT_THROW(ledger().reserve(named("third"), one_of(2), 0), Busy);
   ledger().release(held);
-  EXPECT_EQ(ledger().claims().size(), 1U);
+  EXPECT_EQ(ledger().reservations().size(), 1U);
 }
 
 TEST_F(LedgerTest, WhoeverDecidesNothingLeavesNothing) {
-  EXPECT_THROW(ledger().claim(
+  EXPECT_THROW(ledger().reserve(
                    named("x"), [](const Occupancy&) -> Placement { throw mm::UsageError("n", "9"); }, 0),
                mm::UsageError);
   EXPECT_TRUE(files().empty());
 }
 
 TEST_F(LedgerTest, TheLockGoesThroughExecAndWithTheLastOfTheChildren) {
-  // A shell that starts a child and ends: the child still has the claim.
+  // A shell that starts a child and ends: the child still has the reservation.
   const fs::path told = above_ / "told";
   const pid_t shell = process([&] {
-    ledger().claim(named("sh"), one_of(1), 0);
+    ledger().reserve(named("sh"), one_of(1), 0);
     execlp("sh", "sh", "-c",
            ("sleep 1000 & echo $! > " + told.string() + ".new; mv " + told.string() + ".new " + told.string()).c_str(),
            nullptr);
@@ -166,26 +166,26 @@ TEST_F(LedgerTest, TheLockGoesThroughExecAndWithTheLastOfTheChildren) {
   int sleeper = 0;
   std::ifstream(told) >> sleeper;
   ASSERT_GT(sleeper, 0);
-  EXPECT_EQ(ledger().claims().size(), 1U);
+  EXPECT_EQ(ledger().reservations().size(), 1U);
   kill(sleeper, SIGKILL);
-  eventually([&] { return ledger().claims().empty(); });
+  eventually([&] { return ledger().reservations().empty(); });
   EXPECT_TRUE(files().empty());
 }
 
-TEST_F(LedgerTest, AKilledOwnersClaimIsGone) {
-  const pid_t owner = process([&] { ledger().claim(named("x"), one_of(1), 0); });
+TEST_F(LedgerTest, AKilledOwnersReservationIsGone) {
+  const pid_t owner = process([&] { ledger().reserve(named("x"), one_of(1), 0); });
   eventually([&] { return fs::exists(folder_) && files().size() == 1; });
-  EXPECT_EQ(ledger().claims().size(), 1U);
+  EXPECT_EQ(ledger().reservations().size(), 1U);
   end(owner);
-  EXPECT_EQ(ledger().claim(named("y"), one_of(1), 0).placement.layout.parts[0][0], 0);
+  EXPECT_EQ(ledger().reserve(named("y"), one_of(1), 0).placement.layout.parts[0][0], 0);
 }
 
 // The promise of the whole ledger: whoever is killed whenever, no CPU ever has two living owners, and nothing is left.
-TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
-  constexpr int kClaimants = 100, kCpus = 4;
+TEST_F(LedgerTest, AHundredProcessesWithRandomKillsNeverShareACpu) {
+  constexpr int kProcesses = 100, kCpus = 4;
   struct Shared {
-    std::array<std::atomic<int>, kCpus> owner;         // index + 1 of the claimant, 0: none
-    std::array<std::atomic<bool>, kClaimants> killed;  // marked before the kill: from then on it may lose its CPU
+    std::array<std::atomic<int>, kCpus> owner;         // index + 1 of the process, 0: none
+    std::array<std::atomic<bool>, kProcesses> killed;  // marked before the kill: from then on it may lose its CPU
     std::atomic<int> doubled, rounds;
   };
   auto* const shared =
@@ -193,12 +193,12 @@ TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
   ASSERT_NE(shared, MAP_FAILED);
   new (shared) Shared{};
   std::vector<pid_t> pids;
-  for (int me = 0; me < kClaimants; ++me)
+  for (int me = 0; me < kProcesses; ++me)
     pids.push_back(process(
         [&, me] {
           std::minstd_rand random(static_cast<unsigned>(me));
           for (int round = 0; round < 3; ++round) {
-            auto held = ledger().claim(named("claimant"), one_of(kCpus), kForever);
+            auto held = ledger().reserve(named("process"), one_of(kCpus), kForever);
             auto& owner = shared->owner[static_cast<std::size_t>(held.placement.layout.parts[0][0])];
             const int before = owner.exchange(me + 1);
             if (before != 0 && !shared->killed[static_cast<std::size_t>(before - 1)]) ++shared->doubled;
@@ -210,8 +210,8 @@ TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
         },
         false));
   std::minstd_rand random(2026);
-  std::vector<int> victims(kClaimants);
-  for (int i = 0; i < kClaimants; ++i) victims[static_cast<std::size_t>(i)] = i;
+  std::vector<int> victims(kProcesses);
+  for (int i = 0; i < kProcesses; ++i) victims[static_cast<std::size_t>(i)] = i;
   std::shuffle(victims.begin(), victims.end(), random);
   for (int i = 0; i < 40; ++i) {
     usleep(static_cast<useconds_t>(random()) % 30000);
@@ -224,10 +224,10 @@ TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
     EXPECT_TRUE(shared->killed[i] || (WIFEXITED(status) && WEXITSTATUS(status) == 0)) << i;
   }
   EXPECT_EQ(shared->doubled, 0);
-  EXPECT_GE(shared->rounds, 3 * (kClaimants - 40));
-  EXPECT_TRUE(ledger().claims().empty());
+  EXPECT_GE(shared->rounds, 3 * (kProcesses - 40));
+  EXPECT_TRUE(ledger().reservations().empty());
   // A ticket whose owner was killed goes with the next who waits; none is left by the living.
-  auto held = ledger().claim(named("last"), one_of(1), 1);
+  auto held = ledger().reserve(named("last"), one_of(1), 1);
   ledger().release(held);
   EXPECT_TRUE(files().empty()) << files().front();
   munmap(shared, sizeof(Shared));
@@ -236,13 +236,13 @@ TEST_F(LedgerTest, AHundredClaimantsWithRandomKillsNeverShareACpu) {
 TEST_F(LedgerTest, WaitersAreServedInTheOrderInWhichTheyCameAndTheDeadAreSkipped) {
   int order[2];
   ASSERT_EQ(pipe(order), 0);
-  auto held = ledger().claim(named("first"), one_of(1), 0);
+  auto held = ledger().reserve(named("first"), one_of(1), 0);
   std::vector<pid_t> pids;
   for (char who = 'a'; who <= 'e'; ++who) {
     pids.push_back(process(
         [&, who] {
-          close(held.lock_fd);  // what fork gave it: the claim is not its own
-          auto mine = ledger().claim(named("waiter"), one_of(1), kForever);
+          close(held.lock_fd);  // what fork gave it: the reservation is not its own
+          auto mine = ledger().reserve(named("waiter"), one_of(1), kForever);
           if (write(order[1], &who, 1) != 1) _exit(1);
           ledger().release(mine);
         },
@@ -259,43 +259,43 @@ TEST_F(LedgerTest, WaitersAreServedInTheOrderInWhichTheyCameAndTheDeadAreSkipped
 }
 
 TEST_F(LedgerTest, WhoWaitsTooLongIsToldAndLeavesTheLine) {
-  auto held = ledger().claim(named("first"), one_of(1), 0);
-  EXPECT_THROW(ledger().claim(named("second"), one_of(1), 0.05), Busy);
+  auto held = ledger().reserve(named("first"), one_of(1), 0);
+  EXPECT_THROW(ledger().reserve(named("second"), one_of(1), 0.05), Busy);
   EXPECT_EQ(waiting(), 0);
 }
 
 TEST_F(LedgerTest, AWaiterWakesWhenTheOwnerIsKilled) {
-  const pid_t owner = process([&] { ledger().claim(named("x"), one_of(1), 0); });
+  const pid_t owner = process([&] { ledger().reserve(named("x"), one_of(1), 0); });
   eventually([&] { return fs::exists(folder_) && files().size() == 1; });
-  const pid_t waiter = process([&] { ledger().claim(named("y"), one_of(1), kForever); }, false);
+  const pid_t waiter = process([&] { ledger().reserve(named("y"), one_of(1), kForever); }, false);
   eventually([&] { return waiting() == 1; });
   end(owner);
   EXPECT_EQ(end(waiter, 0), 0);
 }
 
-TEST_F(LedgerTest, RanksOfALaunchShareOneClaim) {
+TEST_F(LedgerTest, RanksOfALaunchShareOneReservation) {
   EXPECT_FALSE(ledger().join("job 1"));
-  auto first = ledger().claim(named("rank", "job 1"), one_of(2), 0);
-  auto second = ledger().claim(named("rank", "job 1"), one_of(2), 0);
+  auto first = ledger().reserve(named("rank", "job 1"), one_of(2), 0);
+  auto second = ledger().reserve(named("rank", "job 1"), one_of(2), 0);
   auto third = ledger().join("job 1");
   ASSERT_TRUE(third);
-  EXPECT_EQ(second.claim.path, first.claim.path);
+  EXPECT_EQ(second.reservation.path, first.reservation.path);
   EXPECT_EQ(third->placement.layout.parts, first.placement.layout.parts);
   EXPECT_FALSE(ledger().join("job 2"));
-  ASSERT_EQ(ledger().claims().size(), 1U);
-  EXPECT_EQ(ledger().claims()[0].joined, 3);
+  ASSERT_EQ(ledger().reservations().size(), 1U);
+  EXPECT_EQ(ledger().reservations()[0].joined, 3);
   ledger().release(first);
   ledger().release(second);
-  EXPECT_EQ(ledger().claims().size(), 1U);  // the third has it still
+  EXPECT_EQ(ledger().reservations().size(), 1U);  // the third has it still
   ledger().release(*third);
   EXPECT_TRUE(files().empty());
 }
 
 TEST_F(LedgerTest, ACommandWithinAPlacedOneIsNotInItsOwnWay) {
-  auto outer = ledger().claim(named("outer"), one_of(1), 0);
-  setenv("MESHMARK_CLAIM", outer.claim.path.c_str(), 1);
-  auto inner = ledger().claim(named("inner"), one_of(1), 0);
-  EXPECT_THROW(ledger().claim(named("beside"), one_of(1), 0), Busy);
+  auto outer = ledger().reserve(named("outer"), one_of(1), 0);
+  setenv("MESHMARK_CLAIM", outer.reservation.path.c_str(), 1);
+  auto inner = ledger().reserve(named("inner"), one_of(1), 0);
+  EXPECT_THROW(ledger().reserve(named("beside"), one_of(1), 0), Busy);
   unsetenv("MESHMARK_CLAIM");
 }
 
@@ -312,12 +312,12 @@ TEST_F(LedgerTest, WhatCannotBeReadIsRemovedWhenDeadAndNamedWhenAlive) {
                                           std::string(2 << 20, '[')};
   for (const std::string& text : wrong) {
     stranger(folder_ / "claim-1", text, false);
-    EXPECT_TRUE(ledger().claims().empty()) << text.substr(0, 80);
+    EXPECT_TRUE(ledger().reservations().empty()) << text.substr(0, 80);
     EXPECT_TRUE(files().empty()) << text.substr(0, 80);
 
     const int fd = stranger(folder_ / "claim-2", text, true);
     try {
-      ledger().claims();
+      ledger().reservations();
       ADD_FAILURE() << "taken: " << text.substr(0, 80);
     } catch (const mm::Failure& e) {
       const std::string said = e.what();
@@ -326,49 +326,50 @@ TEST_F(LedgerTest, WhatCannotBeReadIsRemovedWhenDeadAndNamedWhenAlive) {
       EXPECT_NE(said.find("remove the file"), std::string::npos) << said;
     }
     close(fd);
-    EXPECT_TRUE(ledger().claims().empty());
+    EXPECT_TRUE(ledger().reservations().empty());
   }
   const int fd = stranger(folder_ / "claim-3", line(boot()) + "\n{\"cgroup\":\"/torn", true);
-  ASSERT_EQ(ledger().claims().size(), 1U);  // what was added last was never whole; the claim stands
-  EXPECT_EQ(ledger().claims()[0].layout.parts, (std::vector<std::vector<int>>{{0, 1}, {5}}));
+  ASSERT_EQ(ledger().reservations().size(), 1U);  // what was added last was never whole; the reservation stands
+  EXPECT_EQ(ledger().reservations()[0].layout.parts, (std::vector<std::vector<int>>{{0, 1}, {5}}));
   close(fd);
 }
 
-TEST_F(LedgerTest, AClaimOfAnotherBootIsRemovedAndALivingOneNamesTheSharedFolder) {
+TEST_F(LedgerTest, AReservationOfAnotherBootIsRemovedAndALivingOneNamesTheSharedFolder) {
   stranger(folder_ / "claim-1", line("another"), false);
   testing::internal::CaptureStderr();
-  EXPECT_TRUE(ledger().claims().empty());
+  EXPECT_TRUE(ledger().reservations().empty());
   EXPECT_NE(testing::internal::GetCapturedStderr().find("of another boot"), std::string::npos);
   EXPECT_TRUE(files().empty());
   const int fd = stranger(folder_ / "claim-1", line("another"), true);
-  EXPECT_THROW(ledger().claims(), mm::Failure);
+  EXPECT_THROW(ledger().reservations(), mm::Failure);
   close(fd);
 }
 
 TEST_F(LedgerTest, WhatIsNoRegularFileIsIgnored) {
-  ledger().claim(named("x"), one_of(1), 0);
+  ledger().reserve(named("x"), one_of(1), 0);
   ASSERT_EQ(mkfifo((folder_ / "claim-fifo").c_str(), 0666), 0);
   fs::create_directory(folder_ / "claim-folder");
   fs::create_symlink("/etc/passwd", folder_ / "claim-link");
   ASSERT_EQ(mkfifo((folder_ / "wait-0").c_str(), 0666), 0);
   testing::internal::CaptureStderr();
-  const auto held = ledger().claim(named("y"), one_of(4), 1);
+  const auto held = ledger().reserve(named("y"), one_of(4), 1);
   EXPECT_NE(testing::internal::GetCapturedStderr().find("no regular file"), std::string::npos);
   EXPECT_TRUE(fs::exists("/etc/passwd"));
   EXPECT_EQ(held.placement.layout.parts.size(), 1U);
 }
 
-// A claim is a stranger's word: root that removes it must not be led to remove anything but an empty cgroup of ours.
-TEST_F(LedgerTest, ADeadClaimsCgroupIsRemovedOnlyIfItIsOne) {
+// A reservation is a stranger's word: root that removes it must not be led to remove anything but an empty cgroup of
+// ours.
+TEST_F(LedgerTest, ADeadReservationsCgroupIsRemovedOnlyIfItIsOne) {
   const fs::path precious = above_ / "meshmark-precious";
   fs::create_directory(precious);
   stranger(folder_ / "claim-1", line(boot()) + "{\"cgroup\":\"" + precious.string() + "\"}\n", false);
-  EXPECT_TRUE(ledger().claims().empty());
+  EXPECT_TRUE(ledger().reservations().empty());
   EXPECT_TRUE(fs::exists(precious));
 }
 
 TEST_F(LedgerTest, TheMutexsHolderIsNamedAfterTheTimeOut) {
-  ledger().claim(named("x"), one_of(1), 0);
+  ledger().reserve(named("x"), one_of(1), 0);
   const pid_t holder = process([&] { flock(open((folder_ / "mutex").c_str(), O_RDONLY), LOCK_EX); });
   eventually([&] {
     const int fd = open((folder_ / "mutex").c_str(), O_RDONLY | O_CLOEXEC);
@@ -377,36 +378,36 @@ TEST_F(LedgerTest, TheMutexsHolderIsNamedAfterTheTimeOut) {
     return !free;
   });
   try {
-    ledger().claims();
+    ledger().reservations();
     ADD_FAILURE() << "it was locked";
   } catch (const mm::Failure& e) {
     EXPECT_NE(std::string(e.what()).find("process " + std::to_string(holder)), std::string::npos) << e.what();
   }
   end(holder);
-  EXPECT_NO_THROW(ledger().claims());
+  EXPECT_NO_THROW(ledger().reservations());
 }
 
 TEST_F(LedgerTest, SeveralUsersShareTheFolderAndNobodyRemovesAnothers) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can be two users";
-  auto mine = ledger().claim(named("root's"), one_of(3), 0);
+  auto mine = ledger().reserve(named("root's"), one_of(3), 0);
   struct stat status{};
   ASSERT_EQ(stat(folder_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 01777U);
-  ASSERT_EQ(stat(mine.claim.path.c_str(), &status), 0);
+  ASSERT_EQ(stat(mine.reservation.path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 07777, 0644U);
   stranger(folder_ / "claim-dead", line(boot(), R"("exclusive":true,"parts":["1"])"), false);
   const pid_t other = process(
       [&] {
         if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-        auto held = ledger().claim(named("nobody's"), one_of(3), 0);  // CPU 0 is root's; the dead one has none
+        auto held = ledger().reserve(named("nobody's"), one_of(3), 0);  // CPU 0 is root's; the dead one has none
         if (held.placement.layout.parts[0][0] != 1) _exit(3);
-        if (ledger().claims().size() != 2 || ledger().claims()[1].user != "65534") _exit(4);
+        if (ledger().reservations().size() != 2 || ledger().reservations()[1].user != "65534") _exit(4);
         if (!fs::exists(folder_ / "claim-dead")) _exit(5);  // not permitted, and not its business
         if (ledger().join("")) _exit(6);
       },
       false);
   EXPECT_EQ(end(other, 0), 0);
-  EXPECT_EQ(ledger().claims().size(), 1U);
+  EXPECT_EQ(ledger().reservations().size(), 1U);
   EXPECT_FALSE(fs::exists(folder_ / "claim-dead"));
 }
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 # Options that were renamed in 0.1.0: command, old name, new name, and the values that changed. They leave in 0.2.0.
-# Those of commands that become the native placer are in native/place.
+# Those of commands that become the native placer: `Arguments::renamed`.
 RENAMED: Final[tuple[tuple[tuple[str, ...], str, str, dict[str, str]], ...]] = (
     (("load", "base"), "--anyway", "--force", {}),
     (("model", "place-io"), "--least", "--minimize", {}),

@@ -100,7 +100,7 @@ def test_user_is_what_the_environment_says(place: Place) -> None:
 
 
 def test_it_says_where_absolute_and_relative(place: Place) -> None:
-    said = place.run("--say", "--bind", f"list={CPUS[-1]}", "--slots", "threads", "--", "true")
+    said = place.run("--verbose", "--bind", f"list={CPUS[-1]}", "--slots", "threads", "--", "true")
     assert said.returncode == 0
     assert f"list: 1 of {len(CPUS)} threads: CPUs {CPUS[-1]} (relative {len(CPUS) - 1}), nodes " in said.stderr
     assert ", soft" in said.stderr and len(said.stderr.splitlines()) == 1

@@ -1,0 +1,132 @@
+#include "job.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+
+#include "../command.hpp"
+#include "base/options.hpp"
+#include "error.hpp"
+
+namespace mm::place::job {
+
+namespace {
+
+Job wished(const Options& o) {
+  Job job;
+  Request& request = job.request;
+  if (o.each) job.rank = rank_of_environment();
+  const int slots = o.n > 0 ? o.n : job.rank.size;  // 0: not said
+  Wishes wishes = settle(o.profile, o.bind, o.slots);
+  if (wishes.bind == "user") wishes.bind = wishes_of_environment(environment()).bind.value_or("none");
+  if (wishes.bind && is_affinity(*wishes.bind)) {
+    job.affinity = parse_affinity(*wishes.bind, std::max(slots, 1));
+    request = job.affinity->request;
+    job.memory = job.affinity->memory;
+  } else {
+    parse_bind(wishes.bind.value_or(o.n > 0 || o.each || !o.launcher.empty() ? "balance" : "none"), request);
+    if (wishes.kind) request.kind = *wishes.kind;
+    request.slots = slots > 0 ? slots : request.policy == "list" ? static_cast<int>(request.list.size()) : 1;
+  }
+  if (!o.within.empty()) request.within = parse_cpu_list("within", o.within);
+  if (!o.sharing.empty()) request.sharing = read_sharing(o.sharing);
+  if (o.memory || wishes.memory) job.memory = parse_memory(o.memory ? *o.memory : *wishes.memory);
+  job.memory.pages = o.pages ? *o.pages : wishes.pages.value_or("default");
+  if (!o.bind) job.from = wishes.from;
+  request.prove = false;  // the choice is that of `plan`; only its proof is not computed
+  return job;
+}
+
+}  // namespace
+
+Job decide(const Options& o) {
+  Job job = wished(o);
+  job.machine = machine_of("host");
+  if (!o.matrix.empty()) use_matrix(job.machine, o.matrix);
+  const Request& request = job.request;
+  // A launcher that binds its ranks leaves each of them a part of the machine, in which the others' parts cannot be.
+  if (job.rank.index >= 0 && request.policy != "none")
+    if (const auto most = slots_of(job.machine, request.kind, job.machine.allowed).size();
+        most < static_cast<std::size_t>(request.slots))
+      throw UsageError("bind",
+                       "this rank may use CPUs " + cpu_list(job.machine.allowed) + ", too few for " +
+                           std::to_string(request.slots) + " " + name(request.kind),
+                       "a launcher that does not bind: mpirun --bind-to none, srun --cpu-bind=none");
+  const auto by_policy = [&](const Occupancy& taken) {
+    return job.affinity ? place(job.machine, *job.affinity, taken) : place(job.machine, request, taken);
+  };
+  if (o.no_claim || request.policy == "none") {
+    job.placement = by_policy({});
+  } else {
+    Reservation as;
+    for (const std::string& word : o.command) as.command += (as.command.empty() ? "" : " ") + word;
+    as.policy = request.policy;
+    as.exclusive = request.exclude;
+    if (job.rank.index >= 0) as.job = job.rank.job;
+    job.held = Ledger().reserve(as, by_policy, o.wait_s);
+    job.placement = job.held->placement;
+  }
+  const Layout& layout = job.placement.layout;
+  job.cpus = layout.cpus();
+  if (job.rank.index >= 0 && !layout.parts.empty()) {
+    if (job.rank.index >= static_cast<int>(layout.parts.size()))
+      throw UsageError("n",
+                       "found local rank " + std::to_string(job.rank.index) + " and " +
+                           std::to_string(layout.parts.size()) + " parts",
+                       "-n with the ranks on this node, the same for all of them");
+    job.cpus = layout.parts[static_cast<std::size_t>(job.rank.index)];
+  }
+  if (job.cpus.empty() && o.hard)
+    throw UsageError("hard", "found with policy " + request.policy + ", which binds nothing", "a policy that binds");
+  return job;
+}
+
+std::string summary(const Options& o, const Job& job) {
+  const Machine& m = job.machine;
+  std::string text = job.request.policy + ": ";
+  if (job.cpus.empty()) return text + "not bound";
+  std::set<int> nodes;
+  for (const int cpu : job.cpus) nodes.insert(m.cpu(cpu).node);
+  const std::size_t all = slots_of(m, job.request.kind, m.allowed).size();
+  if (job.rank.index >= 0) text += "rank " + std::to_string(job.rank.index) + " of ";
+  text += std::to_string(job.placement.layout.parts.size()) + " of " + std::to_string(all) + " " +
+          name(job.request.kind) + ": CPUs " + cpu_list(job.cpus) + " (relative " +
+          cpu_list(relative(job.cpus, m.allowed)) + "), nodes " + cpu_list({nodes.begin(), nodes.end()}) +
+          (o.hard ? ", hard" : ", soft");
+  if (job.memory.policy != "default") {
+    text += ", memory " + job.memory.policy;
+    if (job.memory.policy != "local") text += " on nodes " + cpu_list(nodes_meant(m, job.memory, job.cpus));
+  }
+  if (job.memory.pages != "default") text += ", pages " + job.memory.pages;
+  if (job.placement.oversubscribed) text += ", shared with others";
+  if (!job.from.empty()) text += " (" + job.from + ")";
+  return text;
+}
+
+void bind_here(const Options& o, Job& job) {
+  if (job.held) setenv("MESHMARK_CLAIM", job.held->reservation.path.c_str(), 1);
+  if (!job.cpus.empty()) {
+    if (o.hard && job.held) {
+      // One cpuset for all ranks of a reservation, journalled before it is made, so that it goes with the reservation.
+      const std::string& path = job.held->reservation.path;
+      const std::string name = "meshmark-" + path.substr(path.rfind('-') + 1);
+      Ledger().set_cgroup(*job.held, cpuset_folder(name));
+      const auto nodes = job.memory.policy == "bind" ? nodes_meant(job.machine, job.memory, job.placement.layout.cpus())
+                                                     : std::vector<int>{};
+      set_cpuset(name, job.placement.layout.cpus(), nodes);
+    }
+    set_affinity(job.cpus);
+  }
+  set_memory(job.machine, job.memory, job.cpus);
+  set_pages(job.memory.pages);
+}
+
+void place_threads(const Options& o, const Job& job) {
+  Layout places = job.placement.layout;
+  if (job.rank.index >= 0) places.parts = slots_of(job.machine, SlotKind::cores, job.cpus);
+  if (places.parts.empty()) return;
+  for (const auto& [name, value] : emit("omp-places", job.machine, places, {}).environment)
+    if (o.openmp || name != "OMP_NUM_THREADS") setenv(name.c_str(), value.c_str(), 1);
+}
+
+}  // namespace mm::place::job

@@ -1,0 +1,92 @@
+#include "launch.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <set>
+
+#include "../command.hpp"
+#include "base/options.hpp"
+#include "error.hpp"
+
+namespace mm::place::job {
+
+std::pair<int, std::string> unfit(const std::string& program) {
+  std::vector<std::string> places = {program};
+  const bool named = program.find('/') != std::string::npos;
+  if (!named) {
+    places = split(std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH"), ':');
+    for (std::string& place : places) place = (place.empty() ? "." : place) + "/" + program;
+  }
+  bool seen = false;
+  for (const std::string& place : places) {
+    if (access(place.c_str(), X_OK) == 0) return {0, ""};
+    seen = seen || access(place.c_str(), F_OK) == 0;
+  }
+  const std::string what = quote(program) + (named ? "" : " in PATH");
+  if (seen) return {kNotExecutable, what + " cannot be executed: Permission denied"};
+  return {kNotFound, "found no " + what};
+}
+
+int complain(const std::pair<int, std::string>& unfit_command) {
+  std::fprintf(stderr, "meshmark: error: command: %s\n", unfit_command.second.c_str());
+  return unfit_command.first;
+}
+
+[[noreturn]] void become(const std::vector<std::string>& command) {
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  const int status = errno == ENOENT ? kNotFound : kNotExecutable;
+  std::fprintf(stderr, "meshmark: error: command: %s cannot be executed: %s\n", quote(words[0]).c_str(), why().c_str());
+  _exit(status);
+}
+
+bool starts_elsewhere(const std::string& program) {
+  static const std::set<std::string> known = {"srun", "flux", "jsrun", "aprun", "prun", "bsub", "sbatch", "qsub"};
+  return known.contains(program.substr(program.rfind('/') + 1));
+}
+
+std::string of_its_kind(const std::string& program, const std::string& form) {
+  const char* const kind = form == "mpich" ? ".mpich" : form.starts_with("openmpi") ? ".openmpi" : nullptr;
+  if (kind == nullptr) return program;
+  for (const std::string& folder : split(variable("PATH"), ':')) {
+    const std::string path = (folder.empty() ? "." : folder) + "/" + program;
+    if (access(path.c_str(), X_OK) == 0) return access((path + kind).c_str(), X_OK) == 0 ? path + kind : program;
+  }
+  return program;
+}
+
+std::vector<std::string> launcher_words(const std::string& form, int ranks) {
+  const std::map<std::string, std::vector<std::string>> starts = {
+      {"openmpi", {"mpirun", "-np"}}, {"openmpi5", {"mpirun", "-np"}}, {"mpich", {"mpiexec", "-n"}},
+      {"slurm", {"srun", "-n"}},      {"slurm-mask", {"srun", "-n"}},  {"flux", {"flux", "run", "-n"}}};
+  const auto start = starts.find(form);
+  if (start == starts.end())
+    throw UsageError("launcher", "found " + quote(form), "openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
+  std::vector<std::string> words = start->second;
+  words.push_back(std::to_string(ranks));
+  return words;
+}
+
+std::vector<std::string> words_of(const Form& form) {
+  std::vector<std::string> words = form.words;
+  for (const auto& [name, text] : form.files) {
+    const int fd = memfd_create(name.c_str(), 0);
+    if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
+      throw Failure("cannot hold the launcher's " + name + ": " + why());
+    lseek(fd, 0, SEEK_SET);
+    const std::string mark = "{" + name + "}";
+    for (std::string& word : words)
+      if (const std::size_t at = word.find(mark); at != std::string::npos)
+        word.replace(at, mark.size(), "/proc/self/fd/" + std::to_string(fd));
+  }
+  return words;
+}
+
+}  // namespace mm::place::job

@@ -1,0 +1,70 @@
+#include "options.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "arguments.hpp"
+#include "base/options.hpp"
+#include "error.hpp"
+
+namespace mm::place::job {
+
+bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm") || launcher == "flux"; }
+
+std::optional<Options> read_options(int argc, char** argv) {
+  Options o;
+  const auto dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
+  if (dashes != argv + argc) o.command.assign(dashes + 1, argv + argc);
+
+  Arguments app{
+      "Runs a command on chosen CPUs and memory nodes. --verify checks that the placement was enforced.\n"
+      "Policy without --bind: that of site, profile or environment; else balance with -n, otherwise none.\n\n"
+      "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
+      "meshmark run"};
+  std::string wait, verify;
+  bool soft = false;
+  app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
+  app.add("--slots", o.slots, "unit of allocation: procs, cores, threads [cores]");
+  app.add("-n", o.n, "number of slots [1; all of a list; with --each the ranks on this node]").from(1, 65536);
+  app.flag("--each", o.each, "bind each rank or thread to a slot of its own, instead of one mask for all");
+  app.flag("--openmp", o.openmp, "like --each, with one OpenMP thread per slot");
+  app.add("--launcher", o.launcher, "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
+  app.add("--memory", o.memory, "default, local, bind, preferred, interleave [=NODES], weighted=NODE:WEIGHT,…");
+  app.add("--pages", o.pages, "default, 4KiB, thp, 2MiB, 1GiB");
+  app.add("--within", o.within, "use only these CPUs [all allowed CPUs]");
+  app.add("--matrix", o.matrix, "JSON file with measured distances between nodes");
+  app.add("--sharing", o.sharing, "JSON file with the traffic and bandwidth demand of the parts, for --bind sharing");
+  app.add("--profile", o.profile, "profile of the configuration to use");
+  app.flag("--hard", o.hard, "bind with a cpuset, which the command cannot leave");
+  app.flag("--soft", soft, "bind by affinity, which the command can change [default]");
+  const Arguments::Option waits =
+      app.add("--wait", wait, "wait for reserved CPUs, at most this time [no limit]").may_be_bare();
+  app.flag("--no-claim", o.no_claim, "ignore the reservations of this node, and add none");
+  const Arguments::Option verifies =
+      app.add("--verify", verify, "check the placement; strict: exit with status 3 if it was not enforced")
+          .may_be_bare();
+  app.add("--record", o.record, "append elapsed, user, system and waiting time to this file (JSON Lines)");
+  app.time("--timeout", o.timeout_s, "terminate the command after this time; exit status 124", 1e-9);
+  app.flag("--verbose", o.verbose, "print the placement before the command starts");
+  app.renamed("--say", "--verbose");
+  if (!app.read(static_cast<int>(dashes - argv), argv, "run")) return std::nullopt;
+  if (o.command.empty()) throw UsageError("command", "found none", "-- COMMAND [ARGUMENTS] after the options");
+  if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
+  o.verify = verifies.given();
+  o.strict = verify == "strict";
+  if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "nothing, or strict");
+  if (o.hard && soft) throw UsageError("hard", "found together with --soft", "one of them");
+  if (o.hard && o.no_claim)
+    throw UsageError("hard", "found together with --no-claim: the reservation is what removes the cpuset",
+                     "one of them");
+  if (o.hard && by_daemon(o.launcher))
+    throw UsageError("hard",
+                     "found with --launcher " + o.launcher + ": a daemon starts its ranks, outside of the cpuset",
+                     "in each rank: srun --cpu-bind=none … meshmark run --each --hard …");
+  if (o.each && !o.launcher.empty())
+    throw UsageError("each", "found together with --launcher, whose ranks have a slot each", "one of them");
+  o.each = o.each || o.openmp;
+  return o;
+}
+
+}  // namespace mm::place::job

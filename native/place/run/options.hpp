@@ -1,0 +1,26 @@
+#pragma once
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mm::place::job {
+
+inline constexpr double kForever = std::numeric_limits<double>::infinity();
+
+struct Options {
+  std::optional<std::string> bind, slots, memory, pages;
+  std::string within, matrix, sharing, profile, record, launcher;
+  int n = 0;  // 0: not given
+  double wait_s = 0, timeout_s = 0;
+  bool each = false, openmp = false, hard = false, no_claim = false, verbose = false, verify = false, strict = false;
+  std::vector<std::string> command;
+};
+
+/// Whether a daemon starts the ranks of this launcher: they do not inherit what the launcher is bound to.
+bool by_daemon(const std::string& launcher);
+
+/// Empty if the help was printed.
+std::optional<Options> read_options(int argc, char** argv);
+
+}  // namespace mm::place::job

@@ -1,0 +1,158 @@
+#include "supervise.hpp"
+
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <ctime>
+#include <set>
+
+#include "../command.hpp"
+#include "../proc.hpp"
+#include "clock.hpp"
+#include "error.hpp"
+#include "launch.hpp"
+#include "provenance.hpp"
+
+namespace mm::place::job {
+
+namespace {
+
+constexpr double kGrace_s = 5;  // between SIGTERM and SIGKILL at --timeout
+
+void signal_all(int signal_number) {
+  for (const pid_t pid : descendants(getpid())) {
+    kill(pid, signal_number);
+    kill(pid, SIGCONT);  // a stopped one would not hear
+  }
+}
+
+/// Waits for the command, looks at it, passes signals on.
+///
+/// The command stays in this process's group, so the terminal's signals reach both: only what was sent to this process
+/// by another one is passed on. (What somebody sends to the whole group reaches the command twice.) When the terminal
+/// stops the command, this process stops too, so that the shell sees the job stopped.
+Outcome supervise(const Options& o, const Job& job, pid_t child, int started, const Expectation& expected) {
+  Outcome outcome;
+  outcome.start = utc_now();
+  double begin_s = wall_s(), told_s = 0;
+  // Ends with the descriptor, which closes on exec: from then on it is the command.
+  while (true) {
+    const ssize_t n = read(started, &told_s, sizeof told_s);
+    if (n == sizeof told_s) begin_s = told_s;
+    if (n == 0 || (n < 0 && errno != EINTR)) break;
+  }
+  close(started);
+
+  std::optional<Observer> observer;
+  if (o.verify) observer.emplace(job.machine, child, expected);
+  double look_s = begin_s, end_s = o.timeout_s > 0 ? begin_s + o.timeout_s : kForever;
+  sigset_t all;
+  sigfillset(&all);
+  for (bool running = true; running;) {
+    if (observer && wall_s() >= look_s) {
+      observer->sample();
+      look_s = wall_s() + observer->next_s();
+    }
+    if (wall_s() >= end_s) {
+      signal_all(outcome.timed_out ? SIGKILL : SIGTERM);
+      end_s = wall_s() + (outcome.timed_out ? 0.1 : kGrace_s);
+      outcome.timed_out = true;
+    }
+    const double pause_s = std::clamp(std::min(observer ? look_s : kForever, end_s) - wall_s(), 0.0, 3600.0);
+    const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
+    siginfo_t info{};
+    const int got = sigtimedwait(&all, &info, &pause);
+    if (got < 0) continue;
+    if (got != SIGCHLD) {
+      if (info.si_code != SI_KERNEL && info.si_pid != getpid()) kill(child, got);
+      continue;
+    }
+    // One signal may stand for several that ended, also orphans that came to this process.
+    for (siginfo_t ended{}; waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
+         ended.si_pid = 0) {
+      if (ended.si_pid == child) {
+        outcome.elapsed_s = wall_s() - begin_s;
+        if (observer) observer->sample();  // before it is reaped: its last counts are still to be read
+        running = false;
+      }
+      waitpid(ended.si_pid, ended.si_pid == child ? &outcome.status : nullptr, 0);
+    }
+    siginfo_t stopped{};
+    if (running && waitid(P_PID, static_cast<id_t>(child), &stopped, WSTOPPED | WNOHANG) == 0 &&
+        stopped.si_pid == child &&
+        (stopped.si_status == SIGTSTP || stopped.si_status == SIGTTIN || stopped.si_status == SIGTTOU)) {
+      raise(SIGSTOP);
+      kill(child, SIGCONT);
+    }
+  }
+  if (outcome.timed_out) signal_all(SIGKILL);
+  getrusage(RUSAGE_CHILDREN, &outcome.use);
+  if (observer) {
+    outcome.report = observer->report();
+    std::set<std::string> unseen;
+    for (const ThreadVerdict& thread : outcome.report->threads)
+      if (starts_elsewhere(thread.command)) unseen.insert(thread.command);
+    for (const std::string& by : unseen)
+      outcome.report->absent.push_back("the ranks of " + by +
+                                       ", which a daemon starts out of sight from here; meshmark run --each --verify "
+                                       "within each rank sees them");
+  }
+  return outcome;
+}
+
+}  // namespace
+
+Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command) {
+  int started[2];
+  if (pipe2(started, O_CLOEXEC) != 0) throw Failure("cannot make a pipe: " + why());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // who outlives its parent stays in sight, and is reaped
+  sigset_t all, before;
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
+  struct sigaction ordinary{}, inherited{};
+  ordinary.sa_handler = SIG_DFL;  // a parent that ignores it would have the kernel reap the command
+  sigaction(SIGCHLD, &ordinary, &inherited);
+  const pid_t self = getpid(), child = fork();
+  if (child < 0) throw Failure("cannot start a process: " + why());
+  if (child == 0) {
+    // Nobody would watch it any more; also a batch system that kills this process means the command.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != self) _exit(kNotExecutable);
+    sigaction(SIGCHLD, &inherited, nullptr);
+    bind_here(o, job);
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    const double begin_s = wall_s();
+    if (write(started[1], &begin_s, sizeof begin_s) < 0) _exit(kNotExecutable);
+    become(command);
+  }
+  close(started[1]);
+  Expectation expected;
+  expected.cpus = job.cpus;
+  expected.each = (o.each && job.rank.index < 0) || !o.launcher.empty();
+  expected.layout = job.placement.layout;
+  expected.memory_nodes = nodes_meant(job.machine, job.memory, job.cpus);
+  expected.strict_memory = job.memory.policy == "bind";
+  return supervise(o, job, child, started[0], expected);
+}
+
+int pass_on(int status) {
+  if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
+  const int fatal = WTERMSIG(status);
+  const rlimit none{0, 0};
+  setrlimit(RLIMIT_CORE, &none);  // the command has dumped its own
+  std::signal(fatal, SIG_DFL);
+  sigset_t one;
+  sigemptyset(&one);
+  sigaddset(&one, fatal);
+  raise(fatal);
+  sigprocmask(SIG_UNBLOCK, &one, nullptr);
+  return 128 + fatal;
+}
+
+}  // namespace mm::place::job

@@ -1,0 +1,29 @@
+#pragma once
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "../observe.hpp"
+#include "job.hpp"
+
+namespace mm::place::job {
+
+struct Outcome {
+  int status = 0;  ///< of wait(2)
+  bool timed_out = false;
+  double elapsed_s = 0;
+  std::string start;
+  rusage use{};
+  std::optional<Report> report;
+};
+
+/// Starts the command bound as decided, observes it, enforces --timeout, and waits for its end.
+Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command);
+
+/// Ends this process as the command ended: with its status, or by its signal.
+int pass_on(int status);
+
+}  // namespace mm::place::job
