@@ -16,6 +16,7 @@ from typing import Any
 
 from meshmark.store.files import ASIDE
 from support.cli import COMMAND
+from support.waiting import until
 
 PATIENCE_S = 10.0  # within which what a killed command had started is gone
 
@@ -86,10 +87,8 @@ class Place:
 
     def orphans(self) -> list[str]:
         """Those that are still there after a while."""
-        end = time.monotonic() + PATIENCE_S
-        while (found := self.running()) and time.monotonic() < end:
-            time.sleep(0.02)
-        return found
+        until(lambda: not self.running(), PATIENCE_S)
+        return self.running()
 
     def temporaries(self) -> list[str]:
         return sorted(str(p.relative_to(self.temporary)) for p in self.temporary.rglob("*"))
@@ -116,12 +115,13 @@ class Command:
 
     def heeds_signals(self) -> bool:
         """Waits until SIGTERM has a handler; what Python does before is not ours. False: it ended first."""
-        while self.child.poll() is None:
+
+        def heeds() -> bool:
             caught = re.search(r"SigCgt:\s*(\w+)", Path(f"/proc/{self.child.pid}/status").read_text())
-            if caught and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1:
-                return True
-            time.sleep(0.005)
-        return False
+            return caught is not None and int(caught[1], 16) >> (signal.SIGTERM - 1) & 1 == 1
+
+        until(lambda: self.child.poll() is not None or heeds(), step_s=0.005)
+        return self.child.returncode is None
 
     def kill(self, number: int, after_s: float) -> bool:
         """Whether it was still there after so long. Ctrl-C goes to all that the terminal holds, the others to it."""

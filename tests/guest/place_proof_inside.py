@@ -9,6 +9,7 @@ judged here. The machine is numa-2: CPUs 0 and 1 on node 0, 2 and 3 on node 1.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import mmap
@@ -148,7 +149,8 @@ def watched(place: str, pid: int, duration: str, *words: str, then: Callable[[],
     command = [place, "placed", str(pid), "--duration", duration, "--json", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watch:
         while watch.poll() is None and not any(f"/proc/{pid}/task" in link for link in links(watch.pid)):
-            time.sleep(0.02)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                watch.wait(0.02)
         if then is None:
             os.kill(pid, signal.SIGUSR1)
         else:
@@ -245,7 +247,7 @@ def doubled_threads(tell: int) -> None:
     os.sched_setaffinity(0, {0, 2})
     thread_masks([{2}, {2}])
     say(tell)
-    time.sleep(60)
+    signal.pause()
 
 
 def node_by_policy(tell: int) -> None:

@@ -14,9 +14,10 @@ import signal
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
+
+from support.waiting import until
 
 _START_S = 30  # many times what it takes
 _SYSTEM = "/usr/sbin:/sbin"  # where the daemons are, which the PATH of a user lacks
@@ -89,18 +90,22 @@ def _stop(running: list[subprocess.Popen[bytes]]) -> None:
 def _wait_until_idle(
     root: Path, sinfo: str, nodes: int, env: dict[str, str], running: list[subprocess.Popen[bytes]]
 ) -> None:
-    limit_s = time.monotonic() + _START_S
-    words = [sinfo, "-h", "-N", "-o", "%T"]
-    while True:
-        state = subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
-        if state.stdout.split() == ["idle"] * nodes:
-            return
-        gone = [process for process in running if process.poll() is not None]
-        if gone or time.monotonic() > limit_s:
-            told = [line for line in (root / "said").read_text().splitlines() if "error" in line or "fatal" in line]
-            why = told[-1] if told else f"its nodes are {state.stdout.split()}: {state.stderr.strip()}"
-            raise CannotStart("Slurm does not start here: " + why)
-        time.sleep(0.1)
+    def state() -> subprocess.CompletedProcess[str]:
+        words = [sinfo, "-h", "-N", "-o", "%T"]
+        return subprocess.run(words, env=env, capture_output=True, text=True, timeout=60, check=False)
+
+    def idle() -> bool:
+        return state().stdout.split() == ["idle"] * nodes
+
+    def gone() -> bool:
+        return any(process.poll() is not None for process in running)
+
+    if until(lambda: idle() or gone(), _START_S, step_s=0.1) and idle():
+        return
+    told = [line for line in (root / "said").read_text().splitlines() if "error" in line or "fatal" in line]
+    last = state()
+    why = told[-1] if told else f"its nodes are {last.stdout.split()}: {last.stderr.strip()}"
+    raise CannotStart("Slurm does not start here: " + why)
 
 
 @contextlib.contextmanager

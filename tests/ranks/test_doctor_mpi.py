@@ -296,7 +296,7 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
     began = time.monotonic()
     # It does not listen to SIGTERM either.
     tried = try_for_real(["sh", "-c", f"trap '' TERM; sleep 100 & echo $! > {note}; wait; sleep 100"], dict(os.environ))
-    assert tried.over and "no end within" in tried.why and time.monotonic() - began < 20
+    assert tried.over and "no end within" in tried.why and time.monotonic() - began < 60
     assert until(lambda: not alive(int(note.read_text())), 5)
 
 

@@ -226,7 +226,7 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
     began = time.monotonic()
     result = Runner(tmp_path / "run", silence_s=0.5).run_step(step())
     assert result.status == "failed" and result.message.startswith("no word for "), result.message
-    assert time.monotonic() - began < 15
+    assert time.monotonic() - began < 120
     # Killed they are, but a killed process takes a moment to go.
     assert until(lambda: not [pid for pid in map(int, pids.read_text().split()) if alive(pid)], 10)
 
@@ -278,12 +278,8 @@ from meshmark.measure.runner import Runner
 Runner(Path({str(tmp_path / "run")!r})).run_step(Step("s", "halo", ("halo",), 60, 2, "openmpi"))
 """
     child = subprocess.Popen([sys.executable, "-c", code])
-    deadline = time.monotonic() + 30
-    while not pid_file.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    assert until(pid_file.exists)
     child.send_signal(signal.SIGKILL)
     child.wait()
     pid = int(pid_file.read_text())
-    while alive(pid) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not alive(pid)
+    assert until(lambda: not alive(pid))

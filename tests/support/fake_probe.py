@@ -58,7 +58,7 @@ def main() -> int:
     emit(type="header", schema=1, instrument="fake", machine="m", provenance={}, conditions={}, parameters={}, points=4)
     fault = options["fault"]
     if fault == "hang":
-        time.sleep(60)
+        signal.pause()
     if fault == "nonsense":
         print("Segmentation fault, or so I say {")
     if fault == "usage":

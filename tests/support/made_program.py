@@ -7,6 +7,16 @@ import re
 import subprocess
 from pathlib import Path
 
+# One that only readers take: no kernel runs it.
+PROGRAM = {
+    "format": "meshmark load program", "version": 1, "machine": "m", "kernels": {"triad": "1"}, "calibrations": 0,
+    "prescription": {"name": "p", "run_time_s": 1.0, "threads": 1}, "shares": [1.0], "notes": [],
+    "metrics": {"mine": {"formula": "flops / cpu_s", "unit": "flop/s"}},
+    "variants": [{"name": "triad/s1/t1", "kernel": "triad", "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1e-3,
+                  "cpu_s": 1e-3, "flops": 100, "counters": {"cycles": 3.0}, "calls": 1000, "phase": 0.25}],
+    "planned": {"calls": 1000, "run_time_s": 1.0, "worst_deviation": {"wall_s": 0.1}, "window_s": 0.1,
+                "window_cov": {}},
+}  # fmt: skip
 _WRONG = re.compile(r"(\S+): a call does (\S+) (\w+), the file was made with")
 
 

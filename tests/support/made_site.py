@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import http.client
 import os
 import socket
 import subprocess
 import threading
-import time
 import urllib.parse
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +19,7 @@ from meshmark.web.listener import run
 from meshmark.web.parts import ModelRow, Parts, RunRow
 from meshmark.web.site import make_site
 from support.cli import start
+from support.waiting import listening, until
 
 BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
 
@@ -38,9 +37,9 @@ def frame(n: int) -> Frame:
 
 
 class Count:
-    """How often a site's sampler was started, and how many run."""
+    """How often a site's sampler was started, how many run, and how many frames there were."""
 
-    started = running = 0
+    started = running = frames = 0
 
 
 class Sampler:
@@ -57,6 +56,7 @@ class Sampler:
         n = 0
         while not self._ended.wait(0.05):
             n += 1
+            self.count.frames += 1
             yield frame(n)
 
     def stop(self) -> None:
@@ -106,10 +106,7 @@ class Site:
         assert ready.wait(10)
         self.port = urllib.parse.urlsplit(self.address).port
         assert self.port
-        until = time.monotonic() + 10
-        while time.monotonic() < until:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
+        assert until(lambda: listening(self.address))
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, bytes, dict[str, str]]:
         """Exactly this path: nothing on the way tidies it."""

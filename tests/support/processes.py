@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+
+from support.waiting import until
 
 
 def descendants_with(mark: str) -> list[int]:
@@ -21,11 +22,8 @@ def descendants_with(mark: str) -> list[int]:
 
 
 def nobody_with(mark: str) -> bool:
-    for _ in range(200):
-        if not descendants_with(mark):
-            return True
-        time.sleep(0.05)
-    return False
+    """Whether all of them go."""
+    return until(lambda: not descendants_with(mark))
 
 
 def children_of(pid: int) -> list[int]:

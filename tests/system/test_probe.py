@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import signal
 import subprocess
 import tempfile
-import time
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -244,7 +244,8 @@ def test_killed_at_random_moments_it_resumes_and_measures_nothing_twice(tmp_path
         with out.open("a") as sink:
             more = ["--resume", str(out)] if out.stat().st_size else []
             child = subprocess.Popen([str(PROBE), *words, *more], stdout=sink, stderr=subprocess.DEVNULL)
-            time.sleep(dice.uniform(0.05, 0.8))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                child.wait(dice.uniform(0.05, 0.8))
             child.send_signal(signal.SIGKILL)
             child.wait()
     before = [json.loads(line) for line in out.read_text().splitlines()]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from meshmark.watch.recording import Recorder
 from support.cli import start
 from support.made_frames import frame, header
+from support.waiting import listening, until
 
 
 @pytest.mark.parametrize("what", ["live", "simulated", "recorded"])
@@ -28,14 +27,8 @@ def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -
         try:
             assert child.stdout is not None
             address = child.stdout.readline().strip()
-            until = time.monotonic() + 10
-            while True:
-                try:
-                    with urllib.request.urlopen(address + "api/header", timeout=10) as answer:
-                        assert json.loads(answer.read())["view"] == {"low": 1.0, "high": 10.0, "palette": "cividis"}
-                    break
-                except urllib.error.URLError:
-                    assert time.monotonic() < until
-                    time.sleep(0.05)
+            assert until(lambda: listening(address))
+            with urllib.request.urlopen(address + "api/header", timeout=60) as answer:
+                assert json.loads(answer.read())["view"] == {"low": 1.0, "high": 10.0, "palette": "cividis"}
         finally:
             child.kill()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from meshmark.web.openmetrics import Window
 from meshmark.web.openmetrics import text as openmetrics_text
 from meshmark.web.server import make_app, serve
 from support.made_frames import frame, header
+from support.waiting import listening, until
 
 
 class Served:
@@ -37,7 +37,7 @@ class Served:
         self.thread = threading.Thread(target=serve, args=(what, "127.0.0.1", 0, token, say), daemon=True)
         self.thread.start()
         assert self.ready.wait(10)
-        time.sleep(0.3)
+        assert until(lambda: listening(self.address))
 
     def get(self, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
         base = self.address.partition("?")[0]
@@ -145,9 +145,7 @@ def test_a_reader_that_sleeps_does_not_hold_up_the_stream() -> None:
         events = hub.events()
         await anext(events)
         hub.start()
-        while not done.is_set():
-            await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await asyncio.to_thread(done.wait, 30)
         await anext(events)
         return json.loads((await anext(events)).partition("data: ")[2])["seq"]  # type: ignore[no-any-return]
 

@@ -6,13 +6,13 @@ import os
 import shlex
 import shutil
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from support.cli import COMMAND
+from support.waiting import until
 
 TMUX = shutil.which("tmux")
 pytestmark = pytest.mark.skipif(TMUX is None, reason="tmux is not installed")
@@ -39,12 +39,15 @@ class Terminal:
         return self.tmux("capture-pane", "-p", *(["-e"] if colours else []))
 
     def wait_for(self, text: str, seconds: float = 20.0) -> str:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            if text in (screen := self.shown()):
-                return screen
-            time.sleep(0.1)
-        raise AssertionError(f"'{text}' never came:\n{self.shown()}")
+        screen = ""
+
+        def there() -> bool:
+            nonlocal screen
+            screen = self.shown()
+            return text in screen
+
+        assert until(there, seconds), f"'{text}' never came:\n{screen}"
+        return screen
 
 
 @pytest.fixture
@@ -66,10 +69,7 @@ def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
     terminal.keys("r")
     terminal.wait_for("10 %")
     terminal.keys("n")  # names instead of numbers
-    deadline = time.monotonic() + 10
-    while "100 100" in terminal.shown() and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert "100 100" not in terminal.shown()
+    assert until(lambda: "100 100" not in terminal.shown())
     terminal.keys("q")
     terminal.wait_for("LEFT-0")
 

@@ -8,7 +8,6 @@ import random
 import signal
 import stat
 import subprocess
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -131,9 +130,8 @@ def test_a_store_of_another_version_is_refused_before_anything_is_measured(
     store = tmp_path / "store"
     store.mkdir()
     (store / "meshmark-store.json").write_text('{"version": 999}')
-    began = time.monotonic()
     done = meshmark("survey", "--store", str(store), "--out", str(tmp_path / "run"), env=home)
-    assert done.returncode == 1 and "999" in done.stderr and time.monotonic() - began < 10
+    assert done.returncode == 1 and "999" in done.stderr
     assert [p.name for p in store.iterdir()] == ["meshmark-store.json"] and not (tmp_path / "run").exists()
 
 

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -195,12 +194,13 @@ def test_a_runner_that_was_killed_is_status_1(tmp_path: Path, killed: tuple[int,
 
 
 def begun(child: subprocess.Popen[str], journal: Path, mark: bytes) -> None:
-    end = time.monotonic() + 60
-    while not (journal.exists() and mark in journal.read_bytes()):
-        if child.poll() is not None or time.monotonic() > end:
-            child.kill()
-            pytest.fail(f"it did not begin: {child.communicate()[1]}")
-        time.sleep(0.02)
+    def marked() -> bool:
+        return journal.exists() and mark in journal.read_bytes()
+
+    until(lambda: marked() or child.poll() is not None)
+    if not marked():
+        child.kill()
+        pytest.fail(f"it did not begin: {child.communicate()[1]}")
 
 
 def test_the_library_tells_a_cut_run_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -274,7 +274,7 @@ def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path,
     slow.write_text(f"#!/bin/sh\ncat $2 > {tmp_path}/seen\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     slow.chmod(0o755)
     (tmp_path / "tmp").mkdir()
-    code = ("import json, sys; from pathlib import Path; from test_load_mutated import PROGRAM\n"
+    code = ("import json, sys; from pathlib import Path; from support.made_program import PROGRAM\n"
             "from meshmark.load.program import parse_program; from meshmark.load.make import run_program\n"
             "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
             "run_program(parse_program(json.dumps(PROGRAM), 'p'), [0])")  # fmt: skip

@@ -13,7 +13,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +33,8 @@ from meshmark.load.studies.results import read_records
 from meshmark.store.record import Record
 from support import cli
 from support.made_program import made_program
+from support.processes import nobody_with
+from support.waiting import until
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 QUIET = "[scenario]\ncanary = false\n"
@@ -173,22 +174,6 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
     assert nobody_with(mark)
 
 
-def nobody_with(mark: str) -> bool:
-    for _ in range(100):
-        left = 0
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdigit():
-                try:
-                    alive = (entry / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
-                    left += alive and f"MESHMARK_TEST_MARK={mark}".encode() in (entry / "environ").read_bytes()
-                except OSError:
-                    continue
-        if not left:
-            return True
-        time.sleep(0.05)
-    return False
-
-
 # ------------------------------------------------------------------ what is told on the way
 
 
@@ -303,9 +288,7 @@ def test_a_killed_comparison_goes_on_in_its_folder(tmp_path: Path, program: Path
     words = ("load", "run", file, "--alone", "--repetitions", "4", "--out", "out")
     env = {"XDG_DATA_HOME": str(tmp_path / "data")}
     with cli.start(*words, env=env, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        deadline = time.monotonic() + 90
-        while len(read_outcomes(tmp_path / "out")) < 2 and time.monotonic() < deadline and child.poll() is None:
-            time.sleep(0.02)
+        assert until(lambda: len(read_outcomes(tmp_path / "out")) >= 2 or child.poll() is not None, 90)
         child.send_signal(signal.SIGKILL)
     done = read_outcomes(tmp_path / "out")
     assert 2 <= len(done) < 8

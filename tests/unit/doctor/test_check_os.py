@@ -396,7 +396,7 @@ def test_who_is_ended_leaves_neither_a_triad_nor_a_file(tmp_path: Path, number: 
 
 def test_who_is_interrupted_ends_the_process_that_fills_a_node() -> None:
     def endless() -> Spill:
-        time.sleep(600)
+        signal.pause()
         return Spill(0, {})
 
     def interrupt(*_: object) -> None:

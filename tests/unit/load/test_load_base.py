@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from meshmark.load.variants import COLUMNS, COUNTER_PREFIX, COUNTERS, MEANING
 from meshmark.machine.facts import host_id
 from meshmark.measure import survey
 from support.cli import meshmark, start
+from support.waiting import until
 
 # As small as base data can be, and named like the shipped quick ones, so that they are found without their name.
 SMALL = """
@@ -107,12 +107,7 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     words = ("load", "base", "--spec", taken / "small.toml", "--force")
     with start(*words, env=env, start_new_session=True, **quiet) as child:
-        end = time.monotonic() + 60
-        while child.poll() is None and time.monotonic() < end:
-            second = list(runs.glob("*/journal/02-*.jsonl"))
-            if second and b'"sample"' in second[0].read_bytes():
-                break
-            time.sleep(0.01)
+        assert until(lambda: any(b'"sample"' in j.read_bytes() for j in runs.glob("*/journal/02-*.jsonl")))
         os.killpg(child.pid, signal.SIGKILL)
     (run,) = runs.iterdir()
     first = next(run.glob("journal/01-*.jsonl"))
@@ -129,6 +124,12 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     assert base_run(runs, host_id()) == run
 
 
+def cpu_seconds(pid: int) -> float:
+    """CPU time that a process has had."""
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
 @pytest.fixture
 def busy() -> Iterator[None]:
     """A program on every CPU."""
@@ -136,7 +137,7 @@ def busy() -> Iterator[None]:
         subprocess.Popen([sys.executable, "-c", f"import os; os.sched_setaffinity(0, [{cpu}])\nwhile True: pass"])
         for cpu in os.sched_getaffinity(0)
     ]
-    time.sleep(0.5)
+    assert until(lambda: all(cpu_seconds(child.pid) > 0.3 for child in children))
     yield
     for child in children:
         child.kill()

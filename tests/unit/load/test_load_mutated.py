@@ -30,7 +30,7 @@ from meshmark.report.load_compare import compare_html
 from meshmark.terminal.gantt import gantt_text
 from meshmark.terminal.load_compare import compare_text
 from support.made_load import made_study
-from support.made_program import made_program
+from support.made_program import PROGRAM, made_program
 
 # Hypothesis chooses seeds only: what is drawn of them here takes a hundredth of the time.
 NOTHING: list[Any] = [
@@ -147,17 +147,6 @@ METRICS = "[metric.mine]\nformula = '(flops + 2 * int_ops) / wall_s / 1e9'\nunit
 
 def check_metrics_text(seed: int) -> None:
     quietly(lambda: all_metrics(parse_metrics(torn(random.Random(seed), METRICS), "m.toml")))
-
-
-PROGRAM = {
-    "format": "meshmark load program", "version": 1, "machine": "m", "kernels": {"triad": "1"}, "calibrations": 0,
-    "prescription": {"name": "p", "run_time_s": 1.0, "threads": 1}, "shares": [1.0], "notes": [],
-    "metrics": {"mine": {"formula": "flops / cpu_s", "unit": "flop/s"}},
-    "variants": [{"name": "triad/s1/t1", "kernel": "triad", "kind": "stream", "volume_bytes": 1 << 20, "wall_s": 1e-3,
-                  "cpu_s": 1e-3, "flops": 100, "counters": {"cycles": 3.0}, "calls": 1000, "phase": 0.25}],
-    "planned": {"calls": 1000, "run_time_s": 1.0, "worst_deviation": {"wall_s": 0.1}, "window_s": 0.1,
-                "window_cov": {}},
-}  # fmt: skip
 
 
 def check_program_file(file: Path, seed: int) -> None:

@@ -14,7 +14,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -51,6 +50,7 @@ from meshmark.report.studies import STUDIES, draw
 from meshmark.store.record import Record
 from support.made_base import made_base
 from support.made_program import made_program
+from support.waiting import until
 
 CPUS = tuple(sorted(os.sched_getaffinity(0)))
 two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
@@ -512,9 +512,7 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
     mark = {"STUDY_OF_TEST": str(folder)}
     words = [sys.executable, "-c", KILLED.format(cpu=CPUS[0]), str(folder), *BUSY]
     child = subprocess.Popen(words, env={**os.environ, **mark})
-    deadline = time.monotonic() + 60
-    while len(read_outcomes(folder)) < 3 and time.monotonic() < deadline and child.poll() is None:
-        time.sleep(0.02)
+    assert until(lambda: len(read_outcomes(folder)) >= 3 or child.poll() is not None)
     child.send_signal(signal.SIGKILL)
     child.wait()
     kept = (folder / JOURNAL).read_bytes()

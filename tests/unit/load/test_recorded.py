@@ -23,6 +23,7 @@ from meshmark.watch.frames import Frame, Header, Metric
 from meshmark.watch.recording import Recorder, Recording, RecordingError
 from support.made_load import BEGIN_S, EPOCH, made_load
 from support.svg import texts
+from support.waiting import take, until
 
 CLOCK = EPOCH + BEGIN_S  # when the clock of a made run starts
 METRICS = {
@@ -170,11 +171,10 @@ def test_what_is_recorded_beside_covers_the_run(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     began = time.time()
     with watched(folder):
-        entered = time.time()
-        time.sleep(0.5)
+        take(0.5)
         left = time.time()
     frames = list(Recording(folder / RECORDING).frames())
-    assert began < frames[0].at - frames[0].window_s < entered + 0.3
+    assert began < frames[0].at - frames[0].window_s < left
     assert frames[-1].at >= left
     assert found_beside(folder) == folder / RECORDING
     with watched(tmp_path / "none", wanted=False):
@@ -210,12 +210,12 @@ def test_a_run_that_is_watched_has_the_machine_below_it(tmp_path: Path) -> None:
 
 
 WATCHED = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from meshmark.cli.load_watch import watched
 with watched(Path(sys.argv[1])):
     print("in", flush=True)
-    time.sleep(60)
+    signal.pause()
 """
 
 
@@ -224,7 +224,4 @@ def test_the_recorder_ends_with_a_run_that_was_killed(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", WATCHED, str(folder)], stdout=subprocess.PIPE) as python:
         assert python.stdout is not None and python.stdout.readline() == b"in\n"
         python.kill()
-    until = time.monotonic() + 30
-    while time.monotonic() < until and not (folder / RECORDING).exists():
-        time.sleep(0.05)
-    assert (folder / RECORDING).exists() and Recording(folder / RECORDING).count() >= 0
+    assert until((folder / RECORDING).exists) and Recording(folder / RECORDING).count() >= 0

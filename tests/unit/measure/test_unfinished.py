@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import subprocess
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -20,6 +19,7 @@ from meshmark.measure.unfinished import KEPT, begin, newest
 from meshmark.store.store import MEASURING, Store
 from support.cli import start
 from support.paths import FAKE_PROBE
+from support.processes import nobody_with
 from support.waiting import until
 
 FAKE = FAKE_PROBE
@@ -76,7 +76,7 @@ def test_killed_at_random_moments_it_goes_on_and_measures_nothing_twice(home: Ho
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 kills += 1
-        time.sleep(0.05)  # the probe dies with its parent
+        assert nobody_with(f"FAKE_LOG={home.log}"), "the probe dies with its parent"
         if not home.left():  # it was done, and maybe killed when it had told so
             break
         words = ["--resume", "--json"]

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import subprocess
-import time
 import tomllib
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +35,7 @@ from meshmark.store.store import Store
 from meshmark.terminal.mesh import mesh_text
 from support.cli import meshmark, start
 from support.paths import ROOT
+from support.waiting import until
 
 GOOD = """
 format = 1
@@ -462,9 +462,7 @@ def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
     words = ("model", "sweep", "gs1280-16", "--vary", "links.bandwidth=1..6/40", "--instrument", "gups",
              "--option", "threads=all", "--store", tmp_path / "s")  # fmt: skip
     with start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
-        deadline = time.monotonic() + 60
-        while len(list((tmp_path / "s").glob("*.records.parquet"))) < 3 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert until(lambda: len(list((tmp_path / "s").glob("*.records.parquet"))) >= 3)
         child.send_signal(signal.SIGKILL)
     done = len(Store(tmp_path / "s").query())
     assert 3 <= done < 40

@@ -14,7 +14,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -23,6 +22,7 @@ import pytest
 from meshmark.measure.journal import read_journal
 from meshmark.store.lines import whole_lines
 from support.placer import CPUS, Place, placed, two_cpus
+from support.waiting import alive, until
 
 ALLOWED = "grep Cpus_allowed_list /proc/self/status | cut -f2"
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
@@ -44,20 +44,6 @@ def how(request: pytest.FixtureRequest) -> tuple[str, ...]:
 def first_line(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
     return process.stdout.readline().strip()
-
-
-def eventually(holds: Callable[[], object], what: str) -> None:
-    until = time.monotonic() + 20
-    while not holds():
-        assert time.monotonic() < until, what
-        time.sleep(0.01)
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def one_line(said: subprocess.CompletedProcess[str]) -> str:
@@ -137,14 +123,14 @@ def test_a_signal_that_ends_it_ends_the_command(place: Place, how: tuple[str, ..
         pid = int(first_line(process))
         process.terminate()
         assert process.wait() == -signal.SIGTERM
-        assert is_gone(pid)
+        assert not alive(pid)
 
 
 def test_killed_itself_it_takes_the_command_along(place: Place) -> None:
     with place.start("--verify", "-n", "1", "--", "sh", "-c", "echo $$; exec sleep 1000") as process:
         pid = int(first_line(process))
         process.kill()
-        eventually(lambda: is_gone(pid), "the command outlived the kill")
+        assert until(lambda: not alive(pid), 20), "the command outlived the kill"
 
 
 def test_ignored_signals_stay_ignored(place: Place, how: tuple[str, ...]) -> None:
@@ -182,7 +168,7 @@ class Terminal:
             _, status = os.waitpid(job, os.WUNTRACED)
             if not os.WIFSTOPPED(status):
                 os.write(1, f"ended {os.waitstatus_to_exitcode(status)} .\n".encode())
-                time.sleep(60)  # the terminal's text is gone with the session's leader
+                signal.pause()  # the terminal's text is gone with the session's leader
             os.write(1, f"stopped {job} .\n".encode())
             signal.sigwait([signal.SIGUSR1])
             os.kill(-job, signal.SIGCONT)
@@ -369,7 +355,7 @@ def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, h
         assert Path(claim["cgroup"], "cpuset.cpus").read_text().strip() == str(CPUS[-1])
         process.communicate("\n")
         assert process.returncode == 0
-    eventually(lambda: not place.slots()["claims"], "the claim stayed")
+    assert until(lambda: not place.slots()["claims"], 20), "the claim stayed"
     assert not Path(claim["cgroup"]).exists()
 
 
@@ -425,7 +411,7 @@ def test_ranks_take_a_part_each_of_one_claim(place: Place, how: tuple[str, ...])
         assert [first_line(r) for r in ranks] == [str(CPUS[1]), str(CPUS[0])]
         (claim,) = place.slots()["claims"]
         assert claim["joined"] == 2 and claim["cpus"] == CPUS[:2]
-    eventually(lambda: not place.slots()["claims"], "the claim stayed")
+    assert until(lambda: not place.slots()["claims"], 20), "the claim stayed"
 
 
 def test_a_rank_without_a_part_is_refused(place: Place) -> None:
@@ -467,12 +453,12 @@ def test_jobs_see_each_other_and_the_last_one_is_told(place: Place) -> None:
         assert place.run(*words, "--wait", "100ms", "--", "true").returncode == 1
         assert place.run(*words, "--no-claim", "--", "true").returncode == 0
         with place.start(*words, "--wait", "--", "sh", "-c", ALLOWED) as waiter:
-            eventually(lambda: place.slots()["waiting"], "nobody waits")
+            assert until(lambda: place.slots()["waiting"], 20), "nobody waits"
             assert place.slots()["waiting"][0]["pid"] == waiter.pid
             jobs[0].kill()
             assert int(first_line(waiter)) in CPUS
             assert waiter.wait() == 0
-    eventually(lambda: not place.slots()["claims"], "claims stayed")
+    assert until(lambda: not place.slots()["claims"], 20), "claims stayed"
     assert [f.name for f in place.ledger.iterdir()] == ["mutex"]
 
 
@@ -548,4 +534,4 @@ def test_a_time_out_ends_all_of_it(place: Place) -> None:
     ) as process:
         sleeper = int(first_line(process))
         assert process.wait() == 124
-        eventually(lambda: is_gone(sleeper), "a grandchild outlived the time-out")
+        assert until(lambda: not alive(sleeper), 20), "a grandchild outlived the time-out"

@@ -75,3 +75,30 @@ def test_tests_use_public_names_only() -> None:
         if (name := private(node))
     ]
     assert found == []
+
+
+# What a test waits for has a condition; a made-up program is slow on purpose.
+MAY_SLEEP = {ROOT / "tests" / "support" / name for name in ("waiting.py", "fake_probe.py")}
+
+
+def sleeps(node: ast.AST) -> bool:
+    if isinstance(node, ast.ImportFrom):
+        return node.module == "time" and any(a.name == "sleep" for a in node.names)
+    return (
+        isinstance(node, ast.Attribute)
+        and node.attr == "sleep"
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"time", "asyncio"}
+    )
+
+
+def test_no_test_sleeps() -> None:
+    """Too short on a slow machine, too long on every other: `support.waiting.until` waits for a condition."""
+    found = [
+        f"{file.name}:{node.lineno}"  # type: ignore[attr-defined]
+        for file in PYTHON
+        if file not in MAY_SLEEP
+        for node in ast.walk(ast.parse(file.read_text()))
+        if sleeps(node)
+    ]
+    assert found == []
