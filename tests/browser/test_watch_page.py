@@ -194,7 +194,7 @@ def test_a_recording_plays_pauses_and_steps(page: Any) -> None:
     assert page.locator("#clock").inner_text().startswith("0.6 s")
     page.locator("#speed").select_option("10")
     page.locator("#play").click()
-    page.wait_for_function("document.querySelector('#scrubber').value === '39'")
+    assert until(lambda: page.locator("#scrubber").input_value() == "39")
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(390, "light"), (1200, "dark")])
@@ -234,7 +234,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
         page.locator("#state", has_text="live").wait_for()
         assert page.url == base  # the token is in a cookie now
         clock = page.locator("#clock").inner_text()
-        page.wait_for_function("before => document.querySelector('#clock').innerText !== before", arg=clock)
+        assert until(lambda: page.locator("#clock").inner_text() != clock)
         assert page.locator('[data-component="memory:0"]').get_attribute("class").endswith("unknown")
         assert page.locator("#high").input_value() == "50"
         page.locator("#high").fill("20")
@@ -302,7 +302,7 @@ def test_one_file_shows_a_recording_without_a_server(offline: Any, machine: Head
     assert offline.locator("#thinned").is_hidden()
     offline.locator("#speed").select_option("10")
     offline.locator("#play").click()
-    offline.wait_for_function("document.querySelector('#scrubber').value === '39'")
+    assert until(lambda: offline.locator("#scrubber").input_value() == "39")
     open_raster(offline)
     assert raster_steps(offline, "cpu", 4)[:3] == [step_of(known(n).values["cpu.busy"][4], 0, 1) for n in (1, 2, 3)]
 
