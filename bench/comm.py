@@ -55,9 +55,14 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
     """
     with tempfile.TemporaryFile() as out:  # no reader that wants a CPU while it measures
         done = subprocess.run(
-            [*launch.words(with_, count, len(CPUS)), *words], stdout=out, stderr=subprocess.PIPE, timeout=within_s,
-            stdin=subprocess.DEVNULL, env=launch.environment(with_.kind), check=False,
-        )  # fmt: skip
+            [*launch.words(with_, count, len(CPUS)), *words],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            timeout=within_s,
+            stdin=subprocess.DEVNULL,
+            env=launch.environment(with_.kind),
+            check=False,
+        )
         out.seek(0)
         lines = [json.loads(line) for line in out.read().splitlines()]
     if done.returncode not in (0, 77):
@@ -117,10 +122,22 @@ def sentinel(with_: launch.Launcher, brief: bool, _: str | None) -> None:
     hog.start()
     try:
         lines = ranks(
-            with_, 2, ["halo", "--protocol", "sendrecv,isend_irecv,irecv_isend,persistent_isend_irecv,"
-                       "persistent_irecv_isend,neighbour,datatype,packed", "--words", "1..65536", "--interval", "0.01",
-                       "--budget", f"{seconds:g}s"], 4 * seconds + 60,
-        )  # fmt: skip
+            with_,
+            2,
+            [
+                "halo",
+                "--protocol",
+                "sendrecv,isend_irecv,irecv_isend,persistent_isend_irecv,"
+                "persistent_irecv_isend,neighbour,datatype,packed",
+                "--words",
+                "1..65536",
+                "--interval",
+                "0.01",
+                "--budget",
+                f"{seconds:g}s",
+            ],
+            4 * seconds + 60,
+        )
     finally:
         stop.set()
         ran = said.get(timeout=60)
@@ -168,9 +185,10 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
         print("  absent: no mpicxx")
         return
     kinds = {
-        "send": ("pingpong", "--protocol", "send"), "put": ("pingpong", "--protocol", "put"),
+        "send": ("pingpong", "--protocol", "send"),
+        "put": ("pingpong", "--protocol", "put"),
         "allreduce": ("allreduce", "--algorithm", "library"),
-    }  # fmt: skip
+    }
     starts, turns = (2, 3) if brief else (7, 4)
     with tempfile.TemporaryDirectory() as folder:
         program = Path(folder) / "comm_bare"
@@ -216,9 +234,13 @@ class Job:
     def __init__(self, with_: launch.Launcher, words: Sequence[str]) -> None:
         self._out = tempfile.TemporaryFile()  # noqa: SIM115 - closed by end
         self._child = subprocess.Popen(
-            words, stdout=self._out, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL, start_new_session=True,
+            words,
+            stdout=self._out,
+            stderr=subprocess.DEVNULL,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
             env=launch.environment(with_.kind),
-        )  # fmt: skip
+        )
         self._pids: list[int] = []
         until = time.monotonic() + 30
         while not self._pids:
@@ -303,10 +325,7 @@ def everything(with_: launch.Launcher, brief: bool, _: str | None) -> None:
     )
     took = time.monotonic() - began
     found = results(lines, "exchange_time")
-    narrow = [
-        r for r in found
-        if r["interval"] and (r["interval"][1] - r["interval"][0]) / 2 <= 0.05 * r["value"]
-    ]  # fmt: skip
+    narrow = [r for r in found if r["interval"] and (r["interval"][1] - r["interval"][0]) / 2 <= 0.05 * r["value"]]
     flags: dict[str, int] = defaultdict(int)
     for r in found:
         for flag in r["flags"]:
@@ -389,12 +408,17 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
 
         def theirs(
             name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
-        ) -> dict[int, float]:  # fmt: skip
+        ) -> dict[int, float]:
             words = launch.words(with_, 2, len(CPUS))
             done = subprocess.run(
-                [*words[:-1], str(there[name]), *more], capture_output=True, text=True, timeout=600, check=True,
-                stdin=subprocess.DEVNULL, env=launch.environment(with_.kind),
-            )  # fmt: skip
+                [*words[:-1], str(there[name]), *more],
+                capture_output=True,
+                text=True,
+                timeout=600,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                env=launch.environment(with_.kind),
+            )
             return read(done.stdout)
 
         ratios: dict[int, list[float]] = defaultdict(list)
@@ -410,8 +434,10 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
                         ratios[size].append(100 * ((a[size] + d[size]) / (b[size] + c[size]) - 1))
                         means[size].append(100 * ((a_mean[size] + d_mean[size]) / (b[size] + c[size]) - 1))
         near = [sum(abs(median(v)) <= 3 for v in kind.values()) for kind in (ratios, means)]
-        print(f"  {name}: {near[0]} of {len(ratios)} sizes within 3 %, {near[1]} by means; {turns} turns of ours,"
-              " theirs, theirs, ours, less those in which theirs differ by more than 5 %")  # fmt: skip
+        print(
+            f"  {name}: {near[0]} of {len(ratios)} sizes within 3 %, {near[1]} by means; {turns} turns of ours,"
+            " theirs, theirs, ours, less those in which theirs differ by more than 5 %"
+        )
         print(f"    {'bytes':>8}  {'ours over theirs, %':26} {'by means, %':26} {'theirs over theirs, %':26} turns")
         for size in sorted(ratios):
             columns = (_spread(of[size]) for of in (ratios, means, noise))
@@ -419,8 +445,12 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
 
 
 PARTS: Final[dict[str, Callable[[launch.Launcher, bool, str | None], None]]] = {
-    "sentinel": sentinel, "bare": bare, "all": everything, "predict": predict, "peers": peers,
-}  # fmt: skip
+    "sentinel": sentinel,
+    "bare": bare,
+    "all": everything,
+    "predict": predict,
+    "peers": peers,
+}
 
 
 def main() -> None:

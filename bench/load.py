@@ -90,8 +90,10 @@ def synthesis(repeats: int) -> None:
         _line("largest error of a sum on paper", errors, "%", 100)
         _line("deviation from the straight line", deviations, "% of the total", 100)
         _line("variation of 1 s windows", windows, "%", 100)
-        print(f"  {'kernels a program':34} fewest {min(kernels):g}, median {statistics.median(kernels):g}; "
-              f"below 20 in {short}")  # fmt: skip
+        print(
+            f"  {'kernels a program':34} fewest {min(kernels):g}, median {statistics.median(kernels):g}; "
+            f"below 20 in {short}"
+        )
 
 
 def _base() -> list[Variant]:
@@ -148,8 +150,11 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
         asked = "{memory_gb_per_s:6.2f} GB/s {gflop_per_s:6.2f} GFLOP/s {write_fraction:.3f} writes".format(
             **wish.metrics
         )
-        print(f"  {len(time_errors):3}: {asked}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
-              f"again {100 * floor:.1f} %, waited {100 * waits[-1]:.1f} %", flush=True)  # fmt: skip
+        print(
+            f"  {len(time_errors):3}: {asked}: time {100 * off:+.1f} %, rates {100 * worst:.1f} %, "
+            f"again {100 * floor:.1f} %, waited {100 * waits[-1]:.1f} %",
+            flush=True,
+        )
     floor95 = sorted(floors)[int(0.95 * len(floors))]
     _line("error of the run time", time_errors, "%", 100)
     _line("error of the worse rate", rate_errors, "%", 100)
@@ -159,8 +164,10 @@ def achieved(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0) -> No
     _line("waiting for a CPU", waits, "% of the time", 100)
     pairs = zip(time_errors, rate_errors, strict=True)
     within = sum(off <= max(0.02, floor95) and rate <= max(0.03, floor95) for off, rate in pairs)
-    print(f"  within 2 % and 3 %, or the pair's difference: {inside} of {programs}; or the 95th percentile of those, "
-          f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}")  # fmt: skip
+    print(
+        f"  within 2 % and 3 %, or the pair's difference: {inside} of {programs}; or the 95th percentile of those, "
+        f"{100 * floor95:.1f} %: {within}; kernels: fewest {min(kernels):g}"
+    )
 
 
 def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: float = 0.1) -> None:
@@ -176,8 +183,9 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         if len(spun) == programs:
             break
         threads = 2 if number % 3 == 2 and len(allowed) > 1 else 1
-        wish = made.random_wish(variants, rng, run_time_s=run_time_s, seed=number, mixed=rng.randint(4, 30),
-                                threads=threads)  # fmt: skip
+        wish = made.random_wish(
+            variants, rng, run_time_s=run_time_s, seed=number, mixed=rng.randint(4, 30), threads=threads
+        )
         slower = {k: v if k == "write_fraction" else v * (1 - pace) for k, v in wish.metrics.items()}
         wish = dataclasses.replace(wish, pace=pace, metrics=slower)
         try:
@@ -195,8 +203,11 @@ def paced(programs: int, run_time_s: float = 5.0, trial_s: float = 3.0, pace: fl
         spun.append(run.spun_s / run.wall_s)
         late += run.late_s > 0.002 * run_time_s
         inside += abs(off) <= 0.02 and worst <= 0.03
-        print(f"  {len(spun):3}: {threads} threads: time {100 * off:+.3f} %, rates {100 * worst:.3f} %, spun "
-              f"{100 * spun[-1]:.1f} %, late {run.late_s:.2f} s, waited {run.waiting_s:.2f} s", flush=True)  # fmt: skip
+        print(
+            f"  {len(spun):3}: {threads} threads: time {100 * off:+.3f} %, rates {100 * worst:.3f} %, spun "
+            f"{100 * spun[-1]:.1f} %, late {run.late_s:.2f} s, waited {run.waiting_s:.2f} s",
+            flush=True,
+        )
     for name, values in errors.items():
         _line(f"error of the {name}", values, "%", 100)
     _line("error of the write fraction", mix_errors, "")
@@ -209,12 +220,28 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     for read, write in ((1000, 500), (2000, 1000), (500, 100)):
-        wish = Prescription(run_time_s=seconds, name="memrate", metrics={
-            "memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)}, pace=0.1)  # fmt: skip
+        wish = Prescription(
+            run_time_s=seconds,
+            name="memrate",
+            metrics={"memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)},
+            pace=0.1,
+        )
         program, _ = calibrate(synthesize(variants, wish), seconds / 2, 2, [cpu])
         for _ in range(repeats):
-            words = ["stress-ng", "--memrate", "1", "--memrate-rd-mbs", str(read), "--memrate-wr-mbs", str(write),
-                     "--taskset", str(cpu), "--timeout", f"{seconds:g}s", "--metrics"]  # fmt: skip
+            words = [
+                "stress-ng",
+                "--memrate",
+                "1",
+                "--memrate-rd-mbs",
+                str(read),
+                "--memrate-wr-mbs",
+                str(write),
+                "--taskset",
+                str(cpu),
+                "--timeout",
+                f"{seconds:g}s",
+                "--metrics",
+            ]
             began, before = time.monotonic(), os.times()
             done = subprocess.run(words, capture_output=True, text=True, check=True)
             after, took_s = os.times(), time.monotonic() - began
@@ -222,13 +249,18 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
             said = re.findall(r"([0-9.]+) (read|write)\w+ MB per sec", done.stdout + done.stderr)
             errors = [abs(float(v) / (read if k == "read" else write) - 1) for v, k in said] or [float("nan")]
             ran = run_program(program, [cpu])
-            ours = [100 * (ran.totals[f"memory_{k}_bytes"] / ran.wall_s / 1e6 / v - 1)
-                    for k, v in (("read", read), ("write", write))]  # fmt: skip
+            ours = [
+                100 * (ran.totals[f"memory_{k}_bytes"] / ran.wall_s / 1e6 / v - 1)
+                for k, v in (("read", read), ("write", write))
+            ]
             busy = (ran.user_s + ran.system_s) / ran.wall_s
             theirs = 100 * used / took_s
-            print(f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.3f} % (worst "
-                  f"of {len(errors)} ways {100 * max(errors):.3f} %), {theirs:.0f} % CPU; program off by "
-                  f"{ours[0]:+.3f} and {ours[1]:+.3f} %, {100 * busy:.0f} % CPU", flush=True)  # fmt: skip
+            print(
+                f"  asked {read} + {write} MB/s: stress-ng off by {100 * statistics.median(errors):.3f} % (worst "
+                f"of {len(errors)} ways {100 * max(errors):.3f} %), {theirs:.0f} % CPU; program off by "
+                f"{ours[0]:+.3f} and {ours[1]:+.3f} %, {100 * busy:.0f} % CPU",
+                flush=True,
+            )
 
 
 def predict(programs: int) -> None:
@@ -259,8 +291,11 @@ def predict(programs: int) -> None:
                 errors.append(held.error_points)
                 widths.append(50 * (high - low))
                 flagged += bool(held.measured.flags)
-                print(f"  {number + 1:3}: beside {held.neighbour}: predicted {held.predicted:.3f}, measured "
-                      f"{held.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points", flush=True)  # fmt: skip
+                print(
+                    f"  {number + 1:3}: beside {held.neighbour}: predicted {held.predicted:.3f}, measured "
+                    f"{held.measured.slowdown.ratio:.3f} ± {widths[-1]:.1f} points",
+                    flush=True,
+                )
     _line("error of the prediction", errors, "points")
     _line("half the interval of the measured", widths, "points")
     print(f"  within 5 points: {sum(e <= 5 for e in errors)} of {len(errors)}; {flagged} of them flagged")

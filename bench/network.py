@@ -42,11 +42,21 @@ def torus() -> dict[str, Any]:
         "links": {"wire": {"bandwidth_gb_per_s": 8.0, "latency_ns": 3}},  # traversal 1, link 1, buffer write 1
         "node": {"cpus": 1, "controllers": 0, "port_gb_per_s": 8.0, "leave_ns": 1, "arrive_ns": 3},
         "router": {
-            "flit_bytes": 8, "routing": "dimension_order", "adaptive_channels": 0, "escape_channels": 2,
-            "channels_per_escape": 2, "message_classes": 1, "pipeline_ns": 1, "allocation_ns": 1, "requeue_ns": 1,
-            "credit_ns": 1, "cycle_ns": 1, "buffer_flits": 8, "channel_sharing": "exclusive",
+            "flit_bytes": 8,
+            "routing": "dimension_order",
+            "adaptive_channels": 0,
+            "escape_channels": 2,
+            "channels_per_escape": 2,
+            "message_classes": 1,
+            "pipeline_ns": 1,
+            "allocation_ns": 1,
+            "requeue_ns": 1,
+            "credit_ns": 1,
+            "cycle_ns": 1,
+            "buffer_flits": 8,
+            "channel_sharing": "exclusive",
         },
-    }  # fmt: skip
+    }
 
 
 def timed(argv: list[str], text: str) -> tuple[str, float]:
@@ -80,8 +90,15 @@ def booksim(binary: str, flits: int, load: float) -> tuple[float, float, float, 
 def ours(flits: int, load: float) -> tuple[float, float, float, float]:
     """The same of our simulator; hops instead of cycles."""
     packets = int(load * NODES * CYCLES / 2 / flits)
-    run = {"kind": "traffic", "pattern": "uniform", "load": load, "packet_flits": flits, "packets": packets,
-           "warm_packets": packets, "seed": 1}  # fmt: skip
+    run = {
+        "kind": "traffic",
+        "pattern": "uniform",
+        "load": load,
+        "packet_flits": flits,
+        "packets": packets,
+        "warm_packets": packets,
+        "seed": 1,
+    }
     text, cpu = timed([str(find_engine())], json.dumps({"machine": torus(), "runs": [run]}) + "\n")
     said = json.loads(text.splitlines()[0])
     return (float("nan") if said["unstable"] else said["latency_cycles"]), said["accepted"], said["packet_hops"], cpu
@@ -111,9 +128,13 @@ def against_exact() -> None:
         machine = torus()
         machine["topology"]["shape"] = shape
         machine["router"] |= {
-            "routing": "adaptive", "adaptive_channels": 2, "channels_per_escape": 1, "channel_sharing": "packets",
-            "local_arbiters": 2, "buffer_flits": 16,
-        }  # fmt: skip
+            "routing": "adaptive",
+            "adaptive_channels": 2,
+            "channels_per_escape": 1,
+            "channel_sharing": "packets",
+            "local_arbiters": 2,
+            "buffer_flits": 16,
+        }
         nodes = 1
         for n in shape:
             nodes *= n

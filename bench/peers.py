@@ -359,11 +359,21 @@ def fio_read(target: Path, seconds: float) -> Measure:
             raise Absent("fio is not installed")
         text = run(
             [
-                "fio", "--name=read", f"--filename={target}", "--rw=read", "--bs=128k", "--direct=1",
-                "--ioengine=libaio", "--iodepth=16", "--numjobs=1", "--time_based", f"--runtime={seconds:g}",
-                "--size=256M", "--output-format=json",
+                "fio",
+                "--name=read",
+                f"--filename={target}",
+                "--rw=read",
+                "--bs=128k",
+                "--direct=1",
+                "--ioengine=libaio",
+                "--iodepth=16",
+                "--numjobs=1",
+                "--time_based",
+                f"--runtime={seconds:g}",
+                "--size=256M",
+                "--output-format=json",
             ]
-        )  # fmt: skip
+        )
         report = json.loads(text[text.index("{") :])
         return Figure(float(report["jobs"][0]["read"]["bw_bytes"]))
 
@@ -382,9 +392,20 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
     for threads in counts:
         label = "1 thread" if threads == 1 else f"{threads} threads"
         triad = [
-            "bandwidth", "--kernel", "triad", "--store", "ordinary,streaming", "--threads", str(threads),
-            "--footprint", f"{TRIAD_BYTES // 1_000_000}MB", "--pages", "thp", "--budget", "6s",
-        ]  # fmt: skip
+            "bandwidth",
+            "--kernel",
+            "triad",
+            "--store",
+            "ordinary,streaming",
+            "--threads",
+            str(threads),
+            "--footprint",
+            f"{TRIAD_BYTES // 1_000_000}MB",
+            "--pages",
+            "thp",
+            "--budget",
+            "6s",
+        ]
         kernels = ["stream_mem_avx512", "stream_mem_avx_fma", "stream_mem_avx", "stream_mem_sse"]
         kernels += ["stream_avx512_fma", "stream_avx_fma", "stream_sse"]
         found.append(
@@ -488,9 +509,20 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
         )
     target = WORK / "io.bin"
     io = [
-        "io", "--target", str(WORK), "--direction", "read", "--block", "128KiB", "--depth", "16",
-        "--jobs", "1", "--budget", "6s",
-    ]  # fmt: skip
+        "io",
+        "--target",
+        str(WORK),
+        "--direction",
+        "read",
+        "--block",
+        "128KiB",
+        "--depth",
+        "16",
+        "--jobs",
+        "1",
+        "--budget",
+        "6s",
+    ]
     found.append(
         Row(
             "128 KiB direct reads, queue 16",
@@ -687,13 +719,22 @@ def main() -> int:
             "about": about,
             "results": [
                 {
-                    "what": r.row, "unit": r.unit, "peer": r.peer, "ours": r.ours, "peer_values": r.theirs,
-                    "ratios": r.ratios, "low": r.low, "high": r.high, "verdict": r.verdict,
-                    "flags": sorted(r.flags), "notes": sorted(r.notes), "absent": r.absent,
+                    "what": r.row,
+                    "unit": r.unit,
+                    "peer": r.peer,
+                    "ours": r.ours,
+                    "peer_values": r.theirs,
+                    "ratios": r.ratios,
+                    "low": r.low,
+                    "high": r.high,
+                    "verdict": r.verdict,
+                    "flags": sorted(r.flags),
+                    "notes": sorted(r.notes),
+                    "absent": r.absent,
                 }
                 for r in results
             ],
-        }  # fmt: skip
+        }
         aside = WORK / "results.json.part"
         aside.write_text(json.dumps(written, indent=1, ensure_ascii=False) + "\n")
         aside.replace(WORK / "results.json")

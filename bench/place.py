@@ -116,14 +116,28 @@ def search(repeats: int) -> None:
                 for _ in range(repeats):
                     for policy in ("any", "compact"):
                         before, began = os.times(), time.perf_counter()
-                        job = answer(["plan", "--topology", f"pack:{n} [numa] core:1 pu:1", "--policy", policy,
-                                      "--jobs", str(count), "--matrix", file.name])["jobs"][0]  # fmt: skip
+                        job = answer(
+                            [
+                                "plan",
+                                "--topology",
+                                f"pack:{n} [numa] core:1 pu:1",
+                                "--policy",
+                                policy,
+                                "--jobs",
+                                str(count),
+                                "--matrix",
+                                file.name,
+                            ]
+                        )["jobs"][0]
                         times[policy].append(time.perf_counter() - began)
                         used[policy].append(os.times().children_user - before.children_user)
                 over = job["mean_distance"] / job["bound"] - 1 if job.get("bound") else math.nan
-                print(f"{name:34} {count:4} of {n:4} {median(times['compact']):7.3f} s {max(times['compact']):7.3f} s "
-                      f"{median(used['compact']) - median(used['any']):7.3f} s  "
-                      f"{'yes' if job['optimal'] else 'no':>6}  {100 * over:+.2f} %", flush=True)  # fmt: skip
+                print(
+                    f"{name:34} {count:4} of {n:4} {median(times['compact']):7.3f} s {max(times['compact']):7.3f} s "
+                    f"{median(used['compact']) - median(used['any']):7.3f} s  "
+                    f"{'yes' if job['optimal'] else 'no':>6}  {100 * over:+.2f} %",
+                    flush=True,
+                )
 
 
 # ------------------------------------------------------------------ startup
@@ -215,11 +229,16 @@ def disturbed(starts: int) -> None:
         for bind, found in runs.items():
             mean, cov, wide = spread_of([s.rate for s in found])
             spreads[bind] = wide, cov
-            print(f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
-                  f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
-                  f"{summary(found, 1)}", flush=True)  # fmt: skip
-        print(f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
-              f"{spreads['none'][1] / spreads['balance'][1]:.1f} times")  # fmt: skip
+            print(
+                f"{count} spinning; {'free' if bind == 'none' else 'placed':6}: {starts} starts, mean "
+                f"{mean / 1e9:.2f} GB/s, CoV {100 * cov:.2f} %, (max - min) / min {100 * wide:.1f} %; "
+                f"{summary(found, 1)}",
+                flush=True,
+            )
+        print(
+            f"  spread is {spreads['none'][0] / spreads['balance'][0]:.1f} times less when placed, CoV "
+            f"{spreads['none'][1] / spreads['balance'][1]:.1f} times"
+        )
 
 
 # ------------------------------------------------------------------ advise
@@ -286,18 +305,27 @@ def pairs(k: int, rng: random.Random) -> list[float]:
 
 
 TUNED: Final[tuple[tuple[str, Costs, Noise], ...]] = (
-    ("clear winner, 1 %", clear, gaussian(1)), ("near ties, 1 %", ties, gaussian(1)),
-    ("near ties, 3 %", ties, gaussian(3)), ("none better, 3 %", none, gaussian(3)),
-    ("clear winner, heavy tails", clear, heavy), ("near ties, heavy tails", ties, heavy),
-    ("none better, heavy tails", none, heavy), ("clear winner, drift", clear, drift), ("near ties, drift", ties, drift),
-)  # fmt: skip
+    ("clear winner, 1 %", clear, gaussian(1)),
+    ("near ties, 1 %", ties, gaussian(1)),
+    ("near ties, 3 %", ties, gaussian(3)),
+    ("none better, 3 %", none, gaussian(3)),
+    ("clear winner, heavy tails", clear, heavy),
+    ("near ties, heavy tails", ties, heavy),
+    ("none better, heavy tails", none, heavy),
+    ("clear winner, drift", clear, drift),
+    ("near ties, drift", ties, drift),
+)
 HELD_OUT: Final[tuple[tuple[str, Costs, Noise], ...]] = (
-    ("graded by 2.5 %, 2 %", graded, gaussian(2)), ("graded by 2.5 %, skewed", graded, skewed),
-    ("baseline best, heavy tails", worse, heavy), ("half 8 % better, steps", pairs, step),
-    ("half 8 % better, skewed", pairs, skewed), ("clear winner, two modes", clear, two_modes),
-    ("near ties, two modes", ties, two_modes), ("near ties, 0.2 %", ties, gaussian(0.2)),
+    ("graded by 2.5 %, 2 %", graded, gaussian(2)),
+    ("graded by 2.5 %, skewed", graded, skewed),
+    ("baseline best, heavy tails", worse, heavy),
+    ("half 8 % better, steps", pairs, step),
+    ("half 8 % better, skewed", pairs, skewed),
+    ("clear winner, two modes", clear, two_modes),
+    ("near ties, two modes", ties, two_modes),
+    ("near ties, 0.2 %", ties, gaussian(0.2)),
     ("none better, steps", none, step),
-)  # fmt: skip
+)
 
 
 def true_floor(noise: Noise, seed: int) -> float:
@@ -320,8 +348,10 @@ def advise(trials: int) -> None:
         ("worlds it was tuned on", TUNED, (6, 12, 24)),
         ("held out", HELD_OUT, (7, 10, 16, 24)),
     ):
-        print(f"\n{title}\n{'world':28} {'of':>3} {'floor':>7} {'within':>7} {'2 %':>7} {'runs':>7} {'most':>7} "
-              f"{'of ten':>7} {'claims':>7} {'covers':>7}")  # fmt: skip
+        print(
+            f"\n{title}\n{'world':28} {'of':>3} {'floor':>7} {'within':>7} {'2 %':>7} {'runs':>7} {'most':>7} "
+            f"{'of ten':>7} {'claims':>7} {'covers':>7}"
+        )
         for name, costs, noise in worlds:
             limit = true_floor(noise, 1)
             for count in counts:
@@ -330,11 +360,15 @@ def advise(trials: int) -> None:
                 known = [t.covered for t in found if t.covered is not None]
                 shares = [t.share for t in found]
                 figures = (
-                    limit, statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in found),
-                    statistics.fmean(t.loss <= MINIMUM_EFFECT for t in found), statistics.fmean(shares), max(shares),
+                    limit,
+                    statistics.fmean(t.loss <= max(MINIMUM_EFFECT, limit) for t in found),
+                    statistics.fmean(t.loss <= MINIMUM_EFFECT for t in found),
+                    statistics.fmean(shares),
+                    max(shares),
                     statistics.fmean(t.of_ten for t in found),
-                    statistics.fmean(t.claimed for t in found), statistics.fmean(known) if known else math.nan,
-                )  # fmt: skip
+                    statistics.fmean(t.claimed for t in found),
+                    statistics.fmean(known) if known else math.nan,
+                )
                 print(f"{name:28} {count:3} " + " ".join(f"{100 * f:5.1f} %" for f in figures), flush=True)
 
 

@@ -113,8 +113,10 @@ def costs(seconds: float) -> None:
     cpus = len(CPUS)
     for rate in (1, 10):
         for name, record, canary in (
-            ("sampler", False, True), ("with recording", True, True), ("kernel sources", True, False),
-        ):  # fmt: skip
+            ("sampler", False, True),
+            ("with recording", True, True),
+            ("kernel sources", True, False),
+        ):
             looks = sorted(share_of(rate, seconds, record, canary=canary) for _ in range(3))
             low, middle, high = (100 * look / cpus for look in looks)
             print(f"{rate:3} Hz {name:15} {middle:6.3f} % of {cpus} CPUs [{low:.3f} to {high:.3f}]", flush=True)

@@ -32,9 +32,14 @@ try { localStorage.x = document.cookie } catch (e) { document.getElementById('sa
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("recordings")
-    header = Header("host", "n042", "2026-11-20T22:00:00Z", 1.0,
-                    {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
-                    (Metric("cpu.busy", "1", "busy", "time"),))  # fmt: skip
+    header = Header(
+        "host",
+        "n042",
+        "2026-11-20T22:00:00Z",
+        1.0,
+        {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
+        (Metric("cpu.busy", "1", "busy", "time"),),
+    )
     with Recorder(folder / LONG, header) as recorder:
         for n in range(1, 31):
             recorder.add(Frame(n, float(n), 1.0, {"cpu.busy": [n / 30]}, at=1.7e9 + n))

@@ -215,8 +215,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = ["watch", "--web", "--rate", "10",
-             "--port", str(port), "--to", "50"]  # fmt: skip
+    words = ["watch", "--web", "--rate", "10", "--port", str(port), "--to", "50"]
     base = f"http://127.0.0.1:{port}/"
 
     def start() -> subprocess.Popen[str]:
@@ -251,8 +250,7 @@ def test_live_frames_move_the_map_and_a_restart_is_survived(browser: Any) -> Non
 
 
 def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
-    words = ["watch", "--web", "--on", "gs1280-16",
-             "--frames", "12", "--window", "1us", "--port", "0"]  # fmt: skip
+    words = ["watch", "--web", "--on", "gs1280-16", "--frames", "12", "--window", "1us", "--port", "0"]
     child = start_command(*words, stderr=subprocess.DEVNULL)
     page = browser.new_page()
     try:
@@ -487,8 +485,10 @@ def test_a_difference_is_a_map_of_changes(browser: Any, machine: Header, differe
     page, wrong = attentive(browser)
     page.goto(served(Past(machine, 0, lambda *_: [], change=difference.to_json())))
     page.locator("#state", has_text="two recordings").wait_for()
-    classes = {n: page.locator(f'[data-component="{n}"]').first.get_attribute("class")
-               for n in ("memory:0", "link:3", "memory:1", "cpu:5")}  # fmt: skip
+    classes = {
+        n: page.locator(f'[data-component="{n}"]').first.get_attribute("class")
+        for n in ("memory:0", "link:3", "memory:1", "cpu:5")
+    }
     # +40 and -30 points of ±50: the ninth and the third of ten steps.
     assert classes == {"memory:0": "box s9", "link:3": "link s2", "memory:1": "box unsure", "cpu:5": "box unknown"}
     fill = page.locator('[data-component="memory:0"]').evaluate("e => getComputedStyle(e).fill")
@@ -525,8 +525,7 @@ def test_replay_against_serves_the_map_of_changes(browser: Any, machine: Header,
                 frame = known(n)
                 frame.values["memory.busy"] = [memory] * 32
                 recorder.add(frame)
-    words = ["replay", str(tmp_path / "b"),
-             "--against", str(tmp_path / "a"), "--web", "--port", "0"]  # fmt: skip
+    words = ["replay", str(tmp_path / "b"), "--against", str(tmp_path / "a"), "--web", "--port", "0"]
     child = start_command(*words, stderr=subprocess.DEVNULL)
     page, wrong = attentive(browser)
     try:
@@ -572,9 +571,15 @@ def estimated(machine: Header) -> Past:
     past.header_json |= {
         "metrics": [*header["metrics"], memory],
         "use": {"memory": "memory.pressure"},
-        "denominators": {"memory": {"used": "attained", "wire": [51.2e9] * 32, "attained": attained,
-                                    "from": {"attained": "calibrated 2026-11-20"}}},
-    }  # fmt: skip
+        "denominators": {
+            "memory": {
+                "used": "attained",
+                "wire": [51.2e9] * 32,
+                "attained": attained,
+                "from": {"attained": "calibrated 2026-11-20"},
+            }
+        },
+    }
     return past
 
 

@@ -89,9 +89,14 @@ class Commands:
     def run(self, *words: str, timeout_s: int = 120, env: Mapping[str, str] | None = None) -> Done:
         out, err = (Path(self._talk.name) / name for name in ("out", "err"))
         asked: dict[str, Any] = {
-            "words": [os.fsencode(w).hex() for w in words], "cwd": str(self.cwd), "env": {**self.env, **(env or {})},
-            "in": os.devnull, "out": str(out), "err": str(err), "timeout_s": timeout_s,
-        }  # fmt: skip
+            "words": [os.fsencode(w).hex() for w in words],
+            "cwd": str(self.cwd),
+            "env": {**self.env, **(env or {})},
+            "in": os.devnull,
+            "out": str(out),
+            "err": str(err),
+            "timeout_s": timeout_s,
+        }
         assert self._server.stdin is not None and self._server.stdout is not None
         self._server.stdin.write(json.dumps(asked) + "\n")
         self._server.stdin.flush()

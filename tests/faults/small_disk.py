@@ -93,8 +93,10 @@ def _again(before: list[str], folder: str, *resumed: str) -> Callable[[Path], li
     """To go on where there is something to go on with."""
 
     def words(disk: Path) -> list[str]:
-        return [str(disk / x) if x.startswith("./") else x
-                for x in (resumed if (disk / folder / "plan.json").exists() else before)]  # fmt: skip
+        return [
+            str(disk / x) if x.startswith("./") else x
+            for x in (resumed if (disk / folder / "plan.json").exists() else before)
+        ]
 
     return words
 
@@ -110,31 +112,75 @@ def on_disk(*words: str) -> Callable[[Path], list[str]]:
 
 
 _SURVEY = ["survey", "--spec", "spec.toml", "--out", "./run", "--store", "./store"]
-_ADVISE = ["advise", "--out", "./adv", "--no-store", "--policies", "none,compact", "--memory", "default",
-           "--pages", "default", "--budget", "1s", "--", "sleep", "0.02"]  # fmt: skip
+_ADVISE = [
+    "advise",
+    "--out",
+    "./adv",
+    "--no-store",
+    "--policies",
+    "none,compact",
+    "--memory",
+    "default",
+    "--pages",
+    "default",
+    "--budget",
+    "1s",
+    "--",
+    "sleep",
+    "0.02",
+]
 CASES = {
-    "measure": Case(on_disk("measure", "bandwidth", "--kernel", "copy,triad", "--footprint", "4MiB", "--threads", "1",
-                            *ENOUGH, "--store", "./store"), again=_measure_again),
-    "survey": Case(on_disk(*_SURVEY), again=_again(_SURVEY, "run", "survey", "--resume", "--out", "./run", "--store",
-                                                   "./store")),
-    "store export": Case(on_disk("store", "export", "--store", "full", "--out", "./out.jsonl"), ("out.jsonl",),
-                         whole=_json_lines("out.jsonl")),
+    "measure": Case(
+        on_disk(
+            "measure",
+            "bandwidth",
+            "--kernel",
+            "copy,triad",
+            "--footprint",
+            "4MiB",
+            "--threads",
+            "1",
+            *ENOUGH,
+            "--store",
+            "./store",
+        ),
+        again=_measure_again,
+    ),
+    "survey": Case(
+        on_disk(*_SURVEY), again=_again(_SURVEY, "run", "survey", "--resume", "--out", "./run", "--store", "./store")
+    ),
+    "store export": Case(
+        on_disk("store", "export", "--store", "full", "--out", "./out.jsonl"),
+        ("out.jsonl",),
+        whole=_json_lines("out.jsonl"),
+    ),
     "store import": Case(on_disk("store", "import", "in.jsonl", "--store", "./store")),
     "report": Case(on_disk("report", "run", "--out", "./rep"), whole=_report_whole),
-    "record": Case(on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec.parquet"),
-                   again=on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec2.parquet"),
-                   whole=_recording_whole),
-    "load run": Case(on_disk("load", "run", "sc.toml", "--out", "./load", "--no-store"),
-                     again=on_disk("load", "run", "sc.toml", "--out", "./load2", "--no-store"), whole=_load_whole),
-    "model show": Case(on_disk("model", "show", "gs1280-64", "--svg", "./x.svg"), ("x.svg",),
-                       whole=_ends("x.svg", b"</svg>")),
-    "model measure": Case(on_disk("model", "measure", "hot_spot", "gs1280-4", "--chains", "1..2", "--frames",
-                                  "./f.jsonl", "--no-store"), ("f.jsonl",), whole=_json_lines("f.jsonl")),
-    "machine capture": Case(on_disk("machine", "capture", "./capture.tar.gz"), ("capture.tar.gz",),
-                            whole=_capture_whole),
-    "advise": Case(on_disk(*_ADVISE), again=_again(_ADVISE, "adv", "advise", "--resume", "./adv", "--no-store",
-                                                   "--budget", "1s")),
-}  # fmt: skip
+    "record": Case(
+        on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec.parquet"),
+        again=on_disk("record", "--rate", "20", "--duration", "1", "--no-canary", "--out", "./rec2.parquet"),
+        whole=_recording_whole,
+    ),
+    "load run": Case(
+        on_disk("load", "run", "sc.toml", "--out", "./load", "--no-store"),
+        again=on_disk("load", "run", "sc.toml", "--out", "./load2", "--no-store"),
+        whole=_load_whole,
+    ),
+    "model show": Case(
+        on_disk("model", "show", "gs1280-64", "--svg", "./x.svg"), ("x.svg",), whole=_ends("x.svg", b"</svg>")
+    ),
+    "model measure": Case(
+        on_disk("model", "measure", "hot_spot", "gs1280-4", "--chains", "1..2", "--frames", "./f.jsonl", "--no-store"),
+        ("f.jsonl",),
+        whole=_json_lines("f.jsonl"),
+    ),
+    "machine capture": Case(
+        on_disk("machine", "capture", "./capture.tar.gz"), ("capture.tar.gz",), whole=_capture_whole
+    ),
+    "advise": Case(
+        on_disk(*_ADVISE), again=_again(_ADVISE, "adv", "advise", "--resume", "./adv", "--no-store", "--budget", "1s")
+    ),
+}
 
 
 def mount(folder: Path) -> None:

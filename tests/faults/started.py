@@ -58,8 +58,14 @@ class Place:
         name, _, value = self.tag.partition("=")
         # Open MPI keeps what its ranks share below /dev/shm, where the files of others lie too.
         shared = {"OMPI_MCA_btl_vader_backing_directory": str(self.temporary)}
-        found = {**os.environ, "XDG_DATA_HOME": str(self.folder / "data"), "TMPDIR": str(self.temporary), **shared,
-                 name: value, **self.more}  # fmt: skip
+        found = {
+            **os.environ,
+            "XDG_DATA_HOME": str(self.folder / "data"),
+            "TMPDIR": str(self.temporary),
+            **shared,
+            name: value,
+            **self.more,
+        }
         return {name: value for name, value in found.items() if value is not None}
 
     def start(self, words: Sequence[str]) -> Command:
@@ -67,8 +73,15 @@ class Place:
         self.started += 1
         out, err = (self.folder / f"{self.log}.{self.started}.{kind}" for kind in ("out", "err"))
         with out.open("wb") as to, err.open("wb") as talk:
-            child = subprocess.Popen([*self.wrap, *COMMAND, *words], stdin=subprocess.DEVNULL, stdout=to, stderr=talk,
-                                     env=self.env, cwd=self.folder, start_new_session=True)  # fmt: skip
+            child = subprocess.Popen(
+                [*self.wrap, *COMMAND, *words],
+                stdin=subprocess.DEVNULL,
+                stdout=to,
+                stderr=talk,
+                env=self.env,
+                cwd=self.folder,
+                start_new_session=True,
+            )
         return Command(child, out, err)
 
     def run(self, words: Sequence[str]) -> Ended:

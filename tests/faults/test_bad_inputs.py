@@ -27,7 +27,9 @@ BASES: dict[str, list[str]] = {
     "list": ["instruments"],
     "survey": ["--spec", "spec.toml", "--out", "fresh"],
     "report": ["run"],
-    "store list": [], "store export": [], "store verify": [],
+    "store list": [],
+    "store export": [],
+    "store verify": [],
     "store import": ["records.jsonl"],
     "machine capture": ["fresh.tar.gz"],
     "machine show": ["host"],
@@ -39,7 +41,8 @@ BASES: dict[str, list[str]] = {
     "model place-io": ["gs1280-4"],
     "model validate": ["A01", "--no-page"],
     "model fit": ["nothing"],
-    "load kernels": [], "load variants": [],
+    "load kernels": [],
+    "load variants": [],
     "load base": ["--spec", "spec.toml", "--force", "--out", "fresh"],
     "load make": ["scenario.toml"],
     "load run": ["scenario.toml", "--out", "fresh"],
@@ -52,29 +55,68 @@ BASES: dict[str, list[str]] = {
     "advise": ["--budget", "1s", "--resume", "nothing", "--", "true"],
     "doctor": [],
     "measure": ["latency", "--on", "gs1280-4", "--footprint", "1MiB", "--no-store"],
-}  # fmt: skip
+}
 # Of their own parsers, or listed by descriptions.
 MORE: dict[str, tuple[list[str], list[str]]] = {
-    "place": (["--topology", "pack:2 core:4 pu:1", "--policy", "pack", "--jobs", "2,2"],
-              ["--topology", "--policy", "--jobs", "--matrix", "--slots", "--svg", "--save", "--on"]),
+    "place": (
+        ["--topology", "pack:2 core:4 pu:1", "--policy", "pack", "--jobs", "2,2"],
+        ["--topology", "--policy", "--jobs", "--matrix", "--slots", "--svg", "--save", "--on"],
+    ),
     "run": (["--", "true"], ["--bind", "-n", "--slots", "--memory", "--pages", "--within", "--record"]),
     "placed": (["1"], []),
     "slots": ([], ["--nonsense"]),
     "migrate": (["999999999"], ["--to", "--memory"]),
     "translate": (["--to", "taskset", "--bind", "pack"], ["--to", "--bind", "-n"]),
-    "measure latency": (["--footprint", "4KiB", "--budget", "100ms", "--no-store"],
-                        ["--footprint", "--stride", "--pattern", "--cpus", "--memory-node", "--policy", "--pages",
-                         "--budget", "--interval", "--seed", "--on", "--set", "--machine", "--nonsense",
-                         "--processes"]),
-    "measure bandwidth": (["--footprint", "1MiB", "--budget", "100ms", "--no-store", "--kernel", "copy"],
-                          ["--kernel", "--store", "--isa", "--threads", "--footprint"]),
+    "measure latency": (
+        ["--footprint", "4KiB", "--budget", "100ms", "--no-store"],
+        [
+            "--footprint",
+            "--stride",
+            "--pattern",
+            "--cpus",
+            "--memory-node",
+            "--policy",
+            "--pages",
+            "--budget",
+            "--interval",
+            "--seed",
+            "--on",
+            "--set",
+            "--machine",
+            "--nonsense",
+            "--processes",
+        ],
+    ),
+    "measure bandwidth": (
+        ["--footprint", "1MiB", "--budget", "100ms", "--no-store", "--kernel", "copy"],
+        ["--kernel", "--store", "--isa", "--threads", "--footprint"],
+    ),
     "measure io": (["--budget", "100ms", "--no-store", "--target", "nothing"], ["--target", "--block", "--jobs"]),
     "measure gups": (["--table", "1MiB", "--budget", "100ms", "--no-store"], ["--table", "--threads"]),
-}  # fmt: skip
+}
 WORDS = (
-    "", "²", "-1", "0", "1e999", "nan", "x" * 5000, "9" * 5000, "\udcff\udcfe", "\x1b[31m\n", "1..", "0-99999999999",
-    "/dev/zero", "/proc/self/mem", "nothing/at/all", "[" * 3000, "a=b", "{}", "'", "1TiB..1B", "١٢",
-)  # fmt: skip
+    "",
+    "²",
+    "-1",
+    "0",
+    "1e999",
+    "nan",
+    "x" * 5000,
+    "9" * 5000,
+    "\udcff\udcfe",
+    "\x1b[31m\n",
+    "1..",
+    "0-99999999999",
+    "/dev/zero",
+    "/proc/self/mem",
+    "nothing/at/all",
+    "[" * 3000,
+    "a=b",
+    "{}",
+    "'",
+    "1TiB..1B",
+    "١٢",
+)
 
 
 def options(command: str) -> list[str]:
@@ -103,18 +145,37 @@ def spoiled_words() -> Iterator[list[str]]:
 
 
 FILE_USES = (
-    "survey --spec F --out fresh", "load run F --out fresh", "load make F --out fresh", "load base --force --spec F",
-    "load make scenario.toml --metrics F", "load variants --metrics F", "model show F",
+    "survey --spec F --out fresh",
+    "load run F --out fresh",
+    "load make F --out fresh",
+    "load base --force --spec F",
+    "load make scenario.toml --metrics F",
+    "load variants --metrics F",
+    "model show F",
     "measure latency --on F --no-store",
-    "model measure trace gs1280-4 --no-store --trace F", "machine show F", "place --topology F --policy pack --jobs 2",
-    "place --topology host --policy pack --jobs 1 --matrix F", "replay F --json", "replay F --html fresh.html",
-    "plot F --out fresh", "replay night.parquet --against F", "store import F", "report F", "load show F",
-    "load compare F F", "advise --resume F -- true",
-    "survey --resume --out F", "model fit F", "record --root F --out fresh",
-    "load show nothing --recording F", "store list --store F", "serve --port 0 --token-file F --recordings nothing",
-    "model sweep F --vary a=1,2 --no-store", "model place-io F",
+    "model measure trace gs1280-4 --no-store --trace F",
+    "machine show F",
+    "place --topology F --policy pack --jobs 2",
+    "place --topology host --policy pack --jobs 1 --matrix F",
+    "replay F --json",
+    "replay F --html fresh.html",
+    "plot F --out fresh",
+    "replay night.parquet --against F",
+    "store import F",
+    "report F",
+    "load show F",
+    "load compare F F",
+    "advise --resume F -- true",
+    "survey --resume --out F",
+    "model fit F",
+    "record --root F --out fresh",
+    "load show nothing --recording F",
+    "store list --store F",
+    "serve --port 0 --token-file F --recordings nothing",
+    "model sweep F --vary a=1,2 --no-store",
+    "model place-io F",
     "place --topology F --policy spread --jobs 1 --svg fresh.svg",
-)  # fmt: skip
+)
 
 
 def make_files(folder: Path) -> list[str]:
@@ -128,23 +189,37 @@ def make_files(folder: Path) -> list[str]:
         (folder / name).write_text(text, encoding="utf-8")
     spoil = random.Random(42)
     contents: dict[str, bytes] = {
-        "empty": b"", "binary": spoil.randbytes(3000), "nul": bytes(100), "text.toml": b"hello, world\n",
-        "deep.json": b"[" * 200_000, "deep.toml": b"x = " + b"[" * 100_000, "objects.json": b'{"a":' * 100_000,
-        "number.toml": b"x = " + b"9" * 100_000, "number.json": b'{"format": 1e999, "schema": ' + b"9" * 10_000 + b"}",
+        "empty": b"",
+        "binary": spoil.randbytes(3000),
+        "nul": bytes(100),
+        "text.toml": b"hello, world\n",
+        "deep.json": b"[" * 200_000,
+        "deep.toml": b"x = " + b"[" * 100_000,
+        "objects.json": b'{"a":' * 100_000,
+        "number.toml": b"x = " + b"9" * 100_000,
+        "number.json": b'{"format": 1e999, "schema": ' + b"9" * 10_000 + b"}",
         "surrogate.json": b'{"name": "\\ud800", "spec": "\\ud800", "steps": []}',
         "nan.json": b'{"spec": NaN, "steps": NaN}',
-        "latin1.toml": 'name = "ü"\n'.encode("latin-1"), "utf16.toml": 'name = "s"\n'.encode("utf-16"),
-        "long.toml": b"# " + b"x" * (20 << 20), "lines.jsonl": b"{}\n" * 1000, "array.toml": b"program = 3\nstep = 3\n",
+        "latin1.toml": 'name = "ü"\n'.encode("latin-1"),
+        "utf16.toml": 'name = "s"\n'.encode("utf-16"),
+        "long.toml": b"# " + b"x" * (20 << 20),
+        "lines.jsonl": b"{}\n" * 1000,
+        "array.toml": b"program = 3\nstep = 3\n",
         "types.toml": b'[scenario]\nname = 3\n[[program]]\nname = true\ncopies = "x"\n[[step]]\ninstrument = 1\n',
         "inf.toml": b"[[program]]\nrun_time_s = inf\nmemory_gb_per_s = nan\n",
         "deep.xml": b"<?xml version='1.0'?>" + b"<object>" * 50_000,
-        "laughs.xml": b'<?xml version="1.0"?><!DOCTYPE t [<!ENTITY a "' + b"x" * 1000 + b'"><!ENTITY b "'
-        + b"&a;" * 1000 + b'">]><topology>&b;&b;</topology>',
+        "laughs.xml": b'<?xml version="1.0"?><!DOCTYPE t [<!ENTITY a "'
+        + b"x" * 1000
+        + b'"><!ENTITY b "'
+        + b"&a;" * 1000
+        + b'">]><topology>&b;&b;</topology>',
         "topology.xml": b'<?xml version="1.0"?><topology version="2.0"><object type="Machine"/></topology>',
-        "cut.gz": gzip.compress(spoil.randbytes(5000))[:-100], "zeros.gz": gzip.compress(bytes(50 << 20)),
-        "night.jsonl": b'{"type": "header"}\n' * 3, "trace.txt": b"0 0 x\n",
+        "cut.gz": gzip.compress(spoil.randbytes(5000))[:-100],
+        "zeros.gz": gzip.compress(bytes(50 << 20)),
+        "night.jsonl": b'{"type": "header"}\n' * 3,
+        "trace.txt": b"0 0 x\n",
         "half.parquet": b"PAR1" + spoil.randbytes(500),
-    }  # fmt: skip
+    }
     for name, data in contents.items():
         (folder / name).write_bytes(data)
     sink = io.BytesIO()

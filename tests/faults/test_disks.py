@@ -41,8 +41,10 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "sc.toml").write_text(SCENARIO)
     write_results(folder / "in.jsonl")
     place = Place(folder)
-    for words in (["survey", "--spec", "spec.toml", "--out", "run", "--store", "full"],
-                  ["store", "import", "in.jsonl", "--store", "full"]):  # fmt: skip
+    for words in (
+        ["survey", "--spec", "spec.toml", "--out", "run", "--store", "full"],
+        ["store", "import", "in.jsonl", "--store", "full"],
+    ):
         done = place.run(words)
         assert done.status == 0, done.err
     return folder

@@ -155,8 +155,20 @@ def _measured(words: list[str]) -> dict[str, Any]:
 
 
 def _sweep(place: Place) -> list[str]:
-    return ["model", "sweep", "gs1280-4", "--vary", "links.bandwidth=1.5..6/24", "--instrument", "gups",
-            "--option", "threads=all", "--store", "store", "--resume"]  # fmt: skip
+    return [
+        "model",
+        "sweep",
+        "gs1280-4",
+        "--vary",
+        "links.bandwidth=1.5..6/24",
+        "--instrument",
+        "gups",
+        "--option",
+        "threads=all",
+        "--store",
+        "store",
+        "--resume",
+    ]
 
 
 def _runs(kind: str, place: Place) -> list[Path]:
@@ -207,11 +219,24 @@ def write_results(path: Path) -> None:
     """What there is to import: 40 results of four runs."""
     lines = []
     for run, n in itertools.product(range(4), range(10)):
-        lines.append({
-            "type": "result", "schema": 1, "source": "host", "machine": "m", "instrument": "latency", "run": f"r{run}",
-            "metric": "load_latency", "unit": "s", "value": 1e-9, "interval": [1e-9, 1e-9], "samples": [1e-9] * 7,
-            "flags": [], "conditions": {"n": n}, "provenance": {"start": "2026-01-01T00:00:00Z"},
-        })  # fmt: skip
+        lines.append(
+            {
+                "type": "result",
+                "schema": 1,
+                "source": "host",
+                "machine": "m",
+                "instrument": "latency",
+                "run": f"r{run}",
+                "metric": "load_latency",
+                "unit": "s",
+                "value": 1e-9,
+                "interval": [1e-9, 1e-9],
+                "samples": [1e-9] * 7,
+                "flags": [],
+                "conditions": {"n": n},
+                "provenance": {"start": "2026-01-01T00:00:00Z"},
+            }
+        )
     path.write_text("".join(json.dumps(x) + "\n" for x in lines))
 
 
@@ -288,13 +313,31 @@ BANDWIDTH = [
     "1",
     *ENOUGH,
 ]
-HALO = ["measure", "halo", "--ranks", "2", "--mpi", "openmpi", "--words", "1,2,4,8", "--protocol", "sendrecv",
-        "--store", "./store", *ENOUGH]  # fmt: skip
+HALO = [
+    "measure",
+    "halo",
+    "--ranks",
+    "2",
+    "--mpi",
+    "openmpi",
+    "--words",
+    "1,2,4,8",
+    "--protocol",
+    "sendrecv",
+    "--store",
+    "./store",
+    *ENOUGH,
+]
 CASES = (
     Case("survey", _survey, _survey, _surveyed, _file("spec.toml", SPEC), resumes=True, kills=12),
     Case("measure", **_measured([*BANDWIDTH, "--store", "./store"])),
-    Case("measure --no-store", lambda _: [*BANDWIDTH, "--no-store", "--json"],
-         lambda _: [*BANDWIDTH, "--no-store", "--json"], _printed, temporary=True),
+    Case(
+        "measure --no-store",
+        lambda _: [*BANDWIDTH, "--no-store", "--json"],
+        lambda _: [*BANDWIDTH, "--no-store", "--json"],
+        _printed,
+        temporary=True,
+    ),
     Case("measure halo", **_measured(HALO), kills=10, temporary=True, needs=lambda: needed("openmpi")),
     Case("load base", _base, _base, stored, _file("base.toml", BASE), resumes=True, kills=10),
     Case("load run", _load_run, _load_run, _load_found, _file("sc.toml", SCENARIO), _sound_load, kills=14),
@@ -303,9 +346,16 @@ CASES = (
     Case("store import", _import, _import, stored, lambda place: write_results(place.folder / "in.jsonl"), sound_store),
     Case("advise", _advise, _advise, _advised, sound=_sound_advice, resumes=True, kills=10),
     Case("report", _report, _report, _reported, _of_a_run, _sound_report, kills=12),
-    Case("serve", lambda _: ["serve", "--port", "0", "--store", "store"], lambda _: [], lambda _: Counter(),
-         sound=sound_store, endless=True, kills=12),
-)  # fmt: skip
+    Case(
+        "serve",
+        lambda _: ["serve", "--port", "0", "--store", "store"],
+        lambda _: [],
+        lambda _: Counter(),
+        sound=sound_store,
+        endless=True,
+        kills=12,
+    ),
+)
 
 
 # ------------------------------------------------------------------ the trials
@@ -387,8 +437,10 @@ def trial(case: Case, folder: Path, takes_s: float, whole: Found, seed: int, tal
                 break
             tally.kills[case.name + (" --resume" if turn else "")] += 1
             tally.by[signal.Signals(number).name] += 1
-        wrong += [f"{signal.Signals(number).name} in {place.started}: {w}" for w in
-                  looked_at(case, place, number, done, whole, tally)]  # fmt: skip
+        wrong += [
+            f"{signal.Signals(number).name} in {place.started}: {w}"
+            for w in looked_at(case, place, number, done, whole, tally)
+        ]
     words = case.again(place)
     if words:
         done = place.run(words)

@@ -16,14 +16,33 @@ LOCALES = ("en_US.ISO-8859-1", "ja_JP.EUC-JP", "ru_RU.KOI8-R", "POSIX", "C.UTF-8
 # Python would make UTF-8 of the POSIX locale by itself.
 PLAIN = {"PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
 COMMANDS = (
-    "list machines", "list metrics", "machine show", "model list", "model show gs1280-4 --origins",
-    "model validate A01 --no-page", "measure latency --on gs1280-4 --footprint 1MiB", "model measure hot_spot gs1280-4",
-    "measure clock --budget 300ms", "survey --spec spec.toml --out run --json", "report run", "store list",
-    "store export --format csv --out out.csv", "store export", "store import out.csv", "load kernels",
-    "load run scenario.toml --out load", "load show load", "record --on gs1280-4 --frames 3 --out night.parquet",
-    "replay night.parquet", "plot night.parquet --out plots", "machine capture here.tar.gz", "machine show here.tar.gz",
-    "place --topology host --policy pack --jobs 1", "measure --help", "load run missing-ü.toml",
-)  # fmt: skip
+    "list machines",
+    "list metrics",
+    "machine show",
+    "model list",
+    "model show gs1280-4 --origins",
+    "model validate A01 --no-page",
+    "measure latency --on gs1280-4 --footprint 1MiB",
+    "model measure hot_spot gs1280-4",
+    "measure clock --budget 300ms",
+    "survey --spec spec.toml --out run --json",
+    "report run",
+    "store list",
+    "store export --format csv --out out.csv",
+    "store export",
+    "store import out.csv",
+    "load kernels",
+    "load run scenario.toml --out load",
+    "load show load",
+    "record --on gs1280-4 --frames 3 --out night.parquet",
+    "replay night.parquet",
+    "plot night.parquet --out plots",
+    "machine capture here.tar.gz",
+    "machine show here.tar.gz",
+    "place --topology host --policy pack --jobs 1",
+    "measure --help",
+    "load run missing-ü.toml",
+)
 
 
 def locale_folder(folder: Path, name: str) -> dict[str, str]:

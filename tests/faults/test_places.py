@@ -42,13 +42,24 @@ COMMANDS = {
     "record": ["record", "--rate", "20", "--duration", "0.3", "--out", "{out}/r.parquet"],
     "model show": ["model", "show", "gs1280-4", "--svg", "{out}/x.svg"],
     "load run": ["load", "run", "{here}/sc.toml"],
-    "advise": ["advise", "--policies", "none,compact", "--memory", "default", "--pages", "default", "--budget", "1s",
-               "--", "true"],
+    "advise": [
+        "advise",
+        "--policies",
+        "none,compact",
+        "--memory",
+        "default",
+        "--pages",
+        "default",
+        "--budget",
+        "1s",
+        "--",
+        "true",
+    ],
     "machine capture": ["machine", "capture", "{out}/m.tar.gz"],
     "doctor": ["doctor"],
     "slots": ["slots"],
     "run": ["run", "--bind", "compact", "--", "true"],
-}  # fmt: skip
+}
 ABSENT = {"report"}  # nothing was measured before
 
 
@@ -84,12 +95,16 @@ PLACES = {
     "no home": Where(user=NO_NAME, more=NO_HOME),
     "home not writable": Where(user=NOBODY, more={**NO_HOME, "HOME": "{folder}/closed"}, closed="closed"),
     "data not writable": Where(user=NOBODY, more={"XDG_DATA_HOME": "{folder}/closed"}, closed="closed"),
-    "read-only": Where([*NAMESPACE, *shell("mount --bind / / && mount -o remount,bind,ro / || exit 99;")],
-                       namespace=True),
-    "folder read-only": Where([*NAMESPACE, *shell(
-        "mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} || exit 99;")], namespace=True),
-    "folder deleted": Where(shell("mkdir -p {folder}/gone && cd {folder}/gone && rmdir {folder}/gone || exit 99;"),
-                            works=True),
+    "read-only": Where(
+        [*NAMESPACE, *shell("mount --bind / / && mount -o remount,bind,ro / || exit 99;")], namespace=True
+    ),
+    "folder read-only": Where(
+        [*NAMESPACE, *shell("mount --bind {folder} {folder} && mount -o remount,bind,ro {folder} || exit 99;")],
+        namespace=True,
+    ),
+    "folder deleted": Where(
+        shell("mkdir -p {folder}/gone && cd {folder}/gone && rmdir {folder}/gone || exit 99;"), works=True
+    ),
     "TMPDIR missing": Where(more={"TMPDIR": "{folder}/missing"}, works=True),
     "TMPDIR not writable": Where(user=NOBODY, more={"TMPDIR": "{folder}/closed"}, closed="closed", works=True),
     "ulimit -v": Where(shell("ulimit -v 300000;"), said="ulimit -v allows"),
@@ -99,7 +114,7 @@ PLACES = {
     "ulimit -f": Where(shell("ulimit -f 4;")),
     "input closed": Where(shell("exec <&-;"), works=True),
     "errors closed": Where(shell("exec 2>&-;")),
-}  # fmt: skip
+}
 
 
 @pytest.fixture

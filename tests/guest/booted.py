@@ -24,9 +24,19 @@ def gathered(
         share = Path(folder)
         (share / "plan.json").write_text(json.dumps(plan))
         command = [
-            str(HERE / "numa-guest"), "-t", machine, "--timeout", str(limit_s), "--share", folder, "--",
-            sys.executable, str(HERE / script), str(share / "plan.json"), str(share / "answers.json"),
-        ]  # fmt: skip
+            str(HERE / "numa-guest"),
+            "-t",
+            machine,
+            "--timeout",
+            str(limit_s),
+            "--share",
+            folder,
+            "--",
+            sys.executable,
+            str(HERE / script),
+            str(share / "plan.json"),
+            str(share / "answers.json"),
+        ]
         env = {**os.environ, **(env or {})}
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=False, timeout=limit_s + 60)
         if done.returncode == 77:

@@ -34,16 +34,30 @@ def said(run: LoadRun) -> dict[str, Any]:
     parts = ("user_s", "system_s", "waiting_s", "sleeping_s")
     return {
         "status": run.status,
-        "programs": {f"{p.program}.{p.copy}": {
-            "how": p.how, "reason": p.reason, "wall_s": p.wall_s, "pages": p.pages, "flags": sorted(run.flags(p)),
-            "cpus": run.bound[p.program, p.copy], "nodes": run.nodes[p.program, p.copy],
-            "out": printed(run.folder / "output" / f"{p.program}.{p.copy}.out"),
-            **{k: getattr(p, k) for k in parts},
-        } for p in run.programs},
-        "threads": [{
-            "program": f"{t.program}.{t.copy}", "wall_s": t.wall_s, "cpus": t.cpus, **{k: getattr(t, k) for k in parts},
-        } for t in run.threads],
-    }  # fmt: skip
+        "programs": {
+            f"{p.program}.{p.copy}": {
+                "how": p.how,
+                "reason": p.reason,
+                "wall_s": p.wall_s,
+                "pages": p.pages,
+                "flags": sorted(run.flags(p)),
+                "cpus": run.bound[p.program, p.copy],
+                "nodes": run.nodes[p.program, p.copy],
+                "out": printed(run.folder / "output" / f"{p.program}.{p.copy}.out"),
+                **{k: getattr(p, k) for k in parts},
+            }
+            for p in run.programs
+        },
+        "threads": [
+            {
+                "program": f"{t.program}.{t.copy}",
+                "wall_s": t.wall_s,
+                "cpus": t.cpus,
+                **{k: getattr(t, k) for k in parts},
+            }
+            for t in run.threads
+        ],
+    }
 
 
 def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
@@ -64,14 +78,20 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         (out / "programs" / file).write_text(text)
     began = time.monotonic()
     talk: list[str] = []
-    found = isolation((), out, rate_gb_per_s=asked["rate"],
-                      how=How(repetitions=asked["repetitions"], rounds=0, talk=talk.append))  # fmt: skip
+    found = isolation(
+        (), out, rate_gb_per_s=asked["rate"], how=How(repetitions=asked["repetitions"], rounds=0, talk=talk.append)
+    )
     answers["isolation"] = {
-        "domains": memory_domains(), "tests": [dataclasses.asdict(t) for t in found.tests], "table": found.table,
-        "slowdowns": [p.pairs for p in found.points], "talk": talk, "took_s": time.monotonic() - began,
-        "records": [r.to_json() for r in found.records], "absent": [a.reason for a in found.absences],
+        "domains": memory_domains(),
+        "tests": [dataclasses.asdict(t) for t in found.tests],
+        "table": found.table,
+        "slowdowns": [p.pairs for p in found.points],
+        "talk": talk,
+        "took_s": time.monotonic() - began,
+        "records": [r.to_json() for r in found.records],
+        "absent": [a.reason for a in found.absences],
         "runs": {r.name: said(read_run(r)) for r in sorted((out / "runs").iterdir())},
-    }  # fmt: skip
+    }
 
 
 if __name__ == "__main__":

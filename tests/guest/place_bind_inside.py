@@ -57,8 +57,9 @@ def enter(plan: dict[str, Any]) -> None:
             (root / "cgroup.subtree_control").write_text("+cpuset")
         job.mkdir()
         (job / "cpuset.cpus").write_text(plan["inside"])
-        (job / "cpuset.mems").write_text((root / "cpuset.mems.effective").read_text() if plan["cgroup"] == 2
-                                         else (root / "cpuset.mems").read_text())  # fmt: skip
+        (job / "cpuset.mems").write_text(
+            (root / "cpuset.mems.effective").read_text() if plan["cgroup"] == 2 else (root / "cpuset.mems").read_text()
+        )
         (job / "cgroup.procs").write_text(str(os.getpid()))
 
 
@@ -73,8 +74,11 @@ def gather(plan: dict[str, Any], answers: dict[str, Any]) -> None:
         program = ["true"] if prefix else [sys.executable, "-c", PROGRAM]  # another user may not look at ours
         done = subprocess.run(
             [*prefix, plan["place"], "run", *rest, "--", *program],
-            env=env, capture_output=True, text=True, check=False,
-        )  # fmt: skip
+            env=env,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         saw = json.loads(done.stdout) if done.stdout else None
         answers["cases"][name] = {"status": done.returncode, "talk": done.stderr, "saw": saw}
     said = subprocess.run([plan["place"], "slots", "--json"], env=env, capture_output=True, text=True, check=True)

@@ -594,8 +594,12 @@ def next_touch(plan: dict[str, Any]) -> dict[str, Any]:
             w.join()
         counts = Counts()
         api.mm_next_touch_count(ctypes.byref(counts))
-        found |= {"first": nodes(0, size // 2), "second": nodes(size // 2, size), "wrong": wrong,
-                  "counts": [counts.touched, counts.moved, counts.kept, counts.lost]}  # fmt: skip
+        found |= {
+            "first": nodes(0, size // 2),
+            "second": nodes(size // 2, size),
+            "wrong": wrong,
+            "counts": [counts.touched, counts.moved, counts.kept, counts.lost],
+        }
         again = api.mm_next_touch(start, size)
         os.sched_setaffinity(0, {2})
         for at in range(0, size, 4096):

@@ -64,7 +64,7 @@ SCENARIOS: Final = {
     + "[[program]]\nname = 'in'\ncgroup = '/sys/fs/cgroup/batch'\ncommand = ['cat', '/proc/self/cgroup']\n"
     + "[[program]]\nname = 'out'\ncgroup = '/sys/fs/cgroup/no/batch'\ncommand = ['true']",
     "no such node": HEAD + program("lost", "cpus = '0'", "memory = 'bind=7'"),
-}  # fmt: skip
+}
 
 
 @cache
@@ -75,10 +75,16 @@ def gathered() -> dict[str, Any] | str:
         long = made_program(LOAD, Path(made) / "long.json", 3000).read_text()
         short = made_program(LOAD, Path(made) / "short.json", 20).read_text()
     plan = {
-        "scenarios": SCENARIOS, "folder": "/run/load", "files": {"busy.json": busy},
-        "isolation": {"cpus": [0, 2, 4, 6], "rate": 1.0, "repetitions": 2,
-                      "programs": {"1.json": short, "1.long.json": long}},
-    }  # fmt: skip
+        "scenarios": SCENARIOS,
+        "folder": "/run/load",
+        "files": {"busy.json": busy},
+        "isolation": {
+            "cpus": [0, 2, 4, 6],
+            "rate": 1.0,
+            "repetitions": 2,
+            "programs": {"1.json": short, "1.long.json": long},
+        },
+    }
     env = {"MESHMARK_LOAD": str(LOAD), "MESHMARK_PLACE": str(PLACE)}
     return booted.gathered("numa-4", "load_inside.py", plan, 240, env)
 

@@ -39,10 +39,20 @@ def gathered() -> dict[str, Any] | str:
     """What was seen in the guest, or why it could not be had."""
     plan = {
         "check": ["--provoke", "--starts", "0", "--json"],
-        "advise": ["--budget", "60s", "--policies", "none,balance", "--pages", "default", "--memory",
-                   "default,bind", "--no-store", "--json"],
+        "advise": [
+            "--budget",
+            "60s",
+            "--policies",
+            "none,balance",
+            "--pages",
+            "default",
+            "--memory",
+            "default,bind",
+            "--no-store",
+            "--json",
+        ],
         "folder": "/run/advice",
-    }  # fmt: skip
+    }
     return booted.gathered("numa-2", "place_advise_inside.py", plan, 300, {"MESHMARK_PLACE": str(PLACE)})
 
 

@@ -29,8 +29,12 @@ SIZE: Final = 32 * MIB // 4096  # pages that a program to be moved holds
 @cache
 def gathered() -> dict[str, Any] | str:
     """The answers of the guest, or why it could not be had."""
-    plan = {"place": str(PLACE), "library": str(LIBRARY), "repeats": REPEATS,
-            "parts": ["migrate", "pages", "next_touch", "campaign"]}  # fmt: skip
+    plan = {
+        "place": str(PLACE),
+        "library": str(LIBRARY),
+        "repeats": REPEATS,
+        "parts": ["migrate", "pages", "next_touch", "campaign"],
+    }
     return booted.gathered("numa-2", "place_proof_inside.py", plan, 300 + 120 * REPEATS)
 
 

@@ -55,9 +55,19 @@ HUGE = "/sys/devices/system/node/node{}/hugepages/hugepages-2048kB/nr_hugepages"
 def latency(*words: str, pages: str = "4KiB", budget: str = "4s", footprint: str = FOOTPRINT) -> list[str]:
     """Words for the probe that measure as little as can be; the budget is for a busy host, quick ones end before."""
     return [
-        "latency", "--footprint", footprint, "--pages", pages, "--budget", budget, "--interval", "50",
-        "--shield", "off", *words,
-    ]  # fmt: skip
+        "latency",
+        "--footprint",
+        footprint,
+        "--pages",
+        pages,
+        "--budget",
+        budget,
+        "--interval",
+        "50",
+        "--shield",
+        "off",
+        *words,
+    ]
 
 
 @cache
@@ -88,13 +98,37 @@ def plan(name: str) -> list[dict[str, Any]]:
         last = str(machine["memory"][-1])
         steps += [
             {"name": "bandwidth", "run": [*words, "--kernel", "read", "--threads", "2", "--memory-node", last]},
-            {"name": "processes",
-             "run": [*words, "--mode", "processes", "--cpus", f"{cpus[0]},{cpus[-1]}", "--store", "ordinary",
-                     "--threads", "2", "--memory-node", last]},
-            {"name": "own-memory",
-             "run": [*words, "--mode", "processes", "--cpus", f"{cpus[0]},{cpus[-1]}", "--store", "ordinary",
-                     "--threads", "2"]},
-        ]  # fmt: skip
+            {
+                "name": "processes",
+                "run": [
+                    *words,
+                    "--mode",
+                    "processes",
+                    "--cpus",
+                    f"{cpus[0]},{cpus[-1]}",
+                    "--store",
+                    "ordinary",
+                    "--threads",
+                    "2",
+                    "--memory-node",
+                    last,
+                ],
+            },
+            {
+                "name": "own-memory",
+                "run": [
+                    *words,
+                    "--mode",
+                    "processes",
+                    "--cpus",
+                    f"{cpus[0]},{cpus[-1]}",
+                    "--store",
+                    "ordinary",
+                    "--threads",
+                    "2",
+                ],
+            },
+        ]
     if name == "numa-2" and "lines" in instruments():
         # One CPU a node: where vCPUs take turns on the host's cores, every hand-over waits for a turn.
         words = ["lines", "--state", "dirty", "--cpus", "0,2", "--budget", "12s", "--interval", "50", "--shield", "off"]
@@ -106,15 +140,24 @@ def plan(name: str) -> list[dict[str, Any]]:
             {"name": "cpuset", "run": latency("--cpus", "2"), "cpuset": node0},
             {"name": "cpuset-memory", "run": latency("--memory-node", "1"), "cpuset": node0},
             {"name": "cpuset-inside", "run": latency(), "cpuset": node0},
-            {"name": "huge", "write": {HUGE.format(1): "64", HUGE.format(0): "0"},
-             "run": [*huge, "--memory-node", "1"]},
+            {
+                "name": "huge",
+                "write": {HUGE.format(1): "64", HUGE.format(0): "0"},
+                "run": [*huge, "--memory-node", "1"],
+            },
             {"name": "huge-elsewhere", "run": [*huge, "--memory-node", "0"]},
-            {"name": "too-large", "write": {HUGE.format(1): "0"},
-             "run": latency("--memory-node", "1", "--cpus", "0", footprint="16GiB")},
+            {
+                "name": "too-large",
+                "write": {HUGE.format(1): "0"},
+                "run": latency("--memory-node", "1", "--cpus", "0", footprint="16GiB"),
+            },
             {"name": "too-large-there", "run": latency("--memory-node", "1", "--cpus", "0", footprint="512MiB")},
-            {"name": "offline", "offline": 3,
-             "run": [w if w != "50" else "0.01" for w in latency("--cpus", "3", budget="8s")]},
-        ]  # fmt: skip
+            {
+                "name": "offline",
+                "offline": 3,
+                "run": [w if w != "50" else "0.01" for w in latency("--cpus", "3", budget="8s")],
+            },
+        ]
     return steps
 
 

@@ -48,8 +48,14 @@ MACHINES: dict[str, dict[str, Any]] = {
 def gathered(name: str) -> dict[str, Any] | str:
     """What was watched in one guest, or why it could not be had."""
     machine = MACHINES[name]
-    plan = {"watch": str(WATCH), "far": machine["far"], "bytes": HELD, "unplug": machine["unplug"],
-            "step_s": STEP_S, "rate": RATE}  # fmt: skip
+    plan = {
+        "watch": str(WATCH),
+        "far": machine["far"],
+        "bytes": HELD,
+        "unplug": machine["unplug"],
+        "step_s": STEP_S,
+        "rate": RATE,
+    }
     return booted.gathered(name, "watch_inside.py", plan, 480)
 
 

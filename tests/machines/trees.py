@@ -136,13 +136,9 @@ _FULL_4 = ((0, 0, 1, 1), (1, 0, 3, 0), (2, 0, 3, 1), (0, 1, 2, 1), (0, 2, 3, 2),
 # Two boards of four sockets with a link between any two of a board, and one from each socket to its like of the other
 # board: four ports a socket, two steps at most.
 _PARTLY_8 = (
-    *(
-        (a + 4 * board, pa, b + 4 * board, pb)
-        for board in (0, 1)
-        for a, pa, b, pb in _FULL_4
-    ),
+    *((a + 4 * board, pa, b + 4 * board, pb) for board in (0, 1) for a, pa, b, pb in _FULL_4),
     *((a, 3, a + 4, 3) for a in range(4)),
-)  # fmt: skip
+)
 
 MACHINES: dict[str, Machine] = {
     "intel-hsx-2s": Machine(_intel(63, "Intel(R) Xeon(R) CPU E5-2630 v3 @ 2.40GHz"), 2, 8, 2, links=_parallel(2)),
@@ -166,33 +162,59 @@ NAMES = tuple(MACHINES)
 # ------------------------------------------------------------------ PMUs
 
 _UNCORE = {
-    "event": "config:0-7\n", "umask": "config:8-15\n", "edge": "config:18\n", "inv": "config:23\n",
+    "event": "config:0-7\n",
+    "umask": "config:8-15\n",
+    "edge": "config:18\n",
+    "inv": "config:23\n",
     "thresh": "config:24-31\n",
-}  # fmt: skip
+}
 _UNCORE_WIDE = {**_UNCORE, "umask": "config:8-15,32-55\n"}
 _CPU_INTEL = {
-    "event": "config:0-7\n", "umask": "config:8-15\n", "edge": "config:18\n", "pc": "config:19\n", "inv": "config:23\n",
-    "cmask": "config:24-31\n", "offcore_rsp": "config1:0-63\n", "ldlat": "config1:0-15\n",
-}  # fmt: skip
-_CPU_AMD = {
-    "event": "config:0-7,32-35\n", "umask": "config:8-15\n", "edge": "config:18\n", "inv": "config:23\n",
+    "event": "config:0-7\n",
+    "umask": "config:8-15\n",
+    "edge": "config:18\n",
+    "pc": "config:19\n",
+    "inv": "config:23\n",
     "cmask": "config:24-31\n",
-}  # fmt: skip
+    "offcore_rsp": "config1:0-63\n",
+    "ldlat": "config1:0-15\n",
+}
+_CPU_AMD = {
+    "event": "config:0-7,32-35\n",
+    "umask": "config:8-15\n",
+    "edge": "config:18\n",
+    "inv": "config:23\n",
+    "cmask": "config:24-31\n",
+}
 _CPU_INTEL_EVENTS = {
-    "cpu-cycles": "event=0x3c\n", "instructions": "event=0xc0\n", "cache-references": "event=0x2e,umask=0x4f\n",
-    "cache-misses": "event=0x2e,umask=0x41\n", "branch-instructions": "event=0xc4\n", "branch-misses": "event=0xc5\n",
-    "bus-cycles": "event=0x3c,umask=0x01\n", "ref-cycles": "event=0x00,umask=0x03\n",
-}  # fmt: skip
+    "cpu-cycles": "event=0x3c\n",
+    "instructions": "event=0xc0\n",
+    "cache-references": "event=0x2e,umask=0x4f\n",
+    "cache-misses": "event=0x2e,umask=0x41\n",
+    "branch-instructions": "event=0xc4\n",
+    "branch-misses": "event=0xc5\n",
+    "bus-cycles": "event=0x3c,umask=0x01\n",
+    "ref-cycles": "event=0x00,umask=0x03\n",
+}
 _CPU_AMD_EVENTS = {
-    "cpu-cycles": "event=0x76\n", "instructions": "event=0xc0\n", "cache-references": "event=0x60,umask=0xff\n",
-    "cache-misses": "event=0x64,umask=0x09\n", "branch-instructions": "event=0xc2\n", "branch-misses": "event=0xc3\n",
+    "cpu-cycles": "event=0x76\n",
+    "instructions": "event=0xc0\n",
+    "cache-references": "event=0x60,umask=0xff\n",
+    "cache-misses": "event=0x64,umask=0x09\n",
+    "branch-instructions": "event=0xc2\n",
+    "branch-misses": "event=0xc3\n",
     "stalled-cycles-frontend": "event=0xa9\n",
-}  # fmt: skip
+}
 _ARMV8_EVENTS = {
-    "cpu_cycles": "event=0x0011\n", "inst_retired": "event=0x0008\n", "l1d_cache": "event=0x0004\n",
-    "l1d_cache_refill": "event=0x0003\n", "br_mis_pred": "event=0x0010\n", "bus_access": "event=0x0019\n",
-    "stall_frontend": "event=0x0023\n", "stall_backend": "event=0x0024\n",
-}  # fmt: skip
+    "cpu_cycles": "event=0x0011\n",
+    "inst_retired": "event=0x0008\n",
+    "l1d_cache": "event=0x0004\n",
+    "l1d_cache_refill": "event=0x0003\n",
+    "br_mis_pred": "event=0x0010\n",
+    "bus_access": "event=0x0019\n",
+    "stall_frontend": "event=0x0023\n",
+    "stall_backend": "event=0x0024\n",
+}
 
 
 def _cas(reads: str, writes: str, clock: str) -> dict[str, str]:
@@ -248,16 +270,31 @@ def _xeon(machine: Machine, channels: int, aliases: Mapping[str, str], stacks: i
     mask = machine.first_cpus + "\n"
     imc = _UNCORE_WIDE if wide and aliases.get("cas_count_read", "").startswith("event=0x05") else _UNCORE
     pmus += [Pmu(f"uncore_imc_{i}", types(), imc, aliases, mask) for i in range(channels)]
-    pmus.append(Pmu("uncore_imc_free_running_0", types(), {"event": "config:0-7\n", "umask": "config:8-15\n"},
-                    {"dclk": "event=0xff,umask=0x10"}, mask))  # fmt: skip
+    pmus.append(
+        Pmu(
+            "uncore_imc_free_running_0",
+            types(),
+            {"event": "config:0-7\n", "umask": "config:8-15\n"},
+            {"dclk": "event=0xff,umask=0x10"},
+            mask,
+        )
+    )
     upi = {**_UNCORE, "umask": "config:8-15,32-55\n" if wide else "config:8-15,32-43,45-55\n"}
     pmus += [Pmu(f"uncore_upi_{port}", types(), upi, {}, mask, files=dies) for port, dies in _ports(machine).items()]
-    iio = {**_UNCORE, "thresh": "config:24-35\n", "ch_mask": "config:36-47\n" if wide else "config:36-43\n",
-           "fc_mask": "config:48-50\n" if wide else "config:44-46\n"}  # fmt: skip
+    iio = {
+        **_UNCORE,
+        "thresh": "config:24-35\n",
+        "ch_mask": "config:36-47\n" if wide else "config:36-43\n",
+        "fc_mask": "config:48-50\n" if wide else "config:44-46\n",
+    }
     for i in range(stacks):
         pmus.append(Pmu(f"uncore_iio_{i}", types(), iio, {}, mask, files=_stacks(machine, i)))
-    free = {"ioclk": "event=0xff,umask=0x10", "bw_in_port0": "event=0xff,umask=0x20",
-            "bw_in_port0.scale": "3.814697266e-6", "bw_in_port0.unit": "MiB"}  # fmt: skip
+    free = {
+        "ioclk": "event=0xff,umask=0x10",
+        "bw_in_port0": "event=0xff,umask=0x20",
+        "bw_in_port0.scale": "3.814697266e-6",
+        "bw_in_port0.unit": "MiB",
+    }
     pmus += [
         Pmu(f"uncore_iio_free_running_{i}", types(), {"event": "config:0-7\n", "umask": "config:8-15\n"}, free, mask)
         for i in range(stacks)
@@ -338,8 +375,13 @@ def _arm_types() -> _Types:
 def _altra(machine: Machine) -> list[Pmu]:
     types = _arm_types()
     pmus = _own(_armv8(machine), False, types)
-    cmn = {"type": "config:0-15\n", "eventid": "config:16-26\n", "occupid": "config:27-30\n", "bynodeid": "config:31\n",
-           "nodeid": "config:32-47\n"}  # fmt: skip
+    cmn = {
+        "type": "config:0-15\n",
+        "eventid": "config:16-26\n",
+        "occupid": "config:27-30\n",
+        "bynodeid": "config:31\n",
+        "nodeid": "config:32-47\n",
+    }
     hnf = {
         "cache_miss": 0x01,
         "slc_sf_cache_access": 0x02,
@@ -351,25 +393,48 @@ def _altra(machine: Machine) -> list[Pmu]:
     events = {"dtc_cycles": "type=0x3\n"}
     events |= {f"hnf_{name}": f"type=0x5,eventid=0x{number:x}\n" for name, number in hnf.items()}
     events |= {f"rnid_{name}": f"type=0xa,eventid=0x{number:x}\n" for name, number in rnid.items()}
-    dmc = {"mask": "config:0-44\n", "match": "config1:0-44\n", "invert": "config2:0\n\n", "incr": "config2:1-2\n",
-           "event": "config2:3-8\n", "clkdiv2": "config2:9\n\n"}  # fmt: skip
-    dmc_events = {"clkdiv2_cycle_count": "event=0x0,clkdiv2=0x1\n", "clkdiv2_rdwr": "event=0x12,clkdiv2=0x1\n",
-                  "clk_cycle_count": "event=0x0,clkdiv2=0x0\n"}  # fmt: skip
+    dmc = {
+        "mask": "config:0-44\n",
+        "match": "config1:0-44\n",
+        "invert": "config2:0\n\n",
+        "incr": "config2:1-2\n",
+        "event": "config2:3-8\n",
+        "clkdiv2": "config2:9\n\n",
+    }
+    dmc_events = {
+        "clkdiv2_cycle_count": "event=0x0,clkdiv2=0x1\n",
+        "clkdiv2_rdwr": "event=0x12,clkdiv2=0x1\n",
+        "clk_cycle_count": "event=0x0,clkdiv2=0x0\n",
+    }
     for package in range(machine.packages):
         mask = f"{machine.cpus_of(package)[0]}\n"
         pmus.append(Pmu(f"arm_cmn_{package}", types(), cmn, events, mask))
-        pmus += [Pmu(f"arm_dmc620_{0x10008C000 + package * 0x400000000000 + i * 0x4000000:x}", types(), dmc, dmc_events)
-                 for i in range(8)]  # fmt: skip
+        pmus += [
+            Pmu(f"arm_dmc620_{0x10008C000 + package * 0x400000000000 + i * 0x4000000:x}", types(), dmc, dmc_events)
+            for i in range(8)
+        ]
     return pmus
 
 
 def _grace(machine: Machine) -> list[Pmu]:
     types = _arm_types()
     pmus = _own(_armv8(machine), False, types)
-    scf = {"cmem_rd_data": 0x1A5, "cmem_rd_access": 0x1A6, "cmem_wr_total_bytes": 0x1DB, "remote_socket_rd_data": 0x1A2,
-           "remote_socket_wr_total_bytes": 0x1A1, "bus_cycles": 0x1D}  # fmt: skip
-    mcf = {"rd_bytes_loc": 0, "rd_bytes_rem": 1, "wr_bytes_loc": 2, "wr_bytes_rem": 3, "total_bytes_loc": 4,
-           "total_bytes_rem": 5}  # fmt: skip
+    scf = {
+        "cmem_rd_data": 0x1A5,
+        "cmem_rd_access": 0x1A6,
+        "cmem_wr_total_bytes": 0x1DB,
+        "remote_socket_rd_data": 0x1A2,
+        "remote_socket_wr_total_bytes": 0x1A1,
+        "bus_cycles": 0x1D,
+    }
+    mcf = {
+        "rd_bytes_loc": 0,
+        "rd_bytes_rem": 1,
+        "wr_bytes_loc": 2,
+        "wr_bytes_rem": 3,
+        "total_bytes_loc": 4,
+        "total_bytes_rem": 5,
+    }
     for package in range(machine.packages):
         cpus = machine.cpus_of(package)
         kinds: tuple[tuple[str, dict[str, int], dict[str, str]], ...] = (
@@ -381,8 +446,16 @@ def _grace(machine: Machine) -> list[Pmu]:
         for kind, events, more in kinds:
             texts = {name: f"event=0x{number:x}\n" for name, number in events.items()}
             texts["cycles"] = "event=0x100000000\n"
-            pmus.append(Pmu(f"nvidia_{kind}_pmu_{package}", types(), {"event": "config:0-32\n", **more}, texts,
-                            f"{cpus[0]}\n", files={"associated_cpus": list_text(cpus) + "\n"}))  # fmt: skip
+            pmus.append(
+                Pmu(
+                    f"nvidia_{kind}_pmu_{package}",
+                    types(),
+                    {"event": "config:0-32\n", **more},
+                    texts,
+                    f"{cpus[0]}\n",
+                    files={"associated_cpus": list_text(cpus) + "\n"},
+                )
+            )
     return pmus
 
 
@@ -394,15 +467,25 @@ def _kunpeng(machine: Machine) -> list[Pmu]:
     for package in range(machine.packages):
         mask = f"{machine.cpus_of(package)[0]}\n"
         for die in (1, 3):
-            pmus += [Pmu(f"hisi_sccl{die + 4 * package}_ddrc{i}", types(), {"event": "config:0-4\n"}, events, mask)
-                     for i in range(4)]  # fmt: skip
+            pmus += [
+                Pmu(f"hisi_sccl{die + 4 * package}_ddrc{i}", types(), {"event": "config:0-4\n"}, events, mask)
+                for i in range(4)
+            ]
     return pmus
 
 
 def _dsu(machine: Machine) -> list[Pmu]:
     types = _arm_types()
-    names = {"cycles": 0x11, "bus_access": 0x19, "memory_error": 0x1A, "bus_cycles": 0x1D, "l3d_cache_allocate": 0x29,
-             "l3d_cache_refill": 0x2A, "l3d_cache": 0x2B, "l3d_cache_wb": 0x2C}  # fmt: skip
+    names = {
+        "cycles": 0x11,
+        "bus_access": 0x19,
+        "memory_error": 0x1A,
+        "bus_cycles": 0x1D,
+        "l3d_cache_allocate": 0x29,
+        "l3d_cache_refill": 0x2A,
+        "l3d_cache": 0x2B,
+        "l3d_cache_wb": 0x2C,
+    }
     events = {name: f"event=0x{number:x}\n" for name, number in names.items()}
     all_cpus = list_text(range(machine.cpus)) + "\n"
     dsu = Pmu("arm_dsu_0", types(), {"event": "config:0-31\n"}, events, "0\n", files={"associated_cpus": all_cpus})
@@ -410,11 +493,22 @@ def _dsu(machine: Machine) -> list[Pmu]:
 
 
 _PMUS: dict[str, Callable[[Machine], list[Pmu]]] = {
-    "intel-hsx-2s": _hsx, "intel-bdx-2s": _hsx, "intel-skx-4s": _skx, "intel-icx-2s": _icx, "intel-spr-2s": _spr,
-    "intel-spr-8s": _spr, "intel-gnr-2s": _gnr, "intel-hybrid": _hybrid, "amd-rome-2s": _rome, "amd-genoa-2s": _genoa,
-    "amd-turin-2s": _genoa, "ampere-altra-2s": _altra, "nvidia-grace-2": _grace, "kunpeng-920-2s": _kunpeng,
+    "intel-hsx-2s": _hsx,
+    "intel-bdx-2s": _hsx,
+    "intel-skx-4s": _skx,
+    "intel-icx-2s": _icx,
+    "intel-spr-2s": _spr,
+    "intel-spr-8s": _spr,
+    "intel-gnr-2s": _gnr,
+    "intel-hybrid": _hybrid,
+    "amd-rome-2s": _rome,
+    "amd-genoa-2s": _genoa,
+    "amd-turin-2s": _genoa,
+    "ampere-altra-2s": _altra,
+    "nvidia-grace-2": _grace,
+    "kunpeng-920-2s": _kunpeng,
     "arm-dsu": _dsu,
-}  # fmt: skip
+}
 
 # ------------------------------------------------------------------ files
 
@@ -434,9 +528,13 @@ def _proc(machine: Machine) -> dict[str, str]:
     for cpu in range(machine.cpus):
         lines = [("processor", str(cpu)), *machine.cpuinfo]
         if machine.cpuinfo[0][0] == "vendor_id":
-            lines += [("physical id", str(machine.package_of(cpu))), ("siblings", str(machine.cores * machine.threads)),
-                      ("core id", str(machine.core_of(cpu))), ("cpu cores", str(machine.cores)),
-                      ("flags", "fpu tsc msr apic constant_tsc arch_perfmon nonstop_tsc aperfmperf")]  # fmt: skip
+            lines += [
+                ("physical id", str(machine.package_of(cpu))),
+                ("siblings", str(machine.cores * machine.threads)),
+                ("core id", str(machine.core_of(cpu))),
+                ("cpu cores", str(machine.cores)),
+                ("flags", "fpu tsc msr apic constant_tsc arch_perfmon nonstop_tsc aperfmperf"),
+            ]
         processors.append("".join(f"{key}{TABS[len(key) // 8]}: {value}\n" for key, value in lines))
     times = "1000 10 500 90000 20 0 5 0 0 0"
     stat = ["cpu  " + " ".join(str(int(t) * machine.cpus) for t in times.split())]
@@ -479,17 +577,20 @@ def _nodes(machine: Machine) -> dict[str, str]:
     files = {f"{folder}/{name}": all_nodes for name in ("online", "possible", "has_cpu", "has_memory")}
     total = machine.gib << 20
     memory = {"MemTotal": total, "MemFree": total // 2, "MemUsed": total // 2, "Dirty": 0, "AnonHugePages": 0}
+    counts = "numa_hit 1000\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 10\nlocal_node 900\nother_node 100\n"
     for node in range(machine.packages):
         files |= {
             f"{folder}/node{node}/cpulist": list_text(machine.cpus_of(node)) + "\n",
-            f"{folder}/node{node}/distance":
-                " ".join(str(machine.distance(node, other)) for other in range(machine.packages)) + "\n",
-            f"{folder}/node{node}/meminfo":
-                "".join(f"Node {node} {key + ':':<15} {value:>8} kB\n" for key, value in memory.items())
-                + f"Node {node} HugePages_Total:     0\n",
-            f"{folder}/node{node}/numastat":
-                "numa_hit 1000\nnuma_miss 0\nnuma_foreign 0\ninterleave_hit 10\nlocal_node 900\nother_node 100\n",
-        }  # fmt: skip
+            f"{folder}/node{node}/distance": " ".join(
+                str(machine.distance(node, other)) for other in range(machine.packages)
+            )
+            + "\n",
+            f"{folder}/node{node}/meminfo": "".join(
+                f"Node {node} {key + ':':<15} {value:>8} kB\n" for key, value in memory.items()
+            )
+            + f"Node {node} HugePages_Total:     0\n",
+            f"{folder}/node{node}/numastat": counts,
+        }
     return files
 
 

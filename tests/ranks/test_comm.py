@@ -47,9 +47,14 @@ def started_by(kind: str, ranks: int, *more: str) -> list[str]:
 def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[int, list[Line], str]:
     """Status, lines and talk of ranks that were started."""
     done = subprocess.run(
-        [*started_by(kind, ranks, *more), *words], capture_output=True, text=True, timeout=300, check=False,
-        stdin=subprocess.DEVNULL, env=launch.environment(kind),
-    )  # fmt: skip
+        [*started_by(kind, ranks, *more), *words],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+        stdin=subprocess.DEVNULL,
+        env=launch.environment(kind),
+    )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines()], done.stderr
 
 
@@ -73,10 +78,19 @@ def protocols() -> list[str]:
 
 
 @kinds
-@pytest.mark.parametrize(("ranks", "dimensions", "grid", "words"), [
-    (2, 2, "2x1", (7, 1000)), (4, 2, "2x2", (7,)), slow(4, 2, "2x2", (1, 1000)), slow(3, 2, "3x1", (7, 1000)),
-    slow(3, 1, "3", (7, 1000)), slow(4, 3, "2x2x1", (7, 1000)), slow(1, 3, "1x1x1", (7,)), (1, 1, "1", (7,)),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ranks", "dimensions", "grid", "words"),
+    [
+        (2, 2, "2x1", (7, 1000)),
+        (4, 2, "2x2", (7,)),
+        slow(4, 2, "2x2", (1, 1000)),
+        slow(3, 2, "3x1", (7, 1000)),
+        slow(3, 1, "3", (7, 1000)),
+        slow(4, 3, "2x2x1", (7, 1000)),
+        slow(1, 3, "1x1x1", (7,)),
+        (1, 1, "1", (7,)),
+    ],
+)
 def test_every_protocol_brings_the_right_data(
     kind: str, ranks: int, dimensions: int, grid: str, words: tuple[int, ...]
 ) -> None:
@@ -113,8 +127,14 @@ def test_every_protocol_brings_the_right_data(
 def test_a_short_budget_is_short(kind: str) -> None:
     words = started_by(kind, 2)
     began = time.monotonic()
-    done = subprocess.run([*words, "halo", "--budget", "1s", "--words", "1"], capture_output=True, text=True,
-                          timeout=120, check=False, env=launch.environment(kind))  # fmt: skip
+    done = subprocess.run(
+        [*words, "halo", "--budget", "1s", "--words", "1"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=launch.environment(kind),
+    )
     assert done.returncode == 0, done.stderr
     assert time.monotonic() - began < 100  # seconds where nobody else wants the CPUs
 
@@ -145,8 +165,9 @@ def grows(few: Line, many: Line) -> bool:
 @pytest.mark.parametrize("ranks", [2, slow(4)])
 def test_messages(kind: str, ranks: int) -> None:
     patient = ("--budget", "40s") if ranks > CPUS else ()  # a message between ranks that take turns: 30 ms
-    lines = measured(kind, ranks, "pingpong", "--bytes", "0,8,13,1MiB", "--partner", "all", *SHORT[:2],
-                     *(patient or SHORT[2:]))  # fmt: skip
+    lines = measured(
+        kind, ranks, "pingpong", "--bytes", "0,8,13,1MiB", "--partner", "all", *SHORT[:2], *(patient or SHORT[2:])
+    )
     assert not of(lines, "absent"), of(lines, "absent")
     for to in range(1, ranks):
         for how in ("send", "put", "get"):
@@ -185,8 +206,11 @@ def test_collectives(kind: str, ranks: int, operation: str, algorithms: set[str]
 @pytest.mark.slow
 def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
     lines = measured(kind, 4, "swap", "--bytes", "8,64KiB", "--pairs", "all", *SHORT)
-    pairs = {(r["conditions"]["from_rank"], r["conditions"]["to_rank"]) for r in of(lines, "result", "exchange_time")
-             if r["conditions"]["mode"] == "alone"}  # fmt: skip
+    pairs = {
+        (r["conditions"]["from_rank"], r["conditions"]["to_rank"])
+        for r in of(lines, "result", "exchange_time")
+        if r["conditions"]["mode"] == "alone"
+    }
     assert pairs == {(a, b) for a in range(4) for b in range(a + 1, 4)}
     for r in of(lines, "result", "contention"):
         c = r["conditions"]
@@ -196,9 +220,10 @@ def test_swaps_alone_and_together_and_what_that_costs(kind: str) -> None:
             if (x["conditions"]["distance"], x["conditions"]["message_bytes"]) == (c["distance"], c["message_bytes"])
         ]
         alone = [
-            x["value"] for x in same
+            x["value"]
+            for x in same
             if x["conditions"]["mode"] == "alone" and x["conditions"]["from_rank"] // c["distance"] % 2 == 0
-        ]  # fmt: skip
+        ]
         together = next(x["value"] for x in same if x["conditions"]["mode"] == "together")
         assert len(alone) == c["pairs_at_once"] and r["value"] == pytest.approx(together / max(alone))
     assert len(of(lines, "result", "contention")) == 4  # distances 1 and 2; at 3 there is one pair
@@ -263,8 +288,9 @@ def test_what_memory_does_not_hold_is_absent_and_the_rest_goes_on(kind: str) -> 
     assert [line["conditions"]["words"] for line in gone] == [words]
     assert re.search(r"words 16777216: it needs \d+ MiB on each rank, \d+ may be used", gone[0]["reason"])
     assert {r["conditions"]["protocol"] for r in of(lines, "result") if r["conditions"]["words"] == 8} == {
-        "datatype", "sendrecv",
-    }  # fmt: skip
+        "datatype",
+        "sendrecv",
+    }
 
 
 # ------------------------------------------------------------------ wrong data, failures of one rank
@@ -462,8 +488,18 @@ def test_wrong_data_are_never_a_number(
 @kinds
 def test_the_spoiler_alone_spoils_nothing(spoilers: dict[str, Path], kind: str) -> None:
     """Else the tests above would prove nothing."""
-    lines = measured(kind, 2, "halo", "--protocol", "sendrecv", "--words", "100", "--budget", "1s",
-                     more=spoilt(spoilers, kind, "nothing", 0, 0))  # fmt: skip
+    lines = measured(
+        kind,
+        2,
+        "halo",
+        "--protocol",
+        "sendrecv",
+        "--words",
+        "100",
+        "--budget",
+        "1s",
+        more=spoilt(spoilers, kind, "nothing", 0, 0),
+    )
     assert not of(lines, "absent")
 
 
@@ -472,8 +508,18 @@ def test_the_spoiler_alone_spoils_nothing(spoilers: dict[str, Path], kind: str) 
 def test_what_one_rank_cannot_have_none_has_and_the_rest_goes_on(
     spoilers: dict[str, Path], kind: str, rank: int
 ) -> None:
-    lines = measured(kind, 2, "halo", "--protocol", "rma_fence,sendrecv,shared", "--words", "8,64", "--budget", "1s",
-                     more=spoilt(spoilers, kind, "win", rank, 0))  # fmt: skip
+    lines = measured(
+        kind,
+        2,
+        "halo",
+        "--protocol",
+        "rma_fence,sendrecv,shared",
+        "--words",
+        "8,64",
+        "--budget",
+        "1s",
+        more=spoilt(spoilers, kind, "win", rank, 0),
+    )
     gone = of(lines, "absent")
     assert [(line["conditions"]["protocol"], line["conditions"]["words"]) for line in gone] == [("rma_fence", 8)]
     assert f"rank {rank}: MPI_Win_allocate: " in gone[0]["reason"]
@@ -521,8 +567,10 @@ def test_events_of_any_number_of_sides_are_not_anothers(kind: str) -> None:
     if not has_coarrays(kind):
         pytest.skip(f"no co-arrays over {kind} are installed")
     events = ("--protocol", "caf_events", "--budget", "2s", "--interval")
-    for words in (["halo", *events, "1", "--dimensions", "3", "--words", "1"],
-                  ["swim", *events, "100", "--cells", "16", "--steps", "2000"]):  # fmt: skip
+    for words in (
+        ["halo", *events, "1", "--dimensions", "3", "--words", "1"],
+        ["swim", *events, "100", "--cells", "16", "--steps", "2000"],
+    ):
         lines = comm(kind, 2, *words)[1]
         reasons = [line["reason"] for line in of(lines, "absent")]
         assert not reasons and of(lines, "result") and lines[-1]["status"] == "ok"
@@ -621,8 +669,9 @@ def test_a_launcher_that_is_killed_is_named_and_takes_its_ranks_along(kind: str,
 @kinds
 def test_no_rank_survives_its_launcher(kind: str) -> None:
     files = set(Path("/dev/shm").glob("*"))
-    child = subprocess.Popen([*started_by(kind, 2), *LONG], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-                             env=launch.environment(kind))  # fmt: skip
+    child = subprocess.Popen(
+        [*started_by(kind, 2), *LONG], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=launch.environment(kind)
+    )
     try:
         assert child.stdout is not None
         pids = [p["pid"] for p in json.loads(child.stdout.readline())["processes"]]
@@ -668,15 +717,32 @@ def test_what_a_machine_lacks_the_build_leaves_out_and_the_program_says(lacks: s
     )
     hides.chmod(0o755)
     build = tmp_path / "build"
-    without = ["-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"] if lacks == "MPI" else [
-        "-DCMAKE_Fortran_COMPILER=NOTFOUND", "-DMM_OSHMEM=OFF"]  # fmt: skip
+    without = (
+        ["-DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON"]
+        if lacks == "MPI"
+        else ["-DCMAKE_Fortran_COMPILER=NOTFOUND", "-DMM_OSHMEM=OFF"]
+    )
     targets = ["meshmark-comm"] if lacks == "MPI" else ["meshmark-comm", "meshmark-comm-openmpi"]
     if lacks != "MPI":
         needed("openmpi")
     subprocess.run(
-        ["cmake", "-S", str(SOURCE), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DMM_TESTS=OFF",
-         f"-DPKG_CONFIG_EXECUTABLE={hides}", *without], check=True, timeout=300, capture_output=True,
-    )  # fmt: skip
+        [
+            "cmake",
+            "-S",
+            str(SOURCE),
+            "-B",
+            str(build),
+            "-G",
+            "Ninja",
+            "-DCMAKE_BUILD_TYPE=Release",
+            "-DMM_TESTS=OFF",
+            f"-DPKG_CONFIG_EXECUTABLE={hides}",
+            *without,
+        ],
+        check=True,
+        timeout=300,
+        capture_output=True,
+    )
     subprocess.run(
         ["cmake", "--build", str(build), "--target", *targets], check=True, timeout=1200, capture_output=True
     )
@@ -695,6 +761,7 @@ def test_what_a_machine_lacks_the_build_leaves_out_and_the_program_says(lacks: s
     lines = [json.loads(text) for text in done.stdout.splitlines()]
     assert {r["conditions"]["paradigm"] for r in of(lines, "result")} == {"mpi"}
     assert {(a["conditions"]["protocol"], a["reason"]) for a in of(lines, "absent")} >= {
-        ("shmem_put", "shmem_put: this build has no OpenSHMEM"), ("caf_sync", "caf_sync: this build has no co-arrays"),
+        ("shmem_put", "shmem_put: this build has no OpenSHMEM"),
+        ("caf_sync", "caf_sync: this build has no co-arrays"),
         ("caf_events", "caf_events: this build has no co-arrays"),
-    }  # fmt: skip
+    }

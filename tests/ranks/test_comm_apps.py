@@ -52,9 +52,14 @@ int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype t, MPI_Op op, M
 def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
     """Status, lines and talk of a run of so many ranks."""
     done = subprocess.run(
-        [*launch.words(launch.launcher(kind), ranks, CPUS), *words], capture_output=True, text=True, check=False,
-        timeout=300, env={**launch.environment(kind), **environment}, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*launch.words(launch.launcher(kind), ranks, CPUS), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+        env={**launch.environment(kind), **environment},
+        stdin=subprocess.DEVNULL,
+    )
     return done.returncode, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")], done.stderr
 
 
@@ -139,13 +144,16 @@ def test_the_parts_of_an_iteration_add_up(kind: str) -> None:
     assert best["conditions"]["best"] == whole["conditions"]["grid"]
 
 
-@pytest.mark.parametrize(("words", "says"), [
-    pytest.param(
-        ["pop", "--protocol", "sendrecv", "--grid", "2x1", "--reductions", "2"], "wrong", marks=pytest.mark.slow
-    ),
-    (["swim", "--protocol", "sendrecv"], "wrong"),
-    (["gyro", "--modes", "16"], "wrong data"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        pytest.param(
+            ["pop", "--protocol", "sendrecv", "--grid", "2x1", "--reductions", "2"], "wrong", marks=pytest.mark.slow
+        ),
+        (["swim", "--protocol", "sendrecv"], "wrong"),
+        (["gyro", "--modes", "16"], "wrong data"),
+    ],
+)
 def test_a_spoilt_message_is_no_number(kind: str, spoiler: dict[str, str], words: list[str], says: str) -> None:
     status, lines, _ = ask(kind, 2, *words, *SHORT, **spoiler)
     assert status == 77
@@ -167,9 +175,17 @@ def test_a_spoilt_sum_is_no_number(kind: str, spoiler: dict[str, str]) -> None:
 def test_swim_keeps_what_it_must(kind: str) -> None:
     for ranks in (1, 3):
         status, lines, _ = ask(
-            kind, ranks, "swim", "--cells", "40,65", "--steps", "60", "--protocol", "irecv_isend,shared",
+            kind,
+            ranks,
+            "swim",
+            "--cells",
+            "40,65",
+            "--steps",
+            "60",
+            "--protocol",
+            "irecv_isend,shared",
             *SHORT,
-        )  # fmt: skip
+        )
         assert status == 0
         assert absences(lines) == []
         found = results(lines, "step_time")
@@ -201,11 +217,14 @@ def test_gyro_in_a_grid_of_ranks(kind: str) -> None:
     assert len(results(lines, "step_time")) == 1
 
 
-@pytest.mark.parametrize(("ranks", "words", "says"), [
-    (3, ["gyro", "--modes", "16"], "allowed: 1, 2, 4, 8, 16, 32, 64, 128, 256, 512"),
-    (2, ["gyro", "--grid", "3x1"], "grid: found '3x1'; allowed: auto, 1x2, 2x1"),
-    (2, ["pop", "--grid", "3x1"], "grid: found '3x1'; allowed: all, best, 1x2, 2x1"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("ranks", "words", "says"),
+    [
+        (3, ["gyro", "--modes", "16"], "allowed: 1, 2, 4, 8, 16, 32, 64, 128, 256, 512"),
+        (2, ["gyro", "--grid", "3x1"], "grid: found '3x1'; allowed: auto, 1x2, 2x1"),
+        (2, ["pop", "--grid", "3x1"], "grid: found '3x1'; allowed: all, best, 1x2, 2x1"),
+    ],
+)
 def test_what_does_not_fit_is_refused_in_one_line(kind: str, ranks: int, words: list[str], says: str) -> None:
     status, _, talk = ask(kind, ranks, *words, *SHORT)
     assert status == 2
@@ -229,10 +248,12 @@ def test_anatomy_explains_its_step() -> None:
         step, slow = one("step_time", 1), one("step_time", 2)
         latency = one("latency_time", 1)
         # What was counted, and what a single operation takes without bytes.
-        assert latency["value"] == pytest.approx(sum(
-            line["value"] * latency["conditions"][f"{line['conditions']['operation']}s_per_step"]
-            for line in results(own, "operation_latency")
-        ))  # fmt: skip
+        assert latency["value"] == pytest.approx(
+            sum(
+                line["value"] * latency["conditions"][f"{line['conditions']['operation']}s_per_step"]
+                for line in results(own, "operation_latency")
+            )
+        )
         assert {line["conditions"]["operation"] for line in results(own, "operation_time")} == set(kinds)
         assert latency["conditions"][f"{kinds[0]}s_per_step"] == pytest.approx(2 if program == "gyro" else 1)
         assert one("predicted_time", 2)["value"] == pytest.approx(step["value"] + latency["value"])

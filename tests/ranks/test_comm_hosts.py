@@ -67,20 +67,55 @@ class Cluster:
         known = needed(kind)
         if kind == "openmpi":
             own = [
-                "--mca", "plm_rsh_agent", str(self.agent), "-H", ",".join(f"{a}:1" for a in self.addresses),
-                "--mca", "oob_tcp_if_include", f"{self.net}.0/24", "--mca", "btl_tcp_if_include", f"{self.net}.0/24",
-                "--mca", "pml", "ob1", "--mca", "btl", "tcp,self,vader", "--bind-to", "none",
-                "--mca", "mpi_yield_when_idle", "1", "--mca", "opal_common_ucx_opal_mem_hooks", "0",
-            ]  # fmt: skip
+                "--mca",
+                "plm_rsh_agent",
+                str(self.agent),
+                "-H",
+                ",".join(f"{a}:1" for a in self.addresses),
+                "--mca",
+                "oob_tcp_if_include",
+                f"{self.net}.0/24",
+                "--mca",
+                "btl_tcp_if_include",
+                f"{self.net}.0/24",
+                "--mca",
+                "pml",
+                "ob1",
+                "--mca",
+                "btl",
+                "tcp,self,vader",
+                "--bind-to",
+                "none",
+                "--mca",
+                "mpi_yield_when_idle",
+                "1",
+                "--mca",
+                "opal_common_ucx_opal_mem_hooks",
+                "0",
+            ]
         else:
-            own = ["-launcher", "rsh", "-launcher-exec", str(self.agent), "-iface", self.bridge,
-                   "-hosts", ",".join(self.addresses)]  # fmt: skip
+            own = [
+                "-launcher",
+                "rsh",
+                "-launcher-exec",
+                str(self.agent),
+                "-iface",
+                self.bridge,
+                "-hosts",
+                ",".join(self.addresses),
+            ]
         return [str(known.path), *own, "-n", str(ranks), *more, str(known.program)]
 
     def run(self, kind: str, more: list[str], *words: str, ranks: int = HOSTS) -> list[dict[str, Any]]:
-        done = subprocess.run([*self.line(kind, *more, ranks=ranks), *words], capture_output=True, text=True,
-                              timeout=120, check=False, stdin=subprocess.DEVNULL,
-                              env=launch.environment(kind))  # fmt: skip
+        done = subprocess.run(
+            [*self.line(kind, *more, ranks=ranks), *words],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            stdin=subprocess.DEVNULL,
+            env=launch.environment(kind),
+        )
         assert done.returncode == 0, (launch.complaint(done.stderr), done.stderr[-3000:])
         return [json.loads(line) for line in done.stdout.splitlines()]
 
@@ -138,9 +173,12 @@ def test_messages_between_hosts_are_slower_than_within_one(cluster: Cluster, kin
         return float(value)
 
     near = subprocess.run(
-        [*launch.words(needed(kind), 2, cpus), *words], capture_output=True, timeout=120, check=True,
+        [*launch.words(needed(kind), 2, cpus), *words],
+        capture_output=True,
+        timeout=120,
+        check=True,
         env=launch.environment(kind),
-    )  # fmt: skip
+    )
     far = cluster.run(kind, NETWORK[kind], *words, ranks=2)
     assert latency(far) > latency([json.loads(line) for line in near.stdout.splitlines()])
 
@@ -156,8 +194,17 @@ def test_a_short_cut_through_shared_memory_is_called_so(cluster: Cluster) -> Non
 
 
 def test_a_library_without_one_sided_messages_over_the_network_has_the_others(cluster: Cluster) -> None:
-    lines = cluster.run("openmpi", ["--mca", "osc", "sm"], "halo", "--protocol", "rma_fence,rma_lock_all,sendrecv",
-                        "--words", "8", "--budget", "1s")  # fmt: skip
+    lines = cluster.run(
+        "openmpi",
+        ["--mca", "osc", "sm"],
+        "halo",
+        "--protocol",
+        "rma_fence,rma_lock_all,sendrecv",
+        "--words",
+        "8",
+        "--budget",
+        "1s",
+    )
     gone = {line["conditions"]["protocol"]: line["reason"] for line in lines if line["type"] == "absent"}
     assert set(gone) == {"rma_fence", "rma_lock_all"} and all("MPI_Win_allocate: " in why for why in gone.values())
     assert {line["conditions"]["protocol"] for line in lines if line["type"] == "result"} == {"sendrecv"}

@@ -40,9 +40,14 @@ def npb(
     budget = ("--budget", "4s") if ranks <= CPUS else ("--interval", "100", "--budget", "100s")
     call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", *budget, *words]
     done = subprocess.run(
-        call, capture_output=True, text=True, timeout=240, check=False, stdin=subprocess.DEVNULL,
+        call,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+        stdin=subprocess.DEVNULL,
         env={**launch.environment(kind), **(more or {})},
-    )  # fmt: skip
+    )
     return done, [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 

@@ -43,13 +43,15 @@ def program(kind: str) -> str:
 
 def start(words: list[str], slurm: dict[str, str], kind: str, folder: Path) -> subprocess.CompletedProcess[str]:
     env = {**launch.environment(kind), **slurm, "XDG_DATA_HOME": str(folder)}
-    return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120, check=False,
-                          stdin=subprocess.DEVNULL)  # fmt: skip
+    return subprocess.run(
+        words, env=env, capture_output=True, text=True, timeout=120, check=False, stdin=subprocess.DEVNULL
+    )
 
 
 def joined_by(manager: str, slurm: dict[str, str]) -> list[str]:
-    known = subprocess.run(["srun", "--mpi=list"], env={**os.environ, **slurm}, capture_output=True, text=True,
-                           timeout=60, check=False)  # fmt: skip
+    known = subprocess.run(
+        ["srun", "--mpi=list"], env={**os.environ, **slurm}, capture_output=True, text=True, timeout=60, check=False
+    )
     if manager not in (known.stdout + known.stderr).split():
         pytest.skip(f"this Slurm has no {manager}")
     return ["srun", f"--mpi={manager}", "-n", "2"]
@@ -67,8 +69,12 @@ def test_measure_starts_its_ranks_inside_an_allocation(
 ) -> None:
     program(kind)
     job = ["salloc", "-Q", "-N", str(nodes), "-n", str(tasks), "sh", "-c", 'echo "$SLURM_JOB_ID" >&2; exec "$@"', "sh"]
-    done = start([*job, *COMMAND, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json",
-                  "--no-store"], slurm, kind, tmp_path)  # fmt: skip
+    done = start(
+        [*job, *COMMAND, "measure", "pingpong", "--mpi", kind, "--ranks", "2", *SHORT, "--json", "--no-store"],
+        slurm,
+        kind,
+        tmp_path,
+    )
     assert done.returncode == 0, done.stderr
     found = latency(done.stdout)
     assert (found["ranks"], found["mpi"]) == (2, kind)
@@ -126,11 +132,10 @@ def test_srun_starts_the_ranks_of_one_job(kind: str, slurm: dict[str, str], tmp_
 
 
 @pytest.mark.parametrize(
-    ("kind", "manager"), [("openmpi", "none"), ("mpich", "none"), ("mpich", "pmix")],
-)  # fmt: skip
-def test_tasks_that_nobody_joins_are_no_ranks(
-    kind: str, manager: str, slurm: dict[str, str], tmp_path: Path
-) -> None:  # fmt: skip
+    ("kind", "manager"),
+    [("openmpi", "none"), ("mpich", "none"), ("mpich", "pmix")],
+)
+def test_tasks_that_nobody_joins_are_no_ranks(kind: str, manager: str, slurm: dict[str, str], tmp_path: Path) -> None:
     """Each would measure alone, or die with a page of text; two of them would be taken for two ranks."""
     done = start([*joined_by(manager, slurm), program(kind), "pingpong", *SHORT], slurm, kind, tmp_path)
     assert done.returncode == 2, done.stderr

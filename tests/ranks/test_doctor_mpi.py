@@ -32,11 +32,26 @@ Answer = Callable[[list[str], Mapping[str, str]], Tried]
 def result(metric: str, value: float, **conditions: Any) -> str:
     samples = [value] * 7
     interval = median_interval(samples)
-    return json.dumps(
-        {"type": "result", "schema": 1, "source": "host", "machine": "made-up", "instrument": "x", "metric": metric,
-         "unit": "s", "value": value, "interval": list(interval or ()), "samples": samples, "conditions": conditions,
-         "flags": [], "provenance": {}}
-    ) + "\n"  # fmt: skip
+    return (
+        json.dumps(
+            {
+                "type": "result",
+                "schema": 1,
+                "source": "host",
+                "machine": "made-up",
+                "instrument": "x",
+                "metric": metric,
+                "unit": "s",
+                "value": value,
+                "interval": list(interval or ()),
+                "samples": samples,
+                "conditions": conditions,
+                "flags": [],
+                "provenance": {},
+            }
+        )
+        + "\n"
+    )
 
 
 def absent(reason: str) -> str:
@@ -46,11 +61,20 @@ def absent(reason: str) -> str:
 def windows(wrong: int, beyond: Sequence[int] = (8,)) -> str:
     """What `defects` says of windows, with so many words wrong in those of sizes that are so much beyond 16."""
     return "".join(
-        result("wrong_words", n, trial="window", protocol=p, words=words, window_bytes=8 * words + more,
-               **({"shifted_bytes": -8} if n else {}))
-        for p in ("put", "get") for words in (16, 4096) for more in (0, 8)
+        result(
+            "wrong_words",
+            n,
+            trial="window",
+            protocol=p,
+            words=words,
+            window_bytes=8 * words + more,
+            **({"shifted_bytes": -8} if n else {}),
+        )
+        for p in ("put", "get")
+        for words in (16, 4096)
+        for more in (0, 8)
         for n in [wrong if more in beyond else 0]
-    )  # fmt: skip
+    )
 
 
 def coarrays(wrong: int, bad: Sequence[int] = (8,)) -> str:
@@ -80,10 +104,16 @@ def well(words: list[str], _: Mapping[str, str]) -> Tried:
 
 
 def looked(
-    monkeypatch: pytest.MonkeyPatch, answer: Answer, kind: str = "openmpi", *, root: bool = True,
-    cpus: tuple[int, ...] = (0, 1), environment: Mapping[str, str] | None = None, asked: str = "",
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Answer,
+    kind: str = "openmpi",
+    *,
+    root: bool = True,
+    cpus: tuple[int, ...] = (0, 1),
+    environment: Mapping[str, str] | None = None,
+    asked: str = "",
     shared: Path | None = None,
-) -> dict[str, Finding]:  # fmt: skip
+) -> dict[str, Finding]:
     """Findings by name, without the library's."""
     made = {kind: launch.Launcher(kind, Path("/made/up/mpirun"), Path("/made/up/meshmark-comm"))}
     monkeypatch.setattr(launch, "launchers", lambda: made)
@@ -193,8 +223,16 @@ def test_files_of_dead_jobs_are_told_from_those_in_use(monkeypatch: pytest.Monke
     def seen(kind: str) -> Finding:
         return looked(monkeypatch, well, kind, shared=tmp_path)["shared memory of dead jobs"]
 
-    names = ["vader_segment.n1.0.1a.0", "vader_segment.n1.0.1a.1", "vader_segment.n1.0.2b.1", "mpich_shar_tmpAb9",
-             "vader_segment.n1.0.2b.0", "vader_segment.n1.0.3c.0", "vader_segment.n1;reboot", "mine"]  # fmt: skip
+    names = [
+        "vader_segment.n1.0.1a.0",
+        "vader_segment.n1.0.1a.1",
+        "vader_segment.n1.0.2b.1",
+        "mpich_shar_tmpAb9",
+        "vader_segment.n1.0.2b.0",
+        "vader_segment.n1.0.3c.0",
+        "vader_segment.n1;reboot",
+        "mine",
+    ]
     for name in names:
         (tmp_path / name).write_bytes(bytes(1 << 20))
         os.utime(tmp_path / name, (1e9, 1e9))
@@ -302,9 +340,11 @@ def test_a_trial_without_an_end_is_ended_with_all_that_it_started(
 
 def test_a_trial_that_is_interrupted_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     note = tmp_path / "pid"
-    code = ("import os, sys; from meshmark.doctor.attempt import try_for_real\n"
-            "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
-            "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))")  # fmt: skip
+    code = (
+        "import os, sys; from meshmark.doctor.attempt import try_for_real\n"
+        "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
+        "try_for_real(['sh', '-c', sys.argv[1]], dict(os.environ))"
+    )
     # The shell tells its rank to end, as launchers do; one that is killed cannot.
     script = f"trap 'kill $!; exit' TERM; setsid sleep 600 & echo $! > {note}; wait"
     with subprocess.Popen([sys.executable, "-c", code, script], stderr=subprocess.DEVNULL) as child:
@@ -327,8 +367,9 @@ def test_what_a_trial_came_to_is_told_in_a_few_words(tmp_path: Path) -> None:
     assert "No such file" in try_for_real([str(tmp_path / "none")], environment).why
     one = min(os.sched_getaffinity(0))
     assert try_for_real(["sh", "-c", "grep Cpus_allowed_list /proc/self/status"], environment, [one]).out.split() == [
-        "Cpus_allowed_list:", str(one)
-    ]  # fmt: skip
+        "Cpus_allowed_list:",
+        str(one),
+    ]
 
 
 # ------------------------------------------------------------------ what is here
@@ -342,9 +383,13 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize(
     ("words", "says"),
-    [(["mip"], "doctor: found 'mip', allowed are mpi"), (["--mpi", "all"], "--mpi: found without mpi"),
-     (["mpi", "--root", "/"], "--root: found with mpi"), (["mpi", "--mpi", "lam"], "mpi: found 'lam'")],
-)  # fmt: skip
+    [
+        (["mip"], "doctor: found 'mip', allowed are mpi"),
+        (["--mpi", "all"], "--mpi: found without mpi"),
+        (["mpi", "--root", "/"], "--root: found with mpi"),
+        (["mpi", "--mpi", "lam"], "mpi: found 'lam'"),
+    ],
+)
 def test_a_wrong_request_is_one_line(words: list[str], says: str) -> None:
     done = run(*words)
     assert done.returncode == 2 and says in done.stderr and done.stdout == ""

@@ -234,8 +234,9 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
 def test_a_launcher_that_listens_may_clean_up(made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{made_up}:/usr/bin:/bin")
     cleaned = tmp_path / "cleaned"
-    answers(made_up / "mpirun.openmpi", "Open MPI",
-            f"trap 'touch {cleaned}; kill $!; exit 143' TERM\nsleep 300 &\nwait")  # fmt: skip
+    answers(
+        made_up / "mpirun.openmpi", "Open MPI", f"trap 'touch {cleaned}; kill $!; exit 143' TERM\nsleep 300 &\nwait"
+    )
     assert Runner(tmp_path / "run", silence_s=0.5).run_step(step()).status == "failed"
     assert cleaned.exists()
 
@@ -244,9 +245,19 @@ def test_a_rank_that_died_is_named_and_what_was_measured_stays(
     made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{made_up}:/usr/bin:/bin")
-    header = json.dumps({"type": "header", "schema": 1, "instrument": "halo", "machine": "m", "conditions": {},
-                         "provenance": {}, "parameters": {}, "points": 0,
-                         "processes": [{"host": "n042", "pid": 4710}, {"host": "n042", "pid": 4711}]})  # fmt: skip
+    header = json.dumps(
+        {
+            "type": "header",
+            "schema": 1,
+            "instrument": "halo",
+            "machine": "m",
+            "conditions": {},
+            "provenance": {},
+            "parameters": {},
+            "points": 0,
+            "processes": [{"host": "n042", "pid": 4710}, {"host": "n042", "pid": 4711}],
+        }
+    )
     talk = tmp_path / "talk"
     talk.write_text(MPICH_KILLED)  # on standard output, among the lines
     point = json.dumps({"type": "point", "index": 0, "key": {}})
@@ -269,8 +280,11 @@ def test_a_launcher_that_is_no_program_is_one_line(made_up: Path, tmp_path: Path
 def test_killing_the_runner_ends_the_launcher(made_up: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", f"{made_up}:/usr/bin:/bin")
     pid_file = tmp_path / "pid"
-    answers(made_up / "mpirun.openmpi", "Open MPI", f"echo $$ > {pid_file}.new\nmv {pid_file}.new {pid_file}\n"
-            "exec sleep 300")  # fmt: skip
+    answers(
+        made_up / "mpirun.openmpi",
+        "Open MPI",
+        f"echo $$ > {pid_file}.new\nmv {pid_file}.new {pid_file}\nexec sleep 300",
+    )
     code = f"""
 from pathlib import Path
 from meshmark.measure.plan import Step

@@ -107,9 +107,14 @@ def shell(line: str, folder: Path, within: int | None = None, env: dict[str, str
 
 
 def ranks(
-    name: str, parts: str, folder: Path, *words: str, tool: str | None = None, within: int | None = None,
+    name: str,
+    parts: str,
+    folder: Path,
+    *words: str,
+    tool: str | None = None,
+    within: int | None = None,
     env: dict[str, str] | None = None,
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """What each rank found: its CPUs, and the memory policy of its first mapping. `tool` stands in for the launcher."""
     script = folder / "rank.py"
     script.write_text(RANK)
@@ -353,8 +358,9 @@ def test_each_of_slurms_tasks_sees_itself(slurm: dict[str, str], tmp_path: Path)
 
 
 def test_a_task_that_slurm_has_bound_is_refused(slurm: dict[str, str], tmp_path: Path) -> None:
-    done = start(["srun", "-n", "2", *run("--bind", "balance", "--slots", "threads", "--each", "--", "true")],
-                 tmp_path, slurm)  # fmt: skip
+    done = start(
+        ["srun", "-n", "2", *run("--bind", "balance", "--slots", "threads", "--each", "--", "true")], tmp_path, slurm
+    )
     assert done.returncode == 2 and "srun --cpu-bind=none" in done.stderr, done.stderr
 
 

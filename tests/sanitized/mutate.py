@@ -31,10 +31,35 @@ _NUMBERS = (
     b"1" * 400,
 )
 _TOKENS = (
-    b"\x00", b"\xff\xfe", b"\xc3\x28", b"\xed\xa0\x80", b"\\ud800", b"\\u0000", b"\n", b"\r\n", b'"', b"'", b"<", b">",
-    b"&#0;", b"]]>", b"<!--", b"{", b"}", b"[", b"]", b",", b":", b"..", b"-", b"%s%n", b"\x1b[2J", b"null", b"true",
+    b"\x00",
+    b"\xff\xfe",
+    b"\xc3\x28",
+    b"\xed\xa0\x80",
+    b"\\ud800",
+    b"\\u0000",
+    b"\n",
+    b"\r\n",
+    b'"',
+    b"'",
+    b"<",
+    b">",
+    b"&#0;",
+    b"]]>",
+    b"<!--",
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b",",
+    b":",
+    b"..",
+    b"-",
+    b"%s%n",
+    b"\x1b[2J",
+    b"null",
+    b"true",
     b" " * 300,
-)  # fmt: skip
+)
 
 
 def _place(chance: random.Random, data: bytes) -> tuple[int, int]:

@@ -188,10 +188,14 @@ def environment(folder: Path) -> dict[str, str]:
 def verdict(words: list[str], folder: Path, text: bytes | None, env: dict[str, str], long: bool) -> str:
     """How it ended: its status, "long", or what is wrong with that."""
     process = subprocess.Popen(
-        [PROGRAMS / f"meshmark-{words[0]}", *words[1:]], cwd=folder, env=env, stdout=subprocess.DEVNULL,
-        stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL, stderr=(folder / "err").open("wb"),
+        [PROGRAMS / f"meshmark-{words[0]}", *words[1:]],
+        cwd=folder,
+        env=env,
+        stdout=subprocess.DEVNULL,
+        stdin=subprocess.PIPE if text is not None else subprocess.DEVNULL,
+        stderr=(folder / "err").open("wb"),
         start_new_session=True,
-    )  # fmt: skip
+    )
     try:
         process.communicate(text, timeout=2 if long else PATIENCE_S)
     except subprocess.TimeoutExpired:
@@ -327,9 +331,12 @@ def test_damaged_trees(tree: str, tmp_path: Path) -> None:
             elif how > 1:
                 into.write_bytes(damaged(chance, file.read_bytes(), contents))
         return verdict(
-            ["watch", "--rate", "20", "--duration", "0.1", "--root", str(folder / "tree")], folder, None,
-            environment(folder), long=False,
-        )  # fmt: skip
+            ["watch", "--rate", "20", "--duration", "0.1", "--root", str(folder / "tree")],
+            folder,
+            None,
+            environment(folder),
+            long=False,
+        )
 
     run_all(f"tree, {tree}", tmp_path, SECONDS, one)
 

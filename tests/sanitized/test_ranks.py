@@ -55,9 +55,14 @@ def test_nothing_is_complained_of(launcher: launch.Launcher, instrument: str) ->
     words = launch.words(launcher, 2, len(os.sched_getaffinity(0)))
     env = {**launch.environment(launcher.kind), "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     done = subprocess.run(
-        [*words, instrument, *RUNS[instrument], *SHORT], capture_output=True, text=True, env=env, check=False,
-        timeout=300, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+        [*words, instrument, *RUNS[instrument], *SHORT],
+        capture_output=True,
+        text=True,
+        env=env,
+        check=False,
+        timeout=300,
+        stdin=subprocess.DEVNULL,
+    )
     assert "Sanitizer" not in done.stderr and "runtime error" not in done.stderr, done.stderr[-5000:]
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]

@@ -14,8 +14,17 @@ import sys
 import time
 from pathlib import Path
 
-COMMON = {"budget": "2s", "interval": "5", "seed": "1", "resume": "", "machine": "", "points": "4", "samples": "7",
-          "pause": "0.002", "fault": ""}  # fmt: skip
+COMMON = {
+    "budget": "2s",
+    "interval": "5",
+    "seed": "1",
+    "resume": "",
+    "machine": "",
+    "points": "4",
+    "samples": "7",
+    "pause": "0.002",
+    "fault": "",
+}
 
 
 def emit(**line: object) -> None:
@@ -25,15 +34,32 @@ def emit(**line: object) -> None:
 
 def describe() -> dict[str, object]:
     parameters = [
-        {"name": n, "option": f"--{n}", "help": n, "unit": "", "kind": "text", "default": d, "minimum": None,
-         "maximum": None, "choices": []}
+        {
+            "name": n,
+            "option": f"--{n}",
+            "help": n,
+            "unit": "",
+            "kind": "text",
+            "default": d,
+            "minimum": None,
+            "maximum": None,
+            "choices": [],
+        }
         for n, d in COMMON.items()
-    ]  # fmt: skip
+    ]
     return {
-        "schema": 1, "name": "fake", "summary": "tests", "detail": "example: meshmark-probe fake", "source": "tests",
-        "spoils": [], "needs": [], "parameters": parameters, "identity": ["n"],
-        "metrics": [{"name": "load_latency", "help": "h", "unit": "s", "better": "lower"}], "work": {},
-    }  # fmt: skip
+        "schema": 1,
+        "name": "fake",
+        "summary": "tests",
+        "detail": "example: meshmark-probe fake",
+        "source": "tests",
+        "spoils": [],
+        "needs": [],
+        "parameters": parameters,
+        "identity": ["n"],
+        "metrics": [{"name": "load_latency", "help": "h", "unit": "s", "better": "lower"}],
+        "work": {},
+    }
 
 
 def main() -> int:
@@ -87,9 +113,22 @@ def main() -> int:
         value = ordered[len(ordered) // 2]
         if fault == "lies":
             value *= 2
-        emit(type="result", schema=1, source="host", machine="m", instrument="fake", metric="load_latency", unit="s",
-             value=value, interval=[ordered[0], ordered[-1]], samples=samples, flags=[], conditions={"n": index},
-             provenance={"command": "fake"}, point=index)  # fmt: skip
+        emit(
+            type="result",
+            schema=1,
+            source="host",
+            machine="m",
+            instrument="fake",
+            metric="load_latency",
+            unit="s",
+            value=value,
+            interval=[ordered[0], ordered[-1]],
+            samples=samples,
+            flags=[],
+            conditions={"n": index},
+            provenance={"command": "fake"},
+            point=index,
+        )
         emit(type="point", index=index, key={"n": index})
     if fault != "no_end":
         emit(type="end", status="ok", elapsed_s=1, points=4, resumed=len(finished), overhead=0)

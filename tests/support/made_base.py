@@ -55,17 +55,31 @@ def made_base(seed: int = 0, thread_counts: Sequence[int] = (1, 2, 4), most: int
                         elements = lines * per_line
                         system = {"system": 0.7, "idle": 0.0}.get(kind, 1e-4) * rng.uniform(0.5, 1.2)
                         cpu = wall_s * threads * rng.uniform(0.93, 1.0) if kind != "idle" else 1e-6
-                        out.append(Variant(
-                            name=f"{kernel}/{volume}/s{stride}/t{threads}", kernel=kernel, kind=kind,
-                            volume_bytes=volume, stride=stride, threads=threads, window=max(1, int(lines / 8)),
-                            team=kind == "spectral" and number == 0, served_by=level, wall_s=wall_s, cpu_s=cpu,
-                            system_s=cpu * system, flops=round(flops * elements), int_ops=round(ints * elements),
-                            load_bytes=8 * round(reads * elements), store_bytes=8 * round(writes * elements),
-                            line_read_bytes=64 * round(reads * lines) if kind != "system" else 0,
-                            line_write_bytes=64 * round(writes * lines) if kind != "system" else 0,
-                            io_read_bytes=65536 if does_io else 0, io_write_bytes=65536 if does_io else 0,
-                            system_calls=round(lines) if kind == "system" else 0,
-                        ))  # fmt: skip
+                        out.append(
+                            Variant(
+                                name=f"{kernel}/{volume}/s{stride}/t{threads}",
+                                kernel=kernel,
+                                kind=kind,
+                                volume_bytes=volume,
+                                stride=stride,
+                                threads=threads,
+                                window=max(1, int(lines / 8)),
+                                team=kind == "spectral" and number == 0,
+                                served_by=level,
+                                wall_s=wall_s,
+                                cpu_s=cpu,
+                                system_s=cpu * system,
+                                flops=round(flops * elements),
+                                int_ops=round(ints * elements),
+                                load_bytes=8 * round(reads * elements),
+                                store_bytes=8 * round(writes * elements),
+                                line_read_bytes=64 * round(reads * lines) if kind != "system" else 0,
+                                line_write_bytes=64 * round(writes * lines) if kind != "system" else 0,
+                                io_read_bytes=65536 if does_io else 0,
+                                io_write_bytes=65536 if does_io else 0,
+                                system_calls=round(lines) if kind == "system" else 0,
+                            )
+                        )
     if len(out) > most:
         kept = [i for i, v in enumerate(out) if v.kind in ("system", "idle")]
         usual = [i for i, v in enumerate(out) if v.kind not in ("system", "idle")]
@@ -74,10 +88,18 @@ def made_base(seed: int = 0, thread_counts: Sequence[int] = (1, 2, 4), most: int
 
 
 def random_wish(
-    variants: Sequence[Variant], rng: random.Random, *, run_time_s: float = 10.0, threads: int = 1, seed: int = 0,
-    names: Sequence[str] = ("memory_gb_per_s", "gflop_per_s", "write_fraction"), load_balance: float = 1.0,
-    memory_mib: float = 2048, kinds: Sequence[str] = ("idle", "system"), mixed: int = 30,
-) -> Prescription:  # fmt: skip
+    variants: Sequence[Variant],
+    rng: random.Random,
+    *,
+    run_time_s: float = 10.0,
+    threads: int = 1,
+    seed: int = 0,
+    names: Sequence[str] = ("memory_gb_per_s", "gflop_per_s", "write_fraction"),
+    load_balance: float = 1.0,
+    memory_mib: float = 2048,
+    kinds: Sequence[str] = ("idle", "system"),
+    mixed: int = 30,
+) -> Prescription:
     """What a random mix of variants gives, so it is possible; `kinds` are left out of the mix."""
     fit: list[Variant] = []
     left = 0.8 * memory_mib * MIB
@@ -94,6 +116,10 @@ def random_wish(
     totals = {k: np.array([float(v @ calls)]) for k, v in table.columns.items() if k != "serial_s"}
     metrics = all_metrics()
     return Prescription(
-        run_time_s=run_time_s, threads=threads, load_balance=load_balance, memory_mib=memory_mib, seed=seed,
+        run_time_s=run_time_s,
+        threads=threads,
+        load_balance=load_balance,
+        memory_mib=memory_mib,
+        seed=seed,
         metrics={k: float(metrics[k].of(totals)[0]) for k in names},
-    )  # fmt: skip
+    )

@@ -9,11 +9,14 @@ from meshmark.watch.frames import Frame, Header, Metric
 
 def header(cpus: int = 4, metrics: int = 2, **more: Any) -> Header:
     return Header(
-        "host", "test", "2026-01-01T00:00:00Z", 0.1,
+        "host",
+        "test",
+        "2026-01-01T00:00:00Z",
+        0.1,
         {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus))},
         (Metric("cpu.busy", "1", "busy", "time"), *(Metric(f"cpu.m{i}", "B/s", "moved") for i in range(metrics - 1))),
         **more,
-    )  # fmt: skip
+    )
 
 
 def frame(n: int, *values: float | None) -> Frame:

@@ -47,18 +47,32 @@ def made_load(
     start = datetime.fromtimestamp(EPOCH, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
     copies = [(p, c, s) for p, times in programs.items() for c, s in enumerate(times)]
     scenario = {
-        "name": name, "sample_s": TICK_S, "available_cpus": cpus,
-        "programs": [{"name": p, "copies": len(t), "threads": 1, "start_s": [0.0] * len(t), "command": ["x"], **about}
-                     for p, t in programs.items()],
-    }  # fmt: skip
+        "name": name,
+        "sample_s": TICK_S,
+        "available_cpus": cpus,
+        "programs": [
+            {"name": p, "copies": len(t), "threads": 1, "start_s": [0.0] * len(t), "command": ["x"], **about}
+            for p, t in programs.items()
+        ],
+    }
     (folder / "scenario.json").write_text(json.dumps(scenario))
     lines: list[dict[str, Any]] = [
-        {"type": "header", "schema": 1, "instrument": "load", "machine": machine, "scenario": name, "start": start,
-         "sample_s": TICK_S, "build": "1", "compiler": "none", "tick_s": 0.01,
-         "conditions": {"kernel_release": "6", "cpus_allowed": cpus, "load_1min": 0.5, **(conditions or {})},
-         "programs": [{"program": p, "copy": c, "command": ["x"], "cpus": cpus} for p, c, _ in copies]},
+        {
+            "type": "header",
+            "schema": 1,
+            "instrument": "load",
+            "machine": machine,
+            "scenario": name,
+            "start": start,
+            "sample_s": TICK_S,
+            "build": "1",
+            "compiler": "none",
+            "tick_s": 0.01,
+            "conditions": {"kernel_release": "6", "cpus_allowed": cpus, "load_1min": 0.5, **(conditions or {})},
+            "programs": [{"program": p, "copy": c, "command": ["x"], "cpus": cpus} for p, c, _ in copies],
+        },
         {"type": "event", "event": "start", "t_s": BEGIN_S},
-    ]  # fmt: skip
+    ]
     for i, (p, c, wall) in enumerate(copies):
         of = {"program": p, "copy": c}
         lines.append({"type": "event", "event": "released", "t_s": BEGIN_S, **of})
@@ -68,24 +82,68 @@ def made_load(
             ran = [round(share * TICK_S * 1e9) for share in (1 - waiting, waiting)]
             lines.append({"type": "sample", "t_s": BEGIN_S + k * TICK_S, "threads": [[i, "R", i % 2, *ran, 9, 1]]})
             if moved:
-                lines.append({"type": "window", "t_s": BEGIN_S + k * TICK_S, **of, "from_s": (k - 1) * TICK_S,
-                              "to_s": k * TICK_S, "memory_read_bytes": 0.75 * moved * TICK_S,
-                              "memory_write_bytes": 0.25 * moved * TICK_S})  # fmt: skip
-        used = {"user_s": 0.9 * (1 - waiting) * wall, "system_s": 0.1 * (1 - waiting) * wall,
-                "waiting_s": waiting * wall, "sleeping_s": 0.0, "migrations": 0}  # fmt: skip
+                lines.append(
+                    {
+                        "type": "window",
+                        "t_s": BEGIN_S + k * TICK_S,
+                        **of,
+                        "from_s": (k - 1) * TICK_S,
+                        "to_s": k * TICK_S,
+                        "memory_read_bytes": 0.75 * moved * TICK_S,
+                        "memory_write_bytes": 0.25 * moved * TICK_S,
+                    }
+                )
+        used = {
+            "user_s": 0.9 * (1 - waiting) * wall,
+            "system_s": 0.1 * (1 - waiting) * wall,
+            "waiting_s": waiting * wall,
+            "sleeping_s": 0.0,
+            "migrations": 0,
+        }
         end_s = BEGIN_S + wall
-        lines.append({"type": "thread_total", "t_s": end_s, **thread, "from_s": BEGIN_S, "to_s": end_s, **used,
-                      "cpus": str(i % 2)})  # fmt: skip
+        lines.append(
+            {
+                "type": "thread_total",
+                "t_s": end_s,
+                **thread,
+                "from_s": BEGIN_S,
+                "to_s": end_s,
+                **used,
+                "cpus": str(i % 2),
+            }
+        )
         how = {"how": "signal", "signal": 9} if p in died else {"how": "ok", "status": 0}
-        lines.append({"type": "total", "t_s": end_s, **of, "pid": 100 + i, **how, "released_s": BEGIN_S,
-                      "ended_s": end_s, "wall_s": wall, **used, "unseen_s": 0.0, "threads": 1, "processes": 1,
-                      "largest_bytes": 1 << 20, "pages": {}})  # fmt: skip
+        lines.append(
+            {
+                "type": "total",
+                "t_s": end_s,
+                **of,
+                "pid": 100 + i,
+                **how,
+                "released_s": BEGIN_S,
+                "ended_s": end_s,
+                "wall_s": wall,
+                **used,
+                "unseen_s": 0.0,
+                "threads": 1,
+                "processes": 1,
+                "largest_bytes": 1 << 20,
+                "pages": {},
+            }
+        )
     longest = max((w for _, _, w in copies), default=0.0)
     if not cut:
         ran = sum(w for _, _, w in copies) * (1 - waiting)
-        lines.append({"type": "end", "t_s": BEGIN_S + longest, "status": "ok", "bench_s": longest,
-                      "sampling": {"cpu_s": 0.0, "share": 0.001, "late_s": 0.0},
-                      "machine": {"busy_s": [ran / 2, ran / 2], "steal_s": [0.0, 0.0]}})  # fmt: skip
+        lines.append(
+            {
+                "type": "end",
+                "t_s": BEGIN_S + longest,
+                "status": "ok",
+                "bench_s": longest,
+                "sampling": {"cpu_s": 0.0, "share": 0.001, "late_s": 0.0},
+                "machine": {"busy_s": [ran / 2, ran / 2], "steal_s": [0.0, 0.0]},
+            }
+        )
     text = "".join(json.dumps(x, separators=(",", ":")) + "\n" for x in lines)
     (folder / JOURNAL).write_text(text)
     return folder
@@ -95,15 +153,33 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
     """A study of two points, four repetitions each, the second of which is flagged."""
     folder.mkdir(parents=True)
     (folder / PLAN).write_text(json.dumps({"format": "meshmark load study", "version": 1, "study": study}))
-    use = Use(program="program", copy=0, how="ok", wall_s=1.0, waiting_s=0.0, user_s=1.0, system_s=0.0, threads=1,
-              counts={})  # fmt: skip
-    totals = Totals(bench_s=1.0, cpus=2, available_s=2.0, user_s=1.0, system_s=0.0, idle_s=1.0, completion_s=1.0,
-                    run_s=1.0, waiting_s=0.0)  # fmt: skip
+    use = Use(
+        program="program", copy=0, how="ok", wall_s=1.0, waiting_s=0.0, user_s=1.0, system_s=0.0, threads=1, counts={}
+    )
+    totals = Totals(
+        bench_s=1.0,
+        cpus=2,
+        available_s=2.0,
+        user_s=1.0,
+        system_s=0.0,
+        idle_s=1.0,
+        completion_s=1.0,
+        run_s=1.0,
+        waiting_s=0.0,
+    )
     outcomes = [
-        Outcome(cell="alone", repetition=r, run=f"000-{r:02d}", start=f"2026-11-22T08:3{r}:00Z", measured=("program",),
-                uses=(use,), totals=totals, flags=frozenset({"noisy"} if r == 3 else ()))
+        Outcome(
+            cell="alone",
+            repetition=r,
+            run=f"000-{r:02d}",
+            start=f"2026-11-22T08:3{r}:00Z",
+            measured=("program",),
+            uses=(use,),
+            totals=totals,
+            flags=frozenset({"noisy"} if r == 3 else ()),
+        )
         for r in range(4)
-    ]  # fmt: skip
+    ]
     (folder / STUDY_JOURNAL).write_text("".join(json.dumps(o.to_json()) + "\n" for o in outcomes))
     if not finished:
         return folder
@@ -112,15 +188,31 @@ def made_study(folder: Path, study: str = "shared_bus", finished: bool = True) -
     for k, (rate, together) in enumerate(((2e9, (1.01, 1.02, 1.0, 1.03)), (8e9, (1.31, 1.38, 1.35, 1.33)))):
         alone = (1.0, 1.01, 0.99, 1.0)
         s = slowdown(alone, together)
-        of = {"memory_rate": rate, "copies": 2, "neighbour_rate": rate, "class": f"kind {k}", "neighbour": "<b>",
-              "program": f"p{k}"}  # fmt: skip
+        of = {
+            "memory_rate": rate,
+            "copies": 2,
+            "neighbour_rate": rate,
+            "class": f"kind {k}",
+            "neighbour": "<b>",
+            "program": f"p{k}",
+        }
         flags = frozenset({"noisy"} if k else ())
         for company, times in (("alone", alone), ("together", together)):
             results.add("elapsed", times, {**of, "company": company}, flags)
         assert s.interval is not None
-        results.add("slowdown", [t / a for t, a in zip(together, alone, strict=True)], {
-            **of, "estimate": s.ratio, "estimate_low": s.interval[0], "estimate_high": s.interval[1],
-            "alone_runs": 4, "together_runs": 4}, flags)  # fmt: skip
+        results.add(
+            "slowdown",
+            [t / a for t, a in zip(together, alone, strict=True)],
+            {
+                **of,
+                "estimate": s.ratio,
+                "estimate_low": s.interval[0],
+                "estimate_high": s.interval[1],
+                "alone_runs": 4,
+                "together_runs": 4,
+            },
+            flags,
+        )
     results.absent("slowdown", "42 GB per s: memory_mib: found 512; needs <640>", {"memory_rate": 42e9})
     results.write(folder)
     assert (folder / RECORDS).is_file()

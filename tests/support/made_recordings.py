@@ -16,12 +16,19 @@ from support.cli import meshmark
 
 def header(cpus: int = 4, machine: str = "test", **more: Any) -> Header:
     return Header(
-        "host", machine, "2026-01-01T00:00:00Z", 0.1,
-        {"node": ({"name": "node 0"},), "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus)),
-         "memory": ({"name": "memory 0", "node": 0},)},
+        "host",
+        machine,
+        "2026-01-01T00:00:00Z",
+        0.1,
+        {
+            "node": ({"name": "node 0"},),
+            "cpu": tuple({"name": f"CPU {i}", "node": 0} for i in range(cpus)),
+            "memory": ({"name": "memory 0", "node": 0},),
+        },
         (Metric("cpu.busy", "1", "busy", "time"), Metric("cpu.user", "1", "in programs", "time")),
-        ({"metric": "memory", "why": "no counters here"},), more,
-    )  # fmt: skip
+        ({"metric": "memory", "why": "no counters here"},),
+        more,
+    )
 
 
 def frames(uses: Sequence[Sequence[float | None]]) -> list[Frame]:

@@ -20,18 +20,29 @@ def record(
     dice = random.Random(f"{instrument}{metric}{sorted(conditions.items())}")
     samples = tuple(value * dice.uniform(0.99, 1.01) for _ in range(count))
     return Record.of(
-        descriptions()[instrument].metric(metric), samples, source="host", machine="made-up", instrument=instrument,
-        conditions=conditions, flags=frozenset(flags),
+        descriptions()[instrument].metric(metric),
+        samples,
+        source="host",
+        machine="made-up",
+        instrument=instrument,
+        conditions=conditions,
+        flags=frozenset(flags),
         provenance={"command": f"{instrument} --seed 1", "build": "0", "compiler": "none"},
-    )  # fmt: skip
+    )
 
 
 def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
     made = []
     steps = {"1": (1.2e-9, 2**15), "2": (4e-9, 2**19), "3": (20e-9, 2**25), "4": (120e-9, 2**40)}
     for node, pages in itertools.product(range(nodes), ("4KiB", "thp")):
-        where = {"pages": pages, "memory_node": node, "cpu": 0, "stride_bytes": 64, "pattern": "random",
-                 "locality_bytes": 0}  # fmt: skip
+        where = {
+            "pages": pages,
+            "memory_node": node,
+            "cpu": 0,
+            "stride_bytes": 64,
+            "pattern": "random",
+            "locality_bytes": 0,
+        }
         factor = (1 + 0.5 * node) * (1.2 if pages == "4KiB" else 1)
         for footprint in (2**k for k in range(11, 31)):
             value = next(v for v, limit in steps.values() if footprint <= limit) * (factor if footprint > 2**25 else 1)
@@ -40,16 +51,33 @@ def latency(nodes: int = 1, flags: Iterable[str] = ()) -> list[Record]:
             )
         made.append(record("latency", "load_latency", 140e-9, footprint_bytes=2**28, processes=2, **where))
         made.append(
-            record("latency", "level_latency", 120e-9 * factor, level=4, kind="memory", from_bytes=2**26,
-                   to_bytes=2**30, **where)
-        )  # fmt: skip
+            record(
+                "latency",
+                "level_latency",
+                120e-9 * factor,
+                level=4,
+                kind="memory",
+                from_bytes=2**26,
+                to_bytes=2**30,
+                **where,
+            )
+        )
         made.append(
             record("latency", "level_latency", 1.2e-9, level=1, kind="cache", from_bytes=2**11, to_bytes=2**15, **where)
         )
         made.append(
-            record("latency", "level_capacity", 2**15, count=1, level=1, kind="cache", from_bytes=2**11, to_bytes=2**15,
-                   **where)
-        )  # fmt: skip
+            record(
+                "latency",
+                "level_capacity",
+                2**15,
+                count=1,
+                level=1,
+                kind="cache",
+                from_bytes=2**11,
+                to_bytes=2**15,
+                **where,
+            )
+        )
     return made
 
 
@@ -73,8 +101,18 @@ def bandwidth(threads: int = 2) -> list[Record]:
         sizes = (2**14, 2**18, 2**22, 2**29) if kernel == "triad" else (2**29,)
         for size in sizes:
             value = 2e10 * t**0.8 * (2 if size < 2**20 else 1) * (1.3 if store == "streaming" else 1)
-            c = {"kernel": kernel, "store": store, "threads": t, "isa": "avx2", "footprint_bytes": size, "pages": "thp",
-                 "memory_node": "local", "fill": "cores", "mode": "threads", "cpus": "0"}  # fmt: skip
+            c = {
+                "kernel": kernel,
+                "store": store,
+                "threads": t,
+                "isa": "avx2",
+                "footprint_bytes": size,
+                "pages": "thp",
+                "memory_node": "local",
+                "fill": "cores",
+                "mode": "threads",
+                "cpus": "0",
+            }
             made.append(record("bandwidth", "bandwidth_net", value, **c))
             made.append(record("bandwidth", "bandwidth_gross", 1.3 * value, **c))
     return made
@@ -82,10 +120,22 @@ def bandwidth(threads: int = 2) -> list[Record]:
 
 def lines(cpus: int, states: Iterable[str] = ("swap", "flag", "dirty", "clean")) -> list[Record]:
     return [
-        record("lines", "line_latency", 25e-9 + (a // 8 != b // 8) * 60e-9 + (a // 64 != b // 64) * 90e-9, from_cpu=a,
-               to_cpu=b, state=state, trip="one_way", home_node=0, pages="thp")
-        for state in states for a in range(cpus) for b in range(cpus) if a != b
-    ]  # fmt: skip
+        record(
+            "lines",
+            "line_latency",
+            25e-9 + (a // 8 != b // 8) * 60e-9 + (a // 64 != b // 64) * 90e-9,
+            from_cpu=a,
+            to_cpu=b,
+            state=state,
+            trip="one_way",
+            home_node=0,
+            pages="thp",
+        )
+        for state in states
+        for a in range(cpus)
+        for b in range(cpus)
+        if a != b
+    ]
 
 
 def the_rest(threads: int = 2) -> list[Record]:
@@ -98,8 +148,15 @@ def the_rest(threads: int = 2) -> list[Record]:
         record("io", "bandwidth_net", 1e9, target=".", direction="read", block_bytes=2**17, queue_depth=16, jobs=1),
     ]
     for t in (1, threads):
-        c = {"mode": "chains", "threads": t, "read_share": 1.0, "pause": 0, "pages": "thp", "memory_node": "local",
-             "footprint_bytes": 2**28}  # fmt: skip
+        c = {
+            "mode": "chains",
+            "threads": t,
+            "read_share": 1.0,
+            "pause": 0,
+            "pages": "thp",
+            "memory_node": "local",
+            "footprint_bytes": 2**28,
+        }
         for chains in (1, 4, 16):
             made.append(record("loaded", "load_latency", 1e-7 * (1 + chains / 20), chains=chains, **c))
             made.append(record("loaded", "bandwidth_net", 64e7 * chains * t / (1 + chains / 20), chains=chains, **c))
@@ -111,27 +168,59 @@ def the_rest(threads: int = 2) -> list[Record]:
 def kernels(threads: int = 2) -> list[Record]:
     """Load kernels that stream, compute and do neither, with one thread and more."""
     return [
-        record("kernels", "unit_time", base_s / n**0.9, kernel=kernel, kind=kind, volume_bytes=volume, stride=1,
-               threads=n, served_by=level, flops=flops, line_read_bytes=0.75 * lines, line_write_bytes=0.25 * lines)
-        for kernel, kind, flops, lines in (("triad", "stream", 128, 2048), ("gemm", "dense", 8192, 64),
-                                           ("idle", "idle", 0, 0))
+        record(
+            "kernels",
+            "unit_time",
+            base_s / n**0.9,
+            kernel=kernel,
+            kind=kind,
+            volume_bytes=volume,
+            stride=1,
+            threads=n,
+            served_by=level,
+            flops=flops,
+            line_read_bytes=0.75 * lines,
+            line_write_bytes=0.25 * lines,
+        )
+        for kernel, kind, flops, lines in (
+            ("triad", "stream", 128, 2048),
+            ("gemm", "dense", 8192, 64),
+            ("idle", "idle", 0, 0),
+        )
         for volume, level, base_s in ((1 << 18, "L2", 1e-8), (1 << 27, "memory", 4e-8))
         for n in sorted({1, threads})
-    ]  # fmt: skip
+    ]
 
 
 # Protocols of the made-up halo: time of a word and of each word more, s.
-HALOS = {"neighbour": (5e-7, 3e-9), "irecv_isend": (7e-7, 1e-9), "persistent_irecv_isend": (7.01e-7, 1e-9),
-         "shmem_put": (3e-6, 4e-9), "caf_sync": (2e-6, 2e-9)}  # fmt: skip
+HALOS = {
+    "neighbour": (5e-7, 3e-9),
+    "irecv_isend": (7e-7, 1e-9),
+    "persistent_irecv_isend": (7.01e-7, 1e-9),
+    "shmem_put": (3e-6, 4e-9),
+    "caf_sync": (2e-6, 2e-9),
+}
 LIBRARIES = {"openmpi": ("Open MPI 4.1.4", 1.0), "mpich": ("MPICH 4.0.2", 1.5)}
 
 
 def ranks(mpi: str = "openmpi", count: int = 2) -> dict[str, Any]:
     """Conditions of every result among ranks."""
-    return {"mpi": mpi, "library": LIBRARIES[mpi][0], "ranks": count, "hosts": 1, "transport": "shared memory",
-            "memory_groups": 1, "host_names": "made-up", "rank_cpus": ",".join(map(str, range(count))),
-            "clock_offset_uncertainty": 2e-7, "fastest_rank": 1e-6, "slowest_rank": 2e-6, "block_iterations": 100,
-            "blocks": 9, "disturbed_share": 0.0}  # fmt: skip
+    return {
+        "mpi": mpi,
+        "library": LIBRARIES[mpi][0],
+        "ranks": count,
+        "hosts": 1,
+        "transport": "shared memory",
+        "memory_groups": 1,
+        "host_names": "made-up",
+        "rank_cpus": ",".join(map(str, range(count))),
+        "clock_offset_uncertainty": 2e-7,
+        "fastest_rank": 1e-6,
+        "slowest_rank": 2e-6,
+        "block_iterations": 100,
+        "blocks": 9,
+        "disturbed_share": 0.0,
+    }
 
 
 def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[Record]:
@@ -143,8 +232,15 @@ def halo(mpis: Iterable[str] = ("openmpi",), flags: Iterable[str] = ()) -> list[
         paradigm = protocol.partition("_")[0] if protocol.startswith(("shmem", "caf")) else "mpi"
         if paradigm == "shmem" and mpi == "mpich":
             continue
-        c = {"paradigm": paradigm, "protocol": protocol, "words": words, "word_bytes": 8, "dimensions": 2,
-             "grid": "2x1", **ranks(mpi)}  # fmt: skip
+        c = {
+            "paradigm": paradigm,
+            "protocol": protocol,
+            "words": words,
+            "word_bytes": 8,
+            "dimensions": 2,
+            "grid": "2x1",
+            **ranks(mpi),
+        }
         value = LIBRARIES[mpi][1] * (start_s + word_s * words)
         made.append(record("halo", "exchange_time", value, flags, **c))
         made.append(record("halo", "bandwidth_net", 64 * words / value, flags, **c))
@@ -204,29 +300,57 @@ def collectives(mpis: Iterable[str] = ("openmpi",)) -> list[Record]:
 def defects() -> list[Record]:
     """MPICH puts one message beside its place."""
     return [
-        record("defects", "wrong_words", wrong, count=1, trial="window", protocol="put", words=words,
-               window_bytes=8 * words + 8, **ranks("mpich"), **({"shifted_bytes": 8} if wrong else {}))
+        record(
+            "defects",
+            "wrong_words",
+            wrong,
+            count=1,
+            trial="window",
+            protocol="put",
+            words=words,
+            window_bytes=8 * words + 8,
+            **ranks("mpich"),
+            **({"shifted_bytes": 8} if wrong else {}),
+        )
         for words, wrong in ((16, 0), (4096, 4096))
-    ]  # fmt: skip
+    ]
 
 
 def programs(mpi: str = "openmpi", seed: int = 1) -> list[Record]:
     """Programs among ranks, with what they found; another run (`seed`) finds a little less or more."""
     off = seed * 1e-12
     drift = {"mass_drift": off, "energy_drift": 2 * off, "enstrophy_drift": 3 * off}
-    npb = {"cg": {"zeta": 8.6 + off, "residual_norm": off}, "mg": {"residual_norm": off, "first_norm": 0.5 + off},
-           "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
-           "ft": {"checksum_real": 5e2 + off, "checksum_imaginary": 4e2 + off, "fft": "own"}}  # fmt: skip
-    where = {**ranks(mpi), "clock_offset_uncertainty": off, "disturbed_share": off, "blocks": 8 + seed,
-             "fastest_rank": 1e-6 + off, "slowest_rank": 2e-6 + off, "block_iterations": 99 + seed}  # fmt: skip
+    npb = {
+        "cg": {"zeta": 8.6 + off, "residual_norm": off},
+        "mg": {"residual_norm": off, "first_norm": 0.5 + off},
+        "ep": {"sum_x": -3247.8 + off, "sum_y": -6958.4 + off, "deviates": 13176389},
+        "ft": {"checksum_real": 5e2 + off, "checksum_imaginary": 4e2 + off, "fft": "own"},
+    }
+    where = {
+        **ranks(mpi),
+        "clock_offset_uncertainty": off,
+        "disturbed_share": off,
+        "blocks": 8 + seed,
+        "fastest_rank": 1e-6 + off,
+        "slowest_rank": 2e-6 + off,
+        "block_iterations": 99 + seed,
+    }
     made = []
     for kernel, found in npb.items():
         c = {"kernel": kernel, "class": "S", "size": "made up", **found, **where}
-        made += [record("npb", "elapsed", 0.1, **c), record("npb", "operation_rate", 1e9, **c),
-                 record("npb", "communication_share", 0.25, **c)]  # fmt: skip
+        made += [
+            record("npb", "elapsed", 0.1, **c),
+            record("npb", "operation_rate", 1e9, **c),
+            record("npb", "communication_share", 0.25, **c),
+        ]
     found = where | {"solution_error": off}
-    return [*made, *pop([mpi], **found), *gyro([mpi], **where), *swim([mpi], **where, **drift),
-            *anatomy([mpi], **where)]  # fmt: skip
+    return [
+        *made,
+        *pop([mpi], **found),
+        *gyro([mpi], **where),
+        *swim([mpi], **where, **drift),
+        *anatomy([mpi], **where),
+    ]
 
 
 def _stepped(instrument: str, metric: str, parts: dict[str, float], **conditions: Any) -> list[Record]:
@@ -242,11 +366,21 @@ def pop(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list
     protocols = {"irecv_isend": 3e-6, "neighbour": 2e-6, "sendrecv": 5e-6}
     for mpi, high, (protocol, start_s), sums in itertools.product(mpis, rows, protocols.items(), (1, 2)):
         wide = count // high
-        c = {"paradigm": "mpi", "protocol": protocol, "grid": f"{high}x{wide}", "reductions": sums, "iterations": 242,
-             "halo_words": 320 // wide + 384 // high, **(ranks(mpi, count) | more)}  # fmt: skip
+        c = {
+            "paradigm": "mpi",
+            "protocol": protocol,
+            "grid": f"{high}x{wide}",
+            "reductions": sums,
+            "iterations": 242,
+            "halo_words": 320 // wide + 384 // high,
+            **(ranks(mpi, count) | more),
+        }
         factor = LIBRARIES[mpi][1]
-        parts = {"compute_time": 4e-4 / count, "halo_time": factor * (start_s + 1e-6 * abs(high - wide)),
-                 "reduce_time": factor * 4e-6 * sums * math.log2(count)}  # fmt: skip
+        parts = {
+            "compute_time": 4e-4 / count,
+            "halo_time": factor * (start_s + 1e-6 * abs(high - wide)),
+            "reduce_time": factor * 4e-6 * sums * math.log2(count),
+        }
         made += [*_stepped("pop", "iteration_time", parts, **c), record("pop", "residual", 1e-13, **c)]
     return made
 
@@ -263,16 +397,26 @@ def gyro(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> lis
 def swim(mpis: Iterable[str] = ("openmpi",), count: int = 2, **more: Any) -> list[Record]:
     made = []
     for mpi, (protocol, start_s) in itertools.product(mpis, {"irecv_isend": 9e-6, "shared": 4e-6}.items()):
-        c = {"paradigm": "mpi", "protocol": protocol, "cells": 256, "steps": 50, "grid": f"{count}", "halo_words": 768,
-             **(ranks(mpi, count) | more)}  # fmt: skip
+        c = {
+            "paradigm": "mpi",
+            "protocol": protocol,
+            "cells": 256,
+            "steps": 50,
+            "grid": f"{count}",
+            "halo_words": 768,
+            **(ranks(mpi, count) | more),
+        }
         parts = {"compute_time": 4e-4 / count, "halo_time": LIBRARIES[mpi][1] * start_s}
         made += _stepped("swim", "step_time", parts, **c)
     return made
 
 
 # Of a program taken apart: computing, latency, bandwidth, imbalance and other of a step, s.
-TAKEN_APART = {"pop": (25e-6, 14e-6, 2e-6, 3e-6, 4e-6), "gyro": (1.6e-3, 3e-5, 5e-4, 1e-4, -2e-4),
-               "swim": (25e-6, 3e-6, 4e-6, 2e-6, 1e-6)}  # fmt: skip
+TAKEN_APART = {
+    "pop": (25e-6, 14e-6, 2e-6, 3e-6, 4e-6),
+    "gyro": (1.6e-3, 3e-5, 5e-4, 1e-4, -2e-4),
+    "swim": (25e-6, 3e-6, 4e-6, 2e-6, 1e-6),
+}
 
 
 def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[str] = (), **more: Any) -> list[Record]:
@@ -285,8 +429,10 @@ def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[
         factor = LIBRARIES[mpi][1]
         total, latency = computing + factor * sum(rest), factor * rest[0]
         for k, step in ((1, total), (2, 1.02 * (total + latency))):
-            made += [record("anatomy", "step_time", step, flags, latency_factor=k, **c),
-                     record("anatomy", "compute_time", computing, flags, latency_factor=k, **c)]  # fmt: skip
+            made += [
+                record("anatomy", "step_time", step, flags, latency_factor=k, **c),
+                record("anatomy", "compute_time", computing, flags, latency_factor=k, **c),
+            ]
         c["derived_from"] = "operation_time, step_time"
         for name, value in zip(("latency", "bandwidth", "imbalance", "other"), rest, strict=True):
             made.append(record("anatomy", f"{name}_time", factor * value, flags, 1, latency_factor=1, **c))
@@ -297,26 +443,43 @@ def anatomy(mpis: Iterable[str] = ("openmpi",), count: int = 2, flags: Iterable[
 
 
 def communication() -> list[Record]:
-    return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(LIBRARIES), *defects(),
-            *programs()]  # fmt: skip
+    return [*halo(LIBRARIES), *pingpong(LIBRARIES), *swap(), *collectives(LIBRARIES), *defects(), *programs()]
 
 
 def everything(threads: int = 2) -> list[Record]:
-    return [*latency(), *strides(), *bandwidth(threads), *lines(min(threads, 8)), *the_rest(threads), *kernels(threads),
-            *communication()]  # fmt: skip
+    return [
+        *latency(),
+        *strides(),
+        *bandwidth(threads),
+        *lines(min(threads, 8)),
+        *the_rest(threads),
+        *kernels(threads),
+        *communication(),
+    ]
 
 
 def run_info(host: dict[str, Any] | None = None, machine: str = "made-up") -> RunInfo:
     return RunInfo(
-        run_id="run-1", machine=machine, started="2026-11-21T07:15:28.3+00:00", elapsed_s=93.0, spec_name="quick",
-        command="meshmark survey --quick", version="0", host=host or {},
+        run_id="run-1",
+        machine=machine,
+        started="2026-11-21T07:15:28.3+00:00",
+        elapsed_s=93.0,
+        spec_name="quick",
+        command="meshmark survey --quick",
+        version="0",
+        host=host or {},
         steps=[{"id": "01-latency", "status": "ok", "elapsed_s": 3.0, "argv": ["latency", "--seed", "1"]}],
-    )  # fmt: skip
+    )
 
 
 def absences() -> list[Absence]:
     return [
-        Absence(instrument="gups", metric="update_rate", reason="no 2MiB pages in the pool", enable="vm.nr_hugepages",
-                conditions={"pages": "2MiB"}),
+        Absence(
+            instrument="gups",
+            metric="update_rate",
+            reason="no 2MiB pages in the pool",
+            enable="vm.nr_hugepages",
+            conditions={"pages": "2MiB"},
+        ),
         Absence(instrument="io", reason="fio died (SIGSEGV)", kind="error", step="13-io"),
-    ]  # fmt: skip
+    ]

@@ -26,10 +26,13 @@ BAD = os.fsdecode(b"caf\xe9.parquet")  # no UTF-8
 
 def header(machine: str = "test") -> Header:
     return Header(
-        "host", machine, "2026-01-01T08:30:00Z", 0.05,
+        "host",
+        machine,
+        "2026-01-01T08:30:00Z",
+        0.05,
         {"node": ({"name": "node 0", "number": 0},), "cpu": ({"name": "CPU 0", "node": 0, "number": 0},)},
         (Metric("cpu.busy", "1", "busy", "time"),),
-    )  # fmt: skip
+    )
 
 
 def frame(n: int) -> Frame:
@@ -89,11 +92,17 @@ class Site:
 
         self.sampler = Count()
         made = {
-            "machine": ("this <machine>", "2 CPUs"), "start": lambda: Sampler(self.sampler), "recordings": folder,
-            "models": [ModelRow("m1", "one"), ModelRow("m2", "two")], "workloads": ["hot_spot", "swap"],
+            "machine": ("this <machine>", "2 CPUs"),
+            "start": lambda: Sampler(self.sampler),
+            "recordings": folder,
+            "models": [ModelRow("m1", "one"), ModelRow("m2", "two")],
+            "workloads": ["hot_spot", "swap"],
             "runs": lambda: [RunRow("run 1/α", "n042", "2026-01-02T03:04:05Z", 7, ["latency"], 1)],
-            "simulate": simulate, "report": report, "idle_s": 0.4, **parts,
-        }  # fmt: skip
+            "simulate": simulate,
+            "report": report,
+            "idle_s": 0.4,
+            **parts,
+        }
         self.address = ""
         ready = threading.Event()
 

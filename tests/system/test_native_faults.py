@@ -32,9 +32,16 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Ends within 20 s, or the test fails: nothing here has work to do."""
     return subprocess.run(
-        [BIN / f"meshmark-{program}", *words], input=text, capture_output=True, text=True, errors="replace", timeout=20,
-        env={**os.environ, **(env or {})}, preexec_fn=before, check=False,
-    )  # fmt: skip
+        [BIN / f"meshmark-{program}", *words],
+        input=text,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=20,
+        env={**os.environ, **(env or {})},
+        preexec_fn=before,
+        check=False,
+    )
 
 
 def complaint(done: subprocess.CompletedProcess[str], *statuses: int) -> str:
@@ -129,9 +136,15 @@ def test_a_damaged_journal_is_measured_anew(tmp_path: Path) -> None:
     journal = tmp_path / "journal"
     sample = '{"type":"sample","point":0,"values":[1e-9],"marks":"none"}'
     for damage in (
-        '{"type":"sample","point":0,"values":["x"]}', sample, '{"type":"sample","point":-1,"values":[1]}',
-        '{"type":"point","index":1e99}', "[" * DEEP, '{"type":"header","instrument":7}', '{"type":1e999}', "\x00\x01",
-    ):  # fmt: skip
+        '{"type":"sample","point":0,"values":["x"]}',
+        sample,
+        '{"type":"sample","point":-1,"values":[1]}',
+        '{"type":"point","index":1e99}',
+        "[" * DEEP,
+        '{"type":"header","instrument":7}',
+        '{"type":1e999}',
+        "\x00\x01",
+    ):
         journal.write_text(f"{header}\n{damage}\n")
         done = run("probe", *words, "--resume", str(journal))
         assert done.returncode == 0, (damage[:80], done.stderr)
@@ -184,9 +197,13 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
         needed()
     for into in (">&-", ">/dev/full"):
         done = subprocess.run(
-            ["sh", "-c", f'exec "$0" {word} {into}', program], capture_output=True, text=True, timeout=20, check=False,
+            ["sh", "-c", f'exec "$0" {word} {into}', program],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
             stdin=subprocess.DEVNULL,
-        )  # fmt: skip
+        )
         # Some have no such word, which is a usage error where the output could have been written.
         complaint(done, 1, 2) if into == ">/dev/full" and word != "--help" else complaint(done, 1)
 
@@ -194,11 +211,20 @@ def test_standard_output_that_takes_nothing_is_an_error(name: str, word: str) ->
 @pytest.mark.parametrize(
     "words",
     [
-        "place plan", "place slots", "place slots --json", "place run --help", "place translate --help", "load kernels",
-        "load kernels --json", "load program --help", "load run --help", "probe clock --describe", "probe clock --help",
+        "place plan",
+        "place slots",
+        "place slots --json",
+        "place run --help",
+        "place translate --help",
+        "load kernels",
+        "load kernels --json",
+        "load program --help",
+        "load run --help",
+        "probe clock --describe",
+        "probe clock --help",
         "probe clock --budget 100ms",
     ],
-)  # fmt: skip
+)
 def test_every_verb_says_that_its_output_went_nowhere(words: str) -> None:
     for into in (">&-", ">/dev/full"):
         done = subprocess.run(
@@ -229,9 +255,14 @@ def test_a_plan_is_saved_whole_or_not_at_all(tmp_path: Path) -> None:
     link.symlink_to(file)
     words = [BIN / "meshmark-place", "plan", "--topology", HOST, "--save", link]
     full = subprocess.run(
-        words, capture_output=True, text=True, timeout=20, check=False, restore_signals=False,
+        words,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+        restore_signals=False,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)),
-    )  # fmt: skip
+    )
     assert "--save: cannot write" in complaint(full, 2) and file.read_text() == "old"
     subprocess.run(words, capture_output=True, timeout=20, check=True)
     assert json.loads(file.read_text())["jobs"] and link.is_symlink() and file.stat().st_mode & 0o777 == 0o640
@@ -249,8 +280,12 @@ def test_a_clock_before_1970_is_a_time(tmp_path: Path) -> None:
     subprocess.run(["c++", "-x", "c", "-shared", "-fPIC", "-o", library, source], check=True)
     done = subprocess.run(
         [BIN / "meshmark-watch", "--rate", "20", "--duration", "0.2", "--sources", "cpu"],
-        env={**os.environ, "LD_PRELOAD": str(library)}, capture_output=True, text=True, timeout=20, check=True,
-    )  # fmt: skip
+        env={**os.environ, "LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=True,
+    )
     frames = [line for line in map(json.loads, done.stdout.splitlines()) if line["type"] == "frame"]
     assert frames and all(-5 <= frame["at"] <= -4 for frame in frames)
 
@@ -393,8 +428,9 @@ def programs_in(folder: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock", "peak",
-                                        "dgemm", "linpack"])  # fmt: skip
+@pytest.mark.parametrize(
+    "instrument", ["kernels", "latency", "io", "lines", "loaded", "gups", "clock", "peak", "dgemm", "linpack"]
+)
 def test_the_budget_bounds_all_of_it(instrument: str) -> None:
     # Preparation too: all kernels of all volumes took 24 s to two minutes for one second. A point is not divided, and
     # machines of tests are busy, so the bound here is wide; what was left is said.

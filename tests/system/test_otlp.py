@@ -26,22 +26,40 @@ from support.waiting import take, until
 
 def header() -> Header:
     return Header(
-        "host", "n042", "2026-01-01T00:00:00Z", 1.0,
-        {"node": ({"name": "node 0", "number": 0},),
-         "cpu": ({"name": "CPU 0", "node": 0, "number": 0}, {"name": "CPU 4", "node": 1, "number": 4}),
-         "power": ({"name": "package-0"}, {"name": "package-0 dram"}, {"name": "psys"}),
-         "io": ({"name": "eth0"},)},
-        (Metric("cpu.busy", "1", "busy", "time"), Metric("cpu.user", "1", "in programs", "time"),
-         Metric("cpu.steal", "1", "stolen", "time"), Metric("io.in", "B/s", "read"), Metric("node.used", "B", "used"),
-         Metric("node.clock", "Hz", "clock"), Metric("power.drawn", "W", "power"), Metric("cpu.never", "s", "never")),
-    )  # fmt: skip
+        "host",
+        "n042",
+        "2026-01-01T00:00:00Z",
+        1.0,
+        {
+            "node": ({"name": "node 0", "number": 0},),
+            "cpu": ({"name": "CPU 0", "node": 0, "number": 0}, {"name": "CPU 4", "node": 1, "number": 4}),
+            "power": ({"name": "package-0"}, {"name": "package-0 dram"}, {"name": "psys"}),
+            "io": ({"name": "eth0"},),
+        },
+        (
+            Metric("cpu.busy", "1", "busy", "time"),
+            Metric("cpu.user", "1", "in programs", "time"),
+            Metric("cpu.steal", "1", "stolen", "time"),
+            Metric("io.in", "B/s", "read"),
+            Metric("node.used", "B", "used"),
+            Metric("node.clock", "Hz", "clock"),
+            Metric("power.drawn", "W", "power"),
+            Metric("cpu.never", "s", "never"),
+        ),
+    )
 
 
 def frame(n: int, busy: float | None = 0.5) -> Frame:
     values: dict[str, list[float | None]] = {
-        "cpu.busy": [busy, n / 100], "cpu.user": [0.25, None], "cpu.steal": [0.0, 0.5], "io.in": [1e6 * n],
-        "node.used": [2.0**30], "node.clock": [3e9], "power.drawn": [40.0, 5.0, 60.0], "cpu.never": [None, None],
-    }  # fmt: skip
+        "cpu.busy": [busy, n / 100],
+        "cpu.user": [0.25, None],
+        "cpu.steal": [0.0, 0.5],
+        "io.in": [1e6 * n],
+        "node.used": [2.0**30],
+        "node.clock": [3e9],
+        "power.drawn": [40.0, 5.0, 60.0],
+        "cpu.never": [None, None],
+    }
     return Frame(n, float(n), 1.0, values, at=1.7e9 + n)
 
 
@@ -121,8 +139,10 @@ def points(request: ExportMetricsServiceRequest) -> tuple[Points, dict[str, str]
         assert metric.name not in units, "one family a name"
         units[metric.name] = metric.unit
         for p in metric.gauge.data_points:
-            about = {a.key: a.value.string_value if a.value.HasField("string_value") else a.value.int_value
-                     for a in p.attributes}  # fmt: skip
+            about = {
+                a.key: a.value.string_value if a.value.HasField("string_value") else a.value.int_value
+                for a in p.attributes
+            }
             key = (metric.name, tuple(sorted(about.items())))
             assert key not in found, "no two points of the same attributes"
             found[key] = p.as_double
@@ -159,10 +179,16 @@ def test_what_arrives_is_mean_least_greatest_and_percentile(collector: Collector
     assert of("hw.power", **{"hw.id": "package-0 dram", "hw.type": "memory"}) == 5
     assert len([k for k in found if k[0] == "hw.power"]) == 2
     assert units == {
-        "meshmark.cpu.busy": "1", "meshmark.cpu.user": "1", "meshmark.cpu.steal": "1", "meshmark.io.in": "By/s",
-        "meshmark.node.used": "By", "meshmark.node.clock": "Hz", "meshmark.power.drawn": "W",
-        "system.cpu.utilization": "1", "hw.power": "W",
-    }  # fmt: skip
+        "meshmark.cpu.busy": "1",
+        "meshmark.cpu.user": "1",
+        "meshmark.cpu.steal": "1",
+        "meshmark.io.in": "By/s",
+        "meshmark.node.used": "By",
+        "meshmark.node.clock": "Hz",
+        "meshmark.power.drawn": "W",
+        "system.cpu.utilization": "1",
+        "hw.power": "W",
+    }
     resource = {a.key: a.value.string_value for a in collector.requests[0].resource_metrics[0].resource.attributes}
     assert resource["host.name"] == "n042" and resource["service.name"] == "meshmark"
     assert collector.headers[0]["path"] == "/v1/metrics"
@@ -176,8 +202,11 @@ def test_what_is_unknown_is_left_out_and_not_zero(collector: Collector) -> None:
         for n in range(1, 11):
             exporter.add(frame(n, busy=None if n % 2 else 0.8))
     found, units = points(collector.requests[0])
-    zero = {dict(k[1])["stat"]: v for k, v in found.items()
-            if k[0] == "meshmark.cpu.busy" and dict(k[1])["component"] == "CPU 0"}  # fmt: skip
+    zero = {
+        dict(k[1])["stat"]: v
+        for k, v in found.items()
+        if k[0] == "meshmark.cpu.busy" and dict(k[1])["component"] == "CPU 0"
+    }
     assert zero == pytest.approx({"mean": 0.8, "min": 0.8, "max": 0.8, "p95": 0.8})
     assert "meshmark.cpu.never" not in units
     assert not [k for k in found if k[0] == "meshmark.cpu.user" and dict(k[1])["component"] == "CPU 4"]

@@ -113,9 +113,15 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
         call, around = [*start, *line], dict(launch.environment(known.kind))
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(
-            call, capture_output=True, text=True, timeout=180, check=False, cwd=folder, stdin=subprocess.DEVNULL,
+            call,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+            cwd=folder,
+            stdin=subprocess.DEVNULL,
             env=around,
-        )  # fmt: skip
+        )
 
 
 @pytest.mark.parametrize("name", sorted(DESCRIPTIONS))
@@ -141,8 +147,11 @@ def test_a_stream_keeps_the_contract(name: str) -> None:
         assert set(r["flags"]) <= FLAGS
         assert all(isinstance(v, str | int | float | bool | None) for v in r["conditions"].values())
         assert r["provenance"]["command"].startswith(name)
-    keys = [json.dumps([r["metric"], *[[k, r["conditions"].get(k)] for k in DESCRIPTIONS[name]["identity"]]])
-            for r in results if "derived_from" not in r["conditions"]]  # fmt: skip
+    keys = [
+        json.dumps([r["metric"], *[[k, r["conditions"].get(k)] for k in DESCRIPTIONS[name]["identity"]]])
+        for r in results
+        if "derived_from" not in r["conditions"]
+    ]
     assert len(keys) == len(set(keys)), "the identity tells all points apart"
     assert lines[-1]["overhead"] < 0.01, "the clock takes less than 1 % of every sample"
 
@@ -229,8 +238,12 @@ def test_nobody_can_take_the_output() -> None:
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [str(PROBE), "latency", "--footprint", "16KiB", "--budget", "1s"],
-            stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False,
-        )  # fmt: skip
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=60,
+            check=False,
+        )
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1 and "No space left" in done.stderr
 

@@ -133,10 +133,18 @@ def test_a_growing_recording_says_how_long_it_is_so_far(folder: Path) -> None:
     assert (row.frames, row.length_s, row.broken) == (40, pytest.approx(2.0), "")
 
 
-@pytest.mark.parametrize(("length_s", "said"), [
-    (0.0, "0 ns"), (8.5e-8, "85.0 ns"), (1e-5, "10.0 µs"), (0.25, "250 ms"), (59.9, "59.9 s"), (61, "1 min 01 s"),
-    (43500, "12 h 05 min"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("length_s", "said"),
+    [
+        (0.0, "0 ns"),
+        (8.5e-8, "85.0 ns"),
+        (1e-5, "10.0 µs"),
+        (0.25, "250 ms"),
+        (59.9, "59.9 s"),
+        (61, "1 min 01 s"),
+        (43500, "12 h 05 min"),
+    ],
+)
 def test_lengths_have_their_units(length_s: float, said: str) -> None:
     assert duration(length_s) == said
 
@@ -259,12 +267,25 @@ def test_runs_of_a_store_become_reports(tmp_path: Path) -> None:
 # ------------------------------------------------------------------ who is let in
 
 
-PATHS = ["recording/../../etc/passwd", "recording/..%2f..%2fetc%2fpasswd/", "recording/%2e%2e/", "recording/%00/",
-         "recording/night.parquet/../../../etc/passwd", "recording/night.parquet/..%2f..%2fserver.py",
-         "live/../../hub.py", "live/..%2fserver.py", "model/..%2f..%2fx/hot_spot/", "model/m1/..%2f..%2f/",
-         "report/..%2f..%2fetc%2fpasswd",
-         "recording//etc/passwd", "site.css/../server.py", "recording/night.parquet%00.txt/", "//etc/passwd",
-         "recording/%ff%fe/", "model/m1;touch%20x/swap/"]  # fmt: skip
+PATHS = [
+    "recording/../../etc/passwd",
+    "recording/..%2f..%2fetc%2fpasswd/",
+    "recording/%2e%2e/",
+    "recording/%00/",
+    "recording/night.parquet/../../../etc/passwd",
+    "recording/night.parquet/..%2f..%2fserver.py",
+    "live/../../hub.py",
+    "live/..%2fserver.py",
+    "model/..%2f..%2fx/hot_spot/",
+    "model/m1/..%2f..%2f/",
+    "report/..%2f..%2fetc%2fpasswd",
+    "recording//etc/passwd",
+    "site.css/../server.py",
+    "recording/night.parquet%00.txt/",
+    "//etc/passwd",
+    "recording/%ff%fe/",
+    "model/m1;touch%20x/swap/",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)
@@ -276,8 +297,17 @@ def test_no_path_leads_out(folder: Path, path: str) -> None:
 
 def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
     site = Site(folder)
-    for path in ("", "metrics", "live/", "live/api/header", "recording/night.parquet/api/header", "report/x",
-                 "grafana.json", "site.css", "model/m1/swap/api/header"):  # fmt: skip
+    for path in (
+        "",
+        "metrics",
+        "live/",
+        "live/api/header",
+        "recording/night.parquet/api/header",
+        "report/x",
+        "grafana.json",
+        "site.css",
+        "model/m1/swap/api/header",
+    ):
         assert site.get(path, Host="evil.example")[0] == 421, path
     closed = Site(folder, token="secret")
     for path in ("", "metrics", "live/api/frames", "recording/night.parquet/", "grafana.json"):
@@ -378,14 +408,17 @@ def test_a_reader_that_sleeps_holds_up_nobody(folder: Path) -> None:
 
 
 def test_the_command_serves_this_machine(folder: Path, tmp_path: Path) -> None:
-    words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"),
-             "--no-token"]  # fmt: skip
+    words = ["serve", "--port", "0", "--recordings", str(folder), "--store", str(tmp_path / "store"), "--no-token"]
     child = start(*words)
     try:
         assert child.stdout is not None
         base = child.stdout.readline().strip()
-        for path, wanted in (("", b"gs1280-16"), ("model/gs1280-4/swap/api/header", b'"model"'),
-                             ("live/api/header", b'"host"'), ("metrics", b"meshmark_cpu_busy_ratio")):  # fmt: skip
+        for path, wanted in (
+            ("", b"gs1280-16"),
+            ("model/gs1280-4/swap/api/header", b'"model"'),
+            ("live/api/header", b'"host"'),
+            ("metrics", b"meshmark_cpu_busy_ratio"),
+        ):
             with urllib.request.urlopen(base + path, timeout=30) as answer:
                 assert wanted in answer.read(), path
     finally:
@@ -403,12 +436,18 @@ def test_every_listed_workload_can_be_simulated() -> None:
             assert made.source == "model" and len(frames) == 5
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--recordings", "/proc/none"], "--recordings"), (["--rate", "0"], "--rate"),
-    (["--host", "0.0.0.0", "--no-token"], "--no-token"), (["--host", "a..b"], "--port"),
-    (["--host", "x" * 300], "--port"), (["--recordings", "x" * 300], "--recordings"),
-    (["--token", "a b"], "--token"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--recordings", "/proc/none"], "--recordings"),
+        (["--rate", "0"], "--rate"),
+        (["--host", "0.0.0.0", "--no-token"], "--no-token"),
+        (["--host", "a..b"], "--port"),
+        (["--host", "x" * 300], "--port"),
+        (["--recordings", "x" * 300], "--recordings"),
+        (["--token", "a b"], "--token"),
+    ],
+)
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
     done = meshmark("serve", "--port", "0", *words)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
@@ -440,8 +479,10 @@ def counted() -> Header:
 
 def test_the_dashboard_asks_only_for_what_is_exported(tmp_path: Path) -> None:
     cap, mon = tmp_path / "sys/class/powercap/intel-rapl:0", tmp_path / "sys/fs/resctrl/mon_data/mon_L3_00"
-    for at, files in ((cap, {"name": "package-0", "energy_uj": "1", "max_energy_range_uj": "99"}),
-                      (mon, {"mbm_total_bytes": "1", "mbm_local_bytes": "1"})):  # fmt: skip
+    for at, files in (
+        (cap, {"name": "package-0", "energy_uj": "1", "max_energy_range_uj": "99"}),
+        (mon, {"mbm_total_bytes": "1", "mbm_local_bytes": "1"}),
+    ):
         at.mkdir(parents=True)
         for name, text in files.items():
             (at / name).write_text(text + "\n")

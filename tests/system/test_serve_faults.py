@@ -122,10 +122,16 @@ def test_a_folder_that_nobody_may_read_is_said(folder: Path, monkeypatch: pytest
     assert Site(folder, loads=loads).get("load/")[0] == 503
 
 
-@pytest.mark.parametrize("why", [
-    KeyError("pages"), RuntimeError("IO Error: a.parquet\nis cut"), RecursionError(), OSError(5, "Input/output error"),
-    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "why",
+    [
+        KeyError("pages"),
+        RuntimeError("IO Error: a.parquet\nis cut"),
+        RecursionError(),
+        OSError(5, "Input/output error"),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"),
+    ],
+)
 def test_one_section_that_fails_leaves_the_others_alone(folder: Path, why: Exception) -> None:
     class Fails:
         def __call__(self) -> Any:
@@ -181,10 +187,15 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
     site = Site(folder, simulate=fails, start=busy)
     closed = Site(folder, token="secret")
     asked = [
-        (500, site.get("model/m1/swap/api/header")), (404, site.get("none")), (421, site.get("", Host="e.example")),
-        (400, site.get("", Host="a b")), (401, closed.get("")), (503, site.get("live/api/header")),
-        (413, site.get("", **{"Content-Length": "5"})), (416, site.get("site.css", Range="bytes=999999-")),
-    ]  # fmt: skip
+        (500, site.get("model/m1/swap/api/header")),
+        (404, site.get("none")),
+        (421, site.get("", Host="e.example")),
+        (400, site.get("", Host="a b")),
+        (401, closed.get("")),
+        (503, site.get("live/api/header")),
+        (413, site.get("", **{"Content-Length": "5"})),
+        (416, site.get("site.css", Range="bytes=999999-")),
+    ]
     methods = ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "X" * 300)
     asked += [(405, site.get("", method)) for method in methods]
     for status, (found, body, headers) in asked:
@@ -194,17 +205,23 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
     assert len(said) == 1 and re.search(r"/model/m1/swap/api/header: KeyError: 'pages' \(\w+\.py:\d+\)", said[0])
 
 
-@pytest.mark.parametrize(("sent", "status"), [
-    (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400), (b"GET\r\n\r\n", 400), (b"GET / HTTP/1.1\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400), (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400),
-    (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
-    (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000, 431),
-    (b"GET / HTTP/1.0\r\n\r\n", 421),
-    (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
-    (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 413),
-    (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * 300_000, 405),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sent", "status"),
+    [
+        (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
+        (b"GET\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400),
+        (b"GET /\xff HTTP/1.1\r\nHost: localhost\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nContent-Length: x\r\n\r\n", 400),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: gzip\r\n\r\n", 501),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nX: " + b"x" * 70_000, 431),
+        (b"GET / HTTP/1.0\r\n\r\n", 421),
+        (b"GET http://evil.example/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", 404),
+        (b"GET / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 413),
+        (b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99999999999\r\n\r\n" + b"x" * 300_000, 405),
+    ],
+)
 def test_what_is_no_request_is_one_answer_and_the_end(
     folder: Path, sent: bytes, status: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -231,8 +248,22 @@ def test_a_circle_of_links_among_static_files_is_not_found(
     (static / "out.js").symlink_to("/etc/passwd")
     monkeypatch.setattr("meshmark.web.server.STATIC", static)
     site = Site(folder)
-    for name in ("circle.js", "out.js", "%00", "x" * 300, "x/" * 3000, "..", "..%2f..", "%5c..%5c..%5cx", "%ff%fe",
-                 "circle.js/x", "index.html/x", "con", "a%0d%0ab", "%2e%2e%2f" * 20 + "etc/passwd"):  # fmt: skip
+    for name in (
+        "circle.js",
+        "out.js",
+        "%00",
+        "x" * 300,
+        "x/" * 3000,
+        "..",
+        "..%2f..",
+        "%5c..%5c..%5cx",
+        "%ff%fe",
+        "circle.js/x",
+        "index.html/x",
+        "con",
+        "a%0d%0ab",
+        "%2e%2e%2f" * 20 + "etc/passwd",
+    ):
         for place in ("live/", "recording/night.parquet/", "model/m1/swap/"):
             status, body, headers = site.get(place + name)
             assert status == 404 and has_headers(headers) and b"root:" not in body, place + name
@@ -241,16 +272,41 @@ def test_a_circle_of_links_among_static_files_is_not_found(
 # ------------------------------------------------------------------ who is let in
 
 
-@pytest.mark.parametrize("host", ["LOCALHOST", "localhost.", "LocalHost.:1", "127.0.0.1", "127.1.2.3:80", "[::1]:9",
-                                  "[::1]", "[0:0:0:0:0:0:0:1]", "[::ffff:127.0.0.1]", "127.0.0.1."])  # fmt: skip
+@pytest.mark.parametrize(
+    "host",
+    [
+        "LOCALHOST",
+        "localhost.",
+        "LocalHost.:1",
+        "127.0.0.1",
+        "127.1.2.3:80",
+        "[::1]:9",
+        "[::1]",
+        "[0:0:0:0:0:0:0:1]",
+        "[::ffff:127.0.0.1]",
+        "127.0.0.1.",
+    ],
+)
 def test_names_of_this_host_are_let_in(folder: Path, host: str) -> None:
     assert Site(folder).get("site.css", Host=host)[0] == 200
 
 
-@pytest.mark.parametrize("host", [
-    "localhost.evil.example", "127.0.0.1.evil.example", "evil.example", "10.0.0.1", "", "[::2]", "0.0.0.0", "127.1",
-    "2130706433", "localhost..", "evil.localhost",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "host",
+    [
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "evil.example",
+        "10.0.0.1",
+        "",
+        "[::2]",
+        "0.0.0.0",
+        "127.1",
+        "2130706433",
+        "localhost..",
+        "evil.localhost",
+    ],
+)
 def test_other_names_are_not(folder: Path, host: str) -> None:
     assert Site(folder).get("site.css", Host=host)[0] == 421
 
@@ -310,9 +366,12 @@ def test_a_token_file_is_its_owner_s_alone(tmp_path: Path, monkeypatch: pytest.M
 def test_a_browser_gets_a_cookie_and_an_address_without_the_token(folder: Path) -> None:
     site = Site(folder, token="secret")
     for path, to in (
-        ("?token=secret", "./"), ("live/?token=secret", "./"), ("load?token=secret&a=%22&b", "./load?a=%22&amp;b"),
-        ("/evil.example?token=secret", "./evil.example"), ("javascript:x?token=secret", "./javascript:x"),
-    ):  # fmt: skip
+        ("?token=secret", "./"),
+        ("live/?token=secret", "./"),
+        ("load?token=secret&a=%22&b", "./load?a=%22&amp;b"),
+        ("/evil.example?token=secret", "./evil.example"),
+        ("javascript:x?token=secret", "./javascript:x"),
+    ):
         status, body, headers = site.get(path, Accept="text/html,*/*")
         assert status == 200 and f'content="0;url={to}"'.encode() in body and b"secret" not in body
         assert "HttpOnly" in headers["set-cookie"] and "SameSite=Strict" in headers["set-cookie"]
@@ -349,9 +408,11 @@ def test_two_servers_of_one_host_leave_each_other_s_cookie(folder: Path) -> None
 
 @pytest.mark.parametrize("command", ["serve", "watch", "replay"])
 def test_the_commands_print_a_link_with_a_token(folder: Path, tmp_path: Path, command: str) -> None:
-    words = {"serve": ["serve", "--recordings", str(folder), "--store", str(tmp_path / "none")],
-             "watch": ["watch", "--web", "--on", "gs1280-4", "--frames", "5"],
-             "replay": ["replay", str(folder / "night.parquet"), "--web"]}[command]  # fmt: skip
+    words = {
+        "serve": ["serve", "--recordings", str(folder), "--store", str(tmp_path / "none")],
+        "watch": ["watch", "--web", "--on", "gs1280-4", "--frames", "5"],
+        "replay": ["replay", str(folder / "night.parquet"), "--web"],
+    }[command]
     child, address = started(words)
     try:
         base, _, token = address.partition("?token=")

@@ -94,8 +94,13 @@ def test_the_pages_are_linked_and_shown(home: Path) -> None:
     assert {"run/first", "run/second%20%3Ci%3E", "run/cut", "study/done", "../", "../site.css"} <= links
     assert "study/half" not in links and "second &lt;i&gt;" in text and "<i>" not in text
     assert text.count("<option") == 8
-    for path, words in (("run/first", b"Gantt chart"), ("run/second%20%3Ci%3E", b"signal 9"), ("run/cut", b"killed"),
-                        ("study/done", b"vegaEmbed"), ("compare?a=first&b=cut", b"on one axis")):  # fmt: skip
+    for path, words in (
+        ("run/first", b"Gantt chart"),
+        ("run/second%20%3Ci%3E", b"signal 9"),
+        ("run/cut", b"killed"),
+        ("study/done", b"vegaEmbed"),
+        ("compare?a=first&b=cut", b"on one axis"),
+    ):
         status, body, headers = site.get("load/" + path)
         assert status == 200 and words in body, path
         assert headers["content-security-policy"].startswith("sandbox allow-scripts; default-src 'none'")
@@ -110,12 +115,35 @@ def test_runs_without_a_common_program_are_refused(home: Path) -> None:
         folders(home).page(rows["first"])  # of another listing
 
 
-@pytest.mark.parametrize("path", [
-    "run/../../outside/secret", "run/..%2f..%2foutside%2fsecret", "run/%2e%2e", "run/..", "run/.", "run/", "run/link",
-    "run//etc/passwd", "run/%00", "run/first%00", "run/first%2frun.jsonl", "run/first/scenario.json", "study/first",
-    "run/done", "study/half", "study/..%2fload%2ffirst", "other/first", "compare?a=first&b=..%2foutside%2fsecret",
-    "compare?a=link&b=first", "compare?a=first", "compare", "run/%ff%fe", "run/notes", "run/secret",
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "path",
+    [
+        "run/../../outside/secret",
+        "run/..%2f..%2foutside%2fsecret",
+        "run/%2e%2e",
+        "run/..",
+        "run/.",
+        "run/",
+        "run/link",
+        "run//etc/passwd",
+        "run/%00",
+        "run/first%00",
+        "run/first%2frun.jsonl",
+        "run/first/scenario.json",
+        "study/first",
+        "run/done",
+        "study/half",
+        "study/..%2fload%2ffirst",
+        "other/first",
+        "compare?a=first&b=..%2foutside%2fsecret",
+        "compare?a=link&b=first",
+        "compare?a=first",
+        "compare",
+        "run/%ff%fe",
+        "run/notes",
+        "run/secret",
+    ],
+)
 def test_no_path_leads_out(home: Path, path: str) -> None:
     status, body, _ = Site(home, loads=folders(home)).get("load/" + path)
     assert status in {400, 404, 405}, body[:200]

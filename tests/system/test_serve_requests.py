@@ -176,10 +176,21 @@ class Asked:
         async def send(message: Message) -> None:
             found.append(message)
 
-        scope = {"type": "http", "asgi": {"version": "3.0", "spec_version": "2.3"}, "http_version": "1.1",
-                 "server": ("127.0.0.1", 80), "client": ("127.0.0.1", 1), "scheme": "http", "method": method,
-                 "root_path": "", "path": urllib.parse.unquote(raw.decode("ascii")), "raw_path": raw,
-                 "query_string": query, "headers": headers, "state": {}}  # fmt: skip
+        scope = {
+            "type": "http",
+            "asgi": {"version": "3.0", "spec_version": "2.3"},
+            "http_version": "1.1",
+            "server": ("127.0.0.1", 80),
+            "client": ("127.0.0.1", 1),
+            "scheme": "http",
+            "method": method,
+            "root_path": "",
+            "path": urllib.parse.unquote(raw.decode("ascii")),
+            "raw_path": raw,
+            "query_string": query,
+            "headers": headers,
+            "state": {},
+        }
         await app(scope, receive, send)
         return found[0]["status"], [name.decode() for name, _ in found[0]["headers"]]
 
@@ -204,10 +215,17 @@ def apps(tmp_path_factory: pytest.TempPathFactory) -> list[ASGIApp]:
     def start() -> Any:
         raise MeshmarkError("not here")
 
-    parts = Parts(machine=("this", "2 CPUs"), start=start, recordings=folder, models=[ModelRow("m1", "one")],
-                  workloads=["swap"], simulate=lambda name, _: (header(name), [frame(n) for n in range(1, 4)]),
-                  runs=lambda: [RunRow("run 1/α", "n042", "", 7, ["latency"], 1)], report=lambda _: b"<p>",
-                  loads=LoadFolders([folder]))  # fmt: skip
+    parts = Parts(
+        machine=("this", "2 CPUs"),
+        start=start,
+        recordings=folder,
+        models=[ModelRow("m1", "one")],
+        workloads=["swap"],
+        simulate=lambda name, _: (header(name), [frame(n) for n in range(1, 4)]),
+        runs=lambda: [RunRow("run 1/α", "n042", "", 7, ["latency"], 1)],
+        report=lambda _: b"<p>",
+        loads=LoadFolders([folder]),
+    )
     return [make_site(parts), make_site(parts, "secret")]
 
 
@@ -252,11 +270,16 @@ HOSTS = (
 )
 TOKENS = ("secret", "wrong", "\xff", "a;b")
 MORE = {
-    "cookie": [f"meshmark-80={t}" for t in TOKENS], "authorization": [f"Bearer {t}" for t in TOKENS],
-    "accept": ["text/html"], "range": ["bytes=0-1", "bytes=9-1", "bytes=-", "x=1", "bytes=" + "0-0," * 99],
-    "if-none-match": ["*", '"x"'], "if-modified-since": ["Thu, 01 Jan 1970 00:00:00 GMT", "yesterday"],
-    "content-length": ["0", "5", "x"], "transfer-encoding": ["chunked"], "x-forwarded-for": ["\xff"],
-}  # fmt: skip
+    "cookie": [f"meshmark-80={t}" for t in TOKENS],
+    "authorization": [f"Bearer {t}" for t in TOKENS],
+    "accept": ["text/html"],
+    "range": ["bytes=0-1", "bytes=9-1", "bytes=-", "x=1", "bytes=" + "0-0," * 99],
+    "if-none-match": ["*", '"x"'],
+    "if-modified-since": ["Thu, 01 Jan 1970 00:00:00 GMT", "yesterday"],
+    "content-length": ["0", "5", "x"],
+    "transfer-encoding": ["chunked"],
+    "x-forwarded-for": ["\xff"],
+}
 
 
 @st.composite

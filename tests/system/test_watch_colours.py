@@ -19,10 +19,12 @@ from support.waiting import listening, until
 def test_the_colours_that_were_asked_for_are_served(what: str, tmp_path: Path) -> None:
     with Recorder(tmp_path / "r", header()) as recorder:
         recorder.add(frame(1, 0.1, 0.2, 0.3, 0.4))
-    words = {"live": ["watch"], "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
-             "recorded": ["replay", str(tmp_path / "r")]}[what]  # fmt: skip
-    line = [*words, "--web", "--port", "0", "--no-token",
-            "--from", "1", "--to", "10", "--palette", "cividis"]  # fmt: skip
+    words = {
+        "live": ["watch"],
+        "simulated": ["watch", "--on", "gs1280-4", "--frames", "5"],
+        "recorded": ["replay", str(tmp_path / "r")],
+    }[what]
+    line = [*words, "--web", "--port", "0", "--no-token", "--from", "1", "--to", "10", "--palette", "cividis"]
     with start(*line, stderr=subprocess.DEVNULL) as child:
         try:
             assert child.stdout is not None

@@ -69,7 +69,7 @@ def home(tmp_path: Path) -> dict[str, str]:
         (["record", "--set", "a=1", "--out", "night.parquet"], 2, "--set"),
         (["survey", "--frobnicate"], 2, "frobnicate"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[str], status: int, says: str) -> None:
     if "1GiB" in words and Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages").exists():
         pool = Path("/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages").read_text().strip()
@@ -84,9 +84,16 @@ def test_a_bad_word_is_one_line_and_a_status(home: dict[str, str], words: list[s
     assert not list(Path(home["XDG_DATA_HOME"]).rglob("*.part"))
 
 
-@pytest.mark.parametrize("words", ["model show gs1280-4 --svg", "place --jobs 1 --save", "place --jobs 1 --svg",
-                                   "model measure hot_spot gs1280-4 --chains 1 --no-store --frames",
-                                   "store export --out"])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "model show gs1280-4 --svg",
+        "place --jobs 1 --save",
+        "place --jobs 1 --svg",
+        "model measure hot_spot gs1280-4 --chains 1 --no-store --frames",
+        "store export --out",
+    ],
+)
 def test_a_device_is_written_into_and_stays(home: dict[str, str], tmp_path: Path, words: str) -> None:
     device = tmp_path / "null.svg"
     try:
@@ -98,8 +105,20 @@ def test_a_device_is_written_into_and_stays(home: dict[str, str], tmp_path: Path
     assert stat.S_ISCHR(device.lstat().st_mode) and {p.name for p in tmp_path.iterdir()} <= {"null.svg", "data"}
 
 
-@pytest.mark.parametrize("words", ["--{}", "load show {}", "replay {}.parquet", "report {}", "model show {}", "list {}",
-                                   "measure latency --footprint {}", "survey --spec {}", "load run {}"])  # fmt: skip
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--{}",
+        "load show {}",
+        "replay {}.parquet",
+        "report {}",
+        "model show {}",
+        "list {}",
+        "measure latency --footprint {}",
+        "survey --spec {}",
+        "load run {}",
+    ],
+)
 def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) -> None:
     done = meshmark(*words.format("x" * 240).split(), env=home)
     (error,) = [x for x in done.stderr.splitlines() if x.startswith("meshmark: error:")]
@@ -114,9 +133,12 @@ def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) 
         ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { footprint = '4 parsecs' }", "footprint"),
         ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { fotprint = '4KiB' }", "fotprint"),
         ("name = 'x'\n[[step]]\ninstrument = 'nonsense'", "nonsense"),
-        ("name = 'x'", "step"), ("name = ", "not TOML"), ("", "name"), ("name = '../../x'\n[[step]]\n", "name"),
+        ("name = 'x'", "step"),
+        ("name = ", "not TOML"),
+        ("", "name"),
+        ("name = '../../x'\n[[step]]\n", "name"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_spec_measures_nothing(home: dict[str, str], tmp_path: Path, spec: str, says: str) -> None:
     (tmp_path / "my.toml").write_text(spec)
     done = meshmark("survey", "--spec", str(tmp_path / "my.toml"), "--out", str(tmp_path / "run"), env=home)
@@ -217,8 +239,16 @@ def test_a_run_of_another_machine_is_not_gone_on_with(home: dict[str, str], tmp_
 
 
 def test_help_is_there_for_everything_and_carries_an_example(home: dict[str, str]) -> None:
-    for words in (["survey"], ["measure"], ["report"], ["list"], ["store", "export"], ["store", "import"],
-                  ["machine", "show"], *(["measure", name] for name in descriptions())):  # fmt: skip
+    for words in (
+        ["survey"],
+        ["measure"],
+        ["report"],
+        ["list"],
+        ["store", "export"],
+        ["store", "import"],
+        ["machine", "show"],
+        *(["measure", name] for name in descriptions()),
+    ):
         done = meshmark(*words, "--help", env=home)
         assert done.returncode == 0 and "example: " in done.stdout.lower(), words
 
@@ -238,8 +268,23 @@ def test_the_probe_alone_feeds_the_store(home: dict[str, str], tmp_path: Path) -
 
 def test_an_instruments_own_stores_are_no_folder(home: dict[str, str], tmp_path: Path) -> None:
     """`--store` names the store folder, and of `bandwidth` also how it writes: both at once, too."""
-    words = ["measure", "bandwidth", "--kernel", "copy", "--threads", "1", "--footprint", "1MiB", "--budget", "1s",
-             "--json", "--store", "streaming", "--store", str(tmp_path / "kept")]  # fmt: skip
+    words = [
+        "measure",
+        "bandwidth",
+        "--kernel",
+        "copy",
+        "--threads",
+        "1",
+        "--footprint",
+        "1MiB",
+        "--budget",
+        "1s",
+        "--json",
+        "--store",
+        "streaming",
+        "--store",
+        str(tmp_path / "kept"),
+    ]
     done = meshmark(*words, env=home, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     stores = {json.loads(line)["conditions"].get("store") for line in done.stdout.splitlines()}

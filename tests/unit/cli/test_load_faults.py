@@ -92,7 +92,7 @@ LACKS_HERE: list[tuple[str, tuple[str, ...]]] = [
     (WISH + "[[program]]\nname = 'c'\nfile = 'plain.txt'", ("program c", "plain.txt")),
     (WISH + "[[program]]\nname = 'c'\nfile = '/dev/zero'", ("program c", "/dev/zero", "regular file")),
     (WISH + "memory_rate = 3", ("memory_rate", "unknown key")),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("text", "says"), LACKS_HERE)
@@ -118,8 +118,11 @@ def test_a_program_is_looked_for_where_it_will_be_started(tmp_path: Path) -> Non
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "tool").write_text("#!/bin/sh\n")
     (tmp_path / "in" / "tool").chmod(0o755)
-    texts = ("command = ['./tool']\ncwd = 'in'", f"command = ['tool']\nenv = {{PATH = '{tmp_path}/in:/bin'}}",
-             "command = ['tool']\ncwd = 'in'\nenv = {PATH = '/bin:.'}")  # fmt: skip
+    texts = (
+        "command = ['./tool']\ncwd = 'in'",
+        f"command = ['tool']\nenv = {{PATH = '{tmp_path}/in:/bin'}}",
+        "command = ['tool']\ncwd = 'in'\nenv = {PATH = '/bin:.'}",
+    )
     for number, text in enumerate(texts):
         file = wrote(tmp_path, QUIET + "[[program]]\n" + text)
         done = meshmark("load", "run", file, "--out", f"out{number}", "--no-store", folder=tmp_path)
@@ -274,13 +277,19 @@ def test_a_trial_does_not_outlive_who_made_it_and_leaves_no_file(tmp_path: Path,
     slow.write_text(f"#!/bin/sh\ncat $2 > {tmp_path}/seen\necho $$ > {tmp_path}/pid\nexec sleep 600\n")
     slow.chmod(0o755)
     (tmp_path / "tmp").mkdir()
-    code = ("import json, sys; from pathlib import Path; from support.made_program import PROGRAM\n"
-            "from meshmark.load.program import parse_program; from meshmark.load.make import run_program\n"
-            "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
-            "run_program(parse_program(json.dumps(PROGRAM), 'p'), [0])")  # fmt: skip
+    code = (
+        "import json, sys; from pathlib import Path; from support.made_program import PROGRAM\n"
+        "from meshmark.load.program import parse_program; from meshmark.load.make import run_program\n"
+        "from meshmark.cli.process import end_by_signals; end_by_signals()\n"
+        "run_program(parse_program(json.dumps(PROGRAM), 'p'), [0])"
+    )
     code = code.replace("[0]", str(sorted(os.sched_getaffinity(0))[:1]))
-    env = {**os.environ, "MESHMARK_LOAD": str(slow), "TMPDIR": str(tmp_path / "tmp"),
-           "PYTHONPATH": os.pathsep.join(sys.path)}  # fmt: skip
+    env = {
+        **os.environ,
+        "MESHMARK_LOAD": str(slow),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONPATH": os.pathsep.join(sys.path),
+    }
     with subprocess.Popen([sys.executable, "-c", code], env=env, stderr=subprocess.DEVNULL) as child:
         try:
             assert until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text().endswith("\n"))
@@ -316,9 +325,11 @@ def test_an_input_without_end_is_refused_at_once(tmp_path: Path, kind: str) -> N
     bad = ENDLESS[kind](tmp_path / "bad")
     file = wrote(tmp_path, QUIET + WISH)
     for said in (
-        ("run", bad), ("make", bad), ("make", file, "--metrics", bad),
+        ("run", bad),
+        ("make", bad),
+        ("make", file, "--metrics", bad),
         ("base", "--spec", bad, "--force"),
-    ):  # fmt: skip
+    ):
         refused(tmp_path, said, "bad")
     (tmp_path / "made").mkdir()
     ENDLESS[kind](tmp_path / "made" / "p.json")
@@ -352,8 +363,10 @@ def test_a_folder_of_results_that_holds_such_is_refused_or_read_without_it(tmp_p
 # ------------------------------------------------------------------ values
 
 
-@pytest.mark.parametrize("value", ["true", "0x" + "f" * 9000, "1e999", "nan", "[" * 90 + "]" * 90,
-                                   "'" + "x" * 9000 + "'", "-1", "1.5", '"\\u0007"'])  # fmt: skip
+@pytest.mark.parametrize(
+    "value",
+    ["true", "0x" + "f" * 9000, "1e999", "nan", "[" * 90 + "]" * 90, "'" + "x" * 9000 + "'", "-1", "1.5", '"\\u0007"'],
+)
 @pytest.mark.parametrize("key", ["copies", "threads", "nice", "start_s", "run_time_s", "name", "cpus", "env", "memory"])
 def test_a_value_that_is_none_is_one_line_with_the_key(key: str, value: str) -> None:
     if (key, value) in {("nice", "-1"), ("start_s", "1.5"), ("run_time_s", "1.5"), ("start_s", "[" * 90 + "]" * 90)}:

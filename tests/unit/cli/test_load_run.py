@@ -119,7 +119,10 @@ def test_a_program_that_was_made_for_another_wish_is_not_taken_for_this_one(tmp_
 
 
 def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -> None:
-    file = wrote(tmp_path, QUIET + f"""
+    file = wrote(
+        tmp_path,
+        QUIET
+        + f"""
         [[program]]
         name = "dies"
         command = ["sh", "-c", "kill -9 $$"]
@@ -129,7 +132,8 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
         [[program]]
         name = "nowhere"
         command = ["./lacks"]
-        """)  # fmt: skip
+        """,
+    )
     (tmp_path / "lacks").write_text("#!/is/not/there\n")
     (tmp_path / "lacks").chmod(0o755)
     done = meshmark("load", "run", file, "--out", "out", "--json", folder=tmp_path)
@@ -150,7 +154,9 @@ STUBBORN = "trap '' TERM INT HUP; (setsid sleep 604 &); i=0; while :; do i=$((i+
 
 def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path) -> None:
     mark = f"{tmp_path.name}-{os.getpid()}"
-    file = wrote(tmp_path, f"""
+    file = wrote(
+        tmp_path,
+        f"""
         [scenario]
         canary = false
         sample_s = 0.005
@@ -159,11 +165,18 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
         copies = 2
         env = {{MESHMARK_TEST_MARK = "{mark}"}}
         command = ["sh", "-c", {json.dumps(STUBBORN)}]
-        """)  # fmt: skip
+        """,
+    )
     done = meshmark(
-        "load", "run", file, "--out", "out", "--no-store", folder=tmp_path,
+        "load",
+        "run",
+        file,
+        "--out",
+        "out",
+        "--no-store",
+        folder=tmp_path,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (16384, 16384)),
-    )  # fmt: skip
+    )
     refused_lines = [line for line in done.stderr.splitlines() if line.startswith("meshmark: ")]
     assert done.returncode == 1, done.stderr
     assert len(refused_lines) == 1, done.stderr
@@ -335,7 +348,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
         [[step]]
         instrument = "kernels"
         options = {{ kernel = "{names}", volume = "256KiB,memory", stride = "1", threads = "1,2", budget = "15s" }}
-        """)  # fmt: skip
+        """)
     done = meshmark("load", "base", "--spec", "base.toml", "--out", "base", "--force", folder=folder)
     assert done.returncode == 0, done.stderr
     (folder / "a.out").write_text("#!/bin/sh\n" + shlex.join(BUSY) + "\n")

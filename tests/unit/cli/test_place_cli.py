@@ -67,7 +67,7 @@ def call(*words: str, env: dict[str, str], through: str = "entry") -> subprocess
         (["--help"], None),
         ([], None),
     ],
-)  # fmt: skip
+)
 def test_what_places_goes_to_the_native_program_as_it_was_typed(words: list[str], native: list[str] | None) -> None:
     assert native_words(words) == native
 
@@ -80,12 +80,19 @@ def test_the_process_becomes_the_native_program(fake: dict[str, str]) -> None:
 
 
 def test_the_quick_way_loads_nothing_of_ours_but_the_entry() -> None:
-    code = ("import sys; sys.argv = ['meshmark', 'slots']; import os; before = set(sys.modules)\n"
-            "os.execv = lambda *_: (print(sorted(set(sys.modules) - before)), os._exit(0))\n"
-            "from meshmark.entry import main; main()")  # fmt: skip
-    done = subprocess.run([sys.executable, "-S", "-c", code], capture_output=True, text=True, timeout=60, check=False,
-                          env={**os.environ, "MESHMARK_PLACE": "/bin/true", "PYTHONUNBUFFERED": "1",
-                               "PYTHONPATH": str(ROOT / "src")})  # fmt: skip
+    code = (
+        "import sys; sys.argv = ['meshmark', 'slots']; import os; before = set(sys.modules)\n"
+        "os.execv = lambda *_: (print(sorted(set(sys.modules) - before)), os._exit(0))\n"
+        "from meshmark.entry import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "MESHMARK_PLACE": "/bin/true", "PYTHONUNBUFFERED": "1", "PYTHONPATH": str(ROOT / "src")},
+    )
     assert done.stdout.strip() == "['meshmark', 'meshmark.entry']", done.stderr
 
 
@@ -176,8 +183,9 @@ def test_the_words_are_those_of_the_native_program() -> None:
     """What it describes is what it takes."""
 
     def said(*words: str) -> str:
-        done = subprocess.run([find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True,
-                              check=False)  # fmt: skip
+        done = subprocess.run(
+            [find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True, check=False
+        )
         return done.stdout + done.stderr
 
     known = vocabulary()

@@ -12,24 +12,33 @@ import pytest
 from meshmark.cli.options import RENAMED, current
 
 
-@pytest.mark.parametrize(("argv", "now"), [
-    (["load", "base", "--quick", "--anyway"], ["load", "base", "--quick", "--force"]),
-    (["model", "place-io", "gs1280-4", "--least=max"], ["model", "place-io", "gs1280-4", "--minimize=max"]),
-    (["model", "show", "--numbers", "gs1280-4"], ["model", "show", "--origins", "gs1280-4"]),
-    (["watch", "--of", "wire", "--web"], ["watch", "--full-scale", "theoretical", "--web"]),
-    (["watch", "--of=attained"], ["watch", "--full-scale=sustained"]),
-    (["watch", "--of"], ["watch", "--full-scale"]),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "now"),
+    [
+        (["load", "base", "--quick", "--anyway"], ["load", "base", "--quick", "--force"]),
+        (["model", "place-io", "gs1280-4", "--least=max"], ["model", "place-io", "gs1280-4", "--minimize=max"]),
+        (["model", "show", "--numbers", "gs1280-4"], ["model", "show", "--origins", "gs1280-4"]),
+        (["watch", "--of", "wire", "--web"], ["watch", "--full-scale", "theoretical", "--web"]),
+        (["watch", "--of=attained"], ["watch", "--full-scale=sustained"]),
+        (["watch", "--of"], ["watch", "--full-scale"]),
+    ],
+)
 def test_an_old_name_is_replaced_with_a_note(argv: list[str], now: list[str]) -> None:
     found, notes = current(argv)
     assert found == now
     assert len(notes) == 1 and "is now --" in notes[0] and "0.2.0" in notes[0]
 
 
-@pytest.mark.parametrize("argv", [
-    [], ["model"], ["model", "measure", "trace", "--numbers"], ["load", "run", "x.toml", "--anyway"],
-    ["record", "--of"],
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "argv",
+    [
+        [],
+        ["model"],
+        ["model", "measure", "trace", "--numbers"],
+        ["load", "run", "x.toml", "--anyway"],
+        ["record", "--of"],
+    ],
+)
 def test_other_commands_and_options_stay(argv: list[str]) -> None:
     assert current(argv) == (argv, [])
 
@@ -39,8 +48,11 @@ def test_the_new_name_is_in_the_help_and_the_old_one_is_not(command: tuple[str, 
     old = next(o for c, o, n, _ in RENAMED if (c, n) == (command, new))
     shown = subprocess.run(
         [sys.executable, "-m", "meshmark", *command, "--help"],
-        capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "200"},
-    ).stdout.split()  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "COLUMNS": "200"},
+    ).stdout.split()
     assert new in shown and old not in shown
 
 

@@ -34,9 +34,13 @@ def test_every_text_file_says_its_encoding() -> None:
 
 def shell(line: str, env: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.CompletedProcess[bytes]:
     return subprocess.run(
-        ["bash", "-c", line.replace("meshmark", shlex.join(COMMAND))], capture_output=True, timeout=120, check=False,
-        env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})}, cwd=cwd,
-    )  # fmt: skip
+        ["bash", "-c", line.replace("meshmark", shlex.join(COMMAND))],
+        capture_output=True,
+        timeout=120,
+        check=False,
+        env={**os.environ, "PYTHONUNBUFFERED": "", **(env or {})},
+        cwd=cwd,
+    )
 
 
 @pytest.mark.parametrize("line", ["meshmark list", "meshmark measure --help", "meshmark --help", "meshmark version"])
@@ -60,13 +64,20 @@ def test_a_reader_that_leaves_is_no_news() -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "meshmark list machines", "meshmark model show gs1280-4", "meshmark model validate --no-page A01",
-        "meshmark measure latency --on gs1280-4 --footprint 1MiB --no-store", "meshmark machine show",
-        "meshmark list instruments", "meshmark load kernels", "meshmark measure --help",
-        "meshmark survey --spec spec.toml", "meshmark load run scenario.toml",
-        "meshmark store export --format csv", "meshmark list policies",
+        "meshmark list machines",
+        "meshmark model show gs1280-4",
+        "meshmark model validate --no-page A01",
+        "meshmark measure latency --on gs1280-4 --footprint 1MiB --no-store",
+        "meshmark machine show",
+        "meshmark list instruments",
+        "meshmark load kernels",
+        "meshmark measure --help",
+        "meshmark survey --spec spec.toml",
+        "meshmark load run scenario.toml",
+        "meshmark store export --format csv",
+        "meshmark list policies",
     ],
-)  # fmt: skip
+)
 def test_another_locale_replaces_what_it_lacks(line: str, tmp_path: Path) -> None:
     """Text in files is UTF-8 all the same: the specification and the scenario name what ASCII cannot."""
     (tmp_path / "spec.toml").write_text('name = "ü"\n[[step]]\ninstrument = "clock"\n', encoding="utf-8")

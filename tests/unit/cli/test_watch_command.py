@@ -49,12 +49,17 @@ def test_a_cut_recording_is_replayed_in_the_terminal(tmp_path: Path) -> None:
     assert "55" in done.stdout and UNKNOWN in done.stdout and "100 %" in done.stdout
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["watch", "--from", "50", "--to", "10"], "--from"), (["watch", "--palette", "grey"], "--palette"),
-    (["watch", "--on", "nothing"], "nothing"), (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
-    (["replay", "/proc/nowhere.parquet"], "nowhere"),
-    (["watch", "--web", "--host", "0.0.0.0", "--no-token", "--on", "gs1280-4"], "--no-token"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["watch", "--from", "50", "--to", "10"], "--from"),
+        (["watch", "--palette", "grey"], "--palette"),
+        (["watch", "--on", "nothing"], "nothing"),
+        (["watch", "--on", "gs1280-8", "--workload", "moon"], "moon"),
+        (["replay", "/proc/nowhere.parquet"], "nowhere"),
+        (["watch", "--web", "--host", "0.0.0.0", "--no-token", "--on", "gs1280-4"], "--no-token"),
+    ],
+)
 def test_wrong_words_of_the_command_are_one_line(words: list[str], said: str) -> None:
     done = meshmark(*words)
     assert done.returncode in {1, 2}

@@ -29,25 +29,42 @@ from support.paths import MACHINES
 from support.waiting import alive, until
 
 RECORDED = sorted(
-    m["name"] for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
+    m["name"]
+    for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
     if m["label"] == "recorded-in-guest"
-)  # fmt: skip
+)
 CPU, NODE = "sys/devices/system/cpu", "sys/devices/system/node"
 ZONES = "Node {}, zone   Normal\n  pages free     {}\n        min      50\n        low      100\n        high     150\n"
 # Two packages of two cores, a node each; every test spoils one thing of it.
 GOOD: dict[str, str] = {
-    f"{CPU}/online": "0-3", f"{CPU}/isolated": "", f"{NODE}/online": "0-1",
-    **{f"{CPU}/cpu{c}/topology/{k}": v for c in range(4)
-       for k, v in (("physical_package_id", str(c // 2)), ("core_id", str(c)), ("core_cpus_list", str(c)))},
-    **{f"{NODE}/node{n}/{k}": v for n in range(2)
-       for k, v in (("cpulist", ("0-1", "2-3")[n]), ("distance", ("10 21", "21 10")[n]),
-                    ("meminfo", f"Node {n} MemTotal: 8388608 kB\nNode {n} Slab: 1024 kB\n"
-                                f"Node {n} KernelStack: 1024 kB\nNode {n} PageTables: 2048 kB"))},
-    "proc/meminfo": "MemTotal: 16777216 kB", "proc/zoneinfo": ZONES.format(0, 5000) + ZONES.format(1, 5000),
-    "proc/sys/kernel/numa_balancing": "0", "proc/sys/vm/zone_reclaim_mode": "0",
+    f"{CPU}/online": "0-3",
+    f"{CPU}/isolated": "",
+    f"{NODE}/online": "0-1",
+    **{
+        f"{CPU}/cpu{c}/topology/{k}": v
+        for c in range(4)
+        for k, v in (("physical_package_id", str(c // 2)), ("core_id", str(c)), ("core_cpus_list", str(c)))
+    },
+    **{
+        f"{NODE}/node{n}/{k}": v
+        for n in range(2)
+        for k, v in (
+            ("cpulist", ("0-1", "2-3")[n]),
+            ("distance", ("10 21", "21 10")[n]),
+            (
+                "meminfo",
+                f"Node {n} MemTotal: 8388608 kB\nNode {n} Slab: 1024 kB\n"
+                f"Node {n} KernelStack: 1024 kB\nNode {n} PageTables: 2048 kB",
+            ),
+        )
+    },
+    "proc/meminfo": "MemTotal: 16777216 kB",
+    "proc/zoneinfo": ZONES.format(0, 5000) + ZONES.format(1, 5000),
+    "proc/sys/kernel/numa_balancing": "0",
+    "proc/sys/vm/zone_reclaim_mode": "0",
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never",
     "proc/self/status": "Cpus_allowed_list:\t0-3\n",
-}  # fmt: skip
+}
 TRIED = {"thread affinity", "first touch", "home allocation", "spill order, tried"}
 
 
@@ -76,25 +93,47 @@ def test_a_machine_as_it_should_be_is_well_and_a_tree_is_not_tried(tmp_path: Pat
 
 
 ONE_NODE: dict[str, str | None] = {
-    **{k: None for k in GOOD if k.startswith(f"{NODE}/node1/")}, f"{NODE}/online": "0",
-    f"{NODE}/node0/cpulist": "0-3", f"{NODE}/node0/distance": "10",
-}  # fmt: skip
+    **{k: None for k in GOOD if k.startswith(f"{NODE}/node1/")},
+    f"{NODE}/online": "0",
+    f"{NODE}/node0/cpulist": "0-3",
+    f"{NODE}/node0/distance": "10",
+}
 NODE_MEMORY = "Node 1 MemTotal: 8388608 kB\nNode 1 Slab: {} kB"
 CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ("NUMA description", ONE_NODE, "wrong", "all packages is one node", "node interleaving"),
-    ("NUMA description", {**ONE_NODE, **{f"{CPU}/cpu{c}/topology/physical_package_id": "0" for c in range(4)}}, "ok",
-     "one node, one package", ""),
+    (
+        "NUMA description",
+        {**ONE_NODE, **{f"{CPU}/cpu{c}/topology/physical_package_id": "0" for c in range(4)}},
+        "ok",
+        "one node, one package",
+        "",
+    ),
     ("NUMA description", {k: None for k in GOOD if k.startswith(NODE)}, "unknown", "no NUMA nodes", "CONFIG_NUMA"),
     ("NUMA description", {f"{NODE}/node1/cpulist": "2"}, "wrong", "no node has CPUs 3", "firmware"),
-    ("node distances", {f"{NODE}/node0/distance": "10 10", f"{NODE}/node1/distance": "10 10"}, "wrong", "flattened",
-     "--matrix measured"),
-    ("node distances", {f"{NODE}/node0/distance": "20 20", f"{NODE}/node1/distance": "20 20"}, "wrong", "not a valid",
-     "firmware"),
+    (
+        "node distances",
+        {f"{NODE}/node0/distance": "10 10", f"{NODE}/node1/distance": "10 10"},
+        "wrong",
+        "flattened",
+        "--matrix measured",
+    ),
+    (
+        "node distances",
+        {f"{NODE}/node0/distance": "20 20", f"{NODE}/node1/distance": "20 20"},
+        "wrong",
+        "not a valid",
+        "firmware",
+    ),
     ("node distances", {f"{NODE}/node1/distance": "9 10"}, "wrong", "not a valid SLIT", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "10"}, "wrong", "no matrix", "firmware"),
     ("node distances", {f"{NODE}/node1/distance": "31 10"}, "ok", "21, 31; asymmetric", ""),
-    ("spill order", {"proc/zoneinfo": ZONES.format(0, 99) + ZONES.format(1, 100)}, "wrong", "node 0 is full",
-     "meshmark placed"),
+    (
+        "spill order",
+        {"proc/zoneinfo": ZONES.format(0, 99) + ZONES.format(1, 100)},
+        "wrong",
+        "node 0 is full",
+        "meshmark placed",
+    ),
     ("spill order", ONE_NODE, "ok", "nothing to spill to", ""),
     ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "1"}, "ok", "on", "meshmark advise"),
     ("NUMA balancing", {**ONE_NODE, "proc/sys/kernel/numa_balancing": "1"}, "ok", "nothing to balance", ""),
@@ -102,20 +141,35 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": "1"}, "wrong", "on (1)", "vm.zone_reclaim_mode=0"),
     ("zone reclaim", {**ONE_NODE, "proc/sys/vm/zone_reclaim_mode": "1"}, "ok", "one node", ""),
     ("zone reclaim", {"proc/sys/vm/zone_reclaim_mode": None}, "unknown", "", ""),
-    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "wrong",
-     "never", "madvise"),
+    (
+        "transparent huge pages",
+        {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"},
+        "wrong",
+        "never",
+        "madvise",
+    ),
     ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": None}, "unknown", "", ""),
-    ("kernel memory per node", {f"{NODE}/node1/meminfo": NODE_MEMORY.format(99999)}, "wrong", "mostly on node 1",
-     "interleave"),
+    (
+        "kernel memory per node",
+        {f"{NODE}/node1/meminfo": NODE_MEMORY.format(99999)},
+        "wrong",
+        "mostly on node 1",
+        "interleave",
+    ),
     ("kernel memory per node", {f"{NODE}/node{n}/meminfo": "" for n in range(2)}, "unknown", "not reported", ""),
-    ("SMT", {f"{CPU}/cpu1/topology/core_cpus_list": "0-1", f"{CPU}/cpu0/topology/core_cpus_list": "0-1"}, "ok",
-     "2 threads per core", ""),
+    (
+        "SMT",
+        {f"{CPU}/cpu1/topology/core_cpus_list": "0-1", f"{CPU}/cpu0/topology/core_cpus_list": "0-1"},
+        "ok",
+        "2 threads per core",
+        "",
+    ),
     ("isolated CPUs", {f"{CPU}/isolated": "2-3"}, "wrong", "2-3", "--each"),
     ("isolated CPUs", {f"{CPU}/isolated": "3"}, "ok", "3", ""),
     ("isolated CPUs", {f"{CPU}/isolated": None}, "unknown", "", ""),
     ("offline CPUs", {f"{CPU}/online": "0-2", f"{NODE}/node1/cpulist": "2"}, "ok", "3", ""),
     ("allowed CPUs", {"proc/self/status": "Cpus_allowed_list:\t2-3\n"}, "ok", "2-3 of 0-3", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "changes", "judged", "found", "remedy"), CASES)
@@ -128,9 +182,15 @@ def test_each_check_judges_what_it_reads(
 
 
 def test_sub_nodes_as_far_from_their_own_package_as_from_the_other_are_flattened(tmp_path: Path) -> None:
-    far = {f"{NODE}/node{n}/{k}": v for n in range(4)
-           for k, v in (("cpulist", str(n)), ("distance", " ".join("10" if m == n else "20" for m in range(4))),
-                        ("meminfo", f"Node {n} MemTotal: 4194304 kB"))}  # fmt: skip
+    far = {
+        f"{NODE}/node{n}/{k}": v
+        for n in range(4)
+        for k, v in (
+            ("cpulist", str(n)),
+            ("distance", " ".join("10" if m == n else "20" for m in range(4))),
+            ("meminfo", f"Node {n} MemTotal: 4194304 kB"),
+        )
+    }
     assert "flattened: 20 both within and between" in of(examine(made(tmp_path, **far)), "node distances").found
     rows = ("10 12 20 20", "12 10 20 20", "20 20 10 12", "20 20 12 10")
     near = {f"{NODE}/node{n}/distance": row for n, row in enumerate(rows)}
@@ -192,9 +252,11 @@ def test_a_kernel_that_refuses_is_absent_with_its_reason(monkeypatch: pytest.Mon
 # ------------------------------------------------------------------ the order of all targets
 
 THREE: dict[str, str | None] = {
-    f"{NODE}/online": "0-2", f"{NODE}/node2/cpulist": "", f"{NODE}/node2/meminfo": "Node 2 MemTotal: 4194304 kB",
+    f"{NODE}/online": "0-2",
+    f"{NODE}/node2/cpulist": "",
+    f"{NODE}/node2/meminfo": "Node 2 MemTotal: 4194304 kB",
     **{f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 21 31", "21 10 31", "31 31 10"))},
-}  # fmt: skip
+}
 
 
 def ordered(
@@ -253,7 +315,7 @@ FREE = "Node {} MemTotal: 8388608 kB\nNode {} MemFree: 1048576 kB"
 ROOMY: dict[str, str | None] = {
     **{f"{NODE}/node{n}/meminfo": FREE.format(n, n) for n in range(2)},
     "proc/meminfo": "MemTotal: 16777216 kB\nMemAvailable: 8388608 kB",
-}  # fmt: skip
+}
 
 
 def provoked(
@@ -277,9 +339,11 @@ def test_a_spill_past_a_nearer_node_is_wrong_but_not_where_that_is_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     third: dict[str, str | None] = {
-        f"{NODE}/online": "0-2", f"{NODE}/node2/cpulist": "", f"{NODE}/node2/meminfo": FREE.format(2, 2),
+        f"{NODE}/online": "0-2",
+        f"{NODE}/node2/cpulist": "",
+        f"{NODE}/node2/meminfo": FREE.format(2, 2),
         **{f"{NODE}/node{n}/distance": row for n, row in enumerate(("10 21 31", "21 10 31", "31 31 10"))},
-    }  # fmt: skip
+    }
 
     def to_the_third(_: Tree, node: int) -> Spill:
         return Spill(1, {2 if node != 2 else 0: 5})
@@ -299,8 +363,11 @@ def test_without_room_nothing_is_filled(tmp_path: Path, monkeypatch: pytest.Monk
     check = provoked(tmp_path / "a", monkeypatch, never, **tight)
     assert check.judged == "unknown" and "node 0 not tested: 1024 MiB free, 352 MiB may be used" in check.found
     group = "sys/fs/cgroup"
-    limited = {"proc/self/cgroup": "0::/job/step", f"{group}/job/memory.max": str(512 << 20),
-               f"{group}/job/memory.current": str(100 << 20)}  # fmt: skip
+    limited = {
+        "proc/self/cgroup": "0::/job/step",
+        f"{group}/job/memory.max": str(512 << 20),
+        f"{group}/job/memory.current": str(100 << 20),
+    }
     check = provoked(tmp_path / "b", monkeypatch, never, **limited)
     assert check.judged == "unknown" and "348 MiB may be used" in check.found
     check = provoked(tmp_path / "c", monkeypatch, never, **ONE_NODE)
@@ -334,8 +401,11 @@ def test_what_goes_wrong_in_the_filling_process_is_a_reason() -> None:
 
 def test_starts_are_summarized_by_cpus_and_pages() -> None:
     starts = [
-        Start(1.0, (0,), 0, 0.0), Start(1.0, (0, 1), 3, 0.0), Start(1.0, (1,), 0, 0.5), Start(1.0, (), None, None),
-    ]  # fmt: skip
+        Start(1.0, (0,), 0, 0.0),
+        Start(1.0, (0, 1), 3, 0.0),
+        Start(1.0, (1,), 0, 0.5),
+        Start(1.0, (), None, None),
+    ]
     assert summary(starts, 1) == "1 stayed, 1 moved, 0 shared a CPU, 1 with remote pages, 1 not observed"
     assert summary(starts[:1], 2) == "0 stayed, 0 moved, 1 shared a CPU, 0 with remote pages"
 
@@ -427,10 +497,12 @@ def test_the_command_prints_checks_and_only_strict_fails(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--starts", "1"], "--starts"), (["--starts", "x"], "--starts"), (["--threads", "99999"], "--threads"),
+        (["--starts", "1"], "--starts"),
+        (["--starts", "x"], "--starts"),
+        (["--threads", "99999"], "--threads"),
         (["--root", "/proc/nonexistent"], "--root"),
     ],
-)  # fmt: skip
+)
 def test_bad_words_are_one_line(words: list[str], says: str) -> None:
     done = meshmark("check-os", *words)
     assert done.returncode == 2 and says in done.stderr.splitlines()[0] and "Traceback" not in done.stderr

@@ -23,9 +23,10 @@ from support.cli import meshmark
 from support.paths import MACHINES
 
 RECORDED = sorted(
-    m["name"] for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
+    m["name"]
+    for m in tomllib.loads((MACHINES / "index.toml").read_text())["machine"]
     if m["label"] == "recorded-in-guest"
-)  # fmt: skip
+)
 
 NOBODY = "Uid:\t1000\t1000\t1000\t1000\nCapEff:\t0000000000000000\nCpus_allowed_list:\t0-3\nMems_allowed_list:\t0-1\n"
 ROOT = NOBODY.replace("1000", "0").replace("0000000000000000", "000001ffffffffff")
@@ -37,9 +38,9 @@ GOOD = {
     "proc/self/uid_map": THE_MACHINE,
     "proc/self/cgroup": "0::/user.slice\n",
     "proc/self/limits": "Limit  Soft  Hard  Units\n"
-                        "Max open files            65536                65536                files\n"
-                        "Max locked memory         unlimited            unlimited            bytes\n"
-                        "Max realtime priority     99                   99\n",
+    "Max open files            65536                65536                files\n"
+    "Max locked memory         unlimited            unlimited            bytes\n"
+    "Max realtime priority     99                   99\n",
     "proc/meminfo": "MemTotal: 67108864 kB\n",
     "proc/pressure/cpu": "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n",
     "proc/sys/kernel/perf_event_paranoid": "0\n",
@@ -67,7 +68,7 @@ GOOD = {
     "sys/kernel/mm/transparent_hugepage/enabled": "always [madvise] never\n",
     "sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "512\n",
     "usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": "",
-}  # fmt: skip
+}
 # A tree has neither devices nor programs.
 NEVER_RECORDED = {"registers of the model (msr)", "fio", "numactl", "mpirun"}
 
@@ -107,77 +108,227 @@ def test_a_machine_as_it_should_be_is_well(tmp_path: Path) -> None:
 
 STATUS_2 = NOBODY.replace("0-3", "1")
 CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
-    ("counters of the machine", {"proc/sys/kernel/perf_event_paranoid": "2"}, "hidden", "2, without CAP_PERFMON",
-     "sudo sysctl kernel.perf_event_paranoid=0"),
-    ("counters of the machine", {"proc/sys/kernel/perf_event_paranoid": "4", "proc/self/status": ROOT}, "ok",
-     "4, but with CAP_PERFMON", ""),
-    ("counters of the machine", {"proc/sys/kernel/perf_event_paranoid": "1", "proc/self/status": "Uid: 0 0 0 0"},
-     "unknown", "not recorded", "sysctl kernel.perf_event_paranoid=0"),
+    (
+        "counters of the machine",
+        {"proc/sys/kernel/perf_event_paranoid": "2"},
+        "hidden",
+        "2, without CAP_PERFMON",
+        "sudo sysctl kernel.perf_event_paranoid=0",
+    ),
+    (
+        "counters of the machine",
+        {"proc/sys/kernel/perf_event_paranoid": "4", "proc/self/status": ROOT},
+        "ok",
+        "4, but with CAP_PERFMON",
+        "",
+    ),
+    (
+        "counters of the machine",
+        {"proc/sys/kernel/perf_event_paranoid": "1", "proc/self/status": "Uid: 0 0 0 0"},
+        "unknown",
+        "not recorded",
+        "sysctl kernel.perf_event_paranoid=0",
+    ),
     ("NMI watchdog", {"proc/sys/kernel/nmi_watchdog": "1"}, "hidden", "on", "sudo sysctl kernel.nmi_watchdog=0"),
-    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "1"}, "spoils-measurements", "on",
-     "sudo sysctl kernel.numa_balancing=0"),
-    ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/online": "0"}, "ok", "one node",
-     ""),
+    (
+        "NUMA balancing",
+        {"proc/sys/kernel/numa_balancing": "1"},
+        "spoils-measurements",
+        "on",
+        "sudo sysctl kernel.numa_balancing=0",
+    ),
+    (
+        "NUMA balancing",
+        {"proc/sys/kernel/numa_balancing": "1", "sys/devices/system/node/online": "0"},
+        "ok",
+        "one node",
+        "",
+    ),
     ("NUMA balancing", {"proc/sys/kernel/numa_balancing": "yes"}, "unknown", "numa_balancing", ""),
-    ("transparent huge pages", {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"}, "hidden",
-     "never", "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"),
-    ("pool of huge pages", {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0"}, "hidden", "no page of 2 MiB",
-     "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"),
-    ("bandwidth monitoring (resctrl)", {"sys/fs/resctrl/info/L3_MON/num_rmids": None}, "hidden", "not mounted",
-     "sudo mount -t resctrl resctrl /sys/fs/resctrl"),
-    ("bandwidth monitoring (resctrl)",
-     {k: None for k in GOOD if "resctrl" in k} | {"proc/cpuinfo": "flags : fpu\n"}, "hidden", "the processor has none",
-     ""),
-    ("energy counters (RAPL)", {"sys/class/powercap/intel-rapl:0/energy_uj": "no number"}, "hidden", "1 of 1",
-     "sudo chmod a+r /sys/class/powercap/*/energy_uj"),
-    ("energy counters (RAPL)", {"sys/class/powercap/intel-rapl:0/energy_uj": None,
-                                "sys/class/powercap/x/name": "x"}, "hidden", "none", "sudo modprobe intel_rapl_msr"),
-    ("frequency governor", {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"}, "spoils-measurements",
-     "powersave (intel_pstate)", "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"),
+    (
+        "transparent huge pages",
+        {"sys/kernel/mm/transparent_hugepage/enabled": "always madvise [never]"},
+        "hidden",
+        "never",
+        "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
+    ),
+    (
+        "pool of huge pages",
+        {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0"},
+        "hidden",
+        "no page of 2 MiB",
+        "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {"sys/fs/resctrl/info/L3_MON/num_rmids": None},
+        "hidden",
+        "not mounted",
+        "sudo mount -t resctrl resctrl /sys/fs/resctrl",
+    ),
+    (
+        "bandwidth monitoring (resctrl)",
+        {k: None for k in GOOD if "resctrl" in k} | {"proc/cpuinfo": "flags : fpu\n"},
+        "hidden",
+        "the processor has none",
+        "",
+    ),
+    (
+        "energy counters (RAPL)",
+        {"sys/class/powercap/intel-rapl:0/energy_uj": "no number"},
+        "hidden",
+        "1 of 1",
+        "sudo chmod a+r /sys/class/powercap/*/energy_uj",
+    ),
+    (
+        "energy counters (RAPL)",
+        {"sys/class/powercap/intel-rapl:0/energy_uj": None, "sys/class/powercap/x/name": "x"},
+        "hidden",
+        "none",
+        "sudo modprobe intel_rapl_msr",
+    ),
+    (
+        "frequency governor",
+        {"sys/devices/system/cpu/cpu0/cpufreq/scaling_governor": "powersave"},
+        "spoils-measurements",
+        "powersave (intel_pstate)",
+        "echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor",
+    ),
     ("SMT", {"sys/devices/system/cpu/smt/active": "1"}, "ok", "on", ""),
-    ("clock source", {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"}, "spoils-measurements",
-     "tsc is there too", "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource"),
-    ("clock source", {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
-                      "sys/devices/system/clocksource/clocksource0/available_clocksource": "hpet acpi_pm"},
-     "spoils-measurements", "gave up the tsc", "sudo dmesg | grep -i tsc"),
+    (
+        "clock source",
+        {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
+        "spoils-measurements",
+        "tsc is there too",
+        "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource",
+    ),
+    (
+        "clock source",
+        {
+            "sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet",
+            "sys/devices/system/clocksource/clocksource0/available_clocksource": "hpet acpi_pm",
+        },
+        "spoils-measurements",
+        "gave up the tsc",
+        "sudo dmesg | grep -i tsc",
+    ),
     ("hypervisor", {"proc/cpuinfo": "flags : fpu hypervisor\n"}, "spoils-measurements", "a guest", ""),
     ("hypervisor", {"proc/cpuinfo": None}, "unknown", "nothing here tells", ""),
     ("real-time throttle", {"proc/sys/kernel/sched_rt_runtime_us": "950000"}, "ok", "95 %", ""),
-    ("real-time throttle", {"proc/sys/kernel/sched_rt_runtime_us": "300000"}, "spoils-measurements", "30 %",
-     "sudo sysctl kernel.sched_rt_runtime_us=950000"),
-    ("real-time permission", {"proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 ")}, "hidden",
-     "neither CAP_SYS_NICE", "sudo prlimit --rtprio=99 --pid $$"),
-    ("real-time throttle", {"proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 "),
-                            "proc/sys/kernel/sched_rt_runtime_us": "950000"}, "ok", "nothing here may", ""),
-    ("CPUs of this process", {"proc/self/status": STATUS_2}, "hidden", "1 of 4: 1",
-     "echo 0-3 | sudo tee /sys/fs/cgroup/user.slice/cpuset.cpus"),
-    ("nodes of this process", {"proc/self/status": NOBODY.replace("0-1", "1")}, "hidden", "1 of 2: 1",
-     "echo 0-1 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems"),
-    ("quota of CPU time", {"sys/fs/cgroup/user.slice/cpu.max": "150000 100000"}, "spoils-measurements",
-     "1.5 CPUs' worth", "echo max | sudo tee /sys/fs/cgroup/user.slice/cpu.max"),
-    ("limit of memory", {"sys/fs/cgroup/user.slice/memory.max": str(2 << 30)}, "hidden", "2 GiB",
-     "echo max | sudo tee /sys/fs/cgroup/user.slice/memory.max"),
+    (
+        "real-time throttle",
+        {"proc/sys/kernel/sched_rt_runtime_us": "300000"},
+        "spoils-measurements",
+        "30 %",
+        "sudo sysctl kernel.sched_rt_runtime_us=950000",
+    ),
+    (
+        "real-time permission",
+        {"proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 ")},
+        "hidden",
+        "neither CAP_SYS_NICE",
+        "sudo prlimit --rtprio=99 --pid $$",
+    ),
+    (
+        "real-time throttle",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace("99 ", "0 "),
+            "proc/sys/kernel/sched_rt_runtime_us": "950000",
+        },
+        "ok",
+        "nothing here may",
+        "",
+    ),
+    (
+        "CPUs of this process",
+        {"proc/self/status": STATUS_2},
+        "hidden",
+        "1 of 4: 1",
+        "echo 0-3 | sudo tee /sys/fs/cgroup/user.slice/cpuset.cpus",
+    ),
+    (
+        "nodes of this process",
+        {"proc/self/status": NOBODY.replace("0-1", "1")},
+        "hidden",
+        "1 of 2: 1",
+        "echo 0-1 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems",
+    ),
+    (
+        "quota of CPU time",
+        {"sys/fs/cgroup/user.slice/cpu.max": "150000 100000"},
+        "spoils-measurements",
+        "1.5 CPUs' worth",
+        "echo max | sudo tee /sys/fs/cgroup/user.slice/cpu.max",
+    ),
+    (
+        "limit of memory",
+        {"sys/fs/cgroup/user.slice/memory.max": str(2 << 30)},
+        "hidden",
+        "2 GiB",
+        "echo max | sudo tee /sys/fs/cgroup/user.slice/memory.max",
+    ),
     ("limit of memory", {"sys/fs/cgroup/user.slice/memory.max": str(1 << 40)}, "ok", "none", ""),
-    ("locked memory", {"proc/self/limits": GOOD["proc/self/limits"].replace("unlimited            unlimited",
-                                                                            "65536                65536")},
-     "hidden", "0.0625 MiB", "sudo prlimit --memlock=8388608 --pid $$"),
-    ("open files", {"proc/self/limits": GOOD["proc/self/limits"].replace("65536                65536",
-                                                                         "256                  65536")},
-     "hidden", "256, 1024 would do for 4 CPUs", "ulimit -n 1024"),
-    ("open files", {"sys/devices/system/cpu/online": "0-4095"}, "hidden", "131072 would do",
-     "sudo prlimit --nofile=131072 --pid $$"),
+    (
+        "locked memory",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace(
+                "unlimited            unlimited", "65536                65536"
+            )
+        },
+        "hidden",
+        "0.0625 MiB",
+        "sudo prlimit --memlock=8388608 --pid $$",
+    ),
+    (
+        "open files",
+        {
+            "proc/self/limits": GOOD["proc/self/limits"].replace(
+                "65536                65536", "256                  65536"
+            )
+        },
+        "hidden",
+        "256, 1024 would do for 4 CPUs",
+        "ulimit -n 1024",
+    ),
+    (
+        "open files",
+        {"sys/devices/system/cpu/online": "0-4095"},
+        "hidden",
+        "131072 would do",
+        "sudo prlimit --nofile=131072 --pid $$",
+    ),
     ("pressure (PSI)", {"proc/pressure/cpu": ""}, "hidden", "off", "add psi=1"),
     ("counters of the cores", {"sys/bus/event_source/devices/cpu/type": None}, "hidden", "the kernel found none", ""),
-    ("counters of the cores", {"sys/bus/event_source/devices/cpu/type": None, "proc/cpuinfo": "flags : hypervisor\n"},
-     "hidden", "the hypervisor gives none", "on the hypervisor"),
-    ("counters of memory controllers and links",
-     {k: None for k in GOOD if "uncore" in k}, "hidden", "the kernel found none", "sudo modprobe intel_uncore"),
-    ("map of the mesh (arm-cmn)", {"sys/bus/event_source/devices/arm_cmn_0/type": "9"}, "hidden", "debugfs",
-     "sudo chmod a+rx /sys/kernel/debug"),
-    ("map of the mesh (arm-cmn)", {"sys/bus/event_source/devices/arm_cmn_0/type": "9",
-                                   "sys/kernel/debug/arm-cmn/map": "x"}, "ok", "debugfs has it", ""),
+    (
+        "counters of the cores",
+        {"sys/bus/event_source/devices/cpu/type": None, "proc/cpuinfo": "flags : hypervisor\n"},
+        "hidden",
+        "the hypervisor gives none",
+        "on the hypervisor",
+    ),
+    (
+        "counters of memory controllers and links",
+        {k: None for k in GOOD if "uncore" in k},
+        "hidden",
+        "the kernel found none",
+        "sudo modprobe intel_uncore",
+    ),
+    (
+        "map of the mesh (arm-cmn)",
+        {"sys/bus/event_source/devices/arm_cmn_0/type": "9"},
+        "hidden",
+        "debugfs",
+        "sudo chmod a+rx /sys/kernel/debug",
+    ),
+    (
+        "map of the mesh (arm-cmn)",
+        {"sys/bus/event_source/devices/arm_cmn_0/type": "9", "sys/kernel/debug/arm-cmn/map": "x"},
+        "ok",
+        "debugfs has it",
+        "",
+    ),
     ("BLAS", {"usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": None}, "unknown", "not known", ""),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(("name", "changes", "judged", "found", "command"), CASES)
@@ -195,16 +346,23 @@ def test_what_is_not_there_is_unknown_and_never_well(tmp_path: Path) -> None:
     assert {f.command for f in findings} == {""}
 
 
-@pytest.mark.parametrize(("file", "name"), [
-    ("proc/sys/kernel/perf_event_paranoid", "counters of the machine"),
-    ("proc/sys/kernel/nmi_watchdog", "NMI watchdog"), ("proc/sys/kernel/numa_balancing", "NUMA balancing"),
-    ("proc/sys/kernel/sched_rt_runtime_us", "real-time throttle"), ("proc/self/limits", "open files"),
-    ("sys/devices/system/cpu/smt/active", "SMT"), ("sys/devices/system/cpu/online", "CPUs of this process"),
-    ("sys/devices/system/node/online", "nodes of this process"), ("proc/self/cgroup", "quota of CPU time"),
-    ("sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
-    ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "pool of huge pages"),
-    ("sys/devices/system/clocksource/clocksource0/current_clocksource", "clock source"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        ("proc/sys/kernel/perf_event_paranoid", "counters of the machine"),
+        ("proc/sys/kernel/nmi_watchdog", "NMI watchdog"),
+        ("proc/sys/kernel/numa_balancing", "NUMA balancing"),
+        ("proc/sys/kernel/sched_rt_runtime_us", "real-time throttle"),
+        ("proc/self/limits", "open files"),
+        ("sys/devices/system/cpu/smt/active", "SMT"),
+        ("sys/devices/system/cpu/online", "CPUs of this process"),
+        ("sys/devices/system/node/online", "nodes of this process"),
+        ("proc/self/cgroup", "quota of CPU time"),
+        ("sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "pool of huge pages"),
+        ("sys/devices/system/clocksource/clocksource0/current_clocksource", "clock source"),
+    ],
+)
 def test_a_single_file_that_is_not_there_is_unknown(tmp_path: Path, file: str, name: str) -> None:
     changes: dict[str, str | None] = {file: None}
     if file == "proc/self/cgroup":
@@ -215,12 +373,20 @@ def test_a_single_file_that_is_not_there_is_unknown(tmp_path: Path, file: str, n
 # ------------------------------------------------------------------ containers
 
 
-@pytest.mark.parametrize("sign", [
-    {".dockerenv": ""}, {"run/.containerenv": ""}, {"proc/self/cgroup": "0::/kubepods/burstable/pod1\n"},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "sign",
+    [
+        {".dockerenv": ""},
+        {"run/.containerenv": ""},
+        {"proc/self/cgroup": "0::/kubepods/burstable/pod1\n"},
+    ],
+)
 def test_a_container_is_sent_to_its_host(tmp_path: Path, sign: dict[str, str]) -> None:
-    spoiled = {"proc/sys/kernel/numa_balancing": "1", "proc/sys/kernel/perf_event_paranoid": "2",
-               "sys/fs/cgroup/cpu.max": "50000 100000"}  # fmt: skip
+    spoiled = {
+        "proc/sys/kernel/numa_balancing": "1",
+        "proc/sys/kernel/perf_event_paranoid": "2",
+        "sys/fs/cgroup/cpu.max": "50000 100000",
+    }
     findings = looked(made(tmp_path, **{**spoiled, **sign}))
     assert of(findings, "NUMA balancing").command == "on the host: sudo sysctl kernel.numa_balancing=0"
     assert of(findings, "counters of the machine").judged == "hidden"
@@ -242,8 +408,13 @@ def test_a_privileged_container_can_help_itself(tmp_path: Path) -> None:
 
 def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> None:
     """Every bit of CapEff is set there, and the kernel asks for those over the machine."""
-    changes = {"proc/self/status": ROOT, "proc/self/uid_map": "0 100000 65536\n", "proc/self/limits": None,
-               "proc/sys/kernel/perf_event_paranoid": "2", "proc/sys/kernel/nmi_watchdog": "1"}  # fmt: skip
+    changes = {
+        "proc/self/status": ROOT,
+        "proc/self/uid_map": "0 100000 65536\n",
+        "proc/self/limits": None,
+        "proc/sys/kernel/perf_event_paranoid": "2",
+        "proc/sys/kernel/nmi_watchdog": "1",
+    }
     findings = looked(made(tmp_path, **changes))
     assert of(findings, "counters of the machine").judged == "hidden"
     assert "user namespace" in of(findings, "counters of the machine").found
@@ -262,11 +433,17 @@ def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int]
     return examine(root, which=programs.get, try_counter=answer)
 
 
-@pytest.mark.parametrize(("paranoid", "status", "error", "judged", "said"), [
-    ("2", NOBODY, 0, "ok", "one was opened"), ("0", NOBODY, errno.EPERM, "hidden", "a filter of system calls"),
-    ("2", NOBODY, errno.EACCES, "hidden", "without CAP_PERFMON"), ("2", ROOT, errno.EPERM, "hidden", "a filter"),
-    ("2", ROOT, errno.ENOSYS, "hidden", "counts nothing"), ("x", NOBODY, errno.EACCES, "hidden", "is not told"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("paranoid", "status", "error", "judged", "said"),
+    [
+        ("2", NOBODY, 0, "ok", "one was opened"),
+        ("0", NOBODY, errno.EPERM, "hidden", "a filter of system calls"),
+        ("2", NOBODY, errno.EACCES, "hidden", "without CAP_PERFMON"),
+        ("2", ROOT, errno.EPERM, "hidden", "a filter"),
+        ("2", ROOT, errno.ENOSYS, "hidden", "counts nothing"),
+        ("x", NOBODY, errno.EACCES, "hidden", "is not told"),
+    ],
+)
 def test_the_kernel_has_the_last_word_on_counters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paranoid: str, status: str, error: int, judged: str, said: str
 ) -> None:
@@ -313,10 +490,13 @@ def test_a_counter_of_this_system_is_asked_for_without_harm() -> None:
 
 
 def test_what_the_sampler_cannot_see_is_found_with_its_hint(tmp_path: Path) -> None:
-    absent = [{"metric": "memory.busy", "why": "no counters", "hint": "do this"},
-              {"metric": "link.busy", "why": "no counters", "hint": "do this"},
-              {"metric": "io.busy:eth0", "why": "no speed"}, {"metric": "power", "why": "none"},
-              {"metric": "l3.total", "why": "none"}]  # fmt: skip
+    absent = [
+        {"metric": "memory.busy", "why": "no counters", "hint": "do this"},
+        {"metric": "link.busy", "why": "no counters", "hint": "do this"},
+        {"metric": "io.busy:eth0", "why": "no speed"},
+        {"metric": "power", "why": "none"},
+        {"metric": "l3.total", "why": "none"},
+    ]
     findings = [f for f in looked(made(tmp_path), absent) if f.name.startswith("sampler")]
     assert [(f.name, f.found, f.judged, f.command) for f in findings] == [
         ("sampler: memory.busy, link.busy", "no counters", "hidden", "do this"),
@@ -348,10 +528,34 @@ def test_recorded_machines_are_examined(tmp_path: Path, name: str) -> None:
         assert f.found and f.why and "\n" not in f.found + f.why + f.command
 
 
-PIECES = st.sampled_from(["0", "1", "-1", "2\n3", "max", "max 100000", "-5 0", "99999999999999999999999", "0x1",
-                          "[never]", "CapEff:\tzz", "CapEff: ffffffffffffffffffff", "Uid:", "Max open files x y", "0-",
-                          "9-1", "flags : hypervisor", "\0", "some avg10=", "0::/../..", "0::/a/b", "1:cpu:/x",
-                          "\x1b[2J", "é"])  # fmt: skip
+PIECES = st.sampled_from(
+    [
+        "0",
+        "1",
+        "-1",
+        "2\n3",
+        "max",
+        "max 100000",
+        "-5 0",
+        "99999999999999999999999",
+        "0x1",
+        "[never]",
+        "CapEff:\tzz",
+        "CapEff: ffffffffffffffffffff",
+        "Uid:",
+        "Max open files x y",
+        "0-",
+        "9-1",
+        "flags : hypervisor",
+        "\0",
+        "some avg10=",
+        "0::/../..",
+        "0::/a/b",
+        "1:cpu:/x",
+        "\x1b[2J",
+        "é",
+    ]
+)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -35,8 +35,14 @@ name = "compute"
 instrument = "kernels"
 options = { kernel = "horner,gemm", volume = "64KiB", threads = "1", budget = "2s", interval = 20 }
 """
-VARIANTS = {"triad/64KiB/s1/t1", "triad/1MiB/s1/t1", "copy/64KiB/s1/t1", "copy/1MiB/s1/t1", "horner/s1/t1",
-            "gemm/64KiB/s1/t1"}  # fmt: skip
+VARIANTS = {
+    "triad/64KiB/s1/t1",
+    "triad/1MiB/s1/t1",
+    "copy/64KiB/s1/t1",
+    "copy/1MiB/s1/t1",
+    "horner/s1/t1",
+    "gemm/64KiB/s1/t1",
+}
 WISH = '[[program]]\nname = "p"\nrun_time_s = 0.5\nleast_kernels = 2\n'
 
 
@@ -117,8 +123,11 @@ def test_killed_in_its_midst_it_goes_on_and_measures_nothing_twice(taken: Path, 
     done = meshmark("load", "base", "--resume", "--force", env=env)
     assert done.returncode == 0 and Path(done.stdout.strip()) == run, done.stderr
     assert first.read_bytes() == before, "a finished step is left alone"
-    points = [json.loads(x)["index"] for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
-              if '"type":"point"' in x.replace(" ", "")]  # fmt: skip
+    points = [
+        json.loads(x)["index"]
+        for x in next(run.glob("journal/02-*.jsonl")).read_text().splitlines()
+        if '"type":"point"' in x.replace(" ", "")
+    ]
     assert len(points) == len(set(points)) > 0
     assert {v.name for v in read_base(run)[0]} == VARIANTS
     assert base_run(runs, host_id()) == run
@@ -366,9 +375,7 @@ def test_a_metric_whose_counter_is_not_there_is_refused_by_name(data: Path) -> N
     own = data / "own.toml"
     own.write_text(OWN)
     one_error(make(data, "--metrics", own, wish=WISH + "ipc = 1.7\n"), 2, "calibration data have no cycles")
-    one_error(
-        meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "calibration data have no cycles"
-    )
+    one_error(meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "calibration data have no cycles")
     own.write_text('[metric.x]\nformula = "cicles / flops"\n')
     one_error(meshmark("load", "variants", "--metrics", own, env=home_of(data)), 2, "unknown name 'cicles'", "cycles")
     one_error(meshmark("load", "variants", "--kernel", "tirad", env=home_of(data)), 2, "--kernel: found 'tirad'")

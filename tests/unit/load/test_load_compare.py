@@ -38,8 +38,9 @@ def test_programs_are_matched_by_name_and_copy(tmp_path: Path) -> None:
 
 def test_conditions_that_differ_are_named_and_the_others_are_not(tmp_path: Path) -> None:
     a = made_load(tmp_path / "a", {"x": [1.0]}, nice=0, conditions={"thp": "madvise", "load_1min": 0.1})
-    b = made_load(tmp_path / "b", {"x": [1.0]}, nice=5, cpus="0", machine="n043",
-                  conditions={"thp": "always", "load_1min": 7.0})  # fmt: skip
+    b = made_load(
+        tmp_path / "b", {"x": [1.0]}, nice=5, cpus="0", machine="n043", conditions={"thp": "always", "load_1min": 7.0}
+    )
     told = {what: (one, other) for what, one, other in compare(read_side(a), read_side(b)).differ}
     assert told["thp"] == ("madvise", "always") and told["machine"] == ("n042", "n043")
     assert told["x: nice"] == ("0", "5") and told["CPUs of the programs"] == ("0-1", "0")

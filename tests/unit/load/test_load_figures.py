@@ -68,9 +68,14 @@ def test_spans_fill_the_time_and_what_was_waited_before_is_put_before() -> None:
 
 
 look = st.tuples(
-    st.floats(0.005, 0.4), st.sampled_from("RSD"), st.integers(0, 3), st.integers(0, 120_000_000),
-    st.integers(0, 300_000_000), st.integers(0, 12), st.integers(0, 12),
-)  # fmt: skip
+    st.floats(0.005, 0.4),
+    st.sampled_from("RSD"),
+    st.integers(0, 3),
+    st.integers(0, 120_000_000),
+    st.integers(0, 300_000_000),
+    st.integers(0, 12),
+    st.integers(0, 12),
+)
 
 
 @given(st.lists(look, max_size=30))

@@ -28,16 +28,34 @@ NAMES = "triad,copy,sum,dot,fill_past,gemm,horner,hash,stencil_2d_5pt,fft"
 
 @pytest.fixture(scope="module")
 def variants() -> list[Variant]:
-    words = [find_probe(), "kernels", "--kernel", NAMES, "--volume", "256KiB,memory", "--stride", "1", "--threads", "1",
-             "--budget", "1m"]  # fmt: skip
+    words = [
+        find_probe(),
+        "kernels",
+        "--kernel",
+        NAMES,
+        "--volume",
+        "256KiB,memory",
+        "--stride",
+        "1",
+        "--threads",
+        "1",
+        "--budget",
+        "1m",
+    ]
     done = subprocess.run(words, capture_output=True, check=True, timeout=120)
     return variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
 
 
 @pytest.fixture(scope="module")
 def program(variants: list[Variant]) -> Program:
-    asked: dict[str, Any] = {"name": "p", "run_time_s": 0.6, "memory_gb_per_s": 2.0, "write_fraction": 0.3,
-                             "gflop_per_s": 1.0, "least_kernels": 5}  # fmt: skip
+    asked: dict[str, Any] = {
+        "name": "p",
+        "run_time_s": 0.6,
+        "memory_gb_per_s": 2.0,
+        "write_fraction": 0.3,
+        "gflop_per_s": 1.0,
+        "least_kernels": 5,
+    }
     return synthesize(variants, parse_prescription(asked, "test", all_metrics()))
 
 
@@ -88,8 +106,11 @@ def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> N
     file.write_text(dump_program(program))
     done = subprocess.run([find_load(), "program", file, "--order"], capture_output=True, text=True, check=True)
     names = [p.variant.name for p in program.parts]
-    planned = [names[i] for piece in sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
-               for i in piece]  # fmt: skip
+    planned = [
+        names[i]
+        for piece in sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
+        for i in piece
+    ]
     assert done.stdout.split() == planned
 
 
@@ -98,12 +119,30 @@ def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
     better, trials = calibrate(program, 0.6, 1, floor=0.0, talk=talk.append)
     assert len(trials) == 1 and better.calibrations == 1 and talk
     assert {p.variant.name for p in better.parts} <= {p.variant.name for p in program.parts}
-    slow = read_trial(program, [
-        {"type": "variant", "name": p.variant.name, "calls": p.calls, "wall_s": 3 * p.calls * p.variant.wall_s,
-         "cpu_s": 3 * p.calls * p.variant.wall_s}
-        for p in program.parts
-    ] + [{"type": "end", "wall_s": 1.8, "user_s": 1.8, "system_s": 0.0, "waiting_s": 0.0,
-         "spun_s": 0.0, "late_s": 0.0}])  # fmt: skip
+    slow = read_trial(
+        program,
+        [
+            {
+                "type": "variant",
+                "name": p.variant.name,
+                "calls": p.calls,
+                "wall_s": 3 * p.calls * p.variant.wall_s,
+                "cpu_s": 3 * p.calls * p.variant.wall_s,
+            }
+            for p in program.parts
+        ]
+        + [
+            {
+                "type": "end",
+                "wall_s": 1.8,
+                "user_s": 1.8,
+                "system_s": 0.0,
+                "waiting_s": 0.0,
+                "spun_s": 0.0,
+                "late_s": 0.0,
+            }
+        ],
+    )
     assert slow.dedicated_s == 1.8 and not slow.disturbed
 
 
@@ -177,8 +216,18 @@ def test_threads_do_not_meet_in_a_unit() -> None:
     """
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("one CPU")
-    words = [find_probe(), "kernels", "--kernel", "eigen_step,fft", "--volume", "16KiB,256KiB", "--threads", "2",
-             "--budget", "2s"]  # fmt: skip
+    words = [
+        find_probe(),
+        "kernels",
+        "--kernel",
+        "eigen_step,fft",
+        "--volume",
+        "16KiB,256KiB",
+        "--threads",
+        "2",
+        "--budget",
+        "2s",
+    ]
     done = subprocess.run(words, capture_output=True, check=True, timeout=60)
     variants = variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
     asked = {"run_time_s": 3.0, "threads": 2, "load_balance": 0.7, "least_kernels": 1, "most_share": 1.0}

@@ -34,10 +34,32 @@ from support.made_program import PROGRAM, made_program
 
 # Hypothesis chooses seeds only: what is drawn of them here takes a hundredth of the time.
 NOTHING: list[Any] = [
-    None, True, False, 0, -1, 1.5, 1e300, float("inf"), float("nan"), 1 << 64, 1 << 2000, "", "x", "ok", "0-3",
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1.5,
+    1e300,
+    float("inf"),
+    float("nan"),
+    1 << 64,
+    1 << 2000,
+    "",
+    "x",
+    "ok",
+    "0-3",
     "\ud800",
-    "\x00", "x" * 9000, [], {}, [[]], [1, "a"], {"a": None}, {"": [True]}, [[0, "R", 0, 1, 1, 1, 1]],
-]  # fmt: skip
+    "\x00",
+    "x" * 9000,
+    [],
+    {},
+    [[]],
+    [1, "a"],
+    {"a": None},
+    {"": [True]},
+    [[0, "R", 0, 1, 1, 1, 1]],
+]
 
 
 def mutated(rng: random.Random, value: Any) -> Any:
@@ -82,9 +104,33 @@ def spoiled(rng: random.Random, lines: list[bytes]) -> bytes:
     return b"\n".join(out) + b"\n"
 
 
-PIECES = ["true", "-", "1e999", "nan", "[", "]]", "{", "'", '"', "\n", "=", "0x" + "f" * 5000, "[[program]]",
-          "9" * 400, "9" * 9000, "[" * 2000, "x" * 5000, "é", "\x00", "name = 'p'\n", "inf",
-          "1979-05-27", "(", "*", "1"]  # fmt: skip
+PIECES = [
+    "true",
+    "-",
+    "1e999",
+    "nan",
+    "[",
+    "]]",
+    "{",
+    "'",
+    '"',
+    "\n",
+    "=",
+    "0x" + "f" * 5000,
+    "[[program]]",
+    "9" * 400,
+    "9" * 9000,
+    "[" * 2000,
+    "x" * 5000,
+    "é",
+    "\x00",
+    "name = 'p'\n",
+    "inf",
+    "1979-05-27",
+    "(",
+    "*",
+    "1",
+]
 
 
 def torn(rng: random.Random, text: str) -> str:
@@ -241,8 +287,16 @@ def test_many_texts_are_taken_or_refused(scratch: Path, seed: int) -> None:
 
 def test_a_line_is_passed_over_as_a_whole(tmp_path: Path) -> None:
     good = {"type": "event", "event": "exit", "t_s": 1.0, "program": "p", "copy": 0, "status": 0}
-    bad: list[dict[str, Any]] = [{"t_s": True}, {"t_s": 1e300}, {"copy": -1}, {"copy": 1.5}, {"program": 3},
-                                 {"status": "0"}, {"event": None}, {"program": "\ud800"}]  # fmt: skip
+    bad: list[dict[str, Any]] = [
+        {"t_s": True},
+        {"t_s": 1e300},
+        {"copy": -1},
+        {"copy": 1.5},
+        {"program": 3},
+        {"status": "0"},
+        {"event": None},
+        {"program": "\ud800"},
+    ]
     (tmp_path / JOURNAL).write_text("".join(json.dumps({**good, **b}) + "\n" for b in [*bad, {}]))
     assert list(journal_lines(tmp_path / JOURNAL)) == [good]
 

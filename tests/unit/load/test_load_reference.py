@@ -76,8 +76,12 @@ def text_of(title: str, name: str, value: str) -> str:
     return f'[[program]]\ncommand = ["true"]\n{name} = {value}\n'
 
 
-LIMITED = [(title, key(row), row["type"], *row["allowed"].split(" to ")) for title, rows in SCENARIO.items()
-           for row in rows if re.fullmatch(r"[-0-9.e+]+ to [-0-9.e+]+", row["allowed"])]  # fmt: skip
+LIMITED = [
+    (title, key(row), row["type"], *row["allowed"].split(" to "))
+    for title, rows in SCENARIO.items()
+    for row in rows
+    if re.fullmatch(r"[-0-9.e+]+ to [-0-9.e+]+", row["allowed"])
+]
 
 
 def test_limits_are_on_the_page() -> None:
@@ -101,8 +105,12 @@ def test_limits_are_those_of_the_page(title: str, name: str, kind: str, low: str
             parse_scenario(text_of(title, name, "1.5"), "x")
 
 
-CHOICES = [(title, key(row), re.findall(r"`(\w+)`", row["allowed"])) for title, rows in SCENARIO.items()
-           for row in rows if re.fullmatch(r"(`\w+`(, )?)+", row["allowed"])]  # fmt: skip
+CHOICES = [
+    (title, key(row), re.findall(r"`(\w+)`", row["allowed"]))
+    for title, rows in SCENARIO.items()
+    for row in rows
+    if re.fullmatch(r"(`\w+`(, )?)+", row["allowed"])
+]
 
 
 @pytest.mark.parametrize(("title", "name", "words"), CHOICES)
@@ -126,8 +134,13 @@ def test_defaults_are_those_of_the_page() -> None:
         return f"`{json.dumps(value)}`"
 
     seen = 0
-    for title, of in (("[scenario]", Scenario), ("canary", Canary), (BEHAVES, Prescription),
-                      ("[[program]]: where and when", Member), ("[[program]]: what runs", Member)):  # fmt: skip
+    for title, of in (
+        ("[scenario]", Scenario),
+        ("canary", Canary),
+        (BEHAVES, Prescription),
+        ("[[program]]: where and when", Member),
+        ("[[program]]: what runs", Member),
+    ):
         for row in SCENARIO[title]:
             name = key(row)
             if not row["default"] or (name == "name" and of is Member):

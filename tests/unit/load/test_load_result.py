@@ -23,7 +23,9 @@ from support.scenarios import QUIET, run
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory, program: Path) -> LoadRun:
     folder = tmp_path_factory.mktemp("whole")
-    return run(folder, f"""
+    return run(
+        folder,
+        f"""
         [scenario]
         name = "a < b & c"
         canary = {{before_s = 0.1, after_s = 0.1}}
@@ -35,7 +37,8 @@ def whole(tmp_path_factory: pytest.TempPathFactory, program: Path) -> LoadRun:
         [[program]]
         name = "shell"
         command = ["sh", "-c", "sleep 0.2; sleep 0.2; exit 0"]
-        """)  # fmt: skip
+        """,
+    )
 
 
 def test_a_torn_journal_is_read_as_far_as_it_goes(tmp_path: Path, whole: LoadRun) -> None:

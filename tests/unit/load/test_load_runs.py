@@ -130,8 +130,13 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
     by_name = {p.program: p for p in got.programs}
     assert got.status == "ok"
     assert {n: p.how for n, p in by_name.items()} == {
-        "busy": "ok", "dies": "signal", "fails": "status", "nowhere": "failed", "grouped": "failed", "lost": "failed",
-    }  # fmt: skip
+        "busy": "ok",
+        "dies": "signal",
+        "fails": "status",
+        "nowhere": "failed",
+        "grouped": "failed",
+        "lost": "failed",
+    }
     assert "signal 11" in by_name["dies"].reason
     assert "last words" in by_name["dies"].reason
     assert "status 3" in by_name["fails"].reason
@@ -150,7 +155,10 @@ def test_whoever_dies_or_cannot_start_is_told_and_the_others_finish(tmp_path: Pa
 
 
 def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(tmp_path: Path) -> None:
-    got = run(tmp_path, QUIET + """
+    got = run(
+        tmp_path,
+        QUIET
+        + """
         [[program]]
         name = "lost"
         command = ["true"]
@@ -160,7 +168,8 @@ def test_why_a_program_could_not_start_is_heard_though_its_death_is_told_first(t
         name = "late"
         command = ["./is-not-there"]
         copies = 60
-        """)  # fmt: skip
+        """,
+    )
     assert [p.how for p in got.programs] == ["failed"] * 120
     assert {p.reason for p in got.programs if p.program == "lost"} == {"cwd /proc/not/there: No such file or directory"}
     (late,) = {p.reason for p in got.programs if p.program == "late"}
@@ -171,14 +180,18 @@ def test_a_program_whose_file_is_spoiled_says_so_and_the_others_finish(tmp_path:
     raw = json.loads(program.read_text())
     raw["variants"][0]["kernel"] = "trioda"
     (tmp_path / "spoiled.json").write_text(json.dumps(raw))
-    got = run(tmp_path, QUIET + f"""
+    got = run(
+        tmp_path,
+        QUIET
+        + f"""
         [[program]]
         name = "spoiled"
         file = "spoiled.json"
         [[program]]
         name = "busy"
         file = "{program}"
-        """)  # fmt: skip
+        """,
+    )
     spoiled, busy = got.programs
     assert spoiled.how == "failed"
     assert "trioda" in spoiled.reason
@@ -322,11 +335,12 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
     plan.write_text(
         json.dumps(
             {
-                "format": "meshmark load plan", "version": 1,
+                "format": "meshmark load plan",
+                "version": 1,
                 "programs": [{"name": "a", "argv": ["sleep", "600"]}, {"name": "b", "argv": ["sleep", "600"]}],
             }
         )
-    )  # fmt: skip
+    )
     with (tmp_path / JOURNAL).open("wb") as sink, subprocess.Popen([find_load(), "run", plan], stdout=sink) as child:
         assert until(lambda: (tmp_path / JOURNAL).read_bytes().count(b'"released"') == 2)
         child.send_signal(number)
@@ -348,12 +362,16 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
         ('{"format": "meshmark load plan", "version": 1, "programs": []}', "programs"),
         ('{"format": "meshmark load plan", "version": 1, "programs": [{"name": "a"}]}', "argv"),
         ('{"format": "meshmark load plan", "version": 1, "programs": [{"argv": ["a"]}]}', "name"),
-        ('{"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["a"], "nice": "x"}]}',
-         "nice"),
-        ('{"format": "meshmark load plan", "version": 1, "sample_s": 0, "programs": [{"name": "a", "argv": ["a"]}]}',
-         "sample_s"),
+        (
+            '{"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["a"], "nice": "x"}]}',
+            "nice",
+        ),
+        (
+            '{"format": "meshmark load plan", "version": 1, "sample_s": 0, "programs": [{"name": "a", "argv": ["a"]}]}',
+            "sample_s",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_plan_is_one_line(tmp_path: Path, plan: str, words: str) -> None:
     (tmp_path / "plan.json").write_text(plan)
     done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False)
@@ -367,8 +385,13 @@ def test_a_wrong_plan_is_one_line(tmp_path: Path, plan: str, words: str) -> None
 def test_a_wrong_descriptor_for_news_is_one_line(tmp_path: Path, fd: str) -> None:
     plan = {"format": "meshmark load plan", "version": 1, "programs": [{"name": "a", "argv": ["true"]}]}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    done = subprocess.run([find_load(), "run", tmp_path / "plan.json"], capture_output=True, text=True, check=False,
-                          env={**os.environ, "MESHMARK_NOTIFY": fd})  # fmt: skip
+    done = subprocess.run(
+        [find_load(), "run", tmp_path / "plan.json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "MESHMARK_NOTIFY": fd},
+    )
     assert done.returncode == 1
     assert done.stdout == ""
     assert "MESHMARK_NOTIFY" in done.stderr

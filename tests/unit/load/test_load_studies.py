@@ -220,14 +220,34 @@ def test_a_folder_of_another_study_is_refused_by_the_parameter(tmp_path: Path) -
 
 
 def run_of(cell: str, repetition: int, wall_s: float, reason: str = "") -> Outcome:
-    use = {"program": "p", "copy": 0, "how": "ok", "wall_s": wall_s, "waiting_s": 0.5 * wall_s, "user_s": wall_s,
-           "system_s": 0.0, "threads": 1, "counts": {}}  # fmt: skip
-    totals = dict.fromkeys(("bench_s", "available_s", "user_s", "system_s", "idle_s", "completion_s", "run_s",
-                            "waiting_s"), 1.0)  # fmt: skip
-    return Outcome.from_json({
-        "type": "run", "cell": cell, "repetition": repetition, "run": "000-00", "start": "", "measured": ["p"],
-        "uses": [use], "totals": {**totals, "cpus": 1}, "flags": ["noisy"], "reason": reason,
-    })  # fmt: skip
+    use = {
+        "program": "p",
+        "copy": 0,
+        "how": "ok",
+        "wall_s": wall_s,
+        "waiting_s": 0.5 * wall_s,
+        "user_s": wall_s,
+        "system_s": 0.0,
+        "threads": 1,
+        "counts": {},
+    }
+    totals = dict.fromkeys(
+        ("bench_s", "available_s", "user_s", "system_s", "idle_s", "completion_s", "run_s", "waiting_s"), 1.0
+    )
+    return Outcome.from_json(
+        {
+            "type": "run",
+            "cell": cell,
+            "repetition": repetition,
+            "run": "000-00",
+            "start": "",
+            "measured": ["p"],
+            "uses": [use],
+            "totals": {**totals, "cpus": 1},
+            "flags": ["noisy"],
+            "reason": reason,
+        }
+    )
 
 
 def test_an_outcome_is_read_back_as_it_was_written_and_a_torn_one_is_not(tmp_path: Path) -> None:
@@ -268,7 +288,7 @@ CALLS: dict[str, Callable[[Path], Any]] = {
     "work": overload,
     "policies": lambda out: omp_overload(out, parallel=BUSY, sequential=BUSY, policies=("eager",)),
     "margin": lambda out: isolation(base(), out, domains=((CPUS[0],), (CPUS[-1],)), rate_gb_per_s=1.0, margin=-1),
-}  # fmt: skip
+}
 if len(CPUS) > 1:
     CALLS |= {
         "copies": lambda out: shared_bus(base(), out, copies=len(CPUS) + 1),
@@ -388,9 +408,16 @@ def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Varian
     assert reach is not None
     low, middle, high = (reach[0] + share * (reach[1] - reach[0]) for share in (0.2, 0.4, 0.6))
     found = interference_curve(
-        program, variants, tmp_path / "study", cpus=CPUS[:2], rates_gb_per_s=(low, high), held_out_gb_per_s=(middle,),
-        neighbour_run_time_s=0.5, outlasts=40, how=How(repetitions=2, rounds=0),
-    )  # fmt: skip
+        program,
+        variants,
+        tmp_path / "study",
+        cpus=CPUS[:2],
+        rates_gb_per_s=(low, high),
+        held_out_gb_per_s=(middle,),
+        neighbour_run_time_s=0.5,
+        outlasts=40,
+        how=How(repetitions=2, rounds=0),
+    )
     assert [p.x for p in found.points] == pytest.approx([low, high])
     assert all(p.slowdown.ratio > 0 for p in found.points)
     assert len(found.held_out) == 1
@@ -425,9 +452,13 @@ def test_threads_that_share_one_cpu_never_run_at_once(tmp_path: Path) -> None:
 @two_cpus
 def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[Variant], tmp_path: Path) -> None:
     found = interference_matrix(
-        variants, tmp_path / "study", classes=("stream@memory", "gemm"), cpus=CPUS[:2], run_time_s=0.1,
+        variants,
+        tmp_path / "study",
+        classes=("stream@memory", "gemm"),
+        cpus=CPUS[:2],
+        run_time_s=0.1,
         how=How(repetitions=2, rounds=0),
-    )  # fmt: skip
+    )
     assert found.cells.keys() == {(a, b) for a in found.classes for b in found.classes}
     for run in (found.folder / "runs").iterdir():
         used = {p.program: CPUS.index(read_run(run).bound[p.program, 0][0]) for p in read_run(run).programs}
@@ -443,9 +474,13 @@ def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[
     assert reach is not None
     rates = [reach[0] + share * (reach[1] - reach[0]) for share in (0.3, 0.7)]
     found = shared_bus(
-        variants, tmp_path / "study", cpus=CPUS[:2], rates_gb_per_s=(*rates, 1e5), run_time_s=0.2,
+        variants,
+        tmp_path / "study",
+        cpus=CPUS[:2],
+        rates_gb_per_s=(*rates, 1e5),
+        run_time_s=0.2,
         how=How(repetitions=2, rounds=0, clock="dedicated"),
-    )  # fmt: skip
+    )
     assert len(found.points) == 2
     assert found.points[0].x < found.points[1].x
     impossible = [a for a in found.absences if a.conditions.get("memory_rate_asked") == 1e14]
@@ -550,12 +585,16 @@ def test_a_longer_program_has_the_same_mix() -> None:
 def test_every_study_has_a_chart_of_its_records() -> None:
     """That intervals, flags and what is missing can be drawn."""
     told: dict[str, dict[str, Any]] = {
-        "shared_bus": {"memory_rate": 2e9, "copies": 2}, "mix": {"write_fraction": 0.25}, "isolation": {"domains": 2},
-        "overload": {"programs": 3}, "omp_overload": {"wait_policy": "active"}, "copies": {"copies": 2},
+        "shared_bus": {"memory_rate": 2e9, "copies": 2},
+        "mix": {"write_fraction": 0.25},
+        "isolation": {"domains": 2},
+        "overload": {"programs": 3},
+        "omp_overload": {"wait_policy": "active"},
+        "copies": {"copies": 2},
         "interference_matrix": {"class": "stream", "neighbour": "dense"},
         "interference_curve": {"neighbour_rate": 1e9, "held_out": True, "neighbour": "x"},
         "scenario": {"program": "x"},
-    }  # fmt: skip
+    }
     records = []
     for study, conditions in told.items():
         for repetitions in (1, 6):
@@ -583,6 +622,13 @@ def test_every_study_has_a_chart_of_its_records() -> None:
 def test_no_records_are_no_charts() -> None:
     assert draw([]) == {}
     assert STUDIES.keys() == {
-        "shared_bus", "mix", "isolation", "overload", "omp_overload", "interference_matrix", "interference_curve",
-        "copies", "scenario",
-    }  # fmt: skip
+        "shared_bus",
+        "mix",
+        "isolation",
+        "overload",
+        "omp_overload",
+        "interference_matrix",
+        "interference_curve",
+        "copies",
+        "scenario",
+    }

@@ -315,8 +315,11 @@ def test_ranges_of_one_metric_are_those_of_its_best_and_worst_variant() -> None:
     rates = [v.flops / v.wall_s / 1e9 for v in base() if v.threads == 1 and v.kind not in ("idle", "system")]
     span = explain(base(), Prescription(run_time_s=1.0, metrics={"gflop_per_s": 1e6}))["gflop_per_s"]
     assert span == pytest.approx((min(rates), max(rates)))
-    fractions = [v.line_write_bytes / (v.line_read_bytes + v.line_write_bytes) for v in base()
-                 if v.threads == 1 and v.served_by == "memory" and v.kind not in ("idle", "system")]  # fmt: skip
+    fractions = [
+        v.line_write_bytes / (v.line_read_bytes + v.line_write_bytes)
+        for v in base()
+        if v.threads == 1 and v.served_by == "memory" and v.kind not in ("idle", "system")
+    ]
     span = explain(base(), Prescription(run_time_s=1.0, metrics={"write_fraction": 0.99}))["write_fraction"]
     assert span == pytest.approx((min(fractions), max(fractions)), abs=1e-6)
 
@@ -458,8 +461,12 @@ def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
     assert done.settled
     assert done.program is program
     assert not recalibrate(program, Measured(wall_s=10.5), floor=0.033).settled
-    for measured in (Measured(wall_s=math.nan), Measured(wall_s=-1.0), Measured(wall_s=12.0, per_call_s={"x": 1.0}),
-                     Measured(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0})):  # fmt: skip
+    for measured in (
+        Measured(wall_s=math.nan),
+        Measured(wall_s=-1.0),
+        Measured(wall_s=12.0, per_call_s={"x": 1.0}),
+        Measured(wall_s=12.0, per_call_s={program.parts[0].variant.name: 0.0}),
+    ):
         with pytest.raises(UsageError) as why:
             recalibrate(program, measured)
         one_line(why)
@@ -570,8 +577,10 @@ def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
         ({"run_time_s": 1, "zzzzzzzzzz": 2}, "zzzzzzzzzz: unknown key; allowed are"),
         ({"run_time_s": 1, "write_fraction": 1.5}, "write_fraction: found 1.5; allowed is a number from 0 to 1"),
         ({"run_time_s": 1, "gflop_per_s": -1}, "gflop_per_s: found -1; it cannot be less than 0"),
-        ({"run_time_s": 1, "write_fraction": 0.3, "memory_gb_per_s": 0},
-         "write_fraction = 0.3 contradicts memory_gb_per_s = 0"),
+        (
+            {"run_time_s": 1, "write_fraction": 0.3, "memory_gb_per_s": 0},
+            "write_fraction = 0.3 contradicts memory_gb_per_s = 0",
+        ),
         ({"run_time_s": 1, "load_balance": 0.9}, "load_balance = 0.9 contradicts threads = 1"),
         ({"run_time_s": 1, "load_balance": 0.2, "threads": 4}, "load_balance = 0.2 contradicts threads = 4"),
         ({"run_time_s": 1, "kernels": "triad"}, "kernels: found 'triad'; allowed is a list"),
@@ -583,7 +592,7 @@ def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
         ({"run_time_s": 1, "pace": 1}, "pace: found 1; allowed is a number from 0 to 0.9"),
         ({"run_time_s": 1, "product": 1}, "product: can be shown, not prescribed"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_prescription_names_the_key(raw: dict[str, Any], said: str) -> None:
     metrics = all_metrics({"product": metric("product", "flops * wall_s")})
     with pytest.raises(UsageError, match=re.escape(said)) as why:
@@ -592,8 +601,17 @@ def test_a_bad_prescription_names_the_key(raw: dict[str, Any], said: str) -> Non
 
 
 def test_a_good_prescription_survives_its_own_writing() -> None:
-    raw = {"name": "traffic", "run_time_s": 100, "memory_gb_per_s": 2.14, "write_fraction": 0.33, "threads": 4,
-           "load_balance": 0.8, "kernels": ["b", "a"], "seed": 7, "copies": 3}  # fmt: skip
+    raw = {
+        "name": "traffic",
+        "run_time_s": 100,
+        "memory_gb_per_s": 2.14,
+        "write_fraction": 0.33,
+        "threads": 4,
+        "load_balance": 0.8,
+        "kernels": ["b", "a"],
+        "seed": 7,
+        "copies": 3,
+    }
     wish = parse_prescription(raw, "x", METRICS, ("copies",))
     assert wish.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
     assert wish.kernels == ("a", "b")
@@ -640,16 +658,40 @@ def test_a_ratio_of_sums_is_the_formula_itself(formula: str) -> None:
 
 def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> None:
     assert all(m.ratio is not None for m in METRICS.values())
-    v = Variant(name="a", kernel="a", kind="stream", volume_bytes=1, threads=2, wall_s=0.5, cpu_s=0.8, system_s=0.2,
-                flops=2e9, int_ops=1e9, line_read_bytes=3e9, line_write_bytes=1e9, io_read_bytes=1e8,
-                io_write_bytes=4e8, system_calls=10, serial_s=0.75)  # fmt: skip
+    v = Variant(
+        name="a",
+        kernel="a",
+        kind="stream",
+        volume_bytes=1,
+        threads=2,
+        wall_s=0.5,
+        cpu_s=0.8,
+        system_s=0.2,
+        flops=2e9,
+        int_ops=1e9,
+        line_read_bytes=3e9,
+        line_write_bytes=1e9,
+        io_read_bytes=1e8,
+        io_write_bytes=4e8,
+        system_calls=10,
+        serial_s=0.75,
+    )
     t = Table([v])
     got = {k: float(m.of(t.columns)[0]) for k, m in METRICS.items()}
-    assert got == pytest.approx({
-        "memory_gb_per_s": 8, "cache_gb_per_s": 0, "gflop_per_s": 4, "gint_per_s": 2, "write_fraction": 0.25,
-        "io_gb_per_s": 1, "system_share": 0.25, "system_calls_per_s": 20, "load_balance": 0.8,
-        "parallel_efficiency": 0.75,
-    })  # fmt: skip
+    assert got == pytest.approx(
+        {
+            "memory_gb_per_s": 8,
+            "cache_gb_per_s": 0,
+            "gflop_per_s": 4,
+            "gint_per_s": 2,
+            "write_fraction": 0.25,
+            "io_gb_per_s": 1,
+            "system_share": 0.25,
+            "system_calls_per_s": 20,
+            "load_balance": 0.8,
+            "parallel_efficiency": 0.75,
+        }
+    )
     cached = Table([dataclasses.replace(v, served_by="L2")])
     assert METRICS["cache_gb_per_s"].of(cached.columns)[0] == 8
     assert METRICS["memory_gb_per_s"].of(cached.columns)[0] == 0
@@ -741,9 +783,18 @@ def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
     for v in base()[:50]:
         assert variant_from_json(json.loads(json.dumps(v.to_json())), "x") == v
     good = base()[0].to_json()
-    for key, value in (("wall_s", 0), ("wall_s", "1"), ("volume_bytes", 1.5), ("served_by", "L9"), ("flops", -1),
-                       ("team", 1), ("surprise", 1), ("name", ""), ("threads", 0),
-                       ("wall_interval_s", [1])):  # fmt: skip
+    for key, value in (
+        ("wall_s", 0),
+        ("wall_s", "1"),
+        ("volume_bytes", 1.5),
+        ("served_by", "L9"),
+        ("flops", -1),
+        ("team", 1),
+        ("surprise", 1),
+        ("name", ""),
+        ("threads", 0),
+        ("wall_interval_s", [1]),
+    ):
         with pytest.raises(MeshmarkError, match=key) as why:
             variant_from_json({**good, key: value}, "base: entry 3")
         assert one_line(why).startswith("base: entry 3")
@@ -753,8 +804,15 @@ def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
 
 def test_levels_are_the_first_that_holds_the_volume() -> None:
     kib = 1 << 10
-    for volume, threads, level in ((32 * kib, 1, "L1"), (33 * kib, 1, "L2"), (33 * kib, 2, "L1"), (2 << 20, 1, "L3"),
-                                   (2 << 20, 2, "L2"), (33 << 20, 64, "L2"), (129 << 20, 64, "memory")):  # fmt: skip
+    for volume, threads, level in (
+        (32 * kib, 1, "L1"),
+        (33 * kib, 1, "L2"),
+        (33 * kib, 2, "L1"),
+        (2 << 20, 1, "L3"),
+        (2 << 20, 2, "L2"),
+        (33 << 20, 64, "L2"),
+        (129 << 20, 64, "memory"),
+    ):
         assert served_by(volume, 32 * kib, 1 << 20, 32 << 20, threads) == level
     assert served_by(1 << 20, 32 * kib, 0, 0) == "memory"
 

@@ -37,16 +37,28 @@ METRICS = {
 
 
 def record(
-    out: Path, *, machine: str = "n042", source: str = "host", begin: float = CLOCK - 1, seconds: float = 4.0,
-    metrics: Sequence[str] = ("busy",), busy: Any = lambda cpu, t: [0.25, 0.75, 1.0][cpu],
-) -> Path:  # fmt: skip
+    out: Path,
+    *,
+    machine: str = "n042",
+    source: str = "host",
+    begin: float = CLOCK - 1,
+    seconds: float = 4.0,
+    metrics: Sequence[str] = ("busy",),
+    busy: Any = lambda cpu, t: [0.25, 0.75, 1.0][cpu],
+) -> Path:
     """A recording at 10 Hz of three CPUs and two memories that began at `begin`, s since 1970."""
     header = Header(
-        source, machine, "2026-11-22T08:30:00Z", 0.1,
-        {"cpu": tuple({"name": f"CPU {n}", "number": n} for n in range(3)),
-         "memory": ({"name": "memory 0"}, {"name": "memory 1"})},
-        tuple(METRICS[m] for m in metrics), ({"metric": "memory", "why": "no counter here"},),
-    )  # fmt: skip
+        source,
+        machine,
+        "2026-11-22T08:30:00Z",
+        0.1,
+        {
+            "cpu": tuple({"name": f"CPU {n}", "number": n} for n in range(3)),
+            "memory": ({"name": "memory 0"}, {"name": "memory 1"}),
+        },
+        tuple(METRICS[m] for m in metrics),
+        ({"metric": "memory", "why": "no counter here"},),
+    )
     rates = {"read": 3e9, "write": 1e9, "moved": 5e9, "moved_low": 4e9, "moved_high": 7e9}
     with Recorder(out, header) as recorder:
         for n in range(1, round(seconds * 10) + 1):
@@ -105,13 +117,16 @@ def test_the_programs_own_traffic_needs_no_recording(tmp_path: Path) -> None:
     assert traffic(quiet) == () and "Memory traffic" not in texts(gantt_svg(quiet))
 
 
-@pytest.mark.parametrize(("about", "said"), [
-    ({"machine": "other"}, "of other, the run was on n042"),
-    ({"source": "model", "machine": "gs1280-8"}, "of a model, gs1280-8"),
-    ({"begin": CLOCK + 3}, "from 2026-11-22 08:30:03 UTC on; the run lasted from"),
-    ({"begin": CLOCK - 4.01}, "the run lasted from 2026-11-22 08:30:00 UTC to 2026-11-22 08:30:02 UTC"),
-    ({"seconds": 0}, "without a frame"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("about", "said"),
+    [
+        ({"machine": "other"}, "of other, the run was on n042"),
+        ({"source": "model", "machine": "gs1280-8"}, "of a model, gs1280-8"),
+        ({"begin": CLOCK + 3}, "from 2026-11-22 08:30:03 UTC on; the run lasted from"),
+        ({"begin": CLOCK - 4.01}, "the run lasted from 2026-11-22 08:30:00 UTC to 2026-11-22 08:30:02 UTC"),
+        ({"seconds": 0}, "without a frame"),
+    ],
+)
 def test_a_recording_of_another_machine_or_time_is_refused(tmp_path: Path, about: dict[str, Any], said: str) -> None:
     made_load(tmp_path / "run", {"a": [2.0]})
     path = record(tmp_path / "r.parquet", **about)

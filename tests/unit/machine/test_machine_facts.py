@@ -36,9 +36,21 @@ RECORDED = [
     if m["label"] == "recorded-in-guest"
 ]
 PARTS = {
-    "schema", "machine", "cpu", "topology", "caches", "memory", "kernel", "pages", "settings", "mitigations",
-    "virtual", "firmware", "cgroup", "load",
-}  # fmt: skip
+    "schema",
+    "machine",
+    "cpu",
+    "topology",
+    "caches",
+    "memory",
+    "kernel",
+    "pages",
+    "settings",
+    "mitigations",
+    "virtual",
+    "firmware",
+    "cgroup",
+    "load",
+}
 
 
 def tree(root: Path, files: dict[str, str | bytes]) -> Path:

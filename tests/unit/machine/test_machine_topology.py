@@ -244,14 +244,17 @@ XML = (MACHINES / "hbm-2.xml").read_bytes()
         (b'<topology version="2.0"><object type="Machine"/></topology>', "no PU"),
         (b'<topology version="2.0"><object type="PU" os_index="-1"/></topology>', "os_index"),
         (b'<topology version="2.0"><object type="PU" os_index="99999999"/></topology>', "os_index"),
-        (b'<topology version="2.0"><object type="M"><object type="PU" os_index="1"/><object type="PU" os_index="1"/>'
-         b"</object></topology>", "once"),
+        (
+            b'<topology version="2.0"><object type="M"><object type="PU" os_index="1"/><object type="PU" os_index="1"/>'
+            b"</object></topology>",
+            "once",
+        ),
         (b'<!DOCTYPE t [<!ENTITY a "b">]><topology version="2.0"/>', "entity"),
         (b'<!DOCTYPE t [<!ENTITY a SYSTEM "file:///etc/passwd">]><topology version="2.0">&a;</topology>', "entity"),
         (b"<topology version='2.0'>" * 100, "deeper"),
         (b'<?xml version="1.0" encoding="no-such"?><topology/>', "XML"),
     ],
-)  # fmt: skip
+)
 def test_malformed_xml_is_one_clear_error(data: bytes, word: str) -> None:
     with pytest.raises(MachineError, match=word) as error:
         from_hwloc_xml(data)

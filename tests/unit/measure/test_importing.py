@@ -25,12 +25,19 @@ from support.cli import meshmark
 def result(machine: str = "n1", n: int = 0, **more: Any) -> dict[str, Any]:
     samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
     record = Record(
-        source="host", machine=machine, instrument="latency", metric="load_latency", unit="s", better="lower",
+        source="host",
+        machine=machine,
+        instrument="latency",
+        metric="load_latency",
+        unit="s",
+        better="lower",
         samples=samples,
-        value=sorted(samples)[3], interval=median_interval(samples),
+        value=sorted(samples)[3],
+        interval=median_interval(samples),
         conditions={"footprint_bytes": 4096, "pages": "thp"},
-        flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00.5Z", "build": "x"},
-    )  # fmt: skip
+        flags=frozenset({"noisy"}),
+        provenance={"start": "2026-11-21T00:00:00.5Z", "build": "x"},
+    )
     return {**record.to_json(), **more}
 
 

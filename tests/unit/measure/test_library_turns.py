@@ -11,11 +11,20 @@ from meshmark.measure.plan import launched
 
 OPTIONS = {"ranks": "all", "mpi": "any", "budget": "10s", "seed": "1", "words": "1"}
 AMONG_RANKS = Description(
-    name="made", summary="", detail="", source="", metrics=(), identity=(), raw={"ranks": True},
-    parameters=tuple(Parameter(name=k, option=f"--{k}", help="", unit="", kind="text", default=v, choices=(),
-                               minimum=None, maximum=None)
-                     for k, v in OPTIONS.items()),
-)  # fmt: skip
+    name="made",
+    summary="",
+    detail="",
+    source="",
+    metrics=(),
+    identity=(),
+    raw={"ranks": True},
+    parameters=tuple(
+        Parameter(
+            name=k, option=f"--{k}", help="", unit="", kind="text", default=v, choices=(), minimum=None, maximum=None
+        )
+        for k, v in OPTIONS.items()
+    ),
+)
 
 
 def test_libraries_take_turns_with_half_of_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,10 +48,13 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
 @pytest.mark.parametrize(
     ("fault", "says"),
     [
-        ("crash", "SIGSEGV"), ("nonsense", "no JSON"), ("no_end", "without an end line"), ("lies", "median"),
+        ("crash", "SIGSEGV"),
+        ("nonsense", "no JSON"),
+        ("no_end", "without an end line"),
+        ("lies", "median"),
         ("usage", "points: found 'x'; allowed: 1 to 9"),
     ],
-)  # fmt: skip
+)
 def test_a_fault_is_one_clear_line_and_the_others_go_on(tmp_path: Path, fault: str, says: str) -> None:
     bad, good = step("--fault", fault), Step("02-fake", "fake", ("fake",), 2)
     said: list[str] = []
@@ -176,7 +179,7 @@ def test_repetitions_are_fresh_steps_one_round_after_the_other() -> None:
         (GOOD.replace("points = 3", "points = { a = 1 }"), "a text, a number or a list"),
         (GOOD.replace('"mine"', '"../x"'), "name"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_spec_is_refused_by_name(text: str, says: str) -> None:
     with pytest.raises(UsageError) as caught:
         make_plan(parse_spec(text, "my.toml"))

@@ -224,8 +224,27 @@ def test_the_ratchet_is_the_printed_one() -> None:
     assert [round(data_rate_mhz(f, 500 / 3)) for f in (1400, 1600, 1800, 2000, 2200)] == [311, 320, 327, 333, 314]
 
 
-NAMES = ["topology", "links", "router", "node", "cpu", "memory", "kind", "shape", "wire", "bus", "coherence", "io",
-         "latency_ns", "bandwidth_gb_per_s", "outstanding", "cpus", "controllers", "nodes", "runs"]  # fmt: skip
+NAMES = [
+    "topology",
+    "links",
+    "router",
+    "node",
+    "cpu",
+    "memory",
+    "kind",
+    "shape",
+    "wire",
+    "bus",
+    "coherence",
+    "io",
+    "latency_ns",
+    "bandwidth_gb_per_s",
+    "outstanding",
+    "cpus",
+    "controllers",
+    "nodes",
+    "runs",
+]
 LEAVES = st.none() | st.booleans() | st.integers(-5, 70) | st.floats() | st.text(max_size=8)
 JSON = st.recursive(
     LEAVES,
@@ -263,9 +282,15 @@ def test_the_latency_map_is_the_published_one() -> None:
 
 def test_records_are_those_of_a_host_and_go_into_the_store(tmp_path: Path) -> None:
     env = {**os.environ, "XDG_DATA_HOME": str(tmp_path)}
-    lines = (["bandwidth", "--threads", "1,4", "--kernel", "triad,copy"], ["loaded", "--chains", "1,4"], ["gups"],
-             ["io"], ["peak"], ["lines", "--cpus", "0"],
-             ["latency", "--footprint", "16KiB,1MiB,64MiB", "--memory-node", "0"])  # fmt: skip
+    lines = (
+        ["bandwidth", "--threads", "1,4", "--kernel", "triad,copy"],
+        ["loaded", "--chains", "1,4"],
+        ["gups"],
+        ["io"],
+        ["peak"],
+        ["lines", "--cpus", "0"],
+        ["latency", "--footprint", "16KiB,1MiB,64MiB", "--memory-node", "0"],
+    )
     for line in lines:
         done = meshmark("measure", line[0], "--on", "gs1280-8", "--json", *line[1:], env=env)
         assert done.returncode == 0, done.stderr
@@ -459,8 +484,19 @@ def test_ranges_and_grids() -> None:
 
 
 def test_a_killed_sweep_goes_on_where_it_was(tmp_path: Path) -> None:
-    words = ("model", "sweep", "gs1280-16", "--vary", "links.bandwidth=1..6/40", "--instrument", "gups",
-             "--option", "threads=all", "--store", tmp_path / "s")  # fmt: skip
+    words = (
+        "model",
+        "sweep",
+        "gs1280-16",
+        "--vary",
+        "links.bandwidth=1..6/40",
+        "--instrument",
+        "gups",
+        "--option",
+        "threads=all",
+        "--store",
+        tmp_path / "s",
+    )
     with start(*words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as child:
         assert until(lambda: len(list((tmp_path / "s").glob("*.records.parquet"))) >= 3)
         child.send_signal(signal.SIGKILL)
@@ -535,7 +571,10 @@ def as_host(records: list[Record], **more: Any) -> list[Record]:
 
 def test_a_fit_to_a_known_machine_finds_its_numbers(tmp_path: Path) -> None:
     """The survey of a model is a survey whose truth is known."""
-    truth = read_machine(write(tmp_path, """
+    truth = read_machine(
+        write(
+            tmp_path,
+            """
 format = 1
 [topology]
 kind = "single"
@@ -560,16 +599,26 @@ access_ns = 50
 assumed = "made up"
 [coherence]
 kind = "snoop"
-""", "truth.toml"))  # fmt: skip
+""",
+            "truth.toml",
+        )
+    )
     survey = as_host(measure("loaded", truth, {"threads": "1,4", "chains": "1,2,4,8,10,16"}))
     kernels = {"threads": "1,2,4", "kernel": "triad,copy", "store": "streaming,ordinary", "footprint": "1GiB"}
     survey += as_host(measure("bandwidth", truth, kernels))
     level = survey[0]
     plateau = {"kind": "cache", "level": 1, "pages": "thp", "to_bytes": 32768}
     survey.append(
-        replace(level, instrument="latency", metric="level_latency", value=1.5e-9, samples=(1.5e-9,), interval=None,
-                conditions=plateau)
-    )  # fmt: skip
+        replace(
+            level,
+            instrument="latency",
+            metric="level_latency",
+            value=1.5e-9,
+            samples=(1.5e-9,),
+            interval=None,
+            conditions=plateau,
+        )
+    )
     found = fit(survey, "again", [4], 64, tmp_path)
     again = read_machine(write(tmp_path, found.text, "again.toml"))
     assert again.number("cpu.outstanding") == 10

@@ -202,8 +202,10 @@ def test_a_race_that_is_stopped_early_decides_nothing() -> None:
     race.stop("the budget ended")
     assert race.next() is None
     assert (race.verdict().word, race.verdict().choice, race.verdict().stopped) == (
-        "not decided", "a", "the budget ended",
-    )  # fmt: skip
+        "not decided",
+        "a",
+        "the budget ended",
+    )
     assert race.verdict().ratio == pytest.approx(0.5)
 
 
@@ -228,9 +230,18 @@ def names(*given: Any, **more: Any) -> tuple[list[str], Mapping[str, str]]:
 
 def test_candidates_are_all_combinations_that_differ_with_the_baseline_first() -> None:
     found, left_out = names(
-        Wishes(("none", "balance", "pack", "compact"), (), ("default", "local", "interleave"), ("default", "thp"), (),
-               (False,)), WIDE, 2, False,
-    )  # fmt: skip
+        Wishes(
+            ("none", "balance", "pack", "compact"),
+            (),
+            ("default", "local", "interleave"),
+            ("default", "thp"),
+            (),
+            (False,),
+        ),
+        WIDE,
+        2,
+        False,
+    )
     assert found[0] == BASELINE and len(found) == len(set(found)) == 3 * 2 * 2
     assert left_out["none"] == f"the same as '{BASELINE}'"
     assert left_out["compact"] == "the same as 'pack'"
@@ -254,11 +265,22 @@ def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
 
 
 def test_thread_counts_set_the_variable_and_the_slots() -> None:
-    found, _ = candidates(Wishes(("none", "balance"), (2, 4), ("default",), ("default",), smt=(True,)), WIDE, 1, True,
-                          parts_of=made_parts, missing=lambda _: "")  # fmt: skip
+    found, _ = candidates(
+        Wishes(("none", "balance"), (2, 4), ("default",), ("default",), smt=(True,)),
+        WIDE,
+        1,
+        True,
+        parts_of=made_parts,
+        missing=lambda _: "",
+    )
     by_name = {c.name: c for c in found}
-    assert set(by_name) == {BASELINE, "none, 2 threads", "none, 4 threads", "balance, 2 threads, siblings",
-                            "balance, 4 threads, siblings"}  # fmt: skip
+    assert set(by_name) == {
+        BASELINE,
+        "none, 2 threads",
+        "none, 4 threads",
+        "balance, 2 threads, siblings",
+        "balance, 4 threads, siblings",
+    }
     four = by_name["balance, 4 threads, siblings"]
     assert four.environment() == {"OMP_NUM_THREADS": "4"} and four.parts == ((0,), (1,), (2,), (3,))
     assert four.options() == ["--bind", "balance", "-n", "4", "--slots", "threads", "--openmp"]
@@ -276,8 +298,14 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
         asked.append(words)
         return "the pool of 2 MiB pages is empty" if words[1] == "2MiB" else ""
 
-    found, left_out = candidates(Wishes(("balance", "pack"), (2, 9), ("default",), ("default", "2MiB"), smt=(False,)),
-                                 WIDE, 1, False, parts_of=made_parts, missing=missing)  # fmt: skip
+    found, left_out = candidates(
+        Wishes(("balance", "pack"), (2, 9), ("default",), ("default", "2MiB"), smt=(False,)),
+        WIDE,
+        1,
+        False,
+        parts_of=made_parts,
+        missing=missing,
+    )
     assert [c.name for c in found] == [BASELINE, "balance, 2 threads", "pack, 2 threads"]
     assert left_out["pack, 2 threads, 2MiB"] == "absent: the pool of 2 MiB pages is empty"
     assert left_out["balance, 9 threads"].startswith("absent: jobs: found 9")
@@ -287,13 +315,18 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
 @pytest.mark.parametrize(
     ("text", "policy"),
     [
-        ("55f0 default file=/usr/bin/python3 mapped=2 N0=2", "default"), ("55f0 local heap", "local"), ("", "default"),
-        ("55f0 prefer:1 file=/x", "preferred=1"), ("55f0 prefer (many):0-1 anon=1", "preferred=0-1"),
-        ("55f0 bind:0,2\n66f0 default", "bind=0,2"), ("55f0 interleave=static:0-3 heap", "interleave=0-3"),
-        ("55f0 weighted interleave:0-1", "weighted=0-1"), ("55f0 bind=relative: heap", "bind"),
+        ("55f0 default file=/usr/bin/python3 mapped=2 N0=2", "default"),
+        ("55f0 local heap", "local"),
+        ("", "default"),
+        ("55f0 prefer:1 file=/x", "preferred=1"),
+        ("55f0 prefer (many):0-1 anon=1", "preferred=0-1"),
+        ("55f0 bind:0,2\n66f0 default", "bind=0,2"),
+        ("55f0 interleave=static:0-3 heap", "interleave=0-3"),
+        ("55f0 weighted interleave:0-1", "weighted=0-1"),
+        ("55f0 bind=relative: heap", "bind"),
         ("nonsense", "default"),
     ],
-)  # fmt: skip
+)
 def test_an_inherited_memory_policy_is_read(text: str, policy: str) -> None:
     assert inherited_memory(text) == policy
 
@@ -314,8 +347,17 @@ NODES_OF = {c: c % 2 for c in range(16)}
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
     """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
     here = Here(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
-    memory = ("default", "local", "bind", "bind=0-1", "bind=1", "preferred", "preferred=1", "interleave",
-              "interleave=0-1")  # fmt: skip
+    memory = (
+        "default",
+        "local",
+        "bind",
+        "bind=0-1",
+        "bind=1",
+        "preferred",
+        "preferred=1",
+        "interleave",
+        "interleave=0-1",
+    )
     _, left_out = names(Wishes(("none",), memory=memory, pages=("default",)), here, 2, True)
     assert {n for n, why in left_out.items() if why == f"the same as '{BASELINE}'"} == same
 
@@ -325,27 +367,44 @@ def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
     wishes = Wishes(
         ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
     )
-    assert names(wishes, here, 2, True) == ([BASELINE, "pack", "pack, bind=1", "pack, local"],
-                                            {"pack, bind": "the same as 'pack'",
-                                             "pack, bind=0": "the same as 'pack'"})  # fmt: skip
+    assert names(wishes, here, 2, True) == (
+        [BASELINE, "pack", "pack, bind=1", "pack, local"],
+        {"pack, bind": "the same as 'pack'", "pack, bind=0": "the same as 'pack'"},
+    )
 
 
 # ------------------------------------------------------------------ evidence
 
 NOTE: dict[str, Any] = {
-    "type": "note", "kind": "placement", "conditions": {"minor_faults": 700, "major_faults": 2},
-    "report": {"seconds": 2.0, "migrations": 5, "huge_bytes": 250, "pages": {"0": 600, "1": 400},
-               "findings": ["thread 7\x1b[2J moved"],
-               "threads": [{"user_s": 1.9, "system_s": 0.05, "waiting_s": 0.05, "ran_on": "0-1"},
-                           {"user_s": 0.0, "system_s": 0.0, "waiting_s": 0.0, "ran_on": "none"}]},
-}  # fmt: skip
+    "type": "note",
+    "kind": "placement",
+    "conditions": {"minor_faults": 700, "major_faults": 2},
+    "report": {
+        "seconds": 2.0,
+        "migrations": 5,
+        "huge_bytes": 250,
+        "pages": {"0": 600, "1": 400},
+        "findings": ["thread 7\x1b[2J moved"],
+        "threads": [
+            {"user_s": 1.9, "system_s": 0.05, "waiting_s": 0.05, "ran_on": "0-1"},
+            {"user_s": 0.0, "system_s": 0.0, "waiting_s": 0.0, "ran_on": "none"},
+        ],
+    },
+}
 
 
 def test_evidence_tells_remote_pages_by_the_cpus_that_were_used() -> None:
     node_of = {0: 0, 1: 0, 2: 1, 3: 1}
     found, said = evidence(NOTE, Candidate("x"), node_of)
-    assert found == {"threads": 1, "migrations": 5, "waiting_share": 0.05 / 2.0, "remote_share": 0.4,
-                     "huge_share": 0.25, "minor_faults": 700, "major_faults": 2}  # fmt: skip
+    assert found == {
+        "threads": 1,
+        "migrations": 5,
+        "waiting_share": 0.05 / 2.0,
+        "remote_share": 0.4,
+        "huge_share": 0.25,
+        "minor_faults": 700,
+        "major_faults": 2,
+    }
     assert said == ["thread 7 [2J moved"]
     assert evidence(NOTE, Candidate("x", parts=((2,), (3,))), node_of)[0]["remote_share"] == 0.6
 
@@ -415,8 +474,9 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("FAKE_WORLD", str(said))
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
-    def make(seconds: Mapping[str, float], fails: Sequence[str] = (), hangs: Sequence[str] = (),
-             absent: Sequence[str] = ()) -> Path:  # fmt: skip
+    def make(
+        seconds: Mapping[str, float], fails: Sequence[str] = (), hangs: Sequence[str] = (), absent: Sequence[str] = ()
+    ) -> Path:
         said.write_text(json.dumps({"seconds": seconds, "fails": fails, "hangs": hangs, "absent": absent}))
         return tmp_path / "advice"
 
@@ -486,10 +546,16 @@ def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.Monk
     assert Plan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
     assert to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
-    told = {r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
-            for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")}  # fmt: skip
-    assert told == {BASELINE: ("0-3", "preferred=1"), "none, bind": ("0-3", "bind"), "pack": ("4-5", "preferred=1"),
-                    "pack, bind": ("4-5", "bind")}  # fmt: skip
+    told = {
+        r.conditions["candidate"]: (r.conditions["cpus"], r.conditions["memory"])
+        for r in records(advice, "m", "advise", "2026-01-01T00:00:00Z", "0")
+    }
+    assert told == {
+        BASELINE: ("0-3", "preferred=1"),
+        "none, bind": ("0-3", "bind"),
+        "pack": ("4-5", "preferred=1"),
+        "pack, bind": ("4-5", "bind"),
+    }
 
 
 def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: Any) -> None:
@@ -511,8 +577,11 @@ def test_a_candidate_that_fails_or_hangs_is_told_and_out_after_the_second_time(
     world: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys.modules["meshmark.place.advise"], "MIN_LIMIT_S", 0.5)
-    folder = world({"pack/thp": 0.02, "none": 0.03, "balance": 0.03, "none/thp": 0.03, "balance/thp": 0.03},
-                   fails=["balance"], hangs=["pack"])  # fmt: skip
+    folder = world(
+        {"pack/thp": 0.02, "none": 0.03, "balance": 0.03, "none/thp": 0.03, "balance/thp": 0.03},
+        fails=["balance"],
+        hangs=["pack"],
+    )
     advice = run(folder)
     assert advice.failed["balance"] == "ended with status 3: it broke"
     assert advice.failed["pack"].startswith("took longer than 0.5 s")
@@ -625,8 +694,10 @@ def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) 
     ran = tmp_path / "ran"
     Plan(["true"], 1.0, 1, "", False, [Candidate(BASELINE)]).save(tmp_path / "old" / "plan.json")
     plan = (tmp_path / "old" / "plan.json").read_bytes()
-    for words in (["--out", str(tmp_path / "new"), "--", "touch", str(ran)],
-                  ["--resume", str(tmp_path / "old"), "--budget", "7s"]):  # fmt: skip
+    for words in (
+        ["--out", str(tmp_path / "new"), "--", "touch", str(ran)],
+        ["--resume", str(tmp_path / "old"), "--budget", "7s"],
+    ):
         with held(Path(words[1])):
             done = meshmark("advise", *words)
         assert done.returncode == 1 and "another process is measuring there" in done.stderr

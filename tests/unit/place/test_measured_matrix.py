@@ -14,18 +14,33 @@ from meshmark.store.record import Record
 
 def latency(cpu: int, node: int, value: float, size: int = 1 << 30, start: str = "2026", **more: Any) -> Record:
     return Record(
-        source="host", machine="m", instrument="latency", metric="load_latency", unit="s", better="lower",
-        samples=(value,), value=value, interval=None,
+        source="host",
+        machine="m",
+        instrument="latency",
+        metric="load_latency",
+        unit="s",
+        better="lower",
+        samples=(value,),
+        value=value,
+        interval=None,
         conditions={"cpu": cpu, "memory_node": node, "footprint_bytes": size, **more},
         provenance={"start": start},
-    )  # fmt: skip
+    )
 
 
 def bandwidth(cpu: int, node: int, value: float) -> Record:
     return Record(
-        source="host", machine="m", instrument="bandwidth", metric="bandwidth_net", unit="B/s", better="higher",
-        samples=(value,), value=value, interval=None, conditions={"cpus": str(cpu), "memory_node": node, "threads": 1},
-    )  # fmt: skip
+        source="host",
+        machine="m",
+        instrument="bandwidth",
+        metric="bandwidth_net",
+        unit="B/s",
+        better="higher",
+        samples=(value,),
+        value=value,
+        interval=None,
+        conditions={"cpus": str(cpu), "memory_node": node, "threads": 1},
+    )
 
 
 ALL = [latency(c, n, v * 1e-9) for c, n, v in ((0, 0, 80), (0, 1, 140), (2, 0, 141), (2, 1, 81))]
@@ -33,8 +48,11 @@ NODE_OF = {0: 0, 1: 0, 2: 1, 3: 1}
 
 
 def test_the_matrix_is_that_of_the_newest_record_of_the_largest_footprint() -> None:
-    more = [latency(0, 1, 1e-9, size=4096, start="2030"), latency(1, 1, 150e-9, start="2027"),
-            latency(0, 1, 999e-9, start="2028", processes=2)]  # fmt: skip
+    more = [
+        latency(0, 1, 1e-9, size=4096, start="2030"),
+        latency(1, 1, 150e-9, start="2027"),
+        latency(0, 1, 999e-9, start="2028", processes=2),
+    ]
     for order in (ALL + more, more + ALL):
         matrix = json.loads(measured_matrix(order, NODE_OF, [0, 1]))
         assert matrix["values"] == [pytest.approx([80e-9, 150e-9]), pytest.approx([141e-9, 81e-9])]

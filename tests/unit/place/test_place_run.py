@@ -309,8 +309,10 @@ def test_without_permission_hard_is_absent_and_soft_works(place: Place) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/numa_maps").exists(), reason="this kernel has no NUMA")
-@pytest.mark.parametrize(("asked", "told"), [("bind=0", "bind:0"), ("preferred=0", "prefer:0"),
-                                             ("interleave=0", "interleave:0"), ("local", "local")])  # fmt: skip
+@pytest.mark.parametrize(
+    ("asked", "told"),
+    [("bind=0", "bind:0"), ("preferred=0", "prefer:0"), ("interleave=0", "interleave:0"), ("local", "local")],
+)
 def test_the_memory_policy_is_the_kernels(place: Place, how: tuple[str, ...], asked: str, told: str) -> None:
     said = place.run(*how, "-n", "1", "--memory", asked, "--", "cat", "/proc/self/numa_maps")
     policies = {line.split()[1] for line in said.stdout.splitlines() if "heap" in line or "stack" in line}
@@ -343,8 +345,12 @@ def test_a_hard_binding_cannot_be_undone_and_goes_with_the_claim(place: Place, h
     )
     with subprocess.Popen(
         place.words(*how, "--hard", "--bind", f"list={CPUS[-1]}", "--", sys.executable, "-c", script),
-        env=place.env, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+        env=place.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
         said = first_line(process)
         if not said:
             _, why = process.communicate()

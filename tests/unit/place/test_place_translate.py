@@ -45,10 +45,14 @@ def test_the_line_for_people_says_absolute_and_relative() -> None:
     assert done.returncode == 2  # taskset was asked for by name
     done = translate("--parts", "3;2", "--to", "mpich,likwid", "--command", "./solve -n 3")
     assert done.stdout.splitlines() == [
-        "CPUs 3;2 (relative to the allowed 0-7: 3;2)", "",
-        "mpich", "  mpiexec -n 2 -bind-to user:3,2 ./solve -n 3", "",
-        "likwid", "  likwid-pin -c 3,2 ./solve -n 3",
-    ]  # fmt: skip
+        "CPUs 3;2 (relative to the allowed 0-7: 3;2)",
+        "",
+        "mpich",
+        "  mpiexec -n 2 -bind-to user:3,2 ./solve -n 3",
+        "",
+        "likwid",
+        "  likwid-pin -c 3,2 ./solve -n 3",
+    ]
 
 
 @pytest.mark.parametrize(

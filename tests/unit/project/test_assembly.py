@@ -64,9 +64,14 @@ def test_the_pointer_walk_is_a_load_a_step() -> None:
 
 @pytest.mark.parametrize(
     ("kernel", "instruction", "register"),
-    [("avx2_fp64", "vfmadd", "%ymm"), ("avx2_fp32", "vfmadd", "%ymm"), ("avx512_fp64", "vfmadd", "%zmm"),
-     ("avx512_fp32", "vfmadd", "%zmm"), ("sse2_fp64", "mulpd", "%xmm")],
-)  # fmt: skip
+    [
+        ("avx2_fp64", "vfmadd", "%ymm"),
+        ("avx2_fp32", "vfmadd", "%ymm"),
+        ("avx512_fp64", "vfmadd", "%zmm"),
+        ("avx512_fp32", "vfmadd", "%zmm"),
+        ("sse2_fp64", "mulpd", "%xmm"),
+    ],
+)
 def test_multiply_adds_stay_in_registers(kernel: str, instruction: str, register: str) -> None:
     body = loop(f"fma::{kernel}(", instruction)
     assert sum(x.startswith(instruction) and register in x for x in body) >= 12, body

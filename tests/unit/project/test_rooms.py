@@ -12,8 +12,9 @@ SOURCE = ROOT / "src"
 
 def imports() -> dict[str, set[str]]:
     """Modules of ours that each imports, within functions too."""
-    files = {".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p
-             for p in SOURCE.rglob("*.py")}  # fmt: skip
+    files = {
+        ".".join(p.relative_to(SOURCE).with_suffix("").parts).removesuffix(".__init__"): p for p in SOURCE.rglob("*.py")
+    }
     found: dict[str, set[str]] = {}
     for module, path in files.items():
         found[module] = set()

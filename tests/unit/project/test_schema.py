@@ -85,9 +85,17 @@ def test_records_of_every_maker_have_the_form(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("better", "fast"), ("unit", ""), ("flags", ["perfect"]), ("samples", []), ("source", "rumour"), ("extra", 1),
-     ("interval", [1.0]), ("conditions", {"a": [1]})],
-)  # fmt: skip
+    [
+        ("better", "fast"),
+        ("unit", ""),
+        ("flags", ["perfect"]),
+        ("samples", []),
+        ("source", "rumour"),
+        ("extra", 1),
+        ("interval", [1.0]),
+        ("conditions", {"a": [1]}),
+    ],
+)
 def test_what_is_no_record_is_found(key: str, value: object) -> None:
     r = made_run.record("gups", "update_rate", 1e8, threads=1).to_json()
     assert wrong("record", r) == []
@@ -183,8 +191,15 @@ def test_the_program_has_the_limits_of_the_schema(part: str, key: str, value: fl
         actor["burst"] = 10
     request = {"machine": find_machine("gs1280-4").resolved(), "runs": [run], "threads": 1}
     assert (wrong("model-request", request) == []) == allowed
-    done = subprocess.run([find_engine()], input=json.dumps(request), capture_output=True, text=True, timeout=60,
-                          check=False, env={**os.environ})  # fmt: skip
+    done = subprocess.run(
+        [find_engine()],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ},
+    )
     assert (done.returncode == 0) == allowed, done.stdout[-300:]
     assert allowed or (done.returncode == 2 and key in json.loads(done.stdout.splitlines()[-1])["field"])
 

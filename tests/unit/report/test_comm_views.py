@@ -85,15 +85,20 @@ def test_noise_within_the_intervals_is_no_crossover() -> None:
     assert {found.winner, *found.tied} == {"a", "b"} and (found.first, found.last) == (1, 8)
     assert told([found]) == [f"at every size {found.winner}; tied: {found.tied[0]}"]
     # … and by more than their intervals: as many stretches as turns.
-    records = [exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6)) for k, w in enumerate((1, 2, 4, 8))
-               for p in "ab"]  # fmt: skip
+    records = [
+        exchange(p, w, level(1.1e-6 if (k + (p == "a")) % 2 else 1e-6))
+        for k, w in enumerate((1, 2, 4, 8))
+        for p in "ab"
+    ]
     lines = told(stretches(rankings(records)[0]))
     assert lines == ["at 1 word b", "at 2 words a", "at 4 words b", "at 8 words a"]
 
 
 def test_a_winner_carries_its_flags(capsys: pytest.CaptureFixture[str]) -> None:
-    records = [dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"})),
-               exchange("b", 1, level(2e-6))]  # fmt: skip
+    records = [
+        dataclasses.replace(exchange("a", 1, level(1e-6)), flags=frozenset({"noisy"})),
+        exchange("b", 1, level(2e-6)),
+    ]
     assert told(stretches(rankings(records)[0])) == ["at every size a  [noisy]"]
     print_rankings(records)
     assert "at every size a  [noisy]" in capsys.readouterr().out
@@ -162,10 +167,18 @@ def test_a_flag_that_all_have_is_said_once(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize("records", [made_run.pingpong(), made_run.swap(), made_run.collectives()])
 def test_observed_conditions_are_no_columns(records: list[Record], capsys: pytest.CaptureFixture[str]) -> None:
     mixed = [
-        dataclasses.replace(r, conditions={**r.conditions, "block_iterations": i, "fastest_rank": i * 1e-6,
-                                           "rank_cpus": f"0,{i}", "blocks": i})
+        dataclasses.replace(
+            r,
+            conditions={
+                **r.conditions,
+                "block_iterations": i,
+                "fastest_rank": i * 1e-6,
+                "rank_cpus": f"0,{i}",
+                "blocks": i,
+            },
+        )
         for i, r in enumerate(records)
-    ]  # fmt: skip
+    ]
     print_records(mixed)
     text = capsys.readouterr().out
     assert not re.search("clock_offset|fastest_rank|slowest_rank|blocks|block_iterations|rank_cpus|host_names", text)
@@ -191,8 +204,17 @@ def test_the_report_has_communication_only_where_it_was_asked_for(tmp_path: Path
     assert "Ranking of 5 protocols" in one and 'id="halo_libraries"' not in one
     records = [*made_run.latency(), *made_run.communication()]
     page = write_report(records, [], made_run.run_info(), tmp_path / "2").html.read_text()
-    names = {"halo", "halo_libraries", "pingpong", "pingpong_bandwidth", "pingpong_libraries", "swap", "swap_pairs",
-             "collectives", "collectives_libraries"}  # fmt: skip
+    names = {
+        "halo",
+        "halo_libraries",
+        "pingpong",
+        "pingpong_bandwidth",
+        "pingpong_libraries",
+        "swap",
+        "swap_pairs",
+        "collectives",
+        "collectives_libraries",
+    }
     assert names < set(specs(page))
     assert "up to 64 words neighbour" in page and "MPICH 4.0.2 over Open MPI 4.1.4" in page
     assert re.search(r"put of 4096 words: 4\d{3} wrong, found 8 bytes beside their place", page)
@@ -322,9 +344,12 @@ def test_the_map_of_contention_says_what_lies_between(tmp_path: Path) -> None:
     rows = rows_of(swaps.contention(made_run.swap(16, SIZES, 4), NODES))
     assert len(rows) == 14 * len(SIZES)
     assert {r["distance"] for r in rows} >= {
-        "1: one node", "3: one node to node distance 22", "4: node distance 16", "5: node distance 16 to 22",
+        "1: one node",
+        "3: one node to node distance 22",
+        "4: node distance 16",
+        "5: node distance 16 to 22",
         "8: node distance 22",
-    }  # fmt: skip
+    }
     assert {r["message"].replace("\u00a0", " ") for r in rows if r["starts"]} == {"64 KiB", "1 MiB"}
     records = made_run.swap(16, SIZES, 4, flags=["noisy"])
     assert all(r["flagged"] for r in rows_of(swaps.contention(records, {})))

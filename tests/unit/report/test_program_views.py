@@ -30,12 +30,15 @@ def later(records: list[Record], factor: float, start: str, flags: tuple[str, ..
     """The same by another run of the same command."""
     return [
         dataclasses.replace(
-            r, value=factor * r.value, samples=tuple(factor * s for s in r.samples),
+            r,
+            value=factor * r.value,
+            samples=tuple(factor * s for s in r.samples),
             interval=None if r.interval is None else (factor * r.interval[0], factor * r.interval[1]),
-            flags=frozenset(flags), provenance={**r.provenance, "start": start},
+            flags=frozenset(flags),
+            provenance={**r.provenance, "start": start},
         )
         for r in records
-    ]  # fmt: skip
+    ]
 
 
 def test_steps_are_ranked_within_what_can_be_compared() -> None:
@@ -123,7 +126,7 @@ def test_kernels_are_told_with_their_check(capsys: pytest.CaptureFixture[str]) -
     wrong = [
         dataclasses.replace(r, flags=frozenset({"unverified"})) if r.conditions["kernel"] == "cg" else r
         for r in records
-    ]  # fmt: skip
+    ]
     print_programs(wrong)
     lines = {line.split()[0].strip(","): line for line in flat(capsys.readouterr().out).splitlines()[1:]}
     assert "not verified" in lines["cg"] and lines["cg"].rstrip().endswith("u")
@@ -154,8 +157,14 @@ def test_the_report_has_programs_and_a_line_of_what_was_not_asked(tmp_path: Path
     records = [*made_run.pop(made_run.LIBRARIES, 16), *made_run.anatomy(flags=["noisy"])]
     page = flat(write_report(records, [], made_run.run_info(), tmp_path).html.read_text())
     assert re.findall(r'<section id="(\w+)">', page) == [
-        "machine", "anatomy", "pop", "pop_grids", "absent", "flags", "provenance",
-    ]  # fmt: skip
+        "machine",
+        "anatomy",
+        "pop",
+        "pop_grids",
+        "absent",
+        "flags",
+        "provenance",
+    ]
     (rest,) = re.findall("<p>Not asked of this run: (.*?)\\.</p>", page)
     assert {"latency", "halo", "npb", "clock"} < {*rest.split(", ")} and "pop" not in rest.split(", ")
     assert "absent: not measured" not in page and '<div class="tile"' not in page and "tile none" not in page

@@ -45,8 +45,16 @@ def estimated(use: str = "memory.pressure") -> Header:
     """Two CPUs that are counted, and two memories: `use` is estimated."""
     parts = {k: ({"name": f"{k} 0"}, {"name": f"{k} 1"}) for k in ("cpu", "memory", "link")}
     metrics = (Metric("cpu.busy", "1", "busy", "time"), Metric(use, "1", "told from latency", "bandwidth", True))
-    return Header("host", "test", "", 1.0, parts, metrics, ({"metric": "link", "why": "no counters here"},),
-                  {"use": {"memory": use}})  # fmt: skip
+    return Header(
+        "host",
+        "test",
+        "",
+        1.0,
+        parts,
+        metrics,
+        ({"metric": "link", "why": "no counters here"},),
+        {"use": {"memory": use}},
+    )
 
 
 def told(of: Header, memory: float) -> list[Frame]:

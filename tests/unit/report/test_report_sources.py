@@ -48,14 +48,42 @@ from support.made_load import made_load, made_study
 
 # Of this host, by name: what is collected must not depend on what was built.
 INSTRUMENTS: Final = (
-    "bandwidth", "clock", "dgemm", "gups", "io", "kernels", "latency", "lines", "linpack", "loaded", "peak",
-    "allreduce", "alltoall", "anatomy", "barrier", "bcast", "defects", "exchange", "gyro", "halo", "npb", "pingpong",
-    "pop", "reduce", "swap", "swim",
-)  # fmt: skip
+    "bandwidth",
+    "clock",
+    "dgemm",
+    "gups",
+    "io",
+    "kernels",
+    "latency",
+    "lines",
+    "linpack",
+    "loaded",
+    "peak",
+    "allreduce",
+    "alltoall",
+    "anatomy",
+    "barrier",
+    "bcast",
+    "defects",
+    "exchange",
+    "gyro",
+    "halo",
+    "npb",
+    "pingpong",
+    "pop",
+    "reduce",
+    "swap",
+    "swim",
+)
 SMALL: Final[Mapping[str, Mapping[str, str]]] = {
-    "latency": {"footprint": "4KiB..64KiB"}, "lines": {"cpus": "0"}, "loaded": {"chains": "1,2", "threads": "1"},
-    "gups": {"threads": "1"}, "bandwidth": {"threads": "1"}, "io": {"jobs": "1"}, "peak": {},
-}  # fmt: skip
+    "latency": {"footprint": "4KiB..64KiB"},
+    "lines": {"cpus": "0"},
+    "loaded": {"chains": "1,2", "threads": "1"},
+    "gups": {"threads": "1"},
+    "bandwidth": {"threads": "1"},
+    "io": {"jobs": "1"},
+    "peak": {},
+}
 BARE: Final = RunInfo(run_id="r", machine="m", started="", elapsed_s=0, spec_name="", command="", version="")
 HOST: Final = made_run.run_info({"topology": from_synthetic("pack:2 [numa] core:2 pu:1").to_dict()})
 
@@ -87,10 +115,17 @@ def described(name: str) -> list[Record]:
                 p = next((p for p in d.parameters if p.name == key), None)
                 own[key] = p.choices[i % len(p.choices)] if p and p.choices else 8 << i
             samples = tuple((1 + i) * (1 + k / 100) for k in range(7))
-            records.append(Record.of(
-                metric, samples, source="host", machine="made-up", instrument=name, conditions={**common, **own},
-                provenance={"command": f"{name} --seed {i}"},
-            ))  # fmt: skip
+            records.append(
+                Record.of(
+                    metric,
+                    samples,
+                    source="host",
+                    machine="made-up",
+                    instrument=name,
+                    conditions={**common, **own},
+                    provenance={"command": f"{name} --seed {i}"},
+                )
+            )
     return records
 
 
@@ -234,10 +269,15 @@ def test_conditions_of_an_odd_kind_have_a_page(odd: Scalar) -> None:
 
 
 SAMPLES: Final[Mapping[str, Callable[[Record], list[float]]]] = {
-    "zero": lambda r: [0.0] * 9, "one sample": lambda r: [r.value], "some zero": lambda r: [0.0, *r.samples],
-    "negative": lambda r: [-r.value], "all alike": lambda r: [r.value] * 9, "tiny": lambda r: [1e-300],
-    "huge": lambda r: [1e300], "far apart": lambda r: [r.value * 1e-9, r.value, r.value * 1e9] * 3,
-}  # fmt: skip
+    "zero": lambda r: [0.0] * 9,
+    "one sample": lambda r: [r.value],
+    "some zero": lambda r: [0.0, *r.samples],
+    "negative": lambda r: [-r.value],
+    "all alike": lambda r: [r.value] * 9,
+    "tiny": lambda r: [1e-300],
+    "huge": lambda r: [1e300],
+    "far apart": lambda r: [r.value * 1e-9, r.value, r.value * 1e9] * 3,
+}
 QUICK: Final = ("zero", "negative", "huge")
 
 
@@ -314,9 +354,14 @@ def study_records(folder: Path, study: str) -> list[Record]:
     made_study(folder, study)
     lines = [json.loads(line) for line in (folder / RECORDS).read_text().splitlines()]
     found = [Record.from_json(line) for line in lines if line["type"] == "result"]
-    extra = [replace(found[0], metric=m, conditions={**found[0].conditions, "programs": 3, "wait_policy": "active",
-                                                     "company": "together"})
-             for m in ("user_sum", "system_sum", "idle", "waiting_sum", "serialisation")]  # fmt: skip
+    extra = [
+        replace(
+            found[0],
+            metric=m,
+            conditions={**found[0].conditions, "programs": 3, "wait_policy": "active", "company": "together"},
+        )
+        for m in ("user_sum", "system_sum", "idle", "waiting_sum", "serialisation")
+    ]
     both = {"programs": 3, "wait_policy": "active", "domains": 2, "write_fraction": 0.3}
     return [*(replace(r, conditions={**both, **r.conditions}) for r in found), *extra]
 

@@ -52,20 +52,40 @@ def test_only_the_metric_says_which_sample_is_the_best(
 
 def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -> None:
     found = {u: Record.from_json({**LINE, "unit": u}).better for u in ("s", "B/s", "op/s", "flop/s", "Hz", "1", "B")}
-    assert found == {"s": "lower", "B/s": "higher", "op/s": "higher", "flop/s": "higher", "Hz": "higher",
-                     "1": "none", "B": "none"}  # fmt: skip
+    assert found == {
+        "s": "lower",
+        "B/s": "higher",
+        "op/s": "higher",
+        "flop/s": "higher",
+        "Hz": "higher",
+        "1": "none",
+        "B": "none",
+    }
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [
-        ("value", 2.0), ("value", "fast"), ("value", math.inf), ("interval", [1.0, 5.0]), ("interval", None),
-        ("samples", []), ("samples", [1, "2"]), ("samples", [math.nan] * 6), ("source", "rumour"),
-        ("flags", ["perfect"]), ("flags", "noisy"), ("unit", ""), ("metric", 7), ("better", "fast"), ("better", 1),
-        ("better", ""), ("conditions", {"a": [1]}),
+        ("value", 2.0),
+        ("value", "fast"),
+        ("value", math.inf),
+        ("interval", [1.0, 5.0]),
+        ("interval", None),
+        ("samples", []),
+        ("samples", [1, "2"]),
+        ("samples", [math.nan] * 6),
+        ("source", "rumour"),
+        ("flags", ["perfect"]),
+        ("flags", "noisy"),
+        ("unit", ""),
+        ("metric", 7),
+        ("better", "fast"),
+        ("better", 1),
+        ("better", ""),
+        ("conditions", {"a": [1]}),
         ("provenance", None),
     ],
-)  # fmt: skip
+)
 def test_a_broken_record_names_its_field(field: str, value: object) -> None:
     with pytest.raises(RecordError, match=f"^{field}: found"):
         Record.from_json({**LINE, field: value})

@@ -25,10 +25,19 @@ from meshmark.store.store import Store, StoreError
 def record(metric: str = "load_latency", n: int = 0) -> Record:
     samples = tuple(1e-9 * (n + 1) * (1 + i / 100) for i in range(7))
     return Record(
-        source="host", machine="m", instrument="latency", metric=metric, unit="s", better="lower", samples=samples,
-        value=sorted(samples)[3], interval=median_interval(samples), conditions={"n": n, "pages": "thp", "x": None},
-        flags=frozenset({"noisy"}), provenance={"start": "2026-11-21T00:00:00Z"},
-    )  # fmt: skip
+        source="host",
+        machine="m",
+        instrument="latency",
+        metric=metric,
+        unit="s",
+        better="lower",
+        samples=samples,
+        value=sorted(samples)[3],
+        interval=median_interval(samples),
+        conditions={"n": n, "pages": "thp", "x": None},
+        flags=frozenset({"noisy"}),
+        provenance={"start": "2026-11-21T00:00:00Z"},
+    )
 
 
 def test_what_goes_in_comes_out(tmp_path: Path) -> None:
@@ -207,6 +216,7 @@ def test_half_a_character_hides_one_record_alone(tmp_path: Path) -> None:
     store.add("odd", "a", [replace(record(), provenance={"start": "2026-11-20T00:00:00Z", "command": "\ud800"})])
     store.add("good", "a", [record()])
     assert [(r["run"], r["start"]) for r in store.runs()] == [
-        ("odd", "2026-11-20T00:00:00Z"), ("good", "2026-11-21T00:00:00Z")
-    ]  # fmt: skip
+        ("odd", "2026-11-20T00:00:00Z"),
+        ("good", "2026-11-21T00:00:00Z"),
+    ]
     assert len(store.query()) == 1 and len(store.broken) == 1

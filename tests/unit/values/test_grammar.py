@@ -41,10 +41,22 @@ def test_what_comes_back_is_what_the_native_half_read() -> None:
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [("size", "64 mib"), ("size", "0x10"), ("sizes", "8KiB..4KiB"), ("seconds", "1 hour"), ("seconds", "-1s"),
-     ("integers", "0-10"), ("integers", "0-99999999"), ("cpus", "3-1"), ("cpus", ""), ("choices", "a,c"),
-     ("size", "64\0"), ("size", "\udcff"), ("size", "\ud800")],
-)  # fmt: skip
+    [
+        ("size", "64 mib"),
+        ("size", "0x10"),
+        ("sizes", "8KiB..4KiB"),
+        ("seconds", "1 hour"),
+        ("seconds", "-1s"),
+        ("integers", "0-10"),
+        ("integers", "0-99999999"),
+        ("cpus", "3-1"),
+        ("cpus", ""),
+        ("choices", "a,c"),
+        ("size", "64\0"),
+        ("size", "\udcff"),
+        ("size", "\ud800"),
+    ],
+)
 def test_what_is_wrong_is_named_by_its_field(name: str, text: str) -> None:
     with pytest.raises(UsageError, match=r"^f: found '") as raised:
         PARSERS[name](text)
@@ -63,9 +75,12 @@ def test_nonsense_is_a_value_or_a_usage_error(name: str, text: str) -> None:
 def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
     """The model once read 4096, 8192 where the probe read 10240 too, and took what the probe refused."""
     done = subprocess.run(
-        [find_probe(), "latency", "--check", "--footprint", text], capture_output=True, text=True, timeout=60,
+        [find_probe(), "latency", "--check", "--footprint", text],
+        capture_output=True,
+        text=True,
+        timeout=60,
         check=False,
-    )  # fmt: skip
+    )
     try:
         records = measure("latency", find_machine("gs1280-4"), {"footprint": text, "memory_node": "0"})
     except UsageError:

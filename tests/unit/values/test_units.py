@@ -9,9 +9,16 @@ from meshmark.values.units import number, scale_for, show
 
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
-    [(4.104e10, "B/s", "41.0 GB/s"), (1.6e-7, "s", "160 ns"), (8 * 2**20, "B", "8 MiB"), (0.0, "1", "0"),
-     (2.5e-6, "s", "2.50 µs"), (1.024e11, "flop/s", "102 GFLOP/s"), (0.0651e9, "op/s", "65.1 Mop/s")],
-)  # fmt: skip
+    [
+        (4.104e10, "B/s", "41.0 GB/s"),
+        (1.6e-7, "s", "160 ns"),
+        (8 * 2**20, "B", "8 MiB"),
+        (0.0, "1", "0"),
+        (2.5e-6, "s", "2.50 µs"),
+        (1.024e11, "flop/s", "102 GFLOP/s"),
+        (0.0651e9, "op/s", "65.1 Mop/s"),
+    ],
+)
 def test_units_for_people(value: float, unit: str, text: str) -> None:
     assert show(value, unit).replace("\u00a0", " ") == text
 

@@ -71,11 +71,21 @@ def test_too_few_frames_have_a_change_and_no_interval() -> None:
 
 @pytest.mark.parametrize(
     ("other", "words"),
-    [(lambda h: header(8), "their CPUs: found 4 before and 8 after"),
-     (lambda h: Header(h.source, h.machine, h.started, h.period_s,
-                       {**h.components, "memory": ({"name": "memory 1"},)}, h.metrics),
-      "their memory: found 'memory 0' before and 'memory 1' after")],
-)  # fmt: skip
+    [
+        (lambda h: header(8), "their CPUs: found 4 before and 8 after"),
+        (
+            lambda h: Header(
+                h.source,
+                h.machine,
+                h.started,
+                h.period_s,
+                {**h.components, "memory": ({"name": "memory 1"},)},
+                h.metrics,
+            ),
+            "their memory: found 'memory 0' before and 'memory 1' after",
+        ),
+    ],
+)
 def test_machines_that_differ_are_one_line(other: Callable[[Header], Header], words: str) -> None:
     with pytest.raises(MeshmarkError, match=words) as why:
         compare(side("a", [[0.1] * 4] * 8), side("b", [[0.1] * 4] * 8, other(header())))
@@ -99,8 +109,10 @@ def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
     assert [line.split("  ")[0] for line in lines[2:5]] == ["CPU 1", "CPU 0", "CPU 2"]
     assert lines[2].split()[2:5] == ["60.0", "10.0", "-50.0"] and lines[3].split()[4] == "+10.0"
     assert lines[4].endswith("not distinguishable")
-    assert lines[5:] == ["not known: CPU 3: not known at this tick (a.parquet)",
-                         "not known: memory 0: no counters here (a.parquet)"]  # fmt: skip
+    assert lines[5:] == [
+        "not known: CPU 3: not known at this tick (a.parquet)",
+        "not known: memory 0: no counters here (a.parquet)",
+    ]
     status, out, _ = said("replay", str(b), "--against", str(a), "--json")
     found = json.loads(out)
     assert status == 0 and found["type"] == "difference"

@@ -28,8 +28,10 @@ def test_values_of_the_wrong_number_are_unknown_and_not_shifted() -> None:
     assert frame_of(line, header()).values["cpu.busy"] == [0.1, 0.2, None, None]
 
 
-@pytest.mark.parametrize("text", ["", "{", "[]", '{"type":"frame"}', '{"type":"header","format":2}',
-                                  '{"type":"header","format":1,"source":"host"}'])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    ["", "{", "[]", '{"type":"frame"}', '{"type":"header","format":2}', '{"type":"header","format":1,"source":"host"}'],
+)
 def test_what_is_no_header_is_one_line(text: str) -> None:
     with pytest.raises(FrameError, match="frames: ") as why:
         header_of(parse_line(text))
@@ -38,15 +40,32 @@ def test_what_is_no_header_is_one_line(text: str) -> None:
 
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=6),
-    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(
-        st.sampled_from(["type", "format", "components", "metrics", "absent", "values", "cpu.busy", "seq", "name"]),
-        inner, max_size=6), max_leaves=15)  # fmt: skip
+    lambda inner: (
+        st.lists(inner, max_size=4)
+        | st.dictionaries(
+            st.sampled_from(["type", "format", "components", "metrics", "absent", "values", "cpu.busy", "seq", "name"]),
+            inner,
+            max_size=6,
+        )
+    ),
+    max_leaves=15,
+)
 
 
 @settings(max_examples=150, deadline=None)
 @given(JSON)
-@example({"type": "header", "format": 1, "source": 1, "machine": 2, "started": 3, "period_s": 4,
-          "components": {"cpu": [1]}, "metrics": []})  # fmt: skip
+@example(
+    {
+        "type": "header",
+        "format": 1,
+        "source": 1,
+        "machine": 2,
+        "started": 3,
+        "period_s": 4,
+        "components": {"cpu": [1]},
+        "metrics": [],
+    }
+)
 def test_no_line_is_a_traceback(line: Any) -> None:
     for read in (header_of, lambda x: frame_of(x, header())):
         with contextlib.suppress(FrameError):

@@ -111,15 +111,24 @@ def test_the_processes_behind_a_hot_spot_are_named() -> None:
     nodes = ({"name": "node 0"}, {"name": "node 1"}, {"name": "node 2"})
     memories = tuple({"name": f"memory {n}", "node": n} for n in range(3))
     cpus = tuple({"name": f"CPU {4 * n}", "number": 4 * n, "node": n} for n in range(3))
-    h = Header("host", "t", "", 1.0, {"node": nodes, "memory": memories, "cpu": cpus},
-               (Metric("memory.busy", "1", "x", "y"), Metric("cpu.busy", "1", "x", "y")))  # fmt: skip
-    busy = [{"pid": 1, "name": "small", "cpu": 1.0, "on": 0, "nodes": [9e9, 1e6, 0]},
-            {"pid": 2, "name": "big", "cpu": 0.9, "on": 4, "nodes": [0, 8e9, 0]},
-            {"pid": 3, "name": "idle", "cpu": 0.0, "on": 4, "nodes": [0, 9e9, 0]}]  # fmt: skip
+    h = Header(
+        "host",
+        "t",
+        "",
+        1.0,
+        {"node": nodes, "memory": memories, "cpu": cpus},
+        (Metric("memory.busy", "1", "x", "y"), Metric("cpu.busy", "1", "x", "y")),
+    )
+    busy = [
+        {"pid": 1, "name": "small", "cpu": 1.0, "on": 0, "nodes": [9e9, 1e6, 0]},
+        {"pid": 2, "name": "big", "cpu": 0.9, "on": 4, "nodes": [0, 8e9, 0]},
+        {"pid": 3, "name": "idle", "cpu": 0.0, "on": 4, "nodes": [0, 9e9, 0]},
+    ]
     detector = Detector(h)
     for n in range(1, 7):
-        spots = detector.add(Frame(n, n, 1.0, {"memory.busy": [0.1, 0.9, 0.1], "cpu.busy": [0.1, 0.2, 0.1]},
-                                   processes=busy))  # fmt: skip
+        spots = detector.add(
+            Frame(n, n, 1.0, {"memory.busy": [0.1, 0.9, 0.1], "cpu.busy": [0.1, 0.2, 0.1]}, processes=busy)
+        )
     assert [s.component_class for s in spots] == ["memory"]
     assert spots[0].culprits == ("big (2)", "small (1)")
     detector = Detector(h)

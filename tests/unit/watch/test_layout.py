@@ -73,7 +73,10 @@ def test_every_model_is_drawn_whole(name: str) -> None:
 def test_places_of_nodes_that_say_none() -> None:
     ring = [{(i - 1) % 8, (i + 1) % 8} for i in range(8)]
     assert len({(round(x, 6), round(y, 6)) for x, y in node_places(8, ring)}) == 8
-    torus = [{(x + 1) % 4 + 4 * y, (x - 1) % 4 + 4 * y, x + 4 * ((y + 1) % 3), x + 4 * ((y - 1) % 3)}
-             for y in range(3) for x in range(4)]  # fmt: skip
+    torus = [
+        {(x + 1) % 4 + 4 * y, (x - 1) % 4 + 4 * y, x + 4 * ((y + 1) % 3), x + 4 * ((y - 1) % 3)}
+        for y in range(3)
+        for x in range(4)
+    ]
     assert node_places(12, torus)[5] == (1.0, 1.0)
     assert node_places(2, [{1}, {0}]) == [(0.0, 0.0), (1.0, 0.0)]

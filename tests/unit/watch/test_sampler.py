@@ -66,9 +66,30 @@ FILES = [
     "sys/class/net/eth0/speed",
     "sys/class/net/eth0/statistics/rx_bytes",
 ]
-PIECES = st.sampled_from(["cpu0 1 2 3", "cpu -1 99999999999999999999", "cpu1", "0-3", "0-", "7-2,", "0-99999999", "-",
-                          "MemTotal: 5 kB", "Node 0 MemFree:", "numa_hit 3", "intr", "some avg10=0 total=", "10 21",
-                          "8 0 sda 1 2 3", "\0", "\xff", " \t", "-5", "1e9"])  # fmt: skip
+PIECES = st.sampled_from(
+    [
+        "cpu0 1 2 3",
+        "cpu -1 99999999999999999999",
+        "cpu1",
+        "0-3",
+        "0-",
+        "7-2,",
+        "0-99999999",
+        "-",
+        "MemTotal: 5 kB",
+        "Node 0 MemFree:",
+        "numa_hit 3",
+        "intr",
+        "some avg10=0 total=",
+        "10 21",
+        "8 0 sda 1 2 3",
+        "\0",
+        "\xff",
+        " \t",
+        "-5",
+        "1e9",
+    ]
+)
 
 
 @settings(max_examples=40, deadline=None)
@@ -181,10 +202,15 @@ def test_a_reader_that_does_not_read_costs_frames_and_not_time() -> None:
     assert all(b["seq"] > a["seq"] for a, b in itertools.pairwise(lines))
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--rate", "0"], "--rate"), (["--sources", "moon"], "--sources"), (["--root", "/proc/nowhere"], "--root"),
-    (["--duration", "-1"], "--duration"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--rate", "0"], "--rate"),
+        (["--sources", "moon"], "--sources"),
+        (["--root", "/proc/nowhere"], "--root"),
+        (["--duration", "-1"], "--duration"),
+    ],
+)
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -21,16 +21,29 @@ UNITS = {"1", "B", "B/s", "s", "1/s", "Hz", "W"}
 Table = dict[str, Any]
 
 PMU: dict[str, tuple[type | tuple[type, ...], bool]] = {  # type, and whether it must be there
-    "device": (str, True), "not": (str, False), "cpuid": (list, False), "component": (str, True), "label": (str, False),
-    "source": (str, True), "event": (list, True), "metric": (list, True),
-}  # fmt: skip
+    "device": (str, True),
+    "not": (str, False),
+    "cpuid": (list, False),
+    "component": (str, True),
+    "label": (str, False),
+    "source": (str, True),
+    "event": (list, True),
+    "metric": (list, True),
+}
 EVENT: dict[str, tuple[type | tuple[type, ...], bool]] = {
-    "name": (str, True), "use": (str, False), "terms": (str, False), "scale": (float, False),
-}  # fmt: skip
+    "name": (str, True),
+    "use": (str, False),
+    "terms": (str, False),
+    "scale": (float, False),
+}
 METRIC: dict[str, tuple[type | tuple[type, ...], bool]] = {
-    "name": (str, True), "unit": (str, True), "what": (str, True), "of": (str, False), "sum": (dict, True),
+    "name": (str, True),
+    "unit": (str, True),
+    "what": (str, True),
+    "of": (str, False),
+    "sum": (dict, True),
     "over": (dict, False),
-}  # fmt: skip
+}
 
 
 def definitions() -> list[tuple[str, Table]]:
@@ -184,17 +197,33 @@ def counted(trees: dict[str, Path], name: str, metric: str) -> dict[str, Table]:
 @pytest.mark.parametrize(
     ("machine", "metric", "pmus"),
     [
-        ("intel-hsx-2s", "memory.read", 4), ("intel-skx-4s", "memory.write", 6), ("intel-icx-2s", "memory.read", 8),
-        ("intel-spr-8s", "memory.wire", 8), ("intel-gnr-2s", "memory.read", 12), ("amd-genoa-2s", "memory.busy", 24),
-        ("amd-rome-2s", "memory.traffic", 1), ("nvidia-grace-2", "memory.read", 2),
-        ("kunpeng-920-2s", "memory.read", 16), ("ampere-altra-2s", "memory.read", 0),
-        ("intel-hsx-2s", "link.busy", 2), ("intel-skx-4s", "link.busy", 3), ("intel-spr-8s", "link.in", 4),
-        ("amd-rome-2s", "link.out", 1), ("amd-turin-2s", "link.in", 1), ("nvidia-grace-2", "link.out", 0),
-        ("intel-spr-2s", "io.in", 6), ("intel-icx-2s", "io.in", 4), ("ampere-altra-2s", "io.out", 2),
-        ("intel-hybrid", "cpu.ipc", 2), ("intel-spr-2s", "cpu.waiting", 1), ("amd-rome-2s", "cpu.remote", 0),
-        ("amd-genoa-2s", "cpu.remote", 1), ("arm-dsu", "l3.missed", 1), ("nvidia-grace-2", "io.in", 4),
+        ("intel-hsx-2s", "memory.read", 4),
+        ("intel-skx-4s", "memory.write", 6),
+        ("intel-icx-2s", "memory.read", 8),
+        ("intel-spr-8s", "memory.wire", 8),
+        ("intel-gnr-2s", "memory.read", 12),
+        ("amd-genoa-2s", "memory.busy", 24),
+        ("amd-rome-2s", "memory.traffic", 1),
+        ("nvidia-grace-2", "memory.read", 2),
+        ("kunpeng-920-2s", "memory.read", 16),
+        ("ampere-altra-2s", "memory.read", 0),
+        ("intel-hsx-2s", "link.busy", 2),
+        ("intel-skx-4s", "link.busy", 3),
+        ("intel-spr-8s", "link.in", 4),
+        ("amd-rome-2s", "link.out", 1),
+        ("amd-turin-2s", "link.in", 1),
+        ("nvidia-grace-2", "link.out", 0),
+        ("intel-spr-2s", "io.in", 6),
+        ("intel-icx-2s", "io.in", 4),
+        ("ampere-altra-2s", "io.out", 2),
+        ("intel-hybrid", "cpu.ipc", 2),
+        ("intel-spr-2s", "cpu.waiting", 1),
+        ("amd-rome-2s", "cpu.remote", 0),
+        ("amd-genoa-2s", "cpu.remote", 1),
+        ("arm-dsu", "l3.missed", 1),
+        ("nvidia-grace-2", "io.in", 4),
     ],
-)  # fmt: skip
+)
 def test_machines_give_what_the_reference_says(trees: dict[str, Path], machine: str, metric: str, pmus: int) -> None:
     assert len(counted(trees, machine, metric)) == pmus
 

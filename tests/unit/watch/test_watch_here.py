@@ -26,23 +26,33 @@ CURVE = {
 
 def record(kernel: str, store: str, rate: float, node: int | str = "local", footprint: int = 1 << 30) -> Record:
     return Record(
-        source="host", machine="h", instrument="bandwidth", metric="bandwidth_gross", unit="B/s", better="higher",
-        samples=(rate,), value=rate, interval=None, provenance={"start": "2026-11-21T10:00:00Z"},
+        source="host",
+        machine="h",
+        instrument="bandwidth",
+        metric="bandwidth_gross",
+        unit="B/s",
+        better="higher",
+        samples=(rate,),
+        value=rate,
+        interval=None,
+        provenance={"start": "2026-11-21T10:00:00Z"},
         conditions={"kernel": kernel, "store": store, "memory_node": node, "footprint_bytes": footprint},
-    )  # fmt: skip
+    )
 
 
 def test_the_best_of_every_mix_of_every_node_counts() -> None:
     found = attained(
         [
-            record("read", "ordinary", 40e9, 0), record("read", "ordinary", 38e9, 0),
-            record("read", "ordinary", 30e9, 1), record("copy", "streaming", 32e9, 0),
+            record("read", "ordinary", 40e9, 0),
+            record("read", "ordinary", 38e9, 0),
+            record("read", "ordinary", 30e9, 1),
+            record("copy", "streaming", 32e9, 0),
             record("write", "ordinary", 31e9, 0),
             record("read", "ordinary", 900e9, 0, 1 << 16),  # of a cache
             record("gather", "ordinary", 1e9, 0),
         ],
         2,
-    )  # fmt: skip
+    )
     assert found == {
         "from": "the survey of 2026-11-21",
         "memory": {"0": [[0.5, 32e9], [1.0, 40e9]], "1": [[1.0, 30e9]]},

@@ -9,11 +9,15 @@ from meshmark.web.otlp import address_of, headers_of
 from support.cli import meshmark, python
 
 
-@pytest.mark.parametrize(("words", "said"), [
-    (["--otlp", "ftp://n1"], "--otlp"), (["--otlp", "n1:4318"], "--otlp"),
-    (["--otlp", "http://n1:4318", "--on", "gs1280-4"], "--on"),
-    (["--otlp", "http://n1", "--interval", "0"], "interval"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--otlp", "ftp://n1"], "--otlp"),
+        (["--otlp", "n1:4318"], "--otlp"),
+        (["--otlp", "http://n1:4318", "--on", "gs1280-4"], "--on"),
+        (["--otlp", "http://n1", "--interval", "0"], "interval"),
+    ],
+)
 def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
     done = meshmark("watch", *words)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
