@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_watch_page import violations
+from axe import violations
 
 from meshmark.cli.serve import LoadFolders
 from meshmark.cli.watch import simulated

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe import violations
 
 from meshmark.model.frames import header_line
 from meshmark.model.machine import find_machine
@@ -23,11 +24,9 @@ from meshmark.web.hub import Hub, Past
 from meshmark.web.page import packed_difference, packed_recording, thinned, write_page
 from meshmark.web.server import serve
 from support.cli import start as start_command
-from support.paths import ROOT
 from support.waiting import listening, take, until
 
 pytestmark = pytest.mark.browser
-AXE = ROOT / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 
 def known(seq: int) -> Frame:
@@ -268,9 +267,6 @@ def test_a_hot_spot_is_named_and_ringed(browser: Any) -> None:
         page.close()
 
 
-# ------------------------------------------------------------------ one file
-
-
 @pytest.fixture
 def offline(browser: Any) -> Iterator[Any]:
     """A page without a network, in which every request but that of the file itself is an error."""
@@ -342,9 +338,6 @@ def test_a_page_that_is_spoiled_says_so(offline: Any, machine: Header, tmp_path:
     (tmp_path / "page.html").write_text(whole[:at] + "AAAA" + whole[at + 400 :])
     offline.goto((tmp_path / "page.html").as_uri())
     offline.locator("#state", has_text="cannot be unpacked").wait_for()
-
-
-# ------------------------------------------------------------------ the raster
 
 
 def open_raster(page: Any) -> None:
@@ -464,9 +457,6 @@ def test_512_components_at_10_hz_are_drawn_as_they_come(browser: Any) -> None:
     page.close()
 
 
-# ------------------------------------------------------------------ differences
-
-
 @pytest.fixture(scope="module")
 def difference(machine: Header) -> Difference:
     def frames(after: bool) -> list[Frame]:
@@ -552,9 +542,6 @@ def test_a_difference_is_one_file_too(offline: Any, machine: Header, difference:
     assert "27 smaller ones are not in this table" in offline.locator("#changed").inner_text()
 
 
-# ------------------------------------------------------------------ estimates and what 100 % is
-
-
 def estimated(machine: Header) -> Past:
     """Memory coloured by an estimate, and bandwidths that 1 of it is; links know one only."""
     header = Past(machine, 0, lambda *_: []).header_json
@@ -608,15 +595,6 @@ def test_estimates_are_marked_and_bandwidths_are_told(browser: Any, machine: Hea
     assert page.locator("#told").inner_text().startswith("CPU 1: 20 % of the core's miss buffers (")
     assert wrong == []
     page.close()
-
-
-# ------------------------------------------------------------------ for every reader
-
-
-def violations(page: Any) -> list[str]:
-    page.evaluate(AXE.read_text() + "; 0")
-    found = page.evaluate("axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] })")
-    return [f"{v['id']}: {n['html'][:200]}: {n['failureSummary']}" for v in found["violations"] for n in v["nodes"]]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

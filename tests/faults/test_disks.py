@@ -4,7 +4,6 @@ again it goes on."""
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -12,14 +11,13 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from given import SCENARIO, SPEC, write_results
+from namespace import NAMESPACE
 from small_disk import CASES, FREE_PAGES
 from started import Place
-from test_kills import SCENARIO, SPEC, write_results
 
 from support.cli import environment
 from support.paths import ROOT
-
-NAMESPACE = ["unshare", "-m", "--propagation", "private"] if os.geteuid() == 0 else ["unshare", "-rm"]
 
 
 @cache

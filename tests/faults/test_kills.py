@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from given import SCENARIO, SPEC, write_results
 from started import Ended, Place
 
 from meshmark.load.journal import JOURNAL, read_run
@@ -37,17 +38,6 @@ SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGKILL, signal.SIGINT)
 # Conditions that tell results apart.
 POINTS = ("kernel", "store", "footprint_bytes", "words", "links.bandwidth", "n", "program", "copy", "candidate")
 ENOUGH = ("--budget", "60s", "--interval", "60")  # each point ends with its least samples, however busy the machine is
-SPEC = """name = "short"
-[[step]]
-instrument = "bandwidth"
-options = { kernel = "copy,triad", footprint = "4MiB", threads = 1, store = "ordinary", budget = "60s", interval = 60 }
-[[step]]
-instrument = "latency"
-options = { footprint = "16KiB,128KiB", budget = "60s", interval = 60 }
-[[step]]
-instrument = "bandwidth"
-options = { kernel = "read", footprint = "4MiB", threads = "1", store = "ordinary", budget = "60s", interval = 60 }
-"""
 BASE = """name = "short"
 [[step]]
 instrument = "kernels"
@@ -56,16 +46,6 @@ options = { kernel = "triad,copy", volume = "L2", stride = "1", threads = "1", b
 instrument = "kernels"
 options = { kernel = "daxpy", volume = "L2", stride = "1", threads = "1", budget = "60s", interval = 60 }
 """
-SCENARIO = """[[program]]
-name = "one"
-command = ["sleep", "1"]
-[[program]]
-name = "two"
-command = ["sh", "-c", "sleep 0.4; sleep 0.6"]
-"""
-
-
-# ------------------------------------------------------------------ what is there
 
 
 def stored(place: Place) -> Found:
@@ -93,9 +73,6 @@ def sound_journals(place: Place) -> None:
     for plan in (*place.folder.glob("run/plan.json"), *place.folder.glob(f"store/{MEASURING}/*/plan.json")):
         Plan.load(plan)
     stored(place)
-
-
-# ------------------------------------------------------------------ the commands
 
 
 @dataclass(frozen=True)
@@ -215,31 +192,6 @@ def _recorded(place: Place) -> Found:
     return Counter()  # how many there are is a matter of when it ended
 
 
-def write_results(path: Path) -> None:
-    """What there is to import: 40 results of four runs."""
-    lines = []
-    for run, n in itertools.product(range(4), range(10)):
-        lines.append(
-            {
-                "type": "result",
-                "schema": 1,
-                "source": "host",
-                "machine": "m",
-                "instrument": "latency",
-                "run": f"r{run}",
-                "metric": "load_latency",
-                "unit": "s",
-                "value": 1e-9,
-                "interval": [1e-9, 1e-9],
-                "samples": [1e-9] * 7,
-                "flags": [],
-                "conditions": {"n": n},
-                "provenance": {"start": "2026-01-01T00:00:00Z"},
-            }
-        )
-    path.write_text("".join(json.dumps(x) + "\n" for x in lines))
-
-
 def _import(_: Place) -> list[str]:
     return ["store", "import", "in.jsonl", "--store", "store"]
 
@@ -356,9 +308,6 @@ CASES = (
         kills=12,
     ),
 )
-
-
-# ------------------------------------------------------------------ the trials
 
 
 @dataclass

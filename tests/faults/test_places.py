@@ -14,9 +14,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from given import write_results
+from namespace import NAMESPACE
 from started import Ended, Place
-from test_disks import NAMESPACE
-from test_kills import write_results
 
 import meshmark
 from support.cli import COMMAND

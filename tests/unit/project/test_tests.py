@@ -102,3 +102,9 @@ def test_no_test_sleeps() -> None:
         if sleeps(node)
     ]
     assert found == []
+
+
+def test_no_test_file_is_imported() -> None:
+    """What two of them need is in tests/support, or in a module beside them."""
+    lines = [(file.name, line) for file in PYTHON for line in file.read_text().splitlines()]
+    assert [found for found in lines if re.search(r"\b(from|import) test_\w+ ?(import|$)", found[1])] == []
