@@ -15,9 +15,7 @@ from meshmark.values.units import plain
 if TYPE_CHECKING:
     from meshmark.machine.capture import Opened
 
-app = typer.Typer(
-    help="Capture a machine to a file, or show one.", no_args_is_help=True
-)
+app = typer.Typer(help="Capture a machine to a file, or show one.", no_args_is_help=True)
 
 
 @app.command("capture")
