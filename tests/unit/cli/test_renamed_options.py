@@ -64,10 +64,13 @@ def test_a_command_line_of_the_previous_release_runs(tmp_path: Path) -> None:
     assert done.stderr.startswith("meshmark: note: --least is now --minimize")
 
 
-@pytest.mark.parametrize(("argv", "new"), [
-    (["run", "--say", "--bind", "none", "--", "true"], "--verbose"),
-    (["migrate", "--threads-too", "--to", "0", str(2**22)], "--with-threads"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("argv", "new"),
+    [
+        (["run", "--say", "--bind", "none", "--", "true"], "--verbose"),
+        (["migrate", "--threads-too", "--to", "0", str(2**22)], "--with-threads"),
+    ],
+)
 def test_the_native_placer_takes_old_names_too(argv: list[str], new: str) -> None:
     done = subprocess.run([sys.executable, "-m", "meshmark", *argv], capture_output=True, text=True, check=False)
     assert f"is now {new}; the old name will be removed in 0.2.0" in done.stderr.splitlines()[0]
