@@ -116,3 +116,29 @@ def test_no_option_takes_a_time_without_its_unit() -> None:
             assert not {"s", "ms", "ns", "seconds"} & {*words}, name
     takers = [name for name, option in found if option.metavar == "TIME"]
     assert {"meshmark watch --duration", "meshmark record --duration", "meshmark model measure --window"} <= {*takers}
+
+
+@pytest.mark.parametrize(
+    ("parse", "message"),
+    [
+        (lambda: grammar.seconds("--d", "3s", 5, 9), "--d: found '3s', allowed are times from 5 s to 9 s"),
+        (lambda: grammar.seconds("--d", "10s", 5, 9), "--d: found '10s', allowed are times from 5 s to 9 s"),
+        (lambda: grammar.seconds("--d", "3s", 5), "--d: found '3s', allowed are times from 5 s"),
+        (lambda: grammar.integers("--n", "1,9", 8), "--n: found '9', allowed are 1 to 8"),
+        (lambda: grammar.integers("--n", "1,9", 9, 2), "--n: found '1', allowed are 2 to 9"),
+        (lambda: grammar.choices("--k", "a,c", ("a", "b")), "--k: found 'c', allowed are a, b"),
+        (lambda: grammar.size("--s", "8KB x"), "--s: "),
+    ],
+)
+def test_an_error_names_field_value_and_what_is_allowed(parse: Callable[[], object], message: str) -> None:
+    with pytest.raises(UsageError) as why:
+        parse()
+    assert str(why.value).startswith(message) and (str(why.value) == message or message == "--s: ")
+
+
+def test_bounds_are_allowed_and_choices_trimmed() -> None:
+    assert grammar.seconds("--d", "5s", 5, 9) == 5 and grammar.seconds("--d", "9s", 5, 9) == 9
+    assert grammar.seconds("--d", "0") == 0
+    assert grammar.integers("--n", "all", 8, all_=4) == [4] and grammar.integers("--n", "all", 8) == [8]
+    assert grammar.integers("--n", "1,8", 8) == [1, 8]
+    assert grammar.choices("--k", " b , a", ("a", "b")) == ["b", "a"]
