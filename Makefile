@@ -10,7 +10,7 @@ own_cpp = $(wildcard native/*.cpp native/*/*.cpp native/*/*/*.cpp native/*/*.hpp
 python_code = src tests bench docs/generate.py
 
 .PHONY: help setup setup-tests run test test-native test-python test-unit test-machines check check-all fuzz format fix lint types layers \
-        sanitize tidy tsan bench-peers docs lock clean distclean
+        sanitize tidy tsan mutants bench-peers docs lock clean distclean
 .DEFAULT_GOAL := help
 
 help: ## say what can be made
@@ -84,6 +84,10 @@ tidy:
 tsan:
 	tools/build.sh tsan
 	ctest --test-dir build/tsan -j 2 --output-on-failure --no-tests=error
+
+mutants: setup-tests ## plant faults in the core, and count those that the tests catch (an hour or more); ARGS=--help
+	$(BIN)/uv pip install -q --target build/mutants/lib -r requirements/mutants.txt
+	$(BIN)/python tests/mutation/python.py $(ARGS)
 
 bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)

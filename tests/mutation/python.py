@@ -41,6 +41,17 @@ cli(sys.argv[1:])
 """
 
 
+def modules(rooms: list[str]) -> list[str]:
+    """Files that are mutated, relative to the tree."""
+    source = ROOT / "src" / "meshmark"
+    return sorted(
+        path.relative_to(ROOT).as_posix()
+        for room in rooms
+        for pattern in CORE[room][0]
+        for path in source.glob(pattern)
+    )
+
+
 def prepare(rooms: list[str]) -> None:
     """Copies the tree and writes mutmut's configuration into its pyproject.toml."""
     TREE.mkdir(parents=True, exist_ok=True)
@@ -52,15 +63,9 @@ def prepare(rooms: list[str]) -> None:
             shutil.copy2(source, target)
     if not (TREE / "build").exists():
         (TREE / "build").symlink_to(ROOT / "build")
-    mutated = sorted(
-        path.relative_to(ROOT).as_posix()
-        for room in rooms
-        for pattern in CORE[room][0]
-        for path in (ROOT / "src" / "meshmark").glob(pattern)
-    )
     config = {
         "source_paths": ["src"],
-        "only_mutate": mutated,
+        "only_mutate": modules(list(CORE)),  # all, since mutmut keeps what it generated once
         "also_copy": [name for name in COPIED if name not in {"src", "tests"}]
         + ["build/release/bin", "build/release/lib"],
         "pytest_add_cli_args_test_selection": [test for room in rooms for test in CORE[room][1]],
@@ -98,13 +103,14 @@ def survivors() -> list[str]:
     return found
 
 
-def results() -> dict[str, Counter[str]]:
+def results(rooms: list[str]) -> dict[str, Counter[str]]:
     """Numbers of mutants by module and outcome: caught, survived, untested, timeout."""
     outcomes = {None: "not run", 0: "survived", 33: "untested", 34: "skipped", 36: "timeout", 24: "timeout"}
     found: dict[str, Counter[str]] = {}
-    for meta in sorted((TREE / "mutants" / "src").rglob("*.meta")):
-        codes = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"]
-        name = meta.relative_to(TREE / "mutants" / "src" / "meshmark").with_suffix("").as_posix()
+    for file in modules(rooms):
+        meta = TREE / "mutants" / (file + ".meta")
+        codes = json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"] if meta.is_file() else {}
+        name = file.removeprefix("src/meshmark/")
         found[name] = Counter(outcomes.get(code, "caught") for code in codes.values())
     return {name: counts for name, counts in found.items() if counts}
 
@@ -126,16 +132,17 @@ def main() -> int:
         parser.error(f"--modules: found {', '.join(sorted(unknown))}, allowed are {', '.join(CORE)}")
     prepare(rooms)
     forget_survivors()
+    patterns = [file.removeprefix("src/").removesuffix(".py").replace("/", ".") + ".*" for file in modules(rooms)]
     with (TREE / "mutmut.log").open("w") as log:  # its progress is drawn a hundred times a second
         subprocess.run(
-            mutmut("run", "--max-children", str(options.children)),
+            mutmut("run", "--max-children", str(options.children), *patterns),
             cwd=TREE,
             env=environment(),
             check=False,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-    found = results()
+    found = results(rooms)
     total: Counter[str] = Counter()
     print(f"{'module':40} {'mutants':>8} {'caught':>8} {'share':>7} {'untested':>9} {'survived':>9}")
     for name, counts in found.items():
