@@ -370,8 +370,8 @@ def record(
     else:
         with (
             _live(rate, duration, root, HOLD_S, full_scale, canary, store) as live,
-            Recorder(out, live.header) as recorder,
             signals_call(live.stop),  # buffered frames are written before the end
+            Recorder(out, live.header) as recorder,  # its file appears once signals end it cleanly
         ):
             say(f"recording {live.header.machine} at {rate:g} Hz; stop with Ctrl-C")
             for line in live.lines():
