@@ -44,24 +44,26 @@ Time zero_load(const Graph& g, const Routing& routing, const RouterRules& router
   };
   const auto tail = [&](std::uint32_t from, std::uint32_t flits) {
     const bool near = rules.bypass && g.endpoints[from].node == here;
-    return near || rules.critical_word ? 0 : (g.outputs[g.endpoints[cpu].output].fs_per_flit * flits + 500) / 1000;
+    return near || rules.core.critical_word ? 0 : (g.outputs[g.endpoints[cpu].output].fs_per_flit * flits + 500) / 1000;
   };
-  const Time to_home = rules.request + between(cpu, home);
-  const Time memory = rules.access + (page_open || rules.page_bytes == 0 ? 0 : rules.activate);
-  const auto data = static_cast<std::uint32_t>(rules.data_flits), ack = static_cast<std::uint32_t>(rules.ack_flits);
+  const Time to_home = rules.core.request + between(cpu, home);
+  const Time memory = rules.memory.access + (page_open || rules.memory.page_bytes == 0 ? 0 : rules.memory.activate);
+  const auto data = static_cast<std::uint32_t>(rules.packets.data_flits),
+             ack = static_cast<std::uint32_t>(rules.packets.ack_flits);
   if (state == State::dirty && rules.coherence != Coherence::broadcast) {
     const std::uint32_t holder = g.cpus_of[owner].back() != cpu ? g.cpus_of[owner].back() : g.cpus_of[owner].front();
-    return to_home + rules.directory + between(home, holder) + rules.probe + between(holder, cpu) + tail(holder, data) +
-           rules.fill;
+    return to_home + rules.directory + between(home, holder) + rules.core.probe + between(holder, cpu) +
+           tail(holder, data) + rules.core.fill;
   }
   Time last = to_home + memory + between(home, cpu) + tail(home, data);
   if (rules.coherence == Coherence::broadcast)
     for (std::uint32_t n = 0; n < g.nodes(); ++n) {
       if (n == here || g.cpus_of[n].empty()) continue;
       const std::uint32_t probed = g.cpus_of[n].front();
-      last = std::max(last, to_home + between(home, probed) + rules.probe + between(probed, cpu) + tail(probed, ack));
+      last =
+          std::max(last, to_home + between(home, probed) + rules.core.probe + between(probed, cpu) + tail(probed, ack));
     }
-  return last + rules.fill;
+  return last + rules.core.fill;
 }
 
 std::vector<double> uniform_loads(const Graph& g, const Routing& routing) {

@@ -2,7 +2,6 @@
 /// A machine as a graph of servers: routers with inputs and outputs, and the endpoints (CPUs, memory controllers, I/O
 /// ports) at them. Every output is a server: a rate, a delay, a capacity at its far end. Topologies differ only here.
 #include <cstdint>
-#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -83,37 +82,7 @@ struct Graph {
 /// Builds the graph of a resolved machine (docs/reference/machine-files.md). UsageError names the key.
 Graph build_graph(const json& machine);
 
-Time ps(double ns);                                         ///< rounds to whole picoseconds
-std::int64_t fs_per_flit(double gb_per_s, int flit_bytes);  ///< of a rate in GB/s; 0 for an unlimited one
-
 /// Endpoints of a kind in the order of their nodes: CPU number n of a machine is the n-th, and so in its frames.
 std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind);
-
-/// A value as messages show it: at most 60 characters, and plain ASCII, so that none is cut in two.
-std::string brief(const json& value);
-
-/// Reads keys of one table; every error names the dotted key.
-class Table {
- public:
-  Table(const json& object, std::string path) : object_(object), path_(std::move(path)) {}
-  bool has(const char* key) const { return object_.contains(key); }
-  double number(const char* key, double least, double most) const;
-  double number(const char* key, double least, double most, double fallback) const;
-  int integer(const char* key, int least, int most) const;
-  int integer(const char* key, int least, int most, int fallback) const;
-  bool flag(const char* key, bool fallback) const;
-  std::string text(const char* key, const std::string& fallback) const;
-  /// Which of the allowed words stands there, by number; the first where the key is missing.
-  std::size_t choice(const char* key, std::initializer_list<const char*> allowed) const;
-  Table table(const char* key) const;  ///< an empty one where it is missing
-  const json& at(const char* key) const;
-  [[noreturn]] void refuse(const std::string& key, const std::string& found, const std::string& allowed) const;
-  std::string path(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }
-  const json& object() const { return object_; }
-
- private:
-  const json& object_;
-  std::string path_;
-};
 
 }  // namespace mm::model

@@ -4,6 +4,7 @@
 #include <bit>
 
 #include "base/error.hpp"
+#include "table.hpp"
 
 namespace mm::model {
 

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "closed.hpp"
+#include "table.hpp"
 #include "traffic.hpp"
 
 namespace mm::model {

@@ -4,6 +4,7 @@
 #include "base/json.hpp"
 #include "graph.hpp"
 #include "network.hpp"
+#include "table.hpp"
 
 namespace mm::model {
 

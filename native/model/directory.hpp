@@ -1,0 +1,49 @@
+#pragma once
+/// The directory of a trace: which cores hold which lines. Transactions on one line follow each other.
+#include <cstdint>
+#include <map>
+#include <unordered_map>
+#include <vector>
+
+#include "transaction.hpp"
+
+namespace mm::model {
+
+class Directory {
+ public:
+  /// Whether an access by `endpoint` hits a line that it holds already.
+  bool hits(std::uint64_t line, std::uint32_t endpoint, Op op) const;
+
+  /// Occupies the line of a transaction and sets its owner and state; false: `t` waits for the one before.
+  bool occupy(std::uint32_t t, Transaction& x);
+
+  /// The transaction is over: its requester holds the line. Returns the transaction that occupies the line next, which
+  /// still has to call `occupy`; kNone where none waits.
+  std::uint32_t release(const Transaction& x);
+
+  const std::vector<std::uint32_t>& sharers(std::uint64_t line) { return lines_[line].sharers; }
+
+ private:
+  struct Line {
+    std::uint32_t owner = kNone;         ///< endpoint that may write it
+    std::vector<std::uint32_t> sharers;  ///< endpoints that may read it
+    bool busy = false;                   ///< a transaction on it is open
+    std::vector<std::uint32_t> waiting;
+  };
+  std::unordered_map<std::uint64_t, Line> lines_;
+};
+
+/// What cores hold by the messages that reached them, independent of the directory: a line has at most one writer, and
+/// then no reader.
+class SingleWriterCheck {
+ public:
+  /// A core has answered a probe: it gives the line up, or keeps it for reading.
+  void probed(std::uint64_t line, std::uint32_t endpoint, Op op);
+  /// Failure where another core still holds the line in conflict.
+  void completed(const Transaction& x);
+
+ private:
+  std::unordered_map<std::uint64_t, std::map<std::uint32_t, char>> holders_;  ///< 'r' or 'w', by line and endpoint
+};
+
+}  // namespace mm::model

@@ -1,0 +1,79 @@
+#pragma once
+/// An outstanding access: what a core issues, and the transaction that completes it.
+#include <cstdint>
+#include <vector>
+
+#include "graph.hpp"
+#include "network.hpp"
+#include "trial.hpp"
+
+namespace mm::model {
+
+/// Kinds of events that follow those of the network.
+enum : std::uint32_t {
+  kIssue = kFirstOfOthers,  ///< an actor may issue its next access
+  kSend,                    ///< a message leaves its endpoint
+  kLocal,                   ///< a request reaches its own node's memory, without the router
+  kMemory,                  ///< a controller has the data (or has accepted the write)
+  kProbed,                  ///< a core has looked up a probed line
+  kDone,                    ///< the data has arrived and is used
+  kWindow,                  ///< a frame is due
+};
+
+/// What a core issues.
+struct Access {
+  std::uint32_t actor = 0;
+  std::uint32_t requester = 0;   ///< endpoint of the actor
+  std::uint32_t node = 0;        ///< of the requester
+  std::uint32_t home = 0;        ///< node
+  std::int32_t owner = -1;       ///< of a dirty line: node whose cache holds it; -1: the home's own
+  std::uint32_t controller = 0;  ///< of the home
+  std::uint64_t line = 0;
+  std::uint64_t stripe = 0;  ///< number of the line among those of its controller
+  Op op = Op::read;
+  State state = State::clean;
+  std::uint8_t sharers = 0;
+  bool traced = false;
+};
+
+struct Transaction {
+  Time issued = 0;
+  Time due = 0;  ///< when its data is usable, as far as known
+  std::uint32_t actor = 0;
+  std::uint32_t requester = 0;  ///< endpoint of the actor
+  std::uint32_t home = 0;       ///< endpoint
+  std::uint32_t owner = kNone;  ///< endpoint
+  std::uint32_t next = kNone;   ///< in the pool
+  std::int32_t pending = 0;     ///< answers to come
+  std::uint64_t line = 0, stripe = 0;
+  std::uint32_t held = 0;  ///< flits that it occupies in the controller's queue
+  Op op = Op::read;
+  State state = State::clean;
+  std::uint8_t sharers = 0;
+  bool traced = false;
+};
+
+class TransactionPool {
+ public:
+  std::uint32_t take() {
+    if (free_ == kNone) {
+      all_.emplace_back();
+      return static_cast<std::uint32_t>(all_.size() - 1);
+    }
+    const std::uint32_t t = free_;
+    free_ = all_[t].next;
+    all_[t] = Transaction{};
+    return t;
+  }
+  Transaction& operator[](std::uint32_t t) { return all_[t]; }
+  void release(std::uint32_t t) {
+    all_[t].next = free_;
+    free_ = t;
+  }
+
+ private:
+  std::vector<Transaction> all_;
+  std::uint32_t free_ = kNone;
+};
+
+}  // namespace mm::model
