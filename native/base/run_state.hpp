@@ -1,11 +1,12 @@
 #pragma once
-/// Inside of Run; only instrument.cpp, run.cpp and main.cpp see it.
+/// Inside of Run; only instrument.cpp, run.cpp, rounds.cpp and main.cpp include it.
 #include <map>
 #include <string>
 #include <vector>
 
 #include "host.hpp"
 #include "instrument.hpp"
+#include "shield.hpp"
 
 namespace mm {
 
@@ -18,7 +19,8 @@ struct Run::State {
   double started_s = 0, budget_end_s = 0;
   double worst_overhead = 0;  ///< clock reading time over sample time, the worst point's
   std::size_t points = 0, resumed = 0, absences = 0, results = 0, next_index = 0;
-  double last_beat_s = 0, burst_s = 0, window_s = 0;
+  double last_beat_s = 0;
+  RealTimeShare real_time;
   bool header_written = false;
   bool sampled = false;      ///< a point, or at least tried
   json processes = nullptr;  ///< of a run among many
@@ -32,7 +34,7 @@ struct Run::State {
   } earlier;
 
   std::map<std::vector<int>, std::shared_ptr<Team>> teams;
-  std::map<int, double> best_canary_s;  ///< least time of the fixed work by CPU: its undisturbed speed
+  std::map<int, double> best_reference_s;  ///< best time of the reference loop by CPU: its undisturbed speed
 
   const Parameter& parameter(std::string_view name) const;
   const std::string& value(std::string_view name) const;

@@ -1,0 +1,204 @@
+#include "rounds.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "output.hpp"
+#include "shield.hpp"
+#include "stats.hpp"
+
+namespace mm {
+namespace {
+
+constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work that touches no memory
+constexpr double kSlow = 1.05;  // reference loop this much over its best time: the clock or the CPU was taken
+constexpr int kMaxSamples = 400;
+
+}  // namespace
+
+Rounds::Rounds(Run& run, Run::State& state, std::vector<Point> points)
+    : run_(run),
+      state_(state),
+      percent_(run.real("interval_percent")),
+      shield_(run.text("shield")),
+      cpus_(run.cpus()),
+      begun_s_(wall_s()),
+      min_span_s_(std::min(0.4, run.budget_s() / 10)) {
+  for (Point& point : points) points_.push_back(begin(std::move(point)));
+  state_.write_header(points_.size());
+}
+
+Progress Rounds::begin(Point point) {
+  Progress p;
+  p.inside = point.team == nullptr;
+  if (p.inside && !point.missing) point.team = run_.team({point.cpu >= 0 ? point.cpu : cpus_.front()});
+  p.index = state_.next_index++;
+  p.samples.resize(point.metrics.size());
+  if (const auto old = state_.earlier.samples.find(p.index); old != state_.earlier.samples.end())
+    for (const auto& [values, marks] : old->second)
+      if (values.size() == point.metrics.size()) {
+        for (std::size_t m = 0; m < values.size(); ++m) p.samples[m].push_back(values[m]);
+        p.marks.push_back(marks);
+      }
+  p.done = state_.earlier.finished.contains(p.index) && !p.without_samples();
+  state_.resumed += p.done ? 1 : 0;
+  p.point = std::move(point);
+  return p;
+}
+
+void Rounds::run() {
+  stolen_.start();
+  state_.real_time.start();
+  for (bool more = true; more;) {
+    more = false;
+    for (Progress& p : points_) {
+      if (p.done) continue;
+      step(p);
+      more = more || !p.done;
+    }
+  }
+}
+
+void Rounds::step(Progress& p) {
+  const bool first = p.without_samples();
+  if (wall_s() > state_.budget_end_s && !first) return finish(p);
+  // Even an exhausted budget gives a point its one sample, and the first one does get it; but late is late.
+  if (p.point.missing || (first && wall_s() > run_.last_call_s() && state_.sampled)) return finish(p);
+  state_.sampled = true;
+  try {
+    visit(p);
+  } catch (const Absent& why) {
+    return fail(p, why);
+  } catch (const Failure& why) {
+    return fail(p, Absent(why.what()));
+  }
+  p.wide = p.wide && !narrow(p);
+  if (!p.wide || static_cast<int>(p.samples[0].size()) >= kMaxSamples) finish(p);
+  run_.beat(p.point.metrics.empty() ? "" : p.point.metrics[0]);
+}
+
+/// Takes one sample of a point, and records it.
+void Rounds::visit(Progress& p) {
+  const Point& point = p.point;
+  const double came_s = wall_s();
+  if (p.start.empty()) p.start = utc_now();
+  if (point.prepare) {
+    if (p.inside)
+      point.team->run([&](int) { point.prepare(); });
+    else
+      point.prepare();
+  }
+  const Sample sample = take_sample(p);
+  p.reference_ratios.push_back(sample.reference_ratio);
+  p.shielded = p.shielded || sample.real_time_s > 0;
+  if (sample.values.size() != point.metrics.size())
+    throw std::logic_error("a burst returned the wrong number of values");
+  for (const double v : sample.values)
+    if (!std::isfinite(v) || v < 0) throw Failure("a sample is not a number or below zero");
+  for (std::size_t m = 0; m < sample.values.size(); ++m) p.samples[m].push_back(sample.values[m]);
+  p.marks.push_back(sample.marks);
+  // What is computed once is not timed: a residual takes as long as it takes.
+  if (sample.burst_s > 0 && !point.once)
+    p.overhead = std::max(p.overhead, 2 * clock_info().overhead_s / sample.burst_s);
+  emit(json{{"type", "sample"}, {"point", p.index}, {"values", sample.values}, {"marks", sample.marks}});
+  p.spent_s += wall_s() - came_s;
+  state_.real_time.ran(sample.real_time_s);
+}
+
+/// One burst inside the shield, between two runs of the reference loop.
+Rounds::Sample Rounds::take_sample(const Progress& p) {
+  const Point& point = p.point;
+  Team& team = *point.team;
+  Sample sample;
+  std::vector<Team::Span> spans;
+  Shield shield(team, point.shield ? shield_ : "off", cpus_);
+  const double before = reference_ratio(team);
+  const double reference_s = team.elapsed_s(), from_s = wall_s();
+  if (p.inside) {
+    spans = team.run([&](int) { sample.values = point.burst(); });
+  } else {
+    sample.values = point.burst();
+    spans = team.last();
+  }
+  // A library with threads of its own leaves the team alone, whose last run is still that of the reference loop.
+  sample.burst_s = team.elapsed_s() != reference_s ? team.elapsed_s() : wall_s() - from_s;
+  const double after = reference_ratio(team);
+  sample.real_time_s = shield.release();
+  if (point.timed_inside)
+    for (const Team::Span& span : spans) {
+      if (span.moved) sample.marks |= kMoved;
+      if (span.switched > 0) sample.marks |= kSwitched;
+      if (span.faults > 0) sample.marks |= kFaulted;
+    }
+  if (before > kSlow && after > kSlow) sample.marks |= kSlowClock;
+  sample.reference_ratio = std::max(before, after);
+  if (sample.reference_ratio > 1.5) sample.marks |= kDisturbed;
+  return sample;
+}
+
+/// Time of the reference loop over its best time on the same CPU. Every member does the same fixed work; the slowest
+/// of them shows whether one was disturbed.
+double Rounds::reference_ratio(Team& team) {
+  const auto& spans = team.run([](int) { keep(dependent_adds(kReferenceAdds)); });
+  double worst = 1;
+  for (int i = 0; i < team.size(); ++i) {
+    const auto& span = spans[static_cast<std::size_t>(i)];
+    const double took_s = seconds(span.end - span.begin);
+    auto [best, fresh] = state_.best_reference_s.emplace(team.cpus()[static_cast<std::size_t>(i)], took_s);
+    best->second = std::min(best->second, took_s);
+    worst = std::max(worst, took_s / best->second);
+  }
+  return worst;
+}
+
+/// Whether a point has samples enough for the width asked for.
+bool Rounds::narrow(const Progress& p) const {
+  const bool many = static_cast<int>(p.samples[0].size()) >= p.point.least_samples;
+  if (p.point.once || !many) return many;
+  if (wall_s() - begun_s_ < min_span_s_) return false;
+  const auto metrics = static_cast<std::ptrdiff_t>(p.point.width_of_first_only ? 1 : p.samples.size());
+  return std::all_of(p.samples.begin(), p.samples.begin() + metrics,
+                     [&](const auto& samples) { return inside_width(samples, percent_); });
+}
+
+void Rounds::fail(Progress& p, const Absent& why) {
+  p.point.missing = why;
+  for (auto& samples : p.samples) samples.clear();
+  finish(p);
+}
+
+/// Writes the results of a point, or why there are none.
+void Rounds::finish(Progress& p) {
+  p.done = true;
+  const Point& point = p.point;
+  if (point.missing || p.without_samples()) {
+    const Absent why = point.missing.value_or(run_.out_of_budget());
+    run_.absent(point.metrics.empty() ? "" : point.metrics[0], point.conditions, why.what(), why.enable);
+    return;
+  }
+  const auto [conditions, flags] = observed(p, shield_, stolen_);
+  const json provenance = state_.provenance(p.start, p.spent_s);
+  for (std::size_t m = 0; m < point.metrics.size(); ++m) {
+    json line = state_.result(point.metrics[m], p.samples[m], conditions, flags, provenance);
+    line["point"] = p.index;
+    ++state_.results;
+    emit(line);
+  }
+  run_.finish(p.index, conditions);
+  state_.worst_overhead = std::max(state_.worst_overhead, p.overhead);
+}
+
+std::vector<Outcome> Rounds::outcomes() const {
+  std::vector<Outcome> outcomes;
+  for (const Progress& p : points_)
+    for (std::size_t m = 0; m < p.samples.size(); ++m)
+      if (!p.samples[m].empty()) {
+        Outcome o{p.point.conditions, p.point.metrics[m], p.samples[m], median(p.samples[m]), {}};
+        if (p.share_marked(kMoved) > 0) o.flags.emplace_back("migrated");
+        if (p.share_marked(kSwitched | kDisturbed) > 0.25) o.flags.emplace_back("noisy");
+        outcomes.push_back(std::move(o));
+      }
+  return outcomes;
+}
+
+}  // namespace mm
