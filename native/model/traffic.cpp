@@ -37,125 +37,206 @@ std::uint32_t destination(Pattern pattern, std::uint32_t from, std::uint32_t cou
   return 0;
 }
 
+/// What is asked of the network.
+struct Workload {
+  Pattern pattern;
+  double load;  ///< flits a CPU and cycle
+  int flits;    ///< of a packet
+  std::uint64_t warm, packets;
+  bool poisson;
+};
+
+Workload workload_of(const Table& t, const RouterRules& rules) {
+  Workload w{};
+  w.pattern = static_cast<Pattern>(
+      t.choice("pattern", {"uniform", "hot_spot", "transpose", "complement", "tornado", "neighbour"}));
+  w.load = t.number("load", 1e-9, 1e3);
+  w.flits = t.integer("packet_flits", 1, rules.buffer_flits, 1);
+  w.warm = static_cast<std::uint64_t>(t.integer("warm_packets", 0, 1 << 30, 20000));
+  w.packets = static_cast<std::uint64_t>(t.integer("packets", 1, 1 << 30, 100000));
+  w.poisson = t.flag("poisson", false);
+  return w;
+}
+
+/// Arrival times and destinations of the packets of one CPU.
+class Source {
+ public:
+  Source(std::uint64_t seed, std::uint32_t cpu) : to(seed, 2ULL * cpu + 1), gap_(seed, 2ULL * cpu) {}
+  /// When the next packet is born; `per_cycle`: packets a cycle.
+  Time next(double per_cycle, bool poisson, Time cycle) {
+    if (poisson) {
+      exact_ += -std::log(gap_.unit()) / per_cycle * static_cast<double>(cycle);
+      return static_cast<Time>(std::llround(exact_));
+    }
+    // Bernoulli a cycle: geometric gaps.
+    exact_ += per_cycle >= 1 ? 1 : std::floor(std::log(gap_.unit()) / std::log1p(-per_cycle)) + 1;
+    return static_cast<Time>(exact_) * cycle;
+  }
+  Draws to;
+
+ private:
+  Draws gap_;
+  double exact_ = 0;  ///< ps, or cycles
+};
+
+/// Latencies of the measured packets, in ps.
+struct Latencies {
+  std::uint64_t count = 0;
+  double sum = 0, squares = 0, hops = 0;
+  Time first_born = -1, last_delivered = 0;
+
+  void add(const Packet& packet, Time tail) {
+    const auto latency = static_cast<double>(tail - packet.born);
+    sum += latency;
+    squares += latency * latency;
+    hops += packet.hops;
+    ++count;
+    last_delivered = tail;
+  }
+  double mean() const { return count ? sum / static_cast<double>(count) : 0; }
+  double deviation() const {
+    return count > 1 ? std::sqrt(std::max(0.0, squares / static_cast<double>(count) - mean() * mean())) : 0.0;
+  }
+};
+
+class OpenLoop {
+ public:
+  OpenLoop(const Graph& graph, const Routing& routing, const RouterRules& rules, const Workload& workload,
+           std::vector<std::uint32_t> cpus, std::uint64_t seed)
+      : rules_(rules),
+        workload_(workload),
+        cpus_(std::move(cpus)),
+        max_inside_(std::max<std::uint64_t>(200ULL * cpus_.size(), 100000)),
+        calendar_(std::max(6, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rules.cycle))) - 1)),
+        network_(graph, routing, rules, calendar_) {
+    for (std::uint32_t c = 0; c < cpus_.size(); ++c) {
+      sources_.emplace_back(seed, c);
+      plan(c);
+    }
+  }
+
+  json run() {
+    while (!calendar_.empty() && !stop_) {
+      const Event event = calendar_.pop();
+      now_ = event.at;
+      const std::uint32_t target = event.what & 0x0fffffff;
+      switch (event.what >> 28) {
+        case kArrive:
+          network_.arrive(event.with, target, now_);
+          break;
+        case kArbitrate:
+          network_.arbitrate(target, now_);
+          break;
+        case kDeliver:
+          deliver(event.with);
+          break;
+        default:
+          if (!unstable_) send(target);
+      }
+    }
+    if (calendar_.empty() && network_.inside() > 0)
+      throw Failure("no progress: " + std::to_string(network_.inside()) +
+                    " packets wait for each other: " + network_.waits());
+    return result();
+  }
+
+ private:
+  struct Mark {
+    Time at = 0;
+    std::uint64_t delivered = 0;
+  };
+
+  void plan(std::uint32_t cpu) {
+    const double per_cycle = workload_.load / workload_.flits;  // packets
+    calendar_.push(sources_[cpu].next(per_cycle, workload_.poisson, rules_.cycle), event_of(kFirstOfOthers, cpu), 0);
+  }
+
+  void deliver(std::uint32_t p) {
+    const Packet& packet = network_.at(p);
+    const Time tail = network_.tail_of(p, now_);
+    if (unstable_) ++deliveries_since_;
+    if (deliveries_since_ >= kDeliveriesToSee) stop_ = true;
+    ++delivered_;
+    if (packet.about) {
+      latencies_.add(packet, tail);
+      stop_ = latencies_.count == workload_.packets;
+    }
+    network_.release(p);
+  }
+
+  void send(std::uint32_t cpu) {
+    const std::uint32_t p = network_.packet();
+    Packet& packet = network_.at(p);
+    packet.born = now_;
+    packet.flits = static_cast<std::uint16_t>(workload_.flits);
+    packet.target =
+        cpus_[destination(workload_.pattern, cpu, static_cast<std::uint32_t>(cpus_.size()), sources_[cpu].to)];
+    if (sent_ >= workload_.warm && measured_ < workload_.packets) {
+      packet.about = 1;
+      if (measured_++ == 0 && start_.at == 0) {
+        latencies_.first_born = now_;
+        start_ = {now_, delivered_};
+      }
+      if (measured_ == workload_.packets && end_.at == 0) end_ = {now_, delivered_};
+    }
+    ++sent_;
+    network_.inject(cpus_[cpu], p, now_);
+    if (network_.inside() > max_inside_ / 2 && !half_full_) {
+      half_full_ = true;
+      start_ = {now_, delivered_};
+    }
+    if (network_.inside() <= max_inside_) {
+      plan(cpu);
+      return;
+    }
+    // More arrives than leaves. Nothing more is sent; a few more deliveries show that it is not a deadlock.
+    unstable_ = true;
+    if (end_.at == 0) end_ = {now_, delivered_};
+    deliveries_since_ = 0;
+  }
+
+  json result() const {
+    const Mark end = end_.at > 0 ? end_ : Mark{now_, delivered_};
+    const double window = static_cast<double>(end.at - start_.at), cycle = static_cast<double>(rules_.cycle);
+    const Latencies& l = latencies_;
+    const double accepted = static_cast<double>(end.delivered - start_.delivered) * workload_.flits * cycle / window /
+                            static_cast<double>(cpus_.size());
+    return json{{"load", workload_.load},
+                {"accepted", window > 0 ? accepted : 0.0},
+                {"unstable", unstable_},
+                {"latency_s", l.mean() * 1e-12},
+                {"latency_cycles", l.mean() / cycle},
+                {"latency_deviation_s", l.deviation() * 1e-12},
+                {"hops", l.count ? l.hops / static_cast<double>(l.count) : 0.0},
+                {"packets", l.count},
+                {"packet_hops", network_.packet_hops()},
+                {"simulated_s", static_cast<double>(l.last_delivered - std::max<Time>(l.first_born, 0)) * 1e-12}};
+  }
+
+  const RouterRules& rules_;
+  const Workload workload_;
+  const std::vector<std::uint32_t> cpus_;
+  const std::uint64_t max_inside_;  ///< packets in the network: beyond, the load is too high
+  Calendar calendar_;
+  Network network_;
+  std::vector<Source> sources_;
+  Latencies latencies_;
+  Mark start_, end_;  ///< of the window in which deliveries are counted
+  std::uint64_t sent_ = 0, measured_ = 0, delivered_ = 0, deliveries_since_ = 0;
+  Time now_ = 0;
+  bool stop_ = false, half_full_ = false, unstable_ = false;
+};
+
 }  // namespace
 
 json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& rules, const Table& workload,
                  std::uint64_t seed) {
-  const auto pattern = static_cast<Pattern>(
-      workload.choice("pattern", {"uniform", "hot_spot", "transpose", "complement", "tornado", "neighbour"}));
-  const double load = workload.number("load", 1e-9, 1e3);  // flits a CPU and cycle
-  const int flits = workload.integer("packet_flits", 1, rules.buffer_flits, 1);
-  const auto warm = static_cast<std::uint64_t>(workload.integer("warm_packets", 0, 1 << 30, 20000));
-  const auto wanted = static_cast<std::uint64_t>(workload.integer("packets", 1, 1 << 30, 100000));
-  const bool poisson = workload.flag("poisson", false);
-
+  const Workload asked = workload_of(workload, rules);
   std::vector<std::uint32_t> cpus;
   for (std::uint32_t e = 0; e < graph.endpoints.size(); ++e)
     if (graph.endpoints[e].kind == EndpointKind::cpu) cpus.push_back(e);
   if (cpus.empty()) workload.refuse("pattern", "a machine without CPUs", "at least one");
-  const auto count = static_cast<std::uint32_t>(cpus.size());
-
-  Calendar calendar(std::max(6, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(rules.cycle))) - 1));
-  Network network(graph, routing, rules, calendar);
-  const double per_cycle = load / flits;  // packets a CPU and cycle
-  struct Source {
-    Draws gap, to;
-    double exact = 0;  // ps
-  };
-  std::vector<Source> sources(count);
-  const auto advance = [&](std::uint32_t c) {
-    Source& s = sources[c];
-    if (poisson) {
-      s.exact += -std::log(s.gap.unit()) / per_cycle * static_cast<double>(rules.cycle);
-      return static_cast<Time>(std::llround(s.exact));
-    }
-    // Bernoulli a cycle: geometric gaps.
-    const double cycles = per_cycle >= 1 ? 1 : std::floor(std::log(s.gap.unit()) / std::log1p(-per_cycle)) + 1;
-    s.exact += cycles;
-    return static_cast<Time>(s.exact) * rules.cycle;
-  };
-  for (std::uint32_t c = 0; c < count; ++c) {
-    sources[c].gap = Draws(seed, 2ULL * c);
-    sources[c].to = Draws(seed, 2ULL * c + 1);
-    calendar.push(advance(c), event_of(kFirstOfOthers, c), 0);
-  }
-
-  std::uint64_t sent = 0, measured_sent = 0, done = 0, delivered = 0, deliveries_since = 0;
-  std::uint64_t delivered_start = 0, delivered_end = 0;
-  double sum = 0, sum2 = 0, hops = 0;
-  Time first = -1, last = 0, window_start = 0, window_end = 0, now = 0;
-  bool stop = false, half_full = false;
-  const auto mark_start = [&] { window_start = now, delivered_start = delivered; };
-  const auto mark_end = [&] { window_end = now, delivered_end = delivered; };
-  const std::uint64_t most_inside = std::max<std::uint64_t>(200ULL * count, 100000);
-  bool unstable = false;
-  while (!calendar.empty() && !stop) {
-    const Event event = calendar.pop();
-    now = event.at;
-    const std::uint32_t kind = event.what >> 28, target = event.what & 0x0fffffff;
-    if (kind == kArrive) {
-      network.arrive(event.with, target, now);
-    } else if (kind == kArbitrate) {
-      network.arbitrate(target, now);
-    } else if (kind == kDeliver) {
-      const Packet& packet = network.at(event.with);
-      const Time tail = network.tail_of(event.with, now);
-      if (unstable) ++deliveries_since;
-      if (deliveries_since >= kDeliveriesToSee) stop = true;
-      ++delivered;
-      if (packet.about) {
-        const auto latency = static_cast<double>(tail - packet.born);
-        sum += latency;
-        sum2 += latency * latency;
-        hops += packet.hops;
-        ++done;
-        last = tail;
-        stop = done == wanted;
-      }
-      network.release(event.with);
-    } else if (!unstable) {
-      const std::uint32_t p = network.packet();
-      Packet& packet = network.at(p);
-      packet.born = now;
-      packet.flits = static_cast<std::uint16_t>(flits);
-      packet.target = cpus[destination(pattern, target, count, sources[target].to)];
-      if (sent >= warm && measured_sent < wanted) {
-        packet.about = 1;
-        if (measured_sent++ == 0 && window_start == 0) first = now, mark_start();
-        if (measured_sent == wanted && window_end == 0) mark_end();
-      }
-      ++sent;
-      network.inject(cpus[target], p, now);
-      if (network.inside() > most_inside / 2 && !half_full) half_full = true, mark_start();
-      if (network.inside() > most_inside) {
-        // More comes than leaves. Nothing more is sent; a few more deliveries show that it is not a deadlock.
-        unstable = true;
-        if (window_end == 0) mark_end();
-        deliveries_since = 0;
-      } else {
-        calendar.push(advance(target), event_of(kFirstOfOthers, target), 0);
-      }
-    }
-  }
-  if (calendar.empty() && network.inside() > 0)
-    throw Failure("no progress: " + std::to_string(network.inside()) +
-                  " packets wait for each other: " + network.waits());
-  const double window = static_cast<double>((window_end > 0 ? window_end : now) - window_start);
-  const double mean = done ? sum / static_cast<double>(done) : 0;
-  return json{
-      {"load", load},
-      {"accepted", window > 0 ? static_cast<double>((window_end > 0 ? delivered_end : delivered) - delivered_start) *
-                                    flits * static_cast<double>(rules.cycle) / window / count
-                              : 0.0},
-      {"unstable", unstable},
-      {"latency_s", mean * 1e-12},
-      {"latency_cycles", mean / static_cast<double>(rules.cycle)},
-      {"latency_deviation_s",
-       done > 1 ? std::sqrt(std::max(0.0, sum2 / static_cast<double>(done) - mean * mean)) * 1e-12 : 0.0},
-      {"hops", done ? hops / static_cast<double>(done) : 0.0},
-      {"packets", done},
-      {"packet_hops", network.packet_hops()},
-      {"simulated_s", static_cast<double>(last - std::max<Time>(first, 0)) * 1e-12}};
+  return OpenLoop(graph, routing, rules, asked, std::move(cpus), seed).run();
 }
 
 }  // namespace mm::model
