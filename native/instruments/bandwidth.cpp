@@ -1,25 +1,28 @@
 /// bandwidth: how fast data streams between cores and the level of the hierarchy that holds the footprint.
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <map>
 #include <numeric>
 #include <stdexcept>
 
 #include "base/clock.hpp"
-#include "base/crew.hpp"
 #include "base/instrument.hpp"
 #include "base/options.hpp"
 #include "base/stats.hpp"
 #include "base/topology.hpp"
 #include "kernels/stream.hpp"
+#include "stream_workers.hpp"
 
 namespace {
 
 using mm::json;
+using mm::stream::Job;
+using mm::stream::Op;
+using mm::stream::Part;
+using mm::stream::Share;
+using mm::stream::Workers;
 
 constexpr double kBurst_s = 5e-3;
-constexpr std::size_t kSkew = 21 * 64;  // arrays start at different places of their pages: no 4 KiB aliasing
 
 const mm::Description kBandwidth{
     .name = "bandwidth",
@@ -110,59 +113,6 @@ std::size_t kernel_index(const std::string& name) {
   return 0;
 }
 
-constexpr double kA = 1, kB = 2, kC = 4;
-
-/// What one thread works on. The arrays stand where they are for every kernel and footprint, a third of the footprint
-/// for c, half for b (two-array kernels), all of it for a: b and c never change, so that they are filled once.
-struct Part {
-  double *a = nullptr, *b = nullptr, *c = nullptr;
-  std::size_t a_bytes = 0, b_bytes = 0, c_bytes = 0;
-
-  static std::size_t arena_bytes(std::size_t footprint) {
-    return rounded(footprint) + rounded(footprint / 2) + rounded(footprint / 3);
-  }
-  Part(std::byte* base, std::size_t footprint)
-      : a_bytes(rounded(footprint)), b_bytes(rounded(footprint / 2)), c_bytes(rounded(footprint / 3)) {
-    a = reinterpret_cast<double*>(base);
-    b = reinterpret_cast<double*>(base + a_bytes);
-    c = reinterpret_cast<double*>(base + a_bytes + b_bytes);
-  }
-  void fill() const {
-    std::fill(a, a + a_bytes / 8, kA);
-    std::fill(b, b + b_bytes / 8, kB);
-    std::fill(c, c + c_bytes / 8, kC);
-  }
-
- private:
-  static std::size_t rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096 + kSkew; }
-};
-
-/// One thread's memory and its place in it.
-struct Share {
-  std::shared_ptr<mm::Arena> arena;
-  Part part;
-};
-
-/// Value of `a` after `passes` of the kernel with factor s; update flips the sign each time (s = -1).
-double expected(mm::StreamKernel kernel, double s, std::uint64_t passes) {
-  switch (kernel) {
-    case mm::StreamKernel::copy:
-      return kB;
-    case mm::StreamKernel::scale:
-      return s * kB;
-    case mm::StreamKernel::add:
-      return kB + kC;
-    case mm::StreamKernel::triad:
-      return kB + s * kC;
-    case mm::StreamKernel::write:
-      return s;
-    case mm::StreamKernel::update:
-      return passes % 2 == 0 ? kA : -kA;
-    default:
-      return kA;
-  }
-}
-
 double core_hz() {
   const mm::Ticks begin = mm::ticks();
   mm::keep(mm::dependent_adds(1 << 20));
@@ -176,116 +126,6 @@ struct Setup {
   int node;
 };
 
-/// One kernel over n elements of each array, of one thread or process.
-struct Job {
-  mm::StreamKernel kernel;
-  mm::StreamFunction function;
-  std::size_t n;
-  double factor;
-
-  double run(const Part& p, std::uint64_t passes) const {
-    double sum = 0;
-    for (std::uint64_t i = 0; i < passes; ++i) sum = function(p.a, p.b, p.c, n, factor);
-    return sum;
-  }
-  /// Only these two depend on what a holds; the others overwrite it.
-  bool fills() const { return kernel == mm::StreamKernel::read || kernel == mm::StreamKernel::update; }
-  bool right(const Part& p, std::uint64_t passes, double sum) const {
-    if (kernel == mm::StreamKernel::read) return sum == kA * static_cast<double>(n);
-    const double want = expected(kernel, factor, passes);
-    const std::size_t stride = std::max<std::size_t>(1, n / 509);
-    for (std::size_t i = 0; i < n; i += stride)
-      if (p.a[i] != want) return false;
-    return p.a[n - 1] == want;
-  }
-};
-
-/// Who works: threads of this process, or processes; all on the same job, each on its own part.
-struct Workers {
-  std::function<double(const Job&, std::uint64_t)> work;  ///< so many passes; s from the first begin to the last end
-  std::function<void(const Job&)> fill;
-  std::function<bool(const Job&, std::uint64_t)> right;
-};
-
-Workers threads_on(const std::shared_ptr<mm::Team>& team, const std::vector<Share>& shares) {
-  const auto threads = static_cast<std::size_t>(team->size());
-  auto parts = std::make_shared<std::vector<Part>>();
-  for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
-  auto sums = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
-  Workers w;
-  w.work = [=](const Job& job, std::uint64_t passes) {
-    team->run([&](int rank) {
-      const auto t = static_cast<std::size_t>(rank);
-      (*sums)[t * 8] = job.run((*parts)[t], passes);
-    });
-    return team->elapsed_s();
-  };
-  w.fill = [=](const Job& job) {
-    team->run([&](int rank) {
-      double* at = (*parts)[static_cast<std::size_t>(rank)].a;
-      std::fill(at, at + job.n, kA);
-    });
-  };
-  w.right = [=](const Job& job, std::uint64_t passes) {
-    for (std::size_t t = 0; t < threads; ++t)
-      if (!job.right((*parts)[t], passes, (*sums)[t * 8])) return false;
-    return true;
-  };
-  return w;
-}
-
-enum class Op : std::uint64_t { work, fill, right, huge_share, node };
-
-mm::Crew::Order order_of(Op op, const Job& job, std::uint64_t passes) {
-  // The function lies at the same address in every process of the crew: all are copies of this one.
-  return {static_cast<std::uint64_t>(op),
-          static_cast<std::uint64_t>(job.kernel),
-          reinterpret_cast<std::uint64_t>(job.function),
-          job.n,
-          std::bit_cast<std::uint64_t>(job.factor),
-          passes};
-}
-
-/// What one process of the crew does with an order. Its memory is its own, made and touched by itself.
-mm::Crew::Work serve(const mm::MemoryRequest& request, std::size_t footprint) {
-  auto arena = mm::Arena::make(request);
-  const Part part(arena->data(), footprint);
-  part.fill();
-  return [arena, part, sum = 0.0](const mm::Crew::Order& o) mutable {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an order is four numbers, which may come from another process
-    const Job job{static_cast<mm::StreamKernel>(o[1]), reinterpret_cast<mm::StreamFunction>(o[2]), o[3],
-                  std::bit_cast<double>(o[4])};
-    switch (static_cast<Op>(o[0])) {
-      case Op::work:
-        sum = job.run(part, o[5]);
-        return 0.0;
-      case Op::fill:
-        std::fill(part.a, part.a + job.n, kA);
-        return 0.0;
-      case Op::right:
-        return job.right(part, o[5], sum) ? 1.0 : 0.0;
-      case Op::huge_share:
-        return arena->huge_share();
-      default:
-        return static_cast<double>(arena->node_shares().rbegin()->first);
-    }
-  };
-}
-
-Workers processes_on(const std::shared_ptr<mm::Crew>& crew) {
-  Workers w;
-  w.work = [=](const Job& job, std::uint64_t passes) {
-    crew->run(order_of(Op::work, job, passes));
-    return crew->elapsed_s();
-  };
-  w.fill = [=](const Job& job) { crew->run(order_of(Op::fill, job, 0)); };
-  w.right = [=](const Job& job, std::uint64_t passes) {
-    const auto& said = crew->run(order_of(Op::right, job, passes));
-    return std::all_of(said.begin(), said.end(), [](double x) { return x == 1.0; });
-  };
-  return w;
-}
-
 /// Takes the variant with software prefetch where a trial finds it faster: processors differ by a fifth either way.
 void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers, std::uint64_t passes) {
   Job other = job;
@@ -296,6 +136,18 @@ void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers,
     best_ahead = std::min(best_ahead, workers.work(other, passes));
   }
   if (best_ahead < best) job = other;
+}
+
+/// What Run observes of threads and their arenas, of the processes of a crew.
+void observe_crew(mm::Crew& crew, const Job& job, const std::vector<int>& cpus, json& seen) {
+  const auto huge = crew.run(mm::stream::order_of(Op::huge_share, job, 0));
+  const auto nodes = crew.run(mm::stream::order_of(Op::node, job, 0));
+  std::vector<int> distinct(nodes.begin(), nodes.end());
+  std::sort(distinct.begin(), distinct.end());
+  distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
+  seen["huge_share"] = *std::min_element(huge.begin(), huge.end());
+  seen["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
+  seen["observed_cpus"] = mm::cpu_list(cpus);
 }
 
 /// Adds one point of `cpus`: threads that share `shares`, or the processes of `crew` where there is one.
@@ -339,11 +191,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     // The processes work, not our threads: a thread waits for them and must not keep their CPU.
     p.cpu = cpus[0];
     p.shield = p.timed_inside = false;
-    workers = processes_on(crew);
+    workers = mm::stream::processes_on(crew);
   } else {
     p.team = run.team(cpus);
     for (std::size_t t = 0; t < threads; ++t) p.arenas.push_back(shares[t].arena);
-    workers = threads_on(p.team, shares);
+    workers = mm::stream::threads_on(p.team, shares);
   }
   // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
   // read.
@@ -381,15 +233,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   };
   p.observe = [=] {
     json seen{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
-    if (!crew) return seen;
-    const auto huge = crew->run(order_of(Op::huge_share, *job, 0));
-    const auto nodes = crew->run(order_of(Op::node, *job, 0));
-    std::vector<int> distinct(nodes.begin(), nodes.end());
-    std::sort(distinct.begin(), distinct.end());
-    distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-    seen["huge_share"] = *std::min_element(huge.begin(), huge.end());
-    seen["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
-    seen["observed_cpus"] = mm::cpu_list(cpus);
+    if (crew) observe_crew(*crew, *job, cpus, seen);
     return seen;
   };
   p.check = [=] {
@@ -398,7 +242,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     if (progress->moved) flags.emplace_back("migrated");
     if (progress->faulted) flags.emplace_back("faulted");
     if (crew && s.node >= 0) {
-      const auto& nodes = crew->run(order_of(Op::node, *job, 0));
+      const auto& nodes = crew->run(mm::stream::order_of(Op::node, *job, 0));
       if (std::any_of(nodes.begin(), nodes.end(), [&](double node) { return node != s.node; }))
         flags.emplace_back("misplaced");
     }
@@ -471,13 +315,7 @@ void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   run.derive("streaming_likelihood", {share}, c, {}, "nearest of our own net rates, by kernel");
 }
 
-void measure(mm::Run& run) {
-  const std::string fill = run.text("fill");
-  const std::vector<int> order = mm::fill_order(fill, run.cpus());
-  const int all = static_cast<int>(order.size());
-  const auto threads = run.integers("threads", all);
-  for (int t : threads)
-    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+std::vector<std::string> isas_of(mm::Run& run) {
   std::vector<std::string> isas;
   for (const std::string& name : run.choices("isa")) {
     if (name == "best")
@@ -490,86 +328,132 @@ void measure(mm::Run& run) {
     else
       run.absent("bandwidth_net", {{"isa", name}}, "this processor does not have " + name);
   }
-  const auto footprints = run.sizes("footprint_bytes");
-  const auto kernels = run.choices("kernel"), stores = run.choices("store");
+  return isas;
+}
+
+/// What is measured for each kind of pages and each node.
+struct Sweep {
+  std::string fill;
+  std::vector<int> order, threads;  ///< CPUs in the order of filling; how many of them at once
+  std::vector<std::string> isas, kernels, stores;
+  std::vector<std::size_t> footprints;
+};
+
+/// Pages, node, and the largest footprint that there is time for.
+struct Group {
+  mm::Pages pages;
+  int node;
+  std::size_t largest = 0;
+};
+
+/// What cannot be touched in half of this share of the budget is not begun; the smallest is, in any case.
+std::size_t affordable_footprint(const mm::Run& run, const Sweep& sweep, mm::Pages pages, double share) {
+  const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share);
+  std::size_t largest = sweep.footprints.front();
+  for (const std::size_t f : sweep.footprints)
+    if (Part::arena_bytes(f) <= affordable) largest = f;
+  return largest;
+}
+
+/// Adds the points of the first `t` CPUs, from the largest footprint to the smallest.
+void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep, const Group& group, int t,
+                const std::vector<Share>& shares, const std::shared_ptr<mm::Crew>& crew) {
+  const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + t);
+  for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
+    for (const std::string& isa : sweep.isas)
+      for (const std::string& kernel : sweep.kernels)
+        for (const std::string& store : sweep.stores) {
+          if (kernel == "read" && store == "streaming") continue;  // it stores nothing
+          add_point(run, points, {kernel, store, isa, sweep.fill, *f, group.pages, group.node}, cpus, shares, crew);
+          if (*f > group.largest && !points.empty()) points.back().missing = run.out_of_budget();
+        }
+}
+
+/// The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
+std::vector<Share> touch_shares(mm::Run& run, const Sweep& sweep, const Group& group) {
+  std::vector<Share> shares;
+  for (int t = 0; t < *std::max_element(sweep.threads.begin(), sweep.threads.end()); ++t) {
+    const int smallest = *std::find_if(sweep.threads.begin(), sweep.threads.end(), [&](int x) { return x > t; });
+    const std::size_t bytes = group.largest / static_cast<std::size_t>(smallest);
+    const int cpu = sweep.order[static_cast<std::size_t>(t)];
+    auto arena = run.arena(Part::arena_bytes(bytes), group.pages, group.node, cpu, "bandwidth_net",
+                           {{"footprint_bytes", group.largest}, {"pages", mm::name(group.pages)}, {"threads", t + 1}});
+    if (!arena) break;
+    const Part part(arena->data(), bytes);
+    run.team({cpu})->run([&](int) { part.fill(); });
+    shares.push_back({std::move(arena), part});
+  }
+  return shares;
+}
+
+std::vector<mm::Outcome> measure_threads(mm::Run& run, const Sweep& sweep, const Group& group) {
+  std::vector<mm::Point> points;
+  {
+    const std::vector<Share> shares = touch_shares(run, sweep, group);  // the points hold what they need
+    for (const int t : sweep.threads)
+      if (static_cast<std::size_t>(t) <= shares.size()) add_points(run, points, sweep, group, t, shares, nullptr);
+  }
+  return run.measure(std::move(points));
+}
+
+/// A crew of `count` processes holds all its memory for itself.
+std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, const Group& group, int count) {
+  const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + count);
+  const std::size_t bytes = group.largest / cpus.size();
+  const mm::Policy policy = group.node >= 0                          ? mm::Policy::node
+                            : run.policy() == mm::Policy::interleave ? mm::Policy::interleave
+                                                                     : mm::Policy::local;
+  const mm::MemoryRequest request{Part::arena_bytes(bytes), group.pages, policy, group.node, -1};
+  const json conditions{{"mode", "processes"}, {"threads", count}};
+  try {
+    if (request.bytes * cpus.size() > mm::memory_available())
+      throw mm::Absent("memory too small for " + std::to_string(cpus.size()) + " processes", "a smaller --footprint");
+    const auto crew = std::make_shared<mm::Crew>(cpus, [&](int) { return mm::stream::serve(request, bytes); });
+    std::vector<mm::Point> points;
+    add_points(run, points, sweep, group, count, {}, crew);
+    return run.measure(std::move(points));
+  } catch (const mm::Absent& why) {
+    run.absent("bandwidth_net", conditions, why.what(), why.enable);
+  } catch (const mm::Failure& why) {  // what kept a process from its memory comes as text
+    run.absent("bandwidth_net", conditions, why.what());
+  }
+  return {};
+}
+
+void measure(mm::Run& run) {
+  const std::string fill = run.text("fill");
+  const std::vector<int> order = mm::fill_order(fill, run.cpus());
+  const int all = static_cast<int>(order.size());
+  const auto threads = run.integers("threads", all);
+  for (const int t : threads)
+    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  const Sweep sweep{
+      fill, order, threads, isas_of(run), run.choices("kernel"), run.choices("store"), run.sizes("footprint_bytes")};
   std::vector<int> nodes = run.memory_nodes();
   if (nodes.empty()) nodes = {-1};
+  std::vector<Group> groups;
+  for (const mm::Pages pages : run.pages())
+    for (const int node : nodes) groups.push_back({pages, node});
 
   const auto modes = run.choices("mode");
   const bool in_threads = std::find(modes.begin(), modes.end(), "threads") != modes.end();
   const bool in_processes = std::find(modes.begin(), modes.end(), "processes") != modes.end();
   // The threads' points are measured together, each crew's on their own.
-  const std::size_t slices = (in_threads ? 1 : 0) + (in_processes ? threads.size() : 0);
-  std::vector<std::pair<mm::Pages, int>> groups;
-  for (mm::Pages pages : run.pages())
-    for (int node : nodes) groups.emplace_back(pages, node);
+  std::size_t slices = groups.size() * ((in_threads ? 1 : 0) + (in_processes ? threads.size() : 0));
   std::vector<mm::Outcome> outcomes;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const auto [pages, node] = groups[g];
-    const auto share_of = [&](std::size_t slice) {
-      return 1.0 / static_cast<double>(slices * (groups.size() - g) - slice);
-    };
-    run.allot(share_of(0));
-    // The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
-    std::vector<Share> shares;
-    // What cannot be touched in half of the time is not begun; the smallest is, in any case.
-    const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share_of(0));
-    std::size_t largest = footprints.front();
-    for (const std::size_t f : footprints)
-      if (Part::arena_bytes(f) <= affordable) largest = f;
-    for (int t = 0; in_threads && t < *std::max_element(threads.begin(), threads.end()); ++t) {
-      const int smallest = *std::find_if(threads.begin(), threads.end(), [&](int x) { return x > t; });
-      const std::size_t bytes = largest / static_cast<std::size_t>(smallest);
-      auto arena = run.arena(Part::arena_bytes(bytes), pages, node, order[static_cast<std::size_t>(t)], "bandwidth_net",
-                             {{"footprint_bytes", largest}, {"pages", mm::name(pages)}, {"threads", t + 1}});
-      if (!arena) break;
-      const Part part(arena->data(), bytes);
-      run.team({order[static_cast<std::size_t>(t)]})->run([&](int) { part.fill(); });
-      shares.push_back({std::move(arena), part});
+  const auto take = [&](std::vector<mm::Outcome> more) {
+    for (mm::Outcome& o : more) outcomes.push_back(std::move(o));
+    --slices;
+  };
+  for (Group& group : groups) {
+    const double share = 1.0 / static_cast<double>(slices);
+    run.allot(share);
+    group.largest = affordable_footprint(run, sweep, group.pages, share);
+    if (in_threads) take(measure_threads(run, sweep, group));
+    for (std::size_t i = 0; in_processes && i < threads.size(); ++i) {
+      run.allot(1.0 / static_cast<double>(slices));
+      take(measure_processes(run, sweep, group, threads[i]));
     }
-    const auto add_all = [&](std::vector<mm::Point>& points, int t, const std::shared_ptr<mm::Crew>& crew) {
-      for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
-        for (const std::string& isa : isas)
-          for (const std::string& kernel : kernels)
-            for (const std::string& store : stores) {
-              if (kernel == "read" && store == "streaming") continue;  // it stores nothing
-              add_point(run, points, {kernel, store, isa, fill, *f, pages, node}, {order.begin(), order.begin() + t},
-                        shares, crew);
-              if (*f > largest && !points.empty()) points.back().missing = run.out_of_budget();
-            }
-    };
-    if (in_threads) {
-      std::vector<mm::Point> points;
-      for (int t : threads)
-        if (static_cast<std::size_t>(t) <= shares.size()) add_all(points, t, nullptr);
-      shares.clear();  // the points hold what they need
-      for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
-    }
-    // One crew after the other: each holds all its memory for itself.
-    if (in_processes)
-      for (std::size_t i = 0; i < threads.size(); ++i) {
-        run.allot(share_of(i + (in_threads ? 1 : 0)));
-        const std::vector<int> cpus(order.begin(), order.begin() + threads[i]);
-        const std::size_t bytes = largest / cpus.size();
-        const mm::MemoryRequest request{Part::arena_bytes(bytes), pages,
-                                        node >= 0                                ? mm::Policy::node
-                                        : run.policy() == mm::Policy::interleave ? mm::Policy::interleave
-                                                                                 : mm::Policy::local,
-                                        node, -1};
-        try {
-          if (request.bytes * cpus.size() > mm::memory_available())
-            throw mm::Absent("memory too small for " + std::to_string(cpus.size()) + " processes",
-                             "a smaller --footprint");
-          const auto crew = std::make_shared<mm::Crew>(cpus, [&](int) { return serve(request, bytes); });
-          std::vector<mm::Point> points;
-          add_all(points, threads[i], crew);
-          for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
-        } catch (const mm::Absent& why) {
-          run.absent("bandwidth_net", {{"mode", "processes"}, {"threads", threads[i]}}, why.what(), why.enable);
-        } catch (const mm::Failure& why) {  // what kept a process from its memory comes as text
-          run.absent("bandwidth_net", {{"mode", "processes"}, {"threads", threads[i]}}, why.what());
-        }
-      }
   }
   derive_saturation(run, outcomes);
   diagnose(run, outcomes);

@@ -34,30 +34,22 @@ const mm::Description kIo{
     .spoils = {"a cache in the storage or in the hypervisor: size the file beyond it", "other users of the device",
                "a file system that refuses direct input and output (see direct)"},
     .needs = {"fio"},
-    .parameters = {{"target", "a folder (a file is made in it), a file, or a block device (read only)", "",
-                    mm::Kind::text, "."},
-                   {"direction",
-                    "what is done",
-                    "",
-                    mm::Kind::choices,
-                    "read",
-                    {},
-                    {},
-                    {"read", "write", "randread", "randwrite"}},
-                   {"block_bytes", "of one request", "B", mm::Kind::sizes, "128KiB", 512, 1 << 30},
-                   {"queue_depth",
-                    "requests on their way at once, a list",
-                    "",
-                    mm::Kind::integers,
-                    "1,16",
-                    1,
-                    4096,
-                    {},
-                    "--depth"},
-                   {"jobs", "processes at once, a list", "", mm::Kind::integers, "1", 1, 1024},
-                   {"size_bytes", "of the file", "B", mm::Kind::size, "256MiB", 4096, {}},
-                   {"runtime_s", "of one sample", "s", mm::Kind::time, "300ms", 0.1, 600},
-                   {"engine", "fio's engine; auto: libaio, else io_uring, else psync", "", mm::Kind::text, "auto"}},
+    .parameters =
+        {{"target", "a folder (a file is made in it), a file, or a block device (read only)", "", mm::Kind::text, "."},
+         {"direction",
+          "what is done",
+          "",
+          mm::Kind::choices,
+          "read",
+          {},
+          {},
+          {"read", "write", "randread", "randwrite"}},
+         {"block_bytes", "of one request", "B", mm::Kind::sizes, "128KiB", 512, 1 << 30},
+         {"queue_depth", "outstanding requests, a list", "", mm::Kind::integers, "1,16", 1, 4096, {}, "--depth"},
+         {"jobs", "processes at once, a list", "", mm::Kind::integers, "1", 1, 1024},
+         {"size_bytes", "of the file", "B", mm::Kind::size, "256MiB", 4096, {}},
+         {"runtime_s", "of one sample", "s", mm::Kind::time, "300ms", 0.1, 600},
+         {"engine", "fio's engine; auto: libaio, else io_uring, else psync", "", mm::Kind::text, "auto"}},
     .metrics = {{"bandwidth_net", "bytes moved over time", "B/s", mm::Better::higher},
                 {"operation_latency", "mean time from submission to completion", "s", mm::Better::lower}},
     .identity = {"target", "direction", "block_bytes", "queue_depth", "jobs", "size_bytes"},
@@ -77,7 +69,7 @@ struct Output {
 };
 
 /// Runs a program without a shell; it dies with us and after `limit_s`.
-Output run_program(const std::vector<std::string>& words, double limit_s) {
+Output run_program(const std::vector<std::string>& command, double limit_s) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
     throw mm::Failure("no pipe: " + std::string(std::strerror(errno)));
@@ -88,14 +80,14 @@ Output run_program(const std::vector<std::string>& words, double limit_s) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
     std::vector<char*> argv;
-    for (const std::string& w : words) argv.push_back(const_cast<char*>(w.c_str()));
+    for (const std::string& w : command) argv.push_back(const_cast<char*>(w.c_str()));
     argv.push_back(nullptr);
     execv(argv[0], argv.data());
     _exit(127);
   }
   close(out[1]);
   close(err[1]);
-  if (child < 0) throw mm::Failure("cannot start " + words[0] + ": " + std::strerror(errno));
+  if (child < 0) throw mm::Failure("cannot start " + command[0] + ": " + std::strerror(errno));
   Output result{};
   const double end = mm::wall_s() + limit_s;
   bool open_out = true, open_err = true, late = false;
@@ -119,14 +111,14 @@ Output run_program(const std::vector<std::string>& words, double limit_s) {
   close(out[0]);
   close(err[0]);
   waitpid(child, &result.status, 0);
-  if (late) throw mm::Failure(fs::path(words[0]).filename().string() + " did not end in time and was killed");
+  if (late) throw mm::Failure(fs::path(command[0]).filename().string() + " did not end in time and was killed");
   return result;
 }
 
 /// First line of a message of fio's, without its prefix.
 std::string first_line(const std::string& text) {
   std::string line = text.substr(0, text.find('\n'));
-  return line.empty() ? "it said nothing" : line.substr(0, 200);
+  return line.empty() ? "it reported nothing" : line.substr(0, 200);
 }
 
 /// A file without a name: it goes with the last process that holds it, however that one ends.
@@ -161,122 +153,159 @@ std::string pick_engine(const std::string& fio, const std::string& asked) {
   return "psync";
 }
 
-void measure(mm::Run& run) {
-  const std::string target = run.text("target");
-  const auto directions = run.choices("direction");
-  const bool writes =
-      std::any_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
+struct Target {
+  std::string name;
+  bool device, folder;
+  const char* kind() const { return device ? "device" : folder ? "folder" : "file"; }
+};
+
+/// Refuses what is not there, and what must not be written.
+Target target_of(mm::Run& run, bool writes) {
+  const std::string name = run.text("target");
   struct stat info{};
-  if (stat(target.c_str(), &info) != 0)
-    run.refuse("target", "found " + mm::quote(target) + ": " + std::strerror(errno),
+  if (stat(name.c_str(), &info) != 0)
+    run.refuse("target", "found " + mm::quote(name) + ": " + std::strerror(errno),
                "a folder, a file or a block device that is there");
-  const bool device = S_ISBLK(info.st_mode), folder = S_ISDIR(info.st_mode);
-  if (device && writes)
-    run.refuse("target", "found the block device " + mm::quote(target) + " and direction write",
+  const Target target{name, S_ISBLK(info.st_mode), S_ISDIR(info.st_mode)};
+  if (target.device && writes)
+    run.refuse("target", "found the block device " + mm::quote(name) + " and direction write",
                "read, randread: a device is never written");
-  if (!device && !folder && writes)
-    run.refuse("target", "found the file " + mm::quote(target) + " and direction write",
+  if (!target.device && !target.folder && writes)
+    run.refuse("target", "found the file " + mm::quote(name) + " and direction write",
                "a folder: files of yours are never written");
-  if (!device && !folder && !S_ISREG(info.st_mode))
-    run.refuse("target", "found " + mm::quote(target), "a folder, a file or a block device");
+  if (!target.device && !target.folder && !S_ISREG(info.st_mode))
+    run.refuse("target", "found " + mm::quote(name), "a folder, a file or a block device");
+  return target;
+}
+
+/// A file of `size` bytes in a folder: real blocks with changing content, as a hole reads faster than any disk, and
+/// zeros may be stored as nothing.
+std::unique_ptr<NamelessFile> lay_out(mm::Run& run, const std::string& folder, std::size_t size) {
+  if (fs::space(folder).available < size + size / 10)
+    throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in " + mm::quote(folder),
+                     "a smaller --size, or another --target");
+  auto file = std::make_unique<NamelessFile>(folder);
+  std::vector<std::uint64_t> chunk(1 << 17);
+  std::uint64_t x = run.seed() * 2 + 1;
+  for (std::size_t at = 0; at < size; at += chunk.size() * 8) {
+    for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
+    const std::size_t n = std::min(chunk.size() * 8, size - at);
+    if (write(file->fd(), chunk.data(), n) != static_cast<ssize_t>(n))
+      throw mm::Failure("cannot lay out the file in " + mm::quote(folder) + ": " + std::strerror(errno));
+    run.beat("laying out the file");
+  }
+  fsync(file->fd());
+  return file;
+}
+
+bool opens_directly(const std::string& file) {
+  const int fd = open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
+  if (fd >= 0) close(fd);
+  return fd >= 0;
+}
+
+/// One run of fio.
+struct Job {
+  std::string fio, engine, file, direction;
+  std::size_t block = 0, size = 0;  ///< size: of a file of our own; 0: the target has its own
+  int depth = 1, processes = 1;
+  double runtime_s = 0;
+  bool direct = true, read_only = true;
+};
+
+std::vector<std::string> argv_of(const Job& job) {
+  std::vector<std::string> argv{job.fio,
+                                "--name=meshmark",
+                                "--filename=" + job.file,
+                                "--rw=" + job.direction,
+                                "--bs=" + std::to_string(job.block),
+                                "--iodepth=" + std::to_string(job.depth),
+                                "--numjobs=" + std::to_string(job.processes),
+                                "--ioengine=" + job.engine,
+                                std::string("--direct=") + (job.direct ? "1" : "0"),
+                                "--time_based=1",
+                                "--runtime=" + std::to_string(static_cast<int>(job.runtime_s * 1000)) + "ms",
+                                "--group_reporting=1",
+                                "--output-format=json",
+                                "--thread=1",
+                                "--allow_mounted_write=0"};
+  if (job.size > 0) {
+    argv.push_back("--size=" + std::to_string(job.size / job.block * job.block));
+    argv.push_back("--allow_file_create=0");
+  }
+  if (job.read_only) argv.push_back("--readonly");
+  return argv;
+}
+
+/// Bandwidth in B/s and mean latency in s. Failure where fio fails, or reports nothing.
+mm::Values run_fio(const Job& job) {
+  const Output got = run_program(argv_of(job), job.runtime_s + 30);
+  if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
+    throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
+  const json j = mm::parse_json(got.out.substr(std::min(got.out.find('{'), got.out.size())));
+  const char* side = job.direction.find("write") != std::string::npos ? "write" : "read";
+  if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))
+    throw mm::Failure("fio's output has an unknown form");
+  const json& r = j["jobs"][0][side];
+  const double bytes = r.value("io_bytes", 0.0), ms = r.value("runtime", 0.0);
+  const double latency = r.contains("lat_ns") ? r["lat_ns"].value("mean", 0.0) * 1e-9 : 0;
+  if (bytes <= 0 || ms <= 0 || latency <= 0) throw mm::Failure("fio moved nothing in its time");
+  return {bytes / (ms * 1e-3), latency};
+}
+
+mm::Point point_of(const Target& target, const Job& job) {
+  mm::Point p;
+  p.conditions = {{"target", target.name},    {"direction", job.direction}, {"block_bytes", job.block},
+                  {"queue_depth", job.depth}, {"jobs", job.processes},      {"size_bytes", job.size},
+                  {"engine", job.engine},     {"direct", job.direct},       {"target_kind", target.kind()}};
+  p.metrics = {"bandwidth_net", "operation_latency"};
+  p.shield = false;  // it starts processes and waits for a device
+  p.timed_inside = false;
+  p.burst = [job] { return run_fio(job); };
+  return p;
+}
+
+void measure(mm::Run& run) {
+  const auto directions = run.choices("direction");
   const auto blocks = run.sizes("block_bytes");
+  Job job;
+  job.read_only =
+      std::none_of(directions.begin(), directions.end(), [](auto& d) { return d.find("write") != std::string::npos; });
+  const Target target = target_of(run, !job.read_only);
   const auto depths = run.integers("queue_depth", 0), jobs = run.integers("jobs", 0);
-  const std::size_t size = folder ? run.bytes("size_bytes") : 0;
-  const double runtime = run.time_s("runtime_s");
-  if (folder && size < blocks.back())
-    run.refuse("size_bytes", "found " + std::to_string(size), "at least one block, " + std::to_string(blocks.back()));
-  const std::string fio = find_program("fio");
-  if (fio.empty())
+  if (target.folder) job.size = run.bytes("size_bytes");
+  job.runtime_s = run.time_s("runtime_s");
+  if (target.folder && job.size < blocks.back())
+    run.refuse("size_bytes", "found " + std::to_string(job.size),
+               "at least one block, " + std::to_string(blocks.back()));
+  job.fio = find_program("fio");
+  if (job.fio.empty())
     throw mm::Absent("fio is not installed",
                      "apt-get install fio (Debian, Ubuntu); dnf install fio (Fedora); spack install fio");
-  const std::string engine = pick_engine(fio, run.text("engine"));
-
-  std::string file = target;
-  std::shared_ptr<NamelessFile> temporary;
-  bool direct = true;
-  if (folder) {
-    const auto space = fs::space(target);
-    if (space.available < size + size / 10)
-      throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in " + mm::quote(target),
-                       "a smaller --size, or another --target");
-    temporary = std::make_shared<NamelessFile>(target);
-    file = temporary->path();
-    const int fd = temporary->fd();
-    // Real blocks with changing content: a hole reads faster than any disk, and zeros may be stored as nothing.
-    std::vector<std::uint64_t> chunk(1 << 17);
-    std::uint64_t x = run.seed() * 2 + 1;
-    for (std::size_t at = 0; at < size; at += chunk.size() * 8) {
-      for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
-      const std::size_t n = std::min(chunk.size() * 8, size - at);
-      if (write(fd, chunk.data(), n) != static_cast<ssize_t>(n))
-        throw mm::Failure("cannot lay out the file in " + mm::quote(target) + ": " + std::strerror(errno));
-      run.beat("laying out the file");
-    }
-    fsync(fd);
-    const int probe = open(file.c_str(), O_RDONLY | O_DIRECT | O_CLOEXEC);
-    direct = probe >= 0;
-    if (probe >= 0) close(probe);
+  job.engine = pick_engine(job.fio, run.text("engine"));
+  job.file = target.name;
+  std::unique_ptr<NamelessFile> temporary;
+  if (target.folder) {
+    temporary = lay_out(run, target.name, job.size);
+    job.file = temporary->path();
+    job.direct = opens_directly(job.file);
   }
 
   std::vector<mm::Point> points;
   for (const std::string& direction : directions)
-    for (std::size_t block : blocks)
-      for (int depth : depths)
-        for (int job : jobs) {
-          if (engine == "psync" && depth > 1) {
+    for (const std::size_t block : blocks)
+      for (const int depth : depths)
+        for (const int processes : jobs) {
+          if (job.engine == "psync" && depth > 1) {
             run.absent("bandwidth_net", {{"queue_depth", depth}}, "fio has no asynchronous engine here",
                        "a fio with libaio or io_uring");
             continue;
           }
-          mm::Point p;
-          p.conditions = {{"target", target},
-                          {"direction", direction},
-                          {"block_bytes", block},
-                          {"queue_depth", depth},
-                          {"jobs", job},
-                          {"size_bytes", size},
-                          {"engine", engine},
-                          {"direct", direct},
-                          {"target_kind", device   ? "device"
-                                          : folder ? "folder"
-                                                   : "file"}};
-          p.metrics = {"bandwidth_net", "operation_latency"};
-          p.shield = false;  // it starts processes and waits for a device
-          p.timed_inside = false;
-          p.burst = [=] {
-            std::vector<std::string> words{fio,
-                                           "--name=meshmark",
-                                           "--filename=" + file,
-                                           "--rw=" + direction,
-                                           "--bs=" + std::to_string(block),
-                                           "--iodepth=" + std::to_string(depth),
-                                           "--numjobs=" + std::to_string(job),
-                                           "--ioengine=" + engine,
-                                           std::string("--direct=") + (direct ? "1" : "0"),
-                                           "--time_based=1",
-                                           "--runtime=" + std::to_string(static_cast<int>(runtime * 1000)) + "ms",
-                                           "--group_reporting=1",
-                                           "--output-format=json",
-                                           "--thread=1",
-                                           "--allow_mounted_write=0"};
-            if (folder)
-              words.push_back("--size=" + std::to_string(size / block * block)),
-                  words.push_back("--allow_file_create=0");
-            if (!writes) words.push_back("--readonly");
-            const Output got = run_program(words, runtime + 30);
-            if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
-              throw mm::Failure("fio: " + first_line(got.err.empty() ? got.out : got.err));
-            const json j = mm::parse_json(got.out.substr(std::min(got.out.find('{'), got.out.size())));
-            const char* side = direction.find("write") != std::string::npos ? "write" : "read";
-            if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))
-              throw mm::Failure("fio's output is not what it is known for");
-            const json& r = j["jobs"][0][side];
-            const double bytes = r.value("io_bytes", 0.0), ms = r.value("runtime", 0.0);
-            const double latency = r.contains("lat_ns") ? r["lat_ns"].value("mean", 0.0) * 1e-9 : 0;
-            if (bytes <= 0 || ms <= 0 || latency <= 0) throw mm::Failure("fio moved nothing in its time");
-            return mm::Values{bytes / (ms * 1e-3), latency};
-          };
-          points.push_back(std::move(p));
+          job.direction = direction;
+          job.block = block;
+          job.depth = depth;
+          job.processes = processes;
+          points.push_back(point_of(target, job));
         }
   run.measure(std::move(points));
 }

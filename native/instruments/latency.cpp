@@ -1,8 +1,9 @@
-/// latency: what a dependent load costs, over footprint and stride, page size, memory node and company.
+/// latency: what a dependent load costs, over footprint and stride, page size, memory node and co-running chasers.
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <numeric>
+#include <optional>
 
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
@@ -125,134 +126,174 @@ struct Group {
   int node;
 };
 
-/// `share` of the budget that is left is for this group.
-void measure_group(mm::Run& run, const Group& group, double share, std::vector<mm::Outcome>& outcomes) {
-  const auto footprints = run.sizes("footprint_bytes"), strides = run.sizes("stride_bytes");
-  const auto patterns = run.choices("pattern");
-  const std::size_t locality = run.bytes("locality_bytes");
-  const std::vector<int> order = mm::fill_order("cores", run.cpus());
-  const auto teams = run.integers("processes", static_cast<int>(order.size()));
-  const std::size_t last_level = std::max<std::size_t>(mm::topology().last_level_bytes(), std::size_t{8} << 20);
+/// What is measured in each group.
+struct Sweep {
+  std::vector<std::size_t> footprints, strides;
+  std::vector<std::string> patterns;
+  std::size_t locality;
+};
 
+/// The memory of a team's chasers: each has a nursery for the small rings, and an arena for every large footprint, so
+/// that all rings stand ready while the rounds go over them.
+class Arenas {
+ public:
+  /// Touches memory from small to large, and none that would take longer than until `until_s`.
+  Arenas(mm::Run& run, const Group& group, const std::vector<int>& cpus, const Sweep& sweep, double until_s)
+      : run_(run), group_(group), cpus_(cpus), begun_s_(mm::wall_s()), until_s_(until_s) {
+    make(kSmallRing, kNursery);
+    if (missing(kSmallRing)) return;
+    for (const std::size_t f : sweep.footprints)
+      if (f > kSmallRing) make(f, f * sweep.strides.size() * sweep.patterns.size());
+  }
+
+  /// Why there is no memory for a footprint; none where there is.
+  std::optional<mm::Absent> missing(std::size_t footprint) const {
+    const auto why = missing_.find(footprint);
+    return why == missing_.end() ? std::nullopt : std::optional(why->second);
+  }
+  const std::vector<std::shared_ptr<mm::Arena>>& of(std::size_t footprint) { return arenas_[key(footprint)]; }
+  /// Chasers, each with a region of its own for the next ring of a footprint.
+  std::shared_ptr<std::vector<Chaser>> chasers(std::size_t footprint) {
+    auto chasers = std::make_shared<std::vector<Chaser>>(cpus_.size());
+    const bool small = footprint <= kSmallRing;
+    const auto& arenas = of(footprint);
+    for (std::size_t i = 0; i < arenas.size(); ++i) {
+      (*chasers)[i].region = arenas[i]->data() + (small ? 0 : used_[footprint]);
+      (*chasers)[i].region_bytes = small ? kNursery : footprint;
+    }
+    used_[footprint] += footprint;
+    return chasers;
+  }
+
+ private:
+  static std::size_t key(std::size_t footprint) { return std::max(footprint, kSmallRing); }
+
+  void make(std::size_t footprint, std::size_t bytes) {
+    const double rate = static_cast<double>(touched_) / std::max(mm::wall_s() - begun_s_, 1e-6);
+    const std::size_t more = bytes * cpus_.size();
+    // The nursery and the first of the others in any case: there may be no more.
+    if (arenas_.size() > 1 && mm::wall_s() + static_cast<double>(more) / rate > until_s_) {
+      missing_.emplace(footprint, run_.out_of_budget());
+      return;
+    }
+    try {
+      std::vector<std::shared_ptr<mm::Arena>> made;
+      const mm::Policy policy = group_.node >= 0 ? mm::Policy::node : run_.policy();
+      for (const int cpu : cpus_) made.push_back(mm::Arena::make({bytes, group_.pages, policy, group_.node, cpu}));
+      arenas_[footprint] = std::move(made);
+      touched_ += more;
+    } catch (const mm::Absent& why) {
+      missing_.emplace(footprint, why);
+    }
+  }
+
+  const mm::Run& run_;
+  const Group& group_;
+  const std::vector<int>& cpus_;
+  const double begun_s_, until_s_;
+  std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas_;  ///< by footprint; kSmallRing: the nursery
+  std::map<std::size_t, mm::Absent> missing_;
+  std::map<std::size_t, std::size_t> used_;  ///< of the arena of a footprint
+  std::size_t touched_ = 0;
+};
+
+/// All chasers of a team walk `loads` links; returns what a load costs while all chase: the mean over the chasers of
+/// time per load, s.
+double chase(mm::Team& team, std::vector<Chaser>& chasers, std::uint64_t loads) {
+  std::vector<double> took_s(chasers.size());
+  team.run([&](int rank) {
+    auto& c = chasers[static_cast<std::size_t>(rank)];
+    mm::Link* at = c.at;
+    const mm::Ticks begin = mm::ticks();
+    at = mm::walk(at, loads);
+    mm::keep(at);
+    took_s[static_cast<std::size_t>(rank)] = mm::seconds(mm::ticks() - begin);
+    c.at = at;
+  });
+  return std::accumulate(took_s.begin(), took_s.end(), 0.0) / static_cast<double>(took_s.size()) /
+         static_cast<double>(loads);
+}
+
+/// The burst of a point. It holds the arenas, so that no chaser outlives its ring.
+mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<std::vector<Chaser>>& chasers,
+                   const std::vector<std::shared_ptr<mm::Arena>>& arenas, const Shape& shape,
+                   std::uint64_t first_seed) {
+  const std::size_t last_level = std::max<std::size_t>(mm::topology().last_level_bytes(), std::size_t{8} << 20);
+  const auto loads = std::make_shared<std::uint64_t>(0), seed = std::make_shared<std::uint64_t>(first_seed);
+  mm::Point p;
+  p.metrics = {"load_latency"};
+  p.team = team;
+  p.arenas = arenas;
+  p.prepare = [=] {
+    const std::uint64_t of_visit = (*seed)++ * 1000;
+    team->run([&](int rank) {
+      warm((*chasers)[static_cast<std::size_t>(rank)], shape, of_visit + static_cast<std::uint64_t>(rank), last_level);
+    });
+    const auto batch_s = [&](std::uint64_t n) {
+      chase(*team, *chasers, n);
+      return team->elapsed_s();
+    };
+    if (*loads == 0) *loads = (2 * mm::iterations_for(kBurst_s / 2, batch_s, 1024) + 15) / 16 * 16;
+  };
+  p.burst = [team, chasers, arenas, loads] {
+    const double latency = chase(*team, *chasers, *loads);
+    const double clock_s = 0.15e-9;  // no core clocks above 6.7 GHz
+    if (latency < clock_s) throw mm::Failure("a load took less than one clock: the walk was not performed");
+    return mm::Values{latency};
+  };
+  return p;
+}
+
+/// Adds the points of one team.
+void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep, const Group& group,
+                const std::vector<int>& cpus, double until_s) {
+  const auto team = run.team(cpus);
+  Arenas arenas(run, group, cpus, sweep, until_s);
+  if (const auto why = arenas.missing(kSmallRing)) {
+    run.absent("load_latency",
+               {{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", cpus.size()}}, why->what(),
+               why->enable);
+    return;
+  }
+  for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
+    for (const std::size_t stride : sweep.strides)
+      for (const std::string& pattern : sweep.patterns) {
+        const Shape shape{*f / stride * stride, stride, sweep.locality, pattern == "random"};
+        const auto why = arenas.missing(*f);
+        if (stride % sizeof(mm::Link) != 0)
+          run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
+        if (shape.footprint / stride < 2) continue;  // two slots make the shortest ring
+        if (shape.footprint / stride > std::uint64_t{1} << 32 && !why)
+          run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
+        mm::Point p = point_of(team, arenas.chasers(*f), arenas.of(*f), shape, run.seed());
+        p.conditions = {{"footprint_bytes", shape.footprint},
+                        {"stride_bytes", stride},
+                        {"pattern", pattern},
+                        {"locality_bytes", sweep.locality},
+                        {"page_bytes", mm::page_bytes(group.pages)},
+                        {"pages", mm::name(group.pages)},
+                        {"cpu", cpus[0]},
+                        {"memory_node", group.node},
+                        {"processes", cpus.size()},
+                        {"state", "clean"}};
+        p.missing = why;
+        points.push_back(std::move(p));
+      }
+}
+
+/// `share` of the budget that is left is for this group.
+std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double share) {
+  const Sweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
+                    run.bytes("locality_bytes")};
+  const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<mm::Point> points;
-  for (int processes : teams) {
+  for (const int processes : run.integers("processes", static_cast<int>(order.size()))) {
     if (processes > static_cast<int>(order.size()))
       run.refuse("processes", "found " + std::to_string(processes), "1 to " + std::to_string(order.size()));
-    const std::vector<int> cpus(order.begin(), order.begin() + processes);
-    const auto team = run.team(cpus);
-
-    // Each chaser has a nursery for the small rings, and an arena for every large footprint, so that all rings stand
-    // ready while the rounds go over them. From small to large, and none that would take what is left for preparing.
-    const double begun_s = mm::wall_s(), until_s = begun_s + kPreparing * share * run.left_s();
-    std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas;  // by footprint; kSmallRing: the nursery
-    std::map<std::size_t, mm::Absent> without;
-    std::size_t touched = 0;
-    const auto make = [&](std::size_t footprint, std::size_t bytes) {
-      const double rate = static_cast<double>(touched) / std::max(mm::wall_s() - begun_s, 1e-6);
-      const std::size_t more = bytes * cpus.size();
-      // The nursery and the first of the others in any case: there may be no more.
-      if (arenas.size() > 1 && mm::wall_s() + static_cast<double>(more) / rate > until_s) {
-        without.emplace(footprint, run.out_of_budget());
-        return;
-      }
-      try {
-        std::vector<std::shared_ptr<mm::Arena>> made;
-        const mm::Policy policy = group.node >= 0 ? mm::Policy::node : run.policy();
-        for (const int cpu : cpus) made.push_back(mm::Arena::make({bytes, group.pages, policy, group.node, cpu}));
-        arenas[footprint] = std::move(made);
-        touched += more;
-      } catch (const mm::Absent& why) {
-        without.emplace(footprint, why);
-      }
-    };
-    make(kSmallRing, kNursery);
-    if (const auto why = without.find(kSmallRing); why != without.end()) {
-      run.absent("load_latency",
-                 {{"pages", mm::name(group.pages)}, {"memory_node", group.node}, {"processes", processes}},
-                 why->second.what(), why->second.enable);
-      continue;
-    }
-    for (const std::size_t f : footprints)
-      if (f > kSmallRing) make(f, f * strides.size() * patterns.size());
-
-    std::map<std::size_t, std::size_t> used;  // of the arena of a footprint
-    for (auto f = footprints.rbegin(); f != footprints.rend(); ++f)
-      for (std::size_t stride : strides)
-        for (const std::string& pattern : patterns) {
-          const Shape shape{*f / stride * stride, stride, locality, pattern == "random"};
-          if (stride % sizeof(mm::Link) != 0)
-            run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
-          if (shape.footprint / stride < 2) continue;  // two slots make the shortest ring
-          if (shape.footprint / stride > std::uint64_t{1} << 32 && !without.contains(*f))
-            run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
-          auto chasers = std::make_shared<std::vector<Chaser>>(cpus.size());
-          const bool small = *f <= kSmallRing;
-          const auto& mine = arenas[small ? kSmallRing : *f];
-          for (std::size_t i = 0; i < mine.size(); ++i) {
-            (*chasers)[i].region = mine[i]->data() + (small ? 0 : used[*f]);
-            (*chasers)[i].region_bytes = small ? kNursery : *f;
-          }
-          used[*f] += *f;
-
-          auto loads = std::make_shared<std::uint64_t>(0);
-          auto visits = std::make_shared<std::uint64_t>(run.seed());
-          mm::Point p;
-          p.conditions = {{"footprint_bytes", shape.footprint},
-                          {"stride_bytes", stride},
-                          {"pattern", pattern},
-                          {"locality_bytes", locality},
-                          {"page_bytes", mm::page_bytes(group.pages)},
-                          {"pages", mm::name(group.pages)},
-                          {"cpu", cpus[0]},
-                          {"memory_node", group.node},
-                          {"processes", processes},
-                          {"state", "clean"}};
-          p.metrics = {"load_latency"};
-          if (const auto why = without.find(*f); why != without.end()) p.missing = why->second;
-          p.team = team;
-          p.arenas = mine;
-          p.prepare = [=] {
-            const std::uint64_t seed = (*visits)++;
-            team->run([&](int rank) {
-              warm((*chasers)[static_cast<std::size_t>(rank)], shape, seed * 1000 + static_cast<std::uint64_t>(rank),
-                   last_level);
-            });
-            if (*loads == 0)
-              *loads = mm::iterations_for(
-                           kBurst_s / 2,
-                           [&](std::uint64_t n) {
-                             team->run([&](int rank) {
-                               auto& c = (*chasers)[static_cast<std::size_t>(rank)];
-                               mm::keep(c.at = mm::walk(c.at, n));
-                             });
-                             return team->elapsed_s();
-                           },
-                           1024) *
-                       2;
-          };
-          p.burst = [=] {  // holds all arenas, so that no chaser outlives its ring
-            const std::uint64_t n = (*loads + 15) / 16 * 16;
-            std::vector<double> took(chasers->size());
-            team->run([&](int rank) {
-              auto& c = (*chasers)[static_cast<std::size_t>(rank)];
-              mm::Link* at = c.at;
-              const mm::Ticks begin = mm::ticks();
-              at = mm::walk(at, n);
-              mm::keep(at);
-              took[static_cast<std::size_t>(rank)] = mm::seconds(mm::ticks() - begin);
-              c.at = at;
-            });
-            // What a load costs while all chase: the mean over the chasers of time per load.
-            const double latency = std::accumulate(took.begin(), took.end(), 0.0) / static_cast<double>(took.size()) /
-                                   static_cast<double>(n);
-            const double clock_s = 0.15e-9;  // no core clocks above 6.7 GHz
-            if (latency < clock_s) throw mm::Failure("a load took less than one clock: the walk was not performed");
-            return mm::Values{latency};
-          };
-          points.push_back(std::move(p));
-        }
+    const double until_s = mm::wall_s() + kPreparing * share * run.left_s();
+    add_points(run, points, sweep, group, {order.begin(), order.begin() + processes}, until_s);
   }
-  for (mm::Outcome& o : run.measure(std::move(points))) outcomes.push_back(std::move(o));
+  return run.measure(std::move(points));
 }
 
 /// Levels of the curve of one chaser, random order, from small to large.
@@ -321,7 +362,7 @@ void measure(mm::Run& run) {
   for (std::size_t i = 0; i < groups.size(); ++i) {
     const double share = 1.0 / static_cast<double>(groups.size() - i);
     run.allot(share);
-    measure_group(run, groups[i], share, outcomes);
+    for (mm::Outcome& o : measure_group(run, groups[i], share)) outcomes.push_back(std::move(o));
   }
   derive_levels(run, outcomes);
 }

@@ -1,0 +1,145 @@
+#include "stream_workers.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace mm::stream {
+namespace {
+
+constexpr std::size_t kSkew = 21 * 64;  // arrays start at different places of their pages: no 4 KiB aliasing
+constexpr double kA = 1, kB = 2, kC = 4;
+
+std::size_t rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096 + kSkew; }
+
+/// Value of `a` after `passes` of the kernel with factor s; update flips the sign each time (s = -1).
+double expected(StreamKernel kernel, double s, std::uint64_t passes) {
+  switch (kernel) {
+    case StreamKernel::copy:
+      return kB;
+    case StreamKernel::scale:
+      return s * kB;
+    case StreamKernel::add:
+      return kB + kC;
+    case StreamKernel::triad:
+      return kB + s * kC;
+    case StreamKernel::write:
+      return s;
+    case StreamKernel::update:
+      return passes % 2 == 0 ? kA : -kA;
+    default:
+      return kA;
+  }
+}
+
+}  // namespace
+
+std::size_t Part::arena_bytes(std::size_t footprint) {
+  return rounded(footprint) + rounded(footprint / 2) + rounded(footprint / 3);
+}
+
+Part::Part(std::byte* base, std::size_t footprint)
+    : a(reinterpret_cast<double*>(base)),
+      b(reinterpret_cast<double*>(base + rounded(footprint))),
+      c(reinterpret_cast<double*>(base + rounded(footprint) + rounded(footprint / 2))),
+      a_bytes(rounded(footprint)),
+      b_bytes(rounded(footprint / 2)),
+      c_bytes(rounded(footprint / 3)) {}
+
+void Part::fill() const {
+  std::fill(a, a + a_bytes / 8, kA);
+  std::fill(b, b + b_bytes / 8, kB);
+  std::fill(c, c + c_bytes / 8, kC);
+}
+
+double Job::run(const Part& p, std::uint64_t passes) const {
+  double sum = 0;
+  for (std::uint64_t i = 0; i < passes; ++i) sum = function(p.a, p.b, p.c, n, factor);
+  return sum;
+}
+
+bool Job::right(const Part& p, std::uint64_t passes, double sum) const {
+  if (kernel == StreamKernel::read) return sum == kA * static_cast<double>(n);
+  const double want = expected(kernel, factor, passes);
+  const std::size_t stride = std::max<std::size_t>(1, n / 509);
+  for (std::size_t i = 0; i < n; i += stride)
+    if (p.a[i] != want) return false;
+  return p.a[n - 1] == want;
+}
+
+Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& shares) {
+  const auto threads = static_cast<std::size_t>(team->size());
+  auto parts = std::make_shared<std::vector<Part>>();
+  for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
+  auto sums = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
+  Workers w;
+  w.work = [=](const Job& job, std::uint64_t passes) {
+    team->run([&](int rank) {
+      const auto t = static_cast<std::size_t>(rank);
+      (*sums)[t * 8] = job.run((*parts)[t], passes);
+    });
+    return team->elapsed_s();
+  };
+  w.fill = [=](const Job& job) {
+    team->run([&](int rank) {
+      double* at = (*parts)[static_cast<std::size_t>(rank)].a;
+      std::fill(at, at + job.n, kA);
+    });
+  };
+  w.right = [=](const Job& job, std::uint64_t passes) {
+    for (std::size_t t = 0; t < threads; ++t)
+      if (!job.right((*parts)[t], passes, (*sums)[t * 8])) return false;
+    return true;
+  };
+  return w;
+}
+
+Crew::Order order_of(Op op, const Job& job, std::uint64_t passes) {
+  // The function lies at the same address in every process of the crew: all are copies of this one.
+  return {static_cast<std::uint64_t>(op),
+          static_cast<std::uint64_t>(job.kernel),
+          reinterpret_cast<std::uint64_t>(job.function),
+          job.n,
+          std::bit_cast<std::uint64_t>(job.factor),
+          passes};
+}
+
+Crew::Work serve(const MemoryRequest& request, std::size_t footprint) {
+  auto arena = Arena::make(request);
+  const Part part(arena->data(), footprint);
+  part.fill();
+  return [arena, part, sum = 0.0](const Crew::Order& o) mutable {
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an order is four numbers, which may come from another process
+    const Job job{static_cast<StreamKernel>(o[1]), reinterpret_cast<StreamFunction>(o[2]), o[3],
+                  std::bit_cast<double>(o[4])};
+    switch (static_cast<Op>(o[0])) {
+      case Op::work:
+        sum = job.run(part, o[5]);
+        return 0.0;
+      case Op::fill:
+        std::fill(part.a, part.a + job.n, kA);
+        return 0.0;
+      case Op::right:
+        return job.right(part, o[5], sum) ? 1.0 : 0.0;
+      case Op::huge_share:
+        return arena->huge_share();
+      default:
+        return static_cast<double>(arena->node_shares().rbegin()->first);
+    }
+  };
+}
+
+Workers processes_on(const std::shared_ptr<Crew>& crew) {
+  Workers w;
+  w.work = [=](const Job& job, std::uint64_t passes) {
+    crew->run(order_of(Op::work, job, passes));
+    return crew->elapsed_s();
+  };
+  w.fill = [=](const Job& job) { crew->run(order_of(Op::fill, job, 0)); };
+  w.right = [=](const Job& job, std::uint64_t passes) {
+    const auto& right = crew->run(order_of(Op::right, job, passes));
+    return std::all_of(right.begin(), right.end(), [](double x) { return x == 1.0; });
+  };
+  return w;
+}
+
+}  // namespace mm::stream
