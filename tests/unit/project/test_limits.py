@@ -64,6 +64,8 @@ def native_blocks(text: str) -> Iterator[tuple[str, bool, int]]:
             head += " " + lines[last].strip()
         of_class = re.match(r"(?:template <.*> )?(?:class|struct) (\w[\w:]*)[^=(]*{$", head)
         of_function = re.match(r"(?!if|for|while|switch|do|else|case|return)[^={]*?([\w:~]+)\(.*\)[^()]* ?{$", head)
+        if head.count("(") != head.count(")"):  # the rest of a condition that has a semicolon in it
+            continue
         if found := of_class or of_function:
             brace = " " * (len(line) - len(line.lstrip())) + "}"
             end = next((i for i in range(last + 1, len(lines)) if lines[i].startswith(brace)), last)
