@@ -21,26 +21,6 @@ constexpr std::uint64_t cache_event(std::uint64_t cache, std::uint64_t operation
   return cache | operation << 8 | result << 16;
 }
 
-/// In pairs: two counters are free on any processor, and where all are the pairs count at once like one group. With
-/// more events in a group than counters, the kernel would take it and never count.
-std::vector<Event> thread_events() {
-  return {
-      {"cycles", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1, 0},
-      {"instructions", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1, 0},
-      {"cache_references", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, 1, 1},
-      {"cache_misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_MISSES, 1, 1},
-      {"branches", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1, 2},
-      {"branch_misses", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES, 1, 2},
-      {"l1_misses", PERF_TYPE_HW_CACHE,
-       cache_event(PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
-      {"tlb_misses", PERF_TYPE_HW_CACHE,
-       cache_event(PERF_COUNT_HW_CACHE_DTLB, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
-      {"page_faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, 4},
-      {"context_switches", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES, 1, 4, true},
-      {"task_clock_s", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1e-9, 4},
-  };
-}
-
 bool forbidden(int error) { return error == EACCES || error == EPERM; }
 
 ThreadEvents::Lacking why_not(int error) {
@@ -63,6 +43,31 @@ class RealKernel : public Kernel {
 };
 
 }  // namespace
+
+/// In pairs: two counters are free on any processor, and where all are the pairs count at once like one group. With
+/// more events in a group than counters, the kernel would take it and never count.
+std::vector<Event> thread_events() {
+  return {
+      {"cycles", "1", "processor cycles of the threads while they ran", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1,
+       0},
+      {"instructions", "1", "instructions retired", PERF_TYPE_HARDWARE, PERF_COUNT_HW_INSTRUCTIONS, 1, 0},
+      {"cache_references", "1", "accesses to the last-level cache, by the processor's own definition",
+       PERF_TYPE_HARDWARE, PERF_COUNT_HW_CACHE_REFERENCES, 1, 1},
+      {"cache_misses", "1", "accesses that the last-level cache could not serve", PERF_TYPE_HARDWARE,
+       PERF_COUNT_HW_CACHE_MISSES, 1, 1},
+      {"branches", "1", "branches retired", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_INSTRUCTIONS, 1, 2},
+      {"branch_misses", "1", "branches predicted wrongly", PERF_TYPE_HARDWARE, PERF_COUNT_HW_BRANCH_MISSES, 1, 2},
+      {"l1_misses", "1", "loads that the first-level data cache could not serve", PERF_TYPE_HW_CACHE,
+       cache_event(PERF_COUNT_HW_CACHE_L1D, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
+      {"tlb_misses", "1", "loads whose page the data TLB did not hold", PERF_TYPE_HW_CACHE,
+       cache_event(PERF_COUNT_HW_CACHE_DTLB, PERF_COUNT_HW_CACHE_OP_READ, PERF_COUNT_HW_CACHE_RESULT_MISS), 1, 3},
+      {"page_faults", "1", "page faults", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_PAGE_FAULTS, 1, 4},
+      {"context_switches", "1", "context switches of the threads", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CONTEXT_SWITCHES,
+       1, 4, true},
+      {"task_clock_s", "s", "time on a CPU by the scheduler's clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK,
+       1e-9, 4},
+  };
+}
 
 Kernel& real_kernel() {
   static RealKernel kernel;

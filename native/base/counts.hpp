@@ -90,12 +90,16 @@ void allow_many_events();
 /// An event that a thread is asked for, the same on every machine.
 struct Event {
   std::string name;  ///< snake_case, unit last where it is not a number of times
+  std::string unit, meaning;
   std::uint32_t type;
   std::uint64_t config;
   double scale;
   int group;               ///< counted at once with those of the same number
   bool in_kernel = false;  ///< it happens there alone
 };
+
+/// All events that a thread can be asked for, whether or not this machine counts them.
+std::vector<Event> thread_events();
 
 /// Which events the kernel lets this process count of its own threads. It is asked once, by opening each of them.
 class ThreadEvents {

@@ -11,7 +11,7 @@
 #include "base/instrument.hpp"
 #include "base/options.hpp"
 #include "base/topology.hpp"
-#include "load/kernel.hpp"
+#include "workloads/kernel.hpp"
 
 namespace {
 
@@ -21,12 +21,15 @@ const mm::Description kKernels{
     .name = "kernels",
     .summary = "time of a unit of every load kernel, by data volume, stride and number of threads",
     .detail =
-        "A kernel is cut into equal units with exact counts (floating-point and integer operations, bytes loaded and "
+        "A load kernel is cut into equal units with exact counts (floating-point and integer operations, bytes loaded "
+        "and "
         "stored, cache lines touched and written, bytes of files, system calls), which stand among the conditions; "
         "`meshmark list kernels` names them. Threads share the units of a call; those of a team kernel do each unit "
         "together. Every kernel verifies its result after the last sample: a wrong one sets the flag unverified.\n"
-        "After the samples a pass of its own counts what processor and kernel say of the threads: counter_cycles, "
-        "counter_instructions, … are of one unit, and counters_of tells whether the kernel's own work is in them. What "
+        "After the samples a pass of its own counts events of the threads by the processor and the operating-system "
+        "kernel: counter_cycles, "
+        "counter_instructions, … are of one unit, and counters_of tells whether the work of that kernel is included. "
+        "What "
         "cannot be counted is absent, once a run. others_share is what other programs took of the CPUs meanwhile; more "
         "than a quarter sets the flag noisy.\n"
         "volume: L1, L2 and L3 are half a cache, memory is four times the last level (512 MiB at most).\n"
@@ -70,11 +73,11 @@ std::map<std::string, std::size_t> volumes(const mm::Run& run) {
   return found;
 }
 
-std::vector<const mm::load::Entry*> chosen(const mm::Run& run) {
-  std::vector<const mm::load::Entry*> found;
+std::vector<const mm::workloads::Entry*> chosen(const mm::Run& run) {
+  std::vector<const mm::workloads::Entry*> found;
   for (const std::string& word : mm::split(run.text("kernel"), ',')) {
     const std::size_t before = found.size();
-    for (const mm::load::Entry& e : mm::load::kernels())
+    for (const mm::workloads::Entry& e : mm::workloads::kernels())
       if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
     if (found.size() == before)
       run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name that meshmark list kernels tells");
@@ -86,11 +89,11 @@ constexpr double kBurst_s = 4e-3;
 
 /// The machine and the system as one kernel's points see them: memory of its own, and who works.
 struct Work {
-  const mm::load::Entry* entry;
-  mm::load::Shape shape;
+  const mm::workloads::Entry* entry;
+  mm::workloads::Shape shape;
   std::shared_ptr<mm::Team> team;
-  std::unique_ptr<mm::load::Memory> memory{};
-  std::unique_ptr<mm::load::Kernel> kernel{};
+  std::unique_ptr<mm::workloads::Memory> memory{};
+  std::unique_ptr<mm::workloads::Kernel> kernel{};
   std::size_t cursor = 0, burst = 0;
   double cpu_s = 0, system_s = 0;
   std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts{};  ///< by rank
@@ -98,9 +101,9 @@ struct Work {
   /// Memory and kernel, once a burst of it is due: to make all of a large volume takes longer than many a budget.
   void make_ready() {
     if (kernel) return;
-    memory =
-        std::make_unique<mm::load::Memory>(shape.threads, [this](const std::function<void(int)>& f) { team->run(f); });
-    kernel = mm::load::make(*entry, shape, *memory);
+    memory = std::make_unique<mm::workloads::Memory>(shape.threads,
+                                                     [this](const std::function<void(int)>& f) { team->run(f); });
+    kernel = mm::workloads::make(*entry, shape, *memory);
     burst =
         mm::iterations_for(kBurst_s, [&](std::uint64_t n) { return run(n); }, static_cast<std::uint64_t>(team->size()));
   }
@@ -168,7 +171,7 @@ class Others {
   double began_s_ = mm::wall_s(), cpu_s_ = process_cpu_s();
 };
 
-/// What the kernel counts of threads, and which of it some points did not get.
+/// Events of threads that the operating-system kernel counts, and those that some points lack.
 struct Counting {
   mm::perf::ThreadEvents events;
   std::map<std::string, std::size_t> missed;  ///< points, by name
@@ -209,21 +212,13 @@ json counted(Work& work, Counting& counting) {
 
 /// What one unit does, exactly, by condition.
 json amounts(const Work& work) {
-  const mm::load::Counts c = work.kernel->counts();
-  return {{"memory_bytes", work.memory->bytes()},
-          {"team", work.entry->info.team},
-          {"flops", c.flops},
-          {"int_ops", c.int_ops},
-          {"load_bytes", c.load_bytes},
-          {"store_bytes", c.store_bytes},
-          {"line_read_bytes", c.line_read_bytes},
-          {"line_write_bytes", c.line_write_bytes},
-          {"io_read_bytes", c.io_read_bytes},
-          {"io_write_bytes", c.io_write_bytes},
-          {"system_calls", c.system_calls}};
+  const mm::workloads::Counts counts = work.kernel->counts();
+  json found{{"memory_bytes", work.memory->bytes()}, {"team", work.entry->info.team}};
+  for (const mm::workloads::CountColumn& c : mm::workloads::kCountColumns) found[c.name] = counts.*c.value;
+  return found;
 }
 
-void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::load::Entry& entry, std::size_t volume,
+void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads::Entry& entry, std::size_t volume,
                int stride, const std::vector<int>& cpus, Counting& counting,
                const std::shared_ptr<const Others>& others) {
   const int threads = static_cast<int>(cpus.size());

@@ -1,12 +1,13 @@
-/// meshmark-load: programs with a prescribed behaviour, and what they do to each other.
+/// meshmark-load: synthesised programs, alone and co-running.
 #include <cstdio>
 #include <cstring>
 #include <exception>
 
 #include "entry.hpp"
 #include "error.hpp"
-#include "program.hpp"
-#include "scenario.hpp"
+#include "load/describe.hpp"
+#include "load/program.hpp"
+#include "load/scenario/run.hpp"
 
 namespace {
 
@@ -17,9 +18,10 @@ struct Verb {
 };
 
 constexpr Verb kVerbs[] = {
-    {"kernels", "what programs are made of", mm::load::kernels_verb},
-    {"program", "run a program of prescribed behaviour", mm::load::program_verb},
-    {"run", "run many programs at once and look at them", mm::load::run_verb},
+    {"kernels", "list the load kernels that programs are synthesised from", mm::load::kernels_verb},
+    {"describe", "describe in JSON what is counted of load kernels", mm::load::describe_verb},
+    {"program", "run a synthesised program", mm::load::program_verb},
+    {"run", "run many programs at once and sample their threads", mm::load::run_verb},
 };
 
 int usage(std::FILE* to) {
@@ -51,7 +53,7 @@ int answer(int argc, char** argv) {
       return complain("error", mm::in_words(e), "", 1);
     }
   }
-  std::fprintf(stderr, "meshmark: error: verb: found %s, allowed are kernels, program, run\n",
+  std::fprintf(stderr, "meshmark: error: verb: found %s, allowed are kernels, describe, program, run\n",
                mm::quote(argv[1]).c_str());
   return 2;
 }

@@ -20,14 +20,16 @@
 #include "fields.hpp"
 #include "input_file.hpp"
 #include "json.hpp"
+#include "load/scenario/threads.hpp"
 #include "options.hpp"
 #include "output.hpp"
 #include "place/command.hpp"
 #include "place/proc.hpp"
-#include "scenario.hpp"
 
 namespace mm::load {
 namespace {
+
+using workloads::CountColumn, workloads::Counts, workloads::Kernel, workloads::Memory;
 
 constexpr std::uint64_t kMostCalls = std::uint64_t{1} << 29;
 
@@ -42,16 +44,6 @@ double waited_s() {
 
 double cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
-constexpr std::pair<const char*, double Counts::*> kCounts[] = {{"flops", &Counts::flops},
-                                                                {"int_ops", &Counts::int_ops},
-                                                                {"load_bytes", &Counts::load_bytes},
-                                                                {"store_bytes", &Counts::store_bytes},
-                                                                {"line_read_bytes", &Counts::line_read_bytes},
-                                                                {"line_write_bytes", &Counts::line_write_bytes},
-                                                                {"io_read_bytes", &Counts::io_read_bytes},
-                                                                {"io_write_bytes", &Counts::io_write_bytes},
-                                                                {"system_calls", &Counts::system_calls}};
-
 /// Sums of what was done, as the metrics of programs have them.
 struct Done {
   std::uint64_t calls = 0;
@@ -61,7 +53,7 @@ struct Done {
   void add(const Part& part, const Counts& unit) {
     const auto n = static_cast<double>(part.window);
     ++calls;
-    for (const auto& [name, count] : kCounts) counts.*count += n * unit.*count;
+    for (const CountColumn& c : workloads::kCountColumns) counts.*c.value += n * unit.*c.value;
     if (part.from_memory) memory_read += n * unit.line_read_bytes, memory_write += n * unit.line_write_bytes;
     if (part.from_cache) cache += n * (unit.line_read_bytes + unit.line_write_bytes);
   }
@@ -70,7 +62,7 @@ struct Done {
              {"memory_read_bytes", memory_read},
              {"memory_write_bytes", memory_write},
              {"cache_bytes", cache}};
-    for (const auto& [name, count] : kCounts) all[name] = counts.*count;
+    for (const CountColumn& c : workloads::kCountColumns) all[c.name] = counts.*c.value;
     return all;
   }
 };
@@ -100,15 +92,15 @@ class Executor {
       Running r;
       r.memory = std::make_unique<Memory>(program.threads, everyone);
       try {
-        r.kernel = make(*part.entry, part.shape, *r.memory);
+        r.kernel = workloads::make(*part.entry, part.shape, *r.memory);
       } catch (const Absent& why) {
         throw Absent(part.name + ": " + why.what(), why.enable);
       }
       r.unit = r.kernel->counts();
-      for (const auto& [name, count] : kCounts) {
-        const double is = r.unit.*count * static_cast<double>(part.window), was = part.planned.*count;
+      for (const CountColumn& c : workloads::kCountColumns) {
+        const double is = r.unit.*c.value * static_cast<double>(part.window), was = part.planned.*c.value;
         if (std::fabs(is - was) > 1e-9 * std::max(is, was))
-          throw Failure(part.name + ": a call does " + json(is).dump() + " " + name + ", the file was made with " +
+          throw Failure(part.name + ": a call does " + json(is).dump() + " " + c.name + ", the file was made with " +
                         json(was).dump() + "; make it again with this version");
       }
       memory_bytes_ += r.memory->bytes();
@@ -209,9 +201,9 @@ Program read_program(const std::string& path) {
     Part part;
     part.name = f.text("name");
     try {
-      part.entry = &kernel(f.text("kernel"));
+      part.entry = &workloads::kernel(f.text("kernel"));
     } catch (const UsageError& why) {
-      throw Failure(where + ".kernel: " + why.what() + "; this build has no such kernel");
+      throw Failure(where + ".kernel: " + why.what() + "; this build has no such load kernel");
     }
     part.shape.volume_bytes = f.whole("volume_bytes", 0, std::uint64_t{1} << 50);
     part.shape.stride = f.whole("stride", 1, 1, 1 << 20);
@@ -225,8 +217,8 @@ Program read_program(const std::string& path) {
     const std::string by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
     part.from_memory = by == "memory";
     part.from_cache = by == "L2" || by == "L3";
-    for (const auto& [name, count] : kCounts)
-      if (f.object.contains(name)) part.planned.*count = f.real(name, 0, 1e18);
+    for (const CountColumn& c : workloads::kCountColumns)
+      if (f.object.contains(c.name)) part.planned.*c.value = f.real(c.name, 0, 1e18);
     program.parts.push_back(part);
   }
   return program;
@@ -252,7 +244,7 @@ std::size_t Order::next() {
 }
 
 int program_verb(int argc, char** argv) {
-  Arguments app{"run a program of prescribed behaviour\nexample: meshmark-load program traffic.json"};
+  Arguments app{"run a synthesised program\nexample: meshmark-load program traffic.json"};
   std::string path;
   double window_s = 0.1;
   bool wait = false, order = false;
@@ -347,29 +339,7 @@ int program_verb(int argc, char** argv) {
               {"late_s", late_s},
               {"wrong", wrong}});
   emit(end);
-  if (!wrong.empty()) throw Failure("a kernel's result is wrong: " + wrong.front());
-  return 0;
-}
-
-int kernels_verb(int argc, char** argv) {
-  Arguments app{"the kernels that programs are made of\nexample: meshmark-load kernels --json"};
-  bool as_json = false;
-  app.flag("--json", as_json, "one object a line");
-  if (!app.read(argc, argv, "kernels")) return 0;
-  for (const Entry& e : kernels()) {
-    if (as_json)
-      emit({{"name", e.info.name},
-            {"kind", e.info.kind},
-            {"summary", e.info.summary},
-            {"source", e.info.source},
-            {"parity", e.info.parity},
-            {"sized", e.info.sized},
-            {"strided", e.info.strided},
-            {"team", e.info.team},
-            {"type", e.info.stands_for}});
-    else
-      std::printf("%-22s %-10s %s\n", e.info.name.c_str(), e.info.kind.c_str(), e.info.summary.c_str());
-  }
+  if (!wrong.empty()) throw Failure("the result of a load kernel is wrong: " + wrong.front());
   return 0;
 }
 

@@ -1,23 +1,23 @@
 #pragma once
-/// A program of prescribed behaviour: calls of kernels in an order that is computed from its file alone.
+/// A synthesised program: calls of load kernels in an order that is computed from its file alone.
 #include <iosfwd>
 #include <string>
 #include <vector>
 
-#include "kernel.hpp"
+#include "workloads/kernel.hpp"
 
 namespace mm::load {
 
 /// One variant of a kernel in a program. src/meshmark/load/program.py writes and documents the file.
 struct Part {
   std::string name;
-  const Entry* entry = nullptr;
-  Shape shape;
+  const workloads::Entry* entry = nullptr;
+  workloads::Shape shape;
   std::size_t window = 1;  ///< units of one call
   std::uint64_t calls = 0;
   double phase = 0;
   bool from_memory = false, from_cache = false;  ///< what serves its volume
-  Counts planned;                                ///< of one call, as the file was made with
+  workloads::Counts planned;                     ///< of one call, as the file was made with
 };
 
 struct Program {
@@ -51,8 +51,7 @@ class Order {
   std::vector<Due> heap_;
 };
 
-/// meshmark-load program FILE, meshmark-load kernels
+/// meshmark-load program FILE
 int program_verb(int argc, char** argv);
-int kernels_verb(int argc, char** argv);
 
 }  // namespace mm::load

@@ -90,25 +90,6 @@ std::string task_folder(pid_t process, pid_t thread) {
   return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
 }
 
-std::optional<Stat> parse_stat(std::string_view text) {
-  const std::size_t open = text.find('('), close = text.rfind(')');  // a name may hold both
-  if (open == std::string_view::npos || close == std::string_view::npos || close + 2 >= text.size()) return {};
-  Stat stat;
-  stat.command = text.substr(open + 1, close - open - 1);
-  text.remove_prefix(close + 2);
-  for (int field = 3; !text.empty() && field <= 39; ++field) {
-    const std::string_view word = text.substr(0, text.find(' '));
-    text.remove_prefix(std::min(text.size(), word.size() + 1));
-    if (field == 3) stat.state = word[0];
-    if (field == 4) stat.parent = static_cast<pid_t>(number_of(word));
-    if (field == 14) stat.user = number_of(word);
-    if (field == 15) stat.system = number_of(word);
-    if (field == 22) stat.started = number_of(word);
-    if (field == 39) stat.cpu = static_cast<int>(number_of(word));
-  }
-  return stat.cpu < 0 ? std::nullopt : std::optional(stat);
-}
-
 std::vector<pid_t> numbers_in(const std::string& folder) {
   std::vector<pid_t> found;
   DIR* const dir = ::opendir(folder.c_str());

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "sys/procfs.hpp"
+
 namespace mm::place {
 
 /// The whole text of a file; "" where it cannot be read (errno says why).
@@ -41,15 +43,7 @@ class Again {
 
 std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
 
-/// What /proc/PID/stat or /proc/PID/task/TID/stat says.
-struct Stat {
-  std::string command;
-  char state = 0;
-  pid_t parent = 0;
-  std::uint64_t user = 0, system = 0, started = 0;  ///< ticks
-  int cpu = -1;
-};
-std::optional<Stat> parse_stat(std::string_view text);
+using Stat = TaskStat;
 
 /// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
 std::vector<pid_t> numbers_in(const std::string& folder);

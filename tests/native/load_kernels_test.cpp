@@ -6,10 +6,10 @@
 #include <thread>
 
 #include "error.hpp"
-#include "load/access.hpp"
-#include "load/kernel.hpp"
+#include "workloads/access.hpp"
+#include "workloads/kernel.hpp"
 
-namespace mm::load {
+namespace mm::workloads {
 namespace {
 
 Everyone everyone(int threads) {
@@ -40,10 +40,7 @@ Counts counted(Kernel& kernel, std::size_t first, std::size_t last, int threads)
     tally() = {};
     kernel.run(first, last, rank);
     const std::lock_guard only(one);
-    for (double Counts::* const each :
-         {&Counts::flops, &Counts::int_ops, &Counts::load_bytes, &Counts::store_bytes, &Counts::line_read_bytes,
-          &Counts::line_write_bytes, &Counts::io_read_bytes, &Counts::io_write_bytes, &Counts::system_calls})
-      all.*each += tally().counts.*each;
+    for (const CountColumn& c : kCountColumns) all.*c.value += tally().counts.*c.value;
   });
   return all;
 }
@@ -158,4 +155,4 @@ TEST(LoadKernels, NamesAreUniqueAndEachIsDescribed) {
 TEST(LoadKernels, AnUnknownNameIsRefused) { EXPECT_THROW(kernel("tirad"), UsageError); }
 
 }  // namespace
-}  // namespace mm::load
+}  // namespace mm::workloads

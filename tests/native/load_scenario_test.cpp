@@ -1,5 +1,5 @@
 // What runs scenarios reads the kernel's texts and a plan's file; what it does with processes, Python's tests try.
-#include "load/scenario.hpp"
+#include "load/scenario/plan.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -9,6 +9,8 @@
 #include <string>
 
 #include "error.hpp"
+#include "load/scenario/supervisor.hpp"
+#include "load/scenario/threads.hpp"
 
 namespace mm::load {
 namespace {
@@ -25,6 +27,18 @@ TEST(LoadScenario, ReadsMigrationsOrSaysThatTheyAreNotTold) {
       parse_migrations("cat (1, #threads: 1)\n---\nse.sum_exec_runtime  :  0.1\nse.nr_migrations     :      17\n"), 17);
   for (const char* text : {"", "se.nr_migrations", "se.nr_migrations :", "se.nr_migrations : x", "nr_switches : 3"})
     EXPECT_EQ(parse_migrations(text), -1) << text;
+}
+
+TEST(LoadScenario, SamplesOnAGridHoweverLateOneIs) {
+  SampleGrid grid(10, 0.5);
+  EXPECT_FALSE(grid.due(10.4));
+  EXPECT_TRUE(grid.due(10.5));
+  grid.advance(10.6);
+  EXPECT_DOUBLE_EQ(grid.next_s(), 11);
+  grid.advance(12.7);  // three were missed: the next one is on the grid of the first
+  EXPECT_DOUBLE_EQ(grid.next_s(), 13);
+  grid.advance(12.9);  // even one that came early moves it
+  EXPECT_DOUBLE_EQ(grid.next_s(), 13.5);
 }
 
 struct File {

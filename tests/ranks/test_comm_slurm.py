@@ -108,7 +108,7 @@ def test_a_batch_job_that_is_cancelled_is_gone_on_with_by_the_next(
     assert before and not out.read_text()
 
     submit("--resume", "--json", wait=("--wait",))
-    assert "going on with" in talk.read_text()
+    assert "meshmark: resuming " in talk.read_text()
     told = [json.loads(x) for x in out.read_text().splitlines()]
     after = {key(x): x["samples"] for x in told}
     assert len(told) == len(after) > len(before)

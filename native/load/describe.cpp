@@ -1,0 +1,48 @@
+#include "load/describe.hpp"
+
+#include <cstdio>
+#include <iostream>
+
+#include "arguments.hpp"
+#include "base/counts.hpp"
+#include "json.hpp"
+#include "output.hpp"
+#include "workloads/kernel.hpp"
+
+namespace mm::load {
+
+int kernels_verb(int argc, char** argv) {
+  Arguments app{"list the load kernels that programs are synthesised from\nexample: meshmark-load kernels --json"};
+  bool as_json = false;
+  app.flag("--json", as_json, "one object a line");
+  if (!app.read(argc, argv, "kernels")) return 0;
+  for (const workloads::Entry& e : workloads::kernels()) {
+    if (as_json)
+      emit({{"name", e.info.name},
+            {"kind", e.info.kind},
+            {"summary", e.info.summary},
+            {"source", e.info.source},
+            {"parity", e.info.parity},
+            {"sized", e.info.sized},
+            {"strided", e.info.strided},
+            {"team", e.info.team},
+            {"type", e.info.stands_for}});
+    else
+      std::printf("%-22s %-10s %s\n", e.info.name.c_str(), e.info.kind.c_str(), e.info.summary.c_str());
+  }
+  return 0;
+}
+
+int describe_verb(int argc, char** argv) {
+  Arguments app{"describe in JSON what is counted of load kernels\nexample: meshmark-load describe"};
+  if (!app.read(argc, argv, "describe")) return 0;
+  json counts = json::array(), counters = json::array();
+  for (const workloads::CountColumn& c : workloads::kCountColumns)
+    counts.push_back({{"name", c.name}, {"unit", c.unit}, {"help", c.meaning}});
+  for (const perf::Event& e : perf::thread_events())
+    counters.push_back({{"name", e.name}, {"unit", e.unit}, {"help", e.meaning}});
+  emit({{"schema", 1}, {"name", "load"}, {"counts", counts}, {"counters", counters}});
+  return 0;
+}
+
+}  // namespace mm::load

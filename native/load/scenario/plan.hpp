@@ -1,0 +1,38 @@
+#pragma once
+/// The plan of a run: which processes to start, when and where.
+#include <map>
+#include <string>
+#include <vector>
+
+namespace mm::load {
+
+/// One process to start, as src/meshmark/load/run.py writes it.
+struct Start {
+  std::string name;
+  int copy = 0;
+  std::vector<std::string> argv;
+  bool synthesised = false;        ///< takes --wait: reports that it is ready, begins at a line on standard input
+  double start_s = 0;              ///< after the common start of the run
+  std::vector<int> cpus;           ///< empty: those of the runner
+  int nice = 0;                    ///< added to the runner's
+  std::string priority = "other";  ///< other, batch, idle, fifo
+  std::string memory;              ///< as `meshmark run --memory` takes it; empty: unchanged
+  std::map<std::string, std::string> environment;
+  std::string cgroup, cwd, out, error;  ///< paths; empty: none, the runner's, /dev/null
+};
+
+struct RunPlan {
+  std::string scenario;
+  double sample_s = 0.1, timeout_s = 0, setup_s = 300;
+  double canary_before_s = 0, canary_after_s = 0;
+  bool canary_during = false;
+  std::vector<Start> programs;
+};
+
+/// Failure names the file, the field, what was found and what is allowed.
+RunPlan read_run_plan(const std::string& path);
+
+/// Scheduling policy (SCHED_OTHER, …) of a priority that a plan may name.
+int scheduling_policy(const std::string& priority);
+
+}  // namespace mm::load

@@ -1,0 +1,87 @@
+#include "load/scenario/run.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "arguments.hpp"
+#include "error.hpp"
+#include "load/scenario/plan.hpp"
+#include "load/scenario/signals.hpp"
+#include "load/scenario/spawn.hpp"
+#include "load/scenario/supervisor.hpp"
+
+namespace mm::load {
+namespace {
+
+/// The runner leaves the CPUs of the programs where each of them has its own and others are left.
+void avoid_cpus_of(const RunPlan& plan, const cpu_set_t& allowed) {
+  cpu_set_t left = allowed;
+  for (const Start& s : plan.programs) {
+    if (s.cpus.empty()) return;
+    for (const int cpu : s.cpus)
+      if (cpu < CPU_SETSIZE) CPU_CLR(static_cast<std::size_t>(cpu), &left);
+  }
+  if (CPU_COUNT(&left) > 0) ::sched_setaffinity(0, sizeof left, &left);
+}
+
+/// Above the programs where that is permitted, so that samples are in time also where programs outnumber CPUs.
+void raise_priority(const RunPlan& plan, const Inherited& inherited) {
+  if (std::any_of(plan.programs.begin(), plan.programs.end(), [](const Start& s) { return s.priority == "fifo"; })) {
+    sched_param above_all{};
+    above_all.sched_priority = 2;
+    ::sched_setscheduler(0, SCHED_FIFO, &above_all);
+  } else {
+    ::setpriority(PRIO_PROCESS, 0, std::max(-20, inherited.nice - 5));
+  }
+}
+
+int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, int notify) {
+  ::setsid();  // a signal to the group of the parent process comes once, through it
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
+  if (::getppid() != above) return 128 + SIGKILL;
+  inherited.parent = ::getpid();
+  rlimit files = inherited.files;
+  files.rlim_cur = std::min<rlim_t>(files.rlim_max, 1 << 16);
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  avoid_cpus_of(plan, inherited.cpus);
+  raise_priority(plan, inherited);
+  const sigset_t taken = run_signals();
+  const int signals = ::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals < 0) throw Failure(std::string("cannot take signals: ") + std::strerror(errno));
+  return Supervisor(plan, inherited, signals, notify).run();
+}
+
+}  // namespace
+
+int run_verb(int argc, char** argv) {
+  Arguments app{
+      "run the programs of a plan at once and sample every thread of theirs\n"
+      "example: meshmark-load run plan.json"};
+  std::string path;
+  app.add("PLAN", path, "written by meshmark load run").required();
+  if (!app.read(argc, argv, "run")) return 0;
+  const RunPlan plan = read_run_plan(path);
+  Inherited inherited;
+  if (::sched_getaffinity(0, sizeof inherited.cpus, &inherited.cpus) != 0)
+    throw Failure(std::string("cannot read the CPUs of this process: ") + std::strerror(errno));
+  ::getrlimit(RLIMIT_NOFILE, &inherited.files);
+  inherited.nice = ::getpriority(PRIO_PROCESS, 0);
+  const int notify = notify_descriptor();
+  inherited.mask = take_over_signals();
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  const pid_t self = ::getpid(), runner = ::fork();
+  if (runner < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (runner == 0) return be_runner(plan, inherited, self, notify);
+  return stand_by(runner);
+}
+
+}  // namespace mm::load

@@ -1,0 +1,48 @@
+#include "load/scenario/search.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+namespace mm::load {
+namespace {
+
+constexpr double kSearchShare = 0.001;  // of the time, at most
+
+}  // namespace
+
+/// Identifier of the last process or thread that was created: while it stays, there is nothing new.
+std::int64_t ProcessSearch::newest() {
+  const std::string_view text = loadavg_.text();
+  const std::size_t at = text.rfind(' ');
+  return at == std::string_view::npos ? -1 : static_cast<std::int64_t>(place::number_of(text.substr(at + 1)));
+}
+
+void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::function<bool(pid_t, pid_t)>& adopt) {
+  const std::int64_t last = newest();
+  if (last == newest_ && last >= 0) {
+    last_s_ = clock_.now();
+    return;
+  }
+  if (clock_.now() < next_s_) return;
+  const double before_s = own_cpu_s(), at_s = clock_.now();
+  newest_ = last;
+  std::map<pid_t, pid_t> parents;
+  std::set<pid_t> there;
+  for (const pid_t pid : place::numbers_in("/proc")) {
+    there.insert(pid);
+    if (foreign_.contains(pid) || pid == ::getpid() || known(pid)) continue;
+    if (const auto stat = parse_stat(place::slurp("/proc/" + std::to_string(pid) + "/stat")))
+      parents[pid] = stat->parent;
+  }
+  // A child may have a smaller identifier than its parent, where identifiers wrapped.
+  while (std::erase_if(parents, [&](const auto& child) { return adopt(child.first, child.second); }) > 0) {}
+  for (const auto& [pid, parent] : parents) foreign_.insert(pid);
+  std::erase_if(foreign_, [&](pid_t pid) { return !there.contains(pid); });
+  last_s_ = at_s;
+  next_s_ = at_s + std::min((own_cpu_s() - before_s) / kSearchShare, 1.0);
+}
+
+}  // namespace mm::load

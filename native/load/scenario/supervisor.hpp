@@ -1,0 +1,72 @@
+#pragma once
+/// Runs a plan: sets all programs up, releases each at its time, samples them, and ends them all whatever happens.
+#include <string_view>
+
+#include "load/scenario/canary.hpp"
+#include "load/scenario/job.hpp"
+#include "load/scenario/journal.hpp"
+#include "load/scenario/plan.hpp"
+#include "load/scenario/processes.hpp"
+#include "load/scenario/run_clock.hpp"
+#include "load/scenario/spawn.hpp"
+
+namespace mm::load {
+
+/// When the next sample is due: on a fixed grid, so that one that is late delays no other.
+class SampleGrid {
+ public:
+  SampleGrid(double begin_s, double every_s) : every_s_(every_s), next_s_(begin_s + every_s) {}
+  double next_s() const { return next_s_; }
+  bool due(double now_s) const { return now_s >= next_s_; }
+  /// After a sample; `now_s` is the time after it.
+  void advance(double now_s);
+
+ private:
+  double every_s_, next_s_;
+};
+
+class Supervisor {
+ public:
+  /// `signals`: a signalfd of SIGCHLD and of those signals that stop the run. `notify`: as for Journal.
+  Supervisor(const RunPlan& plan, const Inherited& inherited, int signals, int notify);
+  ~Supervisor();
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  /// Returns the exit status: 0; 1 where a program failed; 128 + the signal that stopped it.
+  int run();
+
+ private:
+  void canary_for(const char* when, double duration_s);
+  void start(std::size_t job);
+  void set_up();
+  void supervise();
+  void release(std::size_t job);
+  /// Releases those that are due; returns when the next one is.
+  double release_due(double now_s);
+  void wait_until(double until_s);
+  bool take_status(Job& job);
+  void take_line(Job& job, std::string_view line);
+  void take_signals();
+  void reap();
+  void take_exit(Job& job, int wait_status, const rusage& use, double at_s);
+  void fail(Job& job, const std::string& why);
+  void ask_all_to_end();
+  void end_all() noexcept;
+  void write_end(double cost_s, double elapsed_s, const json& machine) const;
+
+  const RunPlan& plan_;
+  const Inherited& inherited_;
+  const int signals_;
+  RunClock clock_;
+  Journal journal_;
+  Jobs jobs_;
+  Processes processes_;
+  Canary canary_;
+  ControlGroups groups_;
+  double start_s_ = 0, max_late_s_ = 0;
+  bool stopping_ = false, timed_out_ = false;
+  int stopped_by_ = 0;  ///< signal
+};
+
+}  // namespace mm::load

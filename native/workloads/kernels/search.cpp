@@ -1,0 +1,397 @@
+/// Work on strings and graphs: alignment, matches in a text, paths.
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "workloads/access.hpp"
+
+namespace mm::workloads {
+namespace {
+
+std::string wrong(std::size_t unit, const std::string& what) { return "unit " + std::to_string(unit) + ": " + what; }
+
+/// Local alignment with a linear gap of sixteen pairs of strings at a time, whose symbols lie side by side: so the
+/// lanes of a vector are as many alignments, and none waits for another.
+template <class A>
+struct SmithWaterman final : Kernel {
+  static constexpr std::size_t kLanes = 16, kLength = 32;
+  static constexpr std::size_t kString = kLanes * kLength;  // symbols of all lanes
+  static constexpr std::int16_t kMatch = 2, kMismatch = -1, kGap = 1;
+  using Symbol = typename A::template Value<std::uint8_t>;
+  using Symbols = typename A::template Array<std::uint8_t>;
+  using Score = typename A::template Value<std::int16_t>;
+  using Lane = std::array<Score, kLanes>;
+  using Best = std::array<std::int16_t, kLanes>;
+  static constexpr Best kUndone{-1};
+
+  SmithWaterman(const Shape& shape, Memory& memory)
+      : n_(fit(shape, 2, 1, kString)),
+        a_{memory.take<std::uint8_t>(n_)},
+        b_{memory.take<std::uint8_t>(n_)},
+        best_(n_ / kString, kUndone) {
+    for (std::size_t i = 0; i < n_; ++i) {
+      a_.p[i] = input(0, i);
+      b_.p[i] = input(1, i);
+    }
+  }
+  /// Random letters, of which the second string has three of four in common with the first, a place further on.
+  static std::uint8_t input(std::size_t string, std::size_t i) {
+    const std::uint64_t own = scramble(2 * i + string);
+    if (string == 1 && i % kString >= kLanes && (own >> 8 & 3) != 0) return input(0, i - kLanes);
+    return own & 3;
+  }
+  std::size_t units() const override { return n_ / kString; }
+  std::span<std::byte> result() override { return std::as_writable_bytes(std::span(best_)); }
+  Counts counts() const override {
+    Counts c;
+    c.int_ops = 7 * kLanes * kLength * kLength;
+    c.load_bytes = kString + kString * kLength;  // the second string again for each symbol of the first
+    c.line_read_bytes = 2 * kString;
+    return c;
+  }
+  void run(std::size_t first, std::size_t last, int) override {
+    for (std::size_t u = first; u < last; ++u) {
+      const Symbols a = a_.from(u * kString), b = b_.from(u * kString);
+      std::array<Lane, kLength + 1> row{};  // of scores, of the symbol of `a` before
+      Lane best{};
+      for (std::size_t i = 0; i < kLength; ++i) {
+        Lane symbol, left{}, diagonal{};
+        for (std::size_t k = 0; k < kLanes; ++k) symbol[k] = Score(bare(Symbol(a[i * kLanes + k])));
+        for (std::size_t j = 0; j < kLength; ++j) {
+          Lane& up = row[j + 1];
+          for (std::size_t k = 0; k < kLanes; ++k) {
+            const Score other = Score(bare(Symbol(b[j * kLanes + k])));
+            const Score both = symbol[k] == other ? Score(kMatch) : Score(kMismatch);
+            const Score along = Score(diagonal[k] + both), across = Score(greatest(left[k], up[k]) - Score(kGap));
+            const Score score = greatest(greatest(along, across), Score(0));
+            diagonal[k] = up[k];
+            up[k] = left[k] = score;
+            best[k] = greatest(best[k], score);
+          }
+        }
+      }
+      for (std::size_t k = 0; k < kLanes; ++k) best_[u][k] = bare(best[k]);
+      A::end_unit();
+    }
+  }
+  /// One pair after the other.
+  std::string verify() const override {
+    for (std::size_t u = 0; u < best_.size(); ++u) {
+      if (best_[u] == kUndone) continue;
+      for (std::size_t k = 0; k < kLanes; ++k) {
+        std::array<int, kLength> b{}, open{};
+        std::array<int, kLength + 1> row{};
+        for (std::size_t j = 0; j < kLength; ++j) b[j] = b_.p[u * kString + j * kLanes + k];
+        int best = 0;
+        for (std::size_t i = 0; i < kLength; ++i) {
+          const int symbol = a_.p[u * kString + i * kLanes + k];
+          for (std::size_t j = 0; j < kLength; ++j)
+            open[j] = std::max({row[j] + (symbol == b[j] ? kMatch : kMismatch), row[j + 1] - kGap, 0});
+          for (std::size_t j = 0; j < kLength; ++j) {
+            row[j + 1] = std::max(open[j], row[j] - kGap);
+            best = std::max(best, row[j + 1]);
+          }
+        }
+        if (best_[u][k] != best)
+          return wrong(u, "score " + std::to_string(best_[u][k]) + ", not " + std::to_string(best));
+      }
+    }
+    return "";
+  }
+
+ private:
+  std::size_t n_;
+  Symbols a_, b_;
+  std::vector<Best> best_;
+};
+
+/// The longest earlier match of what follows each place of a text, by chains of places with the same three letters.
+/// Every unit has the same text in another alphabet: so it has the same matches, found by as many steps.
+template <class A>
+struct MatchFinder final : Kernel {
+  static constexpr std::size_t kText = 512, kLetters = 8, kHeads = kLetters * kLetters * kLetters;
+  static constexpr std::size_t kLeast = 3, kMost = 64, kDepth = 8;  // of letters in a match, and of chains
+  static constexpr std::size_t kPlaces = kText - kLeast + 1;
+  using Letter = typename A::template Value<std::uint8_t>;
+  using Letters = typename A::template Array<std::uint8_t>;
+  using Short = typename A::template Value<std::uint16_t>;
+  using Shorts = typename A::template Array<std::uint16_t>;
+  struct alignas(kLine) Work {
+    std::array<std::uint16_t, kHeads> heads;  ///< 1 + the last place with these letters, 0 for none
+    std::array<std::uint16_t, kText> before;  ///< likewise, before this place
+  };
+
+  MatchFinder(const Shape& shape, Memory& memory)
+      : units_(fit(shape, 1, 1, kText * 5) / (kText * 5)),
+        text_{memory.take<std::uint8_t>(units_ * kText)},
+        length_{memory.take<std::uint16_t>(units_ * kText)},
+        distance_{memory.take<std::uint16_t>(units_ * kText)} {
+    // New letters and phrases from before, by turns.
+    std::uint64_t draws = 0;
+    for (std::size_t i = 0; i < kText;) {
+      const std::uint64_t draw = scramble(draws++);
+      const std::size_t letters = 1 + (draw >> 8) % 12, back = 1 + (draw >> 16) % (i + 1);
+      for (std::size_t k = 0; k < letters && i < kText; ++k, ++i)
+        sample_[i] =
+            static_cast<std::uint8_t>(draw % 3 != 0 && back <= i ? sample_[i - back] : scramble(draw + k) % kLetters);
+    }
+    for (std::size_t i = 0; i < units_ * kText; ++i) text_.p[i] = letter(i);
+    expect();
+  }
+  std::size_t units() const override { return units_; }
+  std::span<std::byte> result() override { return std::as_writable_bytes(std::span(length_.p, units_ * kText)); }
+  Counts counts() const override { return counts_; }
+
+  void run(std::size_t first, std::size_t last, int) override {
+    Work work;
+    A::scratch(work);
+    const Shorts heads{work.heads.data()}, before{work.before.data()};
+    for (std::size_t u = first; u < last; ++u) {
+      const Letters text = text_.from(u * kText);
+      const Shorts length = length_.from(u * kText), distance = distance_.from(u * kText);
+      for (std::size_t h = 0; h < kHeads; ++h) heads[h] = Short(0);
+      for (std::size_t at = 0; at < kPlaces; ++at) {
+        const auto letter_at = [text](std::size_t i) { return Short(bare(Letter(text[i]))); };
+        const Short three = Short(Short(letter_at(at) << Short(6)) | Short(letter_at(at + 1) << Short(3)));
+        const std::size_t head = bare(Short(three | letter_at(at + 2)));
+        const Short newest = heads[head];
+        std::size_t next = bare(newest), best = 0, from = at;
+        const std::size_t most = std::min(kMost, kText - at);
+        for (std::size_t depth = 0; next != 0 && depth < kDepth; ++depth) {
+          const std::size_t other = next - 1;
+          std::size_t same = kLeast;
+          while (same < most && Letter(text[other + same]) == Letter(text[at + same])) ++same;
+          if (same > best) {
+            best = same;
+            from = other;
+          }
+          next = bare(Short(before[other]));
+        }
+        before[at] = newest;
+        heads[head] = Short(static_cast<std::uint16_t>(at + 1));
+        length[at] = Short(static_cast<std::uint16_t>(best));
+        distance[at] = Short(static_cast<std::uint16_t>(at - from));
+      }
+      for (std::size_t at = kPlaces; at < kText; ++at) {
+        length[at] = Short(0);
+        distance[at] = Short(0);
+      }
+      A::end_unit();
+    }
+  }
+  std::string verify() const override {
+    for (std::size_t u = 0; u < units_; ++u) {
+      const auto zero = [](std::uint16_t x) { return x == 0; };
+      const std::uint16_t *const length = length_.p + u * kText, *const distance = distance_.p + u * kText;
+      if (std::all_of(length, length + kText, zero) && std::all_of(distance, distance + kText, zero)) continue;
+      for (std::size_t i = 0; i < kText; ++i)
+        if (length[i] != want_length_[i] || distance[i] != want_distance_[i])
+          return wrong(u, "the match of place " + std::to_string(i) + " has " + std::to_string(length[i]) +
+                              " letters, not " + std::to_string(want_length_[i]) + ", or is elsewhere");
+    }
+    return "";
+  }
+
+ private:
+  /// The alphabets differ by an exclusive or of each letter.
+  std::uint8_t letter(std::size_t i) const {
+    return static_cast<std::uint8_t>(sample_[i % kText] ^ scramble(i / kText) % kLetters);
+  }
+  /// All matches of the text by comparing every place with all before it, and what finding them by chains takes.
+  void expect() {
+    double compared = 0, steps = 0;
+    for (std::size_t at = 0; at < kPlaces; ++at) {
+      const auto here = sample_.begin() + static_cast<std::ptrdiff_t>(at);
+      const auto end = here + static_cast<std::ptrdiff_t>(std::min(kMost, kText - at));
+      std::size_t depth = 0;
+      for (std::size_t back = 1; back <= at && depth < kDepth; ++back) {
+        const auto differ = std::mismatch(here, end, here - static_cast<std::ptrdiff_t>(back)).first;
+        const auto same = static_cast<std::size_t>(differ - here);
+        if (same < kLeast) continue;
+        ++depth;
+        compared += static_cast<double>(same - kLeast) + (differ != end ? 1 : 0);
+        if (same > want_length_[at]) {
+          want_length_[at] = static_cast<std::uint16_t>(same);
+          want_distance_[at] = static_cast<std::uint16_t>(back);
+        }
+      }
+      steps += static_cast<double>(depth);
+    }
+    counts_.int_ops = 4 * kPlaces + compared;
+    counts_.load_bytes = kPlaces * (kLeast + 2.0) + 2 * compared + 2 * steps;
+    counts_.store_bytes = 2.0 * kHeads + 2 * 2.0 * kPlaces + 2 * 2.0 * kText;
+    counts_.line_read_bytes = 5 * kText;
+    counts_.line_write_bytes = 4 * kText;
+  }
+
+  std::size_t units_;
+  Letters text_;
+  Shorts length_, distance_;
+  std::array<std::uint8_t, kText> sample_{};
+  std::array<std::uint16_t, kText> want_length_{}, want_distance_{};
+  Counts counts_;
+};
+
+/// Shortest paths between all vertices of small complete graphs.
+template <class A>
+struct FloydWarshall final : Kernel {
+  static constexpr std::size_t kVertices = 16, kPairs = kVertices * kVertices;
+  using Length = typename A::template Value<std::int32_t>;
+  using Lengths = typename A::template Array<std::int32_t>;
+
+  FloydWarshall(const Shape& shape, Memory& memory)
+      : n_(fit(shape, 2, 4, kPairs)), edges_{memory.take<std::int32_t>(n_)}, paths_{memory.take<std::int32_t>(n_)} {
+    for (std::size_t i = 0; i < n_; ++i) edges_.p[i] = input(i);
+  }
+  static std::int32_t input(std::size_t i) {
+    const bool self = i % kPairs / kVertices == i % kVertices;
+    return self ? 0 : static_cast<std::int32_t>(1 + scramble(i) % 1000);
+  }
+  std::size_t units() const override { return n_ / kPairs; }
+  std::span<std::byte> result() override { return std::as_writable_bytes(std::span(paths_.p, n_)); }
+  Counts counts() const override {
+    constexpr double pairs = kPairs, steps = kPairs * kVertices;
+    Counts c;
+    c.int_ops = 2 * steps;
+    c.load_bytes = 4 * (pairs + pairs + pairs + steps);  // copy, rows, columns, paths
+    c.store_bytes = 4 * (pairs + steps);
+    c.line_read_bytes = 2 * 4 * pairs;
+    c.line_write_bytes = 4 * pairs;
+    return c;
+  }
+  void run(std::size_t first, std::size_t last, int) override {
+    for (std::size_t u = first; u < last; ++u) {
+      const Lengths edges = edges_.from(u * kPairs), d = paths_.from(u * kPairs);
+      for (std::size_t i = 0; i < kPairs; ++i) d[i] = Length(edges[i]);
+      for (std::size_t k = 0; k < kVertices; ++k) {
+        std::array<Length, kVertices> onward;  // row k, which its own step leaves as it is
+        for (std::size_t j = 0; j < kVertices; ++j) onward[j] = d[k * kVertices + j];
+        for (std::size_t i = 0; i < kVertices; ++i) {
+          const Length to = d[i * kVertices + k];
+          for (std::size_t j = 0; j < kVertices; ++j)
+            d[i * kVertices + j] = least(Length(d[i * kVertices + j]), Length(to + onward[j]));
+        }
+      }
+      A::end_unit();
+    }
+  }
+  /// Where all lengths are positive, they are right if and only if each is the least of its edge and of all ways by a
+  /// third vertex: none can be shorter, and the shortest wrong one would need a shorter wrong one.
+  std::string verify() const override {
+    for (std::size_t u = 0; u < units(); ++u) {
+      const std::int32_t* const d = paths_.p + u * kPairs;
+      if (std::all_of(d, d + kPairs, [](std::int32_t x) { return x == 0; })) continue;
+      constexpr std::int64_t longest = 1 << 30;
+      for (std::size_t i = 0; i < kVertices; ++i) {
+        std::array<std::int64_t, kVertices> want{};
+        for (std::size_t j = 0; j < kVertices; ++j) want[j] = input(u * kPairs + i * kVertices + j);
+        for (std::size_t k = 0; k < kVertices; ++k)
+          for (std::size_t j = 0; j < kVertices; ++j) {
+            const std::int64_t by =
+                i == k || k == j ? longest : std::int64_t{d[i * kVertices + k]} + d[k * kVertices + j];
+            want[j] = std::min(want[j], by);
+          }
+        for (std::size_t j = 0; j < kVertices; ++j)
+          if (d[i * kVertices + j] != want[j] || (i != j && want[j] <= 0))
+            return wrong(u, "the path from " + std::to_string(i) + " to " + std::to_string(j) + " has the length " +
+                                std::to_string(d[i * kVertices + j]));
+      }
+    }
+    return "";
+  }
+
+ private:
+  std::size_t n_;
+  Lengths edges_, paths_;
+};
+
+/// How often a pattern occurs in blocks of text: bit k of a word says whether its first k + 1 letters end here.
+template <class A>
+struct StringSearch final : Kernel {
+  static constexpr std::size_t kText = 1024, kLetters = 8, kPattern = 8;
+  using Letter = typename A::template Value<std::uint8_t>;
+  using Letters = typename A::template Array<std::uint8_t>;
+  using Word = typename A::template Value<std::uint64_t>;
+  using Words = typename A::template Array<std::uint64_t>;
+  static constexpr std::array<std::uint8_t, kPattern> kWanted{3, 1, 4, 1, 5, 3, 1, 4};
+  static constexpr std::uint64_t kUndone = ~std::uint64_t{0};
+
+  StringSearch(const Shape& shape, Memory& memory)
+      : n_(fit(shape, 1, 1, kText)), text_{memory.take<std::uint8_t>(n_)}, found_(n_ / kText, kUndone) {
+    for (std::size_t i = 0; i < n_; ++i) text_.p[i] = input(i);
+    for (std::size_t k = 0; k < kPattern; ++k) places_[kWanted[k]] |= std::uint64_t{1} << k;
+  }
+  /// Random letters, but for every other group of the pattern's length, which often is the pattern itself.
+  static std::uint8_t input(std::size_t i) {
+    const std::size_t group = i / kPattern;
+    const bool wanted = group % 2 == 0 && scramble(group) % 3 == 0;
+    return wanted ? kWanted[i % kPattern] : static_cast<std::uint8_t>(scramble(i) >> 32) % kLetters;
+  }
+  std::size_t units() const override { return n_ / kText; }
+  std::span<std::byte> result() override { return std::as_writable_bytes(std::span(found_)); }
+  Counts counts() const override {
+    Counts c;
+    c.int_ops = 6 * kText;
+    c.load_bytes = kText * (1 + 8);
+    c.line_read_bytes = kText;
+    return c;
+  }
+  void run(std::size_t first, std::size_t last, int) override {
+    A::scratch(places_);
+    const Words places{places_.data()};
+    for (std::size_t u = first; u < last; ++u) {
+      const Letters text = text_.from(u * kText);
+      Word state = 0, found = 0;
+      for (std::size_t i = 0; i < kText; ++i) {
+        state = ((state << Word(1)) | Word(1)) & Word(places[bare(Letter(text[i]))]);
+        found = found + ((state >> Word(kPattern - 1)) & Word(1));
+      }
+      found_[u] = bare(found);
+      A::end_unit();
+    }
+  }
+  std::string verify() const override {
+    for (std::size_t u = 0; u < found_.size(); ++u) {
+      if (found_[u] == kUndone) continue;
+      std::uint64_t want = 0;
+      const std::uint8_t *const from = text_.p + u * kText, *const to = from + kText - kPattern;
+      for (const std::uint8_t* at = from; at <= to; ++at) want += std::equal(kWanted.begin(), kWanted.end(), at);
+      if (found_[u] != want) return wrong(u, "found " + std::to_string(found_[u]) + ", not " + std::to_string(want));
+    }
+    return "";
+  }
+
+ private:
+  std::size_t n_;
+  Letters text_;
+  std::vector<std::uint64_t> found_;
+  alignas(kLine) std::array<std::uint64_t, kLetters> places_{};
+};
+
+const Register<SmithWaterman> smith_waterman{
+    {.name = "smith_waterman",
+     .kind = "integer",
+     .summary = "local alignment of strings of 32 symbols, sixteen pairs at a time",
+     .source = "Smith and Waterman; across pairs after Rognes' SWIPE",
+     .parity = true,
+     .stands_for = "u8"}};
+const Register<MatchFinder> match_finder{{.name = "match_finder",
+                                          .kind = "integer",
+                                          .summary = "longest earlier matches in a text, by chains of places",
+                                          .source = "LZ77 hash chains; after SPEC xz",
+                                          .least_bytes = 12 << 10,
+                                          .stands_for = "u8"}};
+const Register<FloydWarshall> floyd_warshall{{.name = "floyd_warshall",
+                                              .kind = "integer",
+                                              .summary = "shortest paths between all of 16 vertices",
+                                              .source = "after PolyBench floyd-warshall",
+                                              .least_bytes = 8 << 10,
+                                              .stands_for = "i32"}};
+const Register<StringSearch> string_search{{.name = "string_search",
+                                            .kind = "integer",
+                                            .summary = "occurrences of a pattern in blocks of text",
+                                            .source = "Baeza-Yates and Gonnet's shift-and (bitap)",
+                                            .stands_for = "u8"}};
+
+}  // namespace
+}  // namespace mm::workloads

@@ -1,0 +1,331 @@
+/// What threads do to each other through lines that several of them write: false sharing, atomics, messages, barriers.
+///
+/// Counts are of the whole team. Reads while waiting are not counted, for their number is chance: a wait is one load.
+/// Lines are the least that may move: once a unit to each thread that uses them.
+#include <sched.h>
+
+#include <atomic>
+#include <type_traits>
+
+#include "workloads/access.hpp"
+
+namespace mm::workloads {
+namespace {
+
+using u64 = std::uint64_t;
+
+constexpr std::size_t kUnits = 256;  // of a walk: few, for each may cost a time slice where CPUs are fewer than threads
+constexpr std::size_t kPerLine = kLine / sizeof(u64);
+
+/// Accesses that other threads see, counted where `A` counts. Relaxed, but for those that hand data over.
+template <class A>
+struct Shared {
+  static constexpr bool kCounts = std::is_same_v<A, Counted>;
+  template <class T>
+  static void store(T* at, T value, std::memory_order order = std::memory_order_relaxed) {
+    if constexpr (kCounts) tally().store(at, sizeof(T));
+    std::atomic_ref(*at).store(value, order);
+  }
+  template <class T>
+  static T load(T* at) {
+    if constexpr (kCounts) tally().load(at, sizeof(T));
+    return std::atomic_ref(*at).load(std::memory_order_relaxed);
+  }
+  /// One operation, which no other thread's comes between.
+  static u64 add(u64* at, u64 value) {
+    if constexpr (kCounts) {
+      tally().load(at, sizeof(u64));
+      tally().store(at, sizeof(u64));
+      tally().counts.int_ops += 1;
+    }
+    return std::atomic_ref(*at).fetch_add(value, std::memory_order_acq_rel);
+  }
+  /// Waits until the value is `least` or more, and returns it. Soon gives up the CPU, for whom it waits for may need
+  /// it.
+  static u64 await(u64* at, u64 least) {
+    if constexpr (kCounts) tally().load(at, sizeof(u64));
+    const std::atomic_ref word(*at);
+    for (int spins = 0;;) {
+      if (const u64 is = word.load(std::memory_order_acquire); is >= least) return is;
+      if (spins < kSpins) {
+        ++spins;
+#if defined(__x86_64__)
+        _mm_pause();
+#elif defined(__aarch64__)
+        asm volatile("yield");
+#endif
+      } else {
+        sched_yield();
+      }
+    }
+  }
+
+ private:
+  static constexpr int kSpins = 200;  // some microseconds: longer than a line takes across any machine
+};
+
+/// A team's work: `lines` lines that its threads share, and how many units each thread has done.
+template <class A>
+class Sharing : public Kernel {
+ public:
+  Sharing(const Shape& shape, Memory& memory, std::size_t lines)
+      : threads_(static_cast<std::size_t>(shape.threads)),
+        words_(memory.take<u64>(lines * kPerLine)),
+        n_(lines * kPerLine),
+        done_(threads_) {}
+  std::size_t units() const override { return kUnits; }
+  std::span<std::byte> result() override { return std::as_writable_bytes(std::span(words_, n_)); }
+
+ protected:
+  struct alignas(kLine) Done {
+    u64 units = 0;
+  };
+  u64* line(std::size_t k) const { return words_ + k * kPerLine; }
+  u64& done(int thread) { return done_[static_cast<std::size_t>(thread)].units; }
+  /// Every word must be what `wanted` says.
+  template <class Wanted>
+  std::string check(const Wanted& wanted) const {
+    for (std::size_t i = 0; i < n_; ++i)
+      if (const u64 want = wanted(i / kPerLine, i % kPerLine); words_[i] != want)
+        return "word " + std::to_string(i) + " is " + std::to_string(words_[i]) + ", not " + std::to_string(want);
+    return "";
+  }
+  /// Of a team of n: operations, loads and stores of words of 8 B, and lines.
+  static Counts team(double int_ops, double loads, double stores, double lines, double lines_written) {
+    Counts c;
+    c.int_ops = int_ops;
+    c.load_bytes = 8 * loads;
+    c.store_bytes = 8 * stores;
+    c.line_read_bytes = kLine * lines;
+    c.line_write_bytes = kLine * lines_written;
+    return c;
+  }
+  std::size_t threads_;
+  u64* words_;
+  std::size_t n_;
+  std::vector<Done> done_;
+};
+
+/// Each thread counts in its own word of a line that it shares with others.
+template <class A>
+struct FalseSharing final : Sharing<A> {
+  FalseSharing(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, lines_for(shape.threads)) {}
+  Counts counts() const override {
+    const auto t = static_cast<double>(this->threads_);
+    return this->team(kAdds * t, kAdds * t, kAdds * t, t, t);
+  }
+  void run(std::size_t first, std::size_t last, int thread) override {
+    // Dealt to the lines in turn: no thread has one alone.
+    const std::size_t t = static_cast<std::size_t>(thread), lines = this->n_ / kPerLine;
+    u64* const mine = this->line(t % lines) + t / lines;
+    using Word = typename A::template Value<u64>;
+    for (std::size_t u = first; u < last; ++u) {
+      for (std::size_t i = 0; i < kAdds; ++i)
+        Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));  // not kept in a register
+      A::end_unit();
+    }
+    this->done(thread) += last - first;
+  }
+  std::string verify() const override {
+    const std::size_t lines = this->n_ / kPerLine;
+    return this->check([&](std::size_t line, std::size_t word) {
+      const std::size_t t = word * lines + line;
+      return t < this->threads_ ? kAdds * this->done_[t].units : 0;
+    });
+  }
+
+ private:
+  static constexpr std::size_t kAdds = 32;
+  static std::size_t lines_for(int threads) { return (static_cast<std::size_t>(threads) + kPerLine - 1) / kPerLine; }
+};
+
+/// All add to one word.
+template <class A>
+struct ContendedAtomics final : Sharing<A> {
+  ContendedAtomics(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 1) {}
+  Counts counts() const override {
+    const auto t = static_cast<double>(this->threads_);
+    return this->team(kAdds * t, kAdds * t, kAdds * t, t, t);
+  }
+  void run(std::size_t first, std::size_t last, int thread) override {
+    u64* const sum = this->line(0);
+    for (std::size_t u = first; u < last; ++u) {
+      for (std::size_t i = 0; i < kAdds; ++i) Shared<A>::add(sum, 1);
+      A::end_unit();
+    }
+    this->done(thread) += last - first;
+  }
+  std::string verify() const override {
+    u64 want = 0;
+    for (const auto& each : this->done_) want += kAdds * each.units;
+    return this->check([&](std::size_t, std::size_t word) { return word == 0 ? want : 0; });
+  }
+
+ private:
+  static constexpr std::size_t kAdds = 16;
+};
+
+/// One line goes to and fro: thread 0 makes its word odd, thread 1 makes it even again.
+template <class A>
+struct LinePingPong final : Sharing<A> {
+  LinePingPong(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 1) {}
+  Counts counts() const override { return this->team(2, 2, 2, 2, 2); }
+  void run(std::size_t first, std::size_t last, int thread) override {
+    using Word = typename A::template Value<u64>;
+    u64* const ball = this->line(0);
+    u64& rounds = this->done(thread);
+    for (std::size_t u = first; u < last; ++u) {
+      const Word got = Shared<A>::await(ball, 2 * rounds + static_cast<u64>(thread));
+      Shared<A>::store(ball, bare(got + Word(1)), std::memory_order_release);
+      ++rounds;
+      A::end_unit();
+    }
+  }
+  std::string verify() const override {
+    return this->check([&](std::size_t, std::size_t word) { return word == 0 ? 2 * this->done_[1].units : 0; });
+  }
+};
+
+/// Thread 0 fills a ring by whole lines, thread 1 adds up what it takes out (Lamport's queue for one of each). Lines: 0
+/// what was put, 1 what was taken and its sum, then the ring.
+template <class A>
+struct ProducerConsumerRing final : Sharing<A> {
+  ProducerConsumerRing(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 2 + kSlots) {}
+  /// Producer: awaits room, makes and stores a line of words, says so. Consumer: awaits and loads them, adds them to
+  /// its sum, says so.
+  Counts counts() const override {
+    return this->team(2 * kPerLine, 1 + (1 + kPerLine + 1), (kPerLine + 1) + (1 + 1), 3 + 3, 2 + 1);
+  }
+  void run(std::size_t first, std::size_t last, int thread) override {
+    if (thread == 0)
+      produce(last - first);
+    else
+      consume(last - first);
+  }
+  std::string verify() const override {
+    const u64 put = this->done_[0].units, taken = this->done_[1].units, words = taken * kPerLine;
+    // Evenly many words, or less by one: halve the even factor, so that the product wraps around as the sum did.
+    const u64 pairs = words % 2 ? (words - 1) / 2 * words : words / 2 * (words - 1);
+    return this->check([&](std::size_t line, std::size_t word) -> u64 {
+      if (line == 0) return word == 0 ? put : 0;
+      if (line == 1) return word == 0 ? taken : word == 1 ? kFactor * pairs : 0;
+      const u64 slot = line - 2;
+      if (slot >= put) return 0;
+      const u64 latest = (put - 1 - slot) / kSlots * kSlots + slot;
+      return kFactor * (latest * kPerLine + word);
+    });
+  }
+
+ private:
+  using Word = typename A::template Value<u64>;
+  static constexpr u64 kSlots = 32, kFactor = 0x9e3779b97f4a7c15u;
+  void produce(std::size_t units) {
+    u64 *const put = this->line(0), *const taken = this->line(1), *const ring = this->line(2);
+    u64& n = this->done(0);
+    for (; units != 0; --units) {
+      Shared<A>::await(taken, n < kSlots ? 0 : n - kSlots + 1);
+      const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
+      for (std::size_t k = 0; k < kPerLine; ++k) slot[k] = Word(n * kPerLine + k) * Word(kFactor);
+      Shared<A>::store(put, ++n, std::memory_order_release);
+      A::end_unit();
+    }
+  }
+  void consume(std::size_t units) {
+    u64 *const put = this->line(0), *const taken = this->line(1), *const ring = this->line(2);
+    const typename A::template Array<u64> mine{taken};
+    u64& n = this->done(1);
+    for (; units != 0; --units) {
+      Shared<A>::await(put, n + 1);
+      const typename A::template Array<u64> slot{ring + n % kSlots * kPerLine};
+      Word sum = mine[1];
+      for (std::size_t k = 0; k < kPerLine; ++k) sum += slot[k];
+      mine[1] = sum;
+      Shared<A>::store(taken, ++n, std::memory_order_release);
+      A::end_unit();
+    }
+  }
+};
+
+/// All meet: the last to come opens. Each says before the barrier how often it was there, and looks behind it whether
+/// its neighbour has come as often. Lines: 0 who came, 1 how often it was opened, then one a thread.
+template <class A>
+struct Barrier final : Sharing<A> {
+  Barrier(const Shape& shape, Memory& memory)
+      : Sharing<A>(shape, memory, 2 + static_cast<std::size_t>(shape.threads)) {}
+  Counts counts() const override {
+    const auto t = static_cast<double>(this->threads_);
+    // Each: its word and one added; the arrival, and whether it is the last; the opening; the neighbour's word,
+    // compared.
+    return this->team(4 * t, 4 * t, 2 * t + 1, 4 * t, 2 * t + 1);
+  }
+  void run(std::size_t first, std::size_t last, int thread) override {
+    using Word = typename A::template Value<u64>;
+    const u64 threads = this->threads_, me = static_cast<u64>(thread);
+    u64 *const came = this->line(0), *const opened = this->line(1);
+    u64 *const mine = this->line(2 + me), *const neighbours = this->line(2 + (me + 1) % threads);
+    u64& times = this->done(thread);
+    for (std::size_t u = first; u < last; ++u) {
+      ++times;
+      Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));
+      if (Word(Shared<A>::add(came, 1)) == Word(times * threads - 1))
+        Shared<A>::store(opened, times, std::memory_order_release);
+      Shared<A>::await(opened, times);
+      if (Word(Shared<A>::load(neighbours)) < Word(times)) mine[1] = times;  // too early: never seen
+      A::end_unit();
+    }
+  }
+  std::string verify() const override {
+    const u64 times = this->done_[0].units;
+    return this->check([&](std::size_t line, std::size_t word) {
+      return word != 0 ? 0 : line == 0 ? times * this->threads_ : times;
+    });
+  }
+};
+
+const Register<FalseSharing> false_sharing{{.name = "false_sharing",
+                                            .kind = "sharing",
+                                            .summary = "threads count in different words of one line",
+                                            .source = "perf c2c",
+                                            .parity = true,
+                                            .sized = false,
+                                            .team = true,
+                                            .least_threads = 2,
+                                            .stands_for = "u64"}};
+const Register<ContendedAtomics> contended_atomics{{.name = "contended_atomics",
+                                                    .kind = "sharing",
+                                                    .summary = "all threads add to one word",
+                                                    .source = "RAJAPerf ATOMIC; EPCC syncbench",
+                                                    .sized = false,
+                                                    .team = true,
+                                                    .least_threads = 2,
+                                                    .stands_for = "u64"}};
+const Register<LinePingPong> line_ping_pong{{.name = "line_ping_pong",
+                                             .kind = "sharing",
+                                             .summary = "one line goes to and fro between two threads",
+                                             .source = "core-to-core latency",
+                                             .sized = false,
+                                             .team = true,
+                                             .least_threads = 2,
+                                             .most_threads = 2,
+                                             .stands_for = "u64"}};
+const Register<ProducerConsumerRing> producer_consumer_ring{
+    {.name = "producer_consumer_ring",
+     .kind = "sharing",
+     .summary = "one thread hands lines to another through a ring of 32",
+     .source = "Lamport's queue (SPSC)",
+     .sized = false,
+     .team = true,
+     .least_threads = 2,
+     .most_threads = 2,
+     .stands_for = "u64"}};
+const Register<Barrier> barrier{{.name = "barrier",
+                                 .kind = "sharing",
+                                 .summary = "all threads wait for each other",
+                                 .source = "EPCC syncbench BARRIER",
+                                 .sized = false,
+                                 .team = true,
+                                 .least_threads = 2,
+                                 .stands_for = "u64"}};
+
+}  // namespace
+}  // namespace mm::workloads
