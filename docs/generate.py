@@ -169,7 +169,8 @@ def machine_files() -> list[str]:
 
 def load_metrics() -> list[str]:
     from meshmark.load.metrics import all_metrics
-    from meshmark.load.variants import COUNTERS, COUNTS, DERIVED, MEANING, TIMES
+    from meshmark.load.native import described_columns
+    from meshmark.load.variants import DERIVED, TIMES
 
     out = [METRICS.strip(), "", "## Built-in metrics", ""]
     shipped = all_metrics()
@@ -177,14 +178,16 @@ def load_metrics() -> list[str]:
         ["metric", "unit", "formula", "can be requested"],
         [[f"`{name}`", m.unit, f"`{m.formula}`", "yes" if m.ratio else "no"] for name, m in shipped.items()],
     )
-    for title, names, text in (
+    described = described_columns()
+    counts, counters = ({c.name: c.help for c in of.values()} for of in (described.counts, described.counters))
+    for title, meaning, text in (
         ("Times", TIMES, "Measured times of one call, in s; CPU times are sums over its threads."),
-        ("Counts", COUNTS, "Exact: each kernel states the counts of a unit, and a test verifies them."),
+        ("Counts", counts, "Exact: each kernel states the counts of a unit, and a test verifies them."),
         ("Derived", DERIVED, ""),
-        ("Counters", COUNTERS, COUNTERS_TEXT.strip()),
+        ("Counters", counters, COUNTERS_TEXT.strip()),
     ):
         out += [f"## {title}", "", *([text, ""] if text else [])]
-        out += table(["column", "of one call"], [[f"`{name}`", MEANING[name]] for name in names])
+        out += table(["column", "of one call"], [[f"`{name}`", help] for name, help in meaning.items()])
     return out
 
 

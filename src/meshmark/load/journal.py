@@ -263,7 +263,7 @@ def _program_use(
             "stopped": "was ended with the run",
         }.get(how, "")
         if how == "ok" and told.get("wrong"):
-            how, reason = "status", f"a kernel's result is wrong: {told['wrong'][0]}"
+            how, reason = "status", f"the result of a load kernel is wrong: {told['wrong'][0]}"
         return ProgramUse(
             program=program,
             copy=copy,

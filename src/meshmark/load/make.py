@@ -17,8 +17,8 @@ from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError
 from meshmark.load.metrics import Metrics, all_metrics
+from meshmark.load.native import find_load
 from meshmark.load.program import Program, dump_program
-from meshmark.load.run import find_load
 from meshmark.load.synthesis import Measured, recalibrate
 from meshmark.native import die_with_parent
 

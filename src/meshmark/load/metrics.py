@@ -4,10 +4,10 @@
     formula = "(memory_read_bytes + memory_write_bytes) / wall_s / 1e9"
     unit = "GB/s"
 
-A formula has + - * / and brackets, numbers, and the names of columns (`variants.COLUMNS`, and `variants.COUNTERS`, of
-which base data have those that their machine could count). Of a whole program it is taken from the sums over all calls,
-never as a mean of ratios. What is a ratio of two linear sums can be prescribed, for then `a / d = v` is the linear
-equation `a - v d = 0`.
+A formula has + - * / and brackets, numbers, and the names of columns: `variants.COLUMNS`, and those counters of
+`native.described_columns` that the machine of the calibration data could count. Of a whole program it is taken from the
+sums over all calls, never as a mean of ratios. What is a ratio of two linear sums can be prescribed, for then `a / d =
+v` is the linear equation `a - v d = 0`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from typing import Final
 import numpy as np
 
 from meshmark.errors import UsageError
-from meshmark.load.variants import COLUMNS, COUNTERS, Table, Variant, Vector, found
+from meshmark.load.native import described_columns
+from meshmark.load.variants import COLUMNS, Table, Variant, Vector, found
 from meshmark.store.files import parse_toml, read_text
 
 _LONGEST: Final = 500  # characters of a formula
@@ -250,12 +251,12 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
     return Metric(name, formula, unit, tree, ratio, names)
 
 
-def parse_metrics(toml: str, origin: str, counters: Collection[str] = ()) -> dict[str, Metric]:
+def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
     """Metrics from TOML text, without the shipped ones.
 
     Args:
         origin: what errors call the text.
-        counters: names beside the usual ones (`variants.COUNTERS`) that base data have.
+        counters: names of counters that formulas may contain; None: all that the native program describes.
 
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
@@ -276,11 +277,13 @@ def read_metrics(path: Path) -> dict[str, Metric]:
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
-def metrics_of(tables: object, origin: str, counters: Collection[str] = ()) -> dict[str, Metric]:
+def metrics_of(tables: object, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
     """Metrics from the table `metric` of a TOML text; arguments and errors as of `parse_metrics`."""
     if not isinstance(tables, dict) or len(tables) > _MOST:
         raise UsageError(f"{origin}: metric: allowed are at most {_MOST} tables [metric.NAME]")
-    known = tuple(dict.fromkeys((*COLUMNS, *COUNTERS, *sorted(counters))))
+    if not tables:
+        return {}
+    known = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
     out: dict[str, Metric] = {}
     for name, table in tables.items():
         what = f"{origin}: metric {name[:60]!r}"
@@ -307,7 +310,7 @@ def metrics_of(tables: object, origin: str, counters: Collection[str] = ()) -> d
 
 def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
     """The shipped metrics and a user's own, which come first where names are the same."""
-    return {**parse_metrics(BUILT_IN, "built in"), **(own or {})}
+    return {**parse_metrics(BUILT_IN, "built in", counters=()), **(own or {})}
 
 
 def of_variants(

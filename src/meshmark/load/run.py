@@ -20,11 +20,12 @@ from typing import IO, Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.metrics import Metrics
+from meshmark.load.native import find_load
 from meshmark.load.placing import Here, check_here, place_copies, run_plan, run_time_of, scenario_json, threads_of
 from meshmark.load.result import LoadRun
 from meshmark.load.scenario import Scenario, read_scenario
 from meshmark.machine.tree import format_list
-from meshmark.native import die_with_parent, find_native
+from meshmark.native import die_with_parent
 from meshmark.store.files import write_file
 from meshmark.store.store import run_name
 
@@ -38,15 +39,6 @@ class RunCutError(MeshmarkError):
     def __init__(self, message: str, run: LoadRun) -> None:
         super().__init__(message)
         self.run = run
-
-
-def find_load() -> Path:
-    """The program of `MESHMARK_LOAD`, of the installed package, or of the build folder of this checkout.
-
-    Raises:
-        MeshmarkError: none is there, or it cannot be executed.
-    """
-    return find_native("meshmark-load", "MESHMARK_LOAD")
 
 
 def run_scenario(

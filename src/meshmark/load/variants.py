@@ -20,73 +20,28 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 Vector = NDArray[np.float64]
 
 LEVELS: Final = ("L1", "L2", "L3", "memory")
-TIMES: Final = ("wall_s", "cpu_s", "system_s")
-COUNTS: Final = (
-    "flops",
-    "int_ops",
-    "load_bytes",
-    "store_bytes",
-    "line_read_bytes",
-    "line_write_bytes",
-    "io_read_bytes",
-    "io_write_bytes",
-    "system_calls",
-)
-# Of one call, made of the above: bytes of lines that come from memory or a cache beyond the first; threads x wall_s;
-# and what the same units take on one thread (NaN where base data do not say).
-DERIVED: Final = ("memory_read_bytes", "memory_write_bytes", "cache_bytes", "thread_s", "serial_s")
-COLUMNS: Final = TIMES + COUNTS + DERIVED
-# What the instrument may count by processor and kernel; which of them base data have depends on the machine and on what
-# its user may count. Conditions of its records have the prefix.
-COUNTERS: Final = (
-    "cycles",
-    "instructions",
-    "cache_references",
-    "cache_misses",
-    "branches",
-    "branch_misses",
-    "l1_misses",
-    "tlb_misses",
-    "page_faults",
-    "context_switches",
-    "task_clock_s",
-)
-COUNTER_PREFIX: Final = "counter_"
-# What each is, for lists and pages; all of one call, summed over its threads.
-MEANING: Final = {
-    "wall_s": "wall time",
-    "cpu_s": "CPU time",
-    "system_s": "CPU time inside the kernel",
-    "flops": "operations on reals: + - * / sqrt min max, comparisons and calls of functions, one each",
-    "int_ops": "operations on integers that are data, not indices",
-    "load_bytes": "operands as the source text loads them",
-    "store_bytes": "operands as the source text stores them",
-    "line_read_bytes": "lines of 64 B touched, but for those written past the caches",
-    "line_write_bytes": "lines of 64 B written",
-    "io_read_bytes": "read from files",
-    "io_write_bytes": "written to files",
-    "system_calls": "system calls",
-    "memory_read_bytes": "line_read_bytes where the volume exceeds the last cache, else 0",
-    "memory_write_bytes": "line_write_bytes where the volume exceeds the last cache, else 0",
+# Measured, of one call, with what each is.
+TIMES: Final = {"wall_s": "wall time", "cpu_s": "CPU time", "system_s": "CPU time in the operating-system kernel"}
+# Computed from times and counts, of one call.
+DERIVED: Final = {
+    "memory_read_bytes": "line_read_bytes where the volume exceeds the last-level cache, else 0",
+    "memory_write_bytes": "line_write_bytes where the volume exceeds the last-level cache, else 0",
     "cache_bytes": "line_read_bytes + line_write_bytes where the second or third cache holds the volume, else 0",
     "thread_s": "threads x wall_s",
-    "serial_s": "wall time of the same units on one thread, where base data have it",
-    "cycles": "processor cycles of the threads while they ran",
-    "instructions": "instructions retired",
-    "cache_references": "accesses that the last cache saw, by the processor's own definition",
-    "cache_misses": "of them, those that it could not serve",
-    "branches": "branches retired",
-    "branch_misses": "branches predicted wrongly",
-    "l1_misses": "loads that the first data cache could not serve",
-    "tlb_misses": "loads whose page the data TLB did not have",
-    "page_faults": "page faults",
-    "context_switches": "switches of a thread for another one",
-    "task_clock_s": "time on a CPU by the scheduler's clock",
+    "serial_s": "wall time of the same units on one thread; NaN without calibration data",
 }
+# Of conditions of records that are counters. Which a run has depends on the machine and on the rights of its user.
+COUNTER_PREFIX: Final = "counter_"
 
 _NAME_LENGTH: Final = 120
 _MOST_THREADS: Final = 1 << 16
 MAX_PROGRAM_BYTES: Final = 64 << 20  # of a file of variants, which is what a program is
+
+
+def _count() -> float:
+    """A field that `meshmark-load describe` publishes among its counts, with unit and meaning."""
+    found: float = field(default=0.0, metadata={"count": True})
+    return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +54,7 @@ class Variant:
     volume_bytes: int  # of all its arrays
     stride: int = 1  # in elements
     threads: int = 1
-    window: int = 1  # units of the kernel in one call
+    window: int = 1  # units of the load kernel in one call
     team: bool = False  # its threads work on each unit together, so they cannot have uneven shares
     served_by: str = "memory"  # the level that holds the volume
     wall_s: float
@@ -107,15 +62,15 @@ class Variant:
     system_s: float = 0.0
     wall_interval_s: tuple[float, float] | None = None
     serial_s: float | None = None  # of the same units on one thread; None: looked up among the other variants
-    flops: float = 0.0
-    int_ops: float = 0.0
-    load_bytes: float = 0.0
-    store_bytes: float = 0.0
-    line_read_bytes: float = 0.0  # lines of 64 B
-    line_write_bytes: float = 0.0
-    io_read_bytes: float = 0.0
-    io_write_bytes: float = 0.0
-    system_calls: float = 0.0
+    flops: float = _count()
+    int_ops: float = _count()
+    load_bytes: float = _count()
+    store_bytes: float = _count()
+    line_read_bytes: float = _count()
+    line_write_bytes: float = _count()
+    io_read_bytes: float = _count()
+    io_write_bytes: float = _count()
+    system_calls: float = _count()
     counters: Mapping[str, float] = field(default_factory=dict)  # by name, without prefix; where there are any
 
     def to_json(self) -> dict[str, Any]:
@@ -135,6 +90,10 @@ class Variant:
             elif f.default is dataclasses.MISSING or value != f.default:
                 out[f.name] = value
         return out
+
+
+COUNTS: Final = tuple(f.name for f in dataclasses.fields(Variant) if f.metadata.get("count"))
+COLUMNS: Final = (*TIMES, *COUNTS, *DERIVED)
 
 
 def served_by(volume_bytes: int, l1_bytes: int, l2_bytes: int, l3_bytes: int, threads: int = 1) -> str:
@@ -254,9 +213,10 @@ class Table:
                 raise UsageError(
                     f"base data: {v.name}: wall_s = {v.wall_s}, cpu_s = {v.cpu_s}; times are finite and > 0"
                 )
-        rows = [[getattr(v, c) for c in TIMES + COUNTS] for v in self.variants]
-        numbers = np.array(rows, dtype=np.float64).reshape(len(rows), len(TIMES + COUNTS))
-        c: dict[str, Vector] = {name: numbers[:, i].copy() for i, name in enumerate(TIMES + COUNTS)}
+        own = (*TIMES, *COUNTS)
+        rows = [[getattr(v, c) for c in own] for v in self.variants]
+        numbers = np.array(rows, dtype=np.float64).reshape(len(rows), len(own))
+        c: dict[str, Vector] = {name: numbers[:, i].copy() for i, name in enumerate(own)}
         c["wall_s"] /= load_balance
         from_memory = np.array([v.served_by == "memory" for v in self.variants], dtype=bool)
         from_cache = np.array([v.served_by in ("L2", "L3") for v in self.variants], dtype=bool)
@@ -267,7 +227,7 @@ class Table:
         alone = {(v.kernel, v.volume_bytes, v.stride): v.wall_s / v.window for v in self.variants if v.threads == 1}
         looked_up = [alone.get((v.kernel, v.volume_bytes, v.stride), math.nan) * v.window for v in self.variants]
         c["serial_s"] = np.array(
-            [own if v.serial_s is None else v.serial_s for v, own in zip(self.variants, looked_up, strict=True)],
+            [other if v.serial_s is None else v.serial_s for v, other in zip(self.variants, looked_up, strict=True)],
             dtype=np.float64,
         )
         for name in sorted({k for v in self.variants for k in v.counters}):

@@ -20,9 +20,10 @@ from typer.testing import CliRunner
 from meshmark.cli.load import app
 from meshmark.errors import UsageError
 from meshmark.load.journal import JOURNAL, read_run
+from meshmark.load.native import find_load
 from meshmark.load.placing import threads_of
 from meshmark.load.program import parse_program
-from meshmark.load.run import RunCutError, find_load, run_scenario
+from meshmark.load.run import RunCutError, run_scenario
 from meshmark.load.scenario import parse_scenario
 from meshmark.load.variants import found
 from support import cli

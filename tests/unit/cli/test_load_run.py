@@ -22,9 +22,9 @@ import typer
 from meshmark.cli.load_live import Live
 from meshmark.cli.study import app as study_app
 from meshmark.load.journal import read_run
+from meshmark.load.native import find_load
 from meshmark.load.placing import Here
 from meshmark.load.prescription import Prescription
-from meshmark.load.run import find_load
 from meshmark.load.scenario import Scenario, parse_scenario
 from meshmark.load.studies.alone import TOGETHER, company
 from meshmark.load.studies.bench import How

@@ -14,8 +14,9 @@ import pytest
 from meshmark.describe import find_probe
 from meshmark.errors import MeshmarkError
 from meshmark.load.base import variants_of
-from meshmark.load.make import calibrate, find_load, kernels, read_trial, run_program, shortened
+from meshmark.load.make import calibrate, kernels, read_trial, run_program, shortened
 from meshmark.load.metrics import all_metrics
+from meshmark.load.native import find_load
 from meshmark.load.order import sequence
 from meshmark.load.prescription import parse_prescription
 from meshmark.load.program import Program, dump_program

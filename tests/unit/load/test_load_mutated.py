@@ -17,11 +17,12 @@ from meshmark.load.compare import compare, read_side
 from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.lines import journal_lines
 from meshmark.load.metrics import all_metrics, parse_metrics
+from meshmark.load.native import find_load
 from meshmark.load.placing import Here, threads_of
 from meshmark.load.program import parse_program
 from meshmark.load.records import records_of
 from meshmark.load.result import utilisation
-from meshmark.load.run import find_load, run_scenario
+from meshmark.load.run import run_scenario
 from meshmark.load.scenario import parse_scenario, read_scenario
 from meshmark.load.studies.outcome import read_outcomes
 from meshmark.measure.spec import parse_spec

@@ -27,9 +27,9 @@ from scipy import stats
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.effects import Curve, crossing, equivalence, rising
 from meshmark.load.journal import read_run
+from meshmark.load.native import find_load
 from meshmark.load.prescription import Prescription
 from meshmark.load.program import dump_program, parse_program
-from meshmark.load.run import find_load
 from meshmark.load.scenario import Member, Scenario
 from meshmark.load.studies.bench import How
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study

@@ -17,6 +17,8 @@ from jsonschema import Draft202012Validator
 from referencing import Registry, Resource
 
 from meshmark.describe import find_comm, find_probe
+from meshmark.load.native import described_columns, find_load
+from meshmark.load.variants import COUNTS, DERIVED, TIMES
 from meshmark.model.engine import find_engine
 from meshmark.model.frames import frame_lines, header_line
 from meshmark.model.instruments import POINTS, measure
@@ -50,8 +52,8 @@ def lines(*words: str | Path, **more: Any) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_there_are_four_and_each_is_one() -> None:
-    assert list(SCHEMAS) == ["describe", "frame", "model-request", "record"]
+def test_there_are_five_and_each_is_one() -> None:
+    assert list(SCHEMAS) == ["describe-load", "describe", "frame", "model-request", "record"]
     for schema in SCHEMAS.values():
         Draft202012Validator.check_schema(schema)
 
@@ -69,6 +71,15 @@ def test_python_knows_the_same_words() -> None:
 def test_every_description_has_the_form(program: Path) -> None:
     for d in json.loads(subprocess.run([program, "--describe"], capture_output=True, check=True).stdout):
         assert wrong("describe", d) == [], d["name"]
+
+
+def test_the_description_of_loads_has_the_form_and_python_the_same_counts() -> None:
+    (description,) = lines(find_load(), "describe")
+    assert wrong("describe-load", description) == []
+    columns = described_columns()
+    assert tuple(columns.counts) == COUNTS, "fields of a Variant are those that the program publishes"
+    names = [*TIMES, *columns.counts, *DERIVED, *columns.counters]
+    assert len(names) == len({*names}), "formulas of metrics name them all"
 
 
 def test_records_of_every_maker_have_the_form(tmp_path: Path) -> None:
