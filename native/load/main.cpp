@@ -6,7 +6,7 @@
 #include "entry.hpp"
 #include "error.hpp"
 #include "load/describe.hpp"
-#include "load/program.hpp"
+#include "load/program_run.hpp"
 #include "load/scenario/run.hpp"
 
 namespace {

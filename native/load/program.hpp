@@ -1,6 +1,6 @@
 #pragma once
 /// A synthesised program: calls of load kernels in an order that is computed from its file alone.
-#include <iosfwd>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -50,8 +50,5 @@ class Order {
   const std::vector<Part>& parts_;
   std::vector<Due> heap_;
 };
-
-/// meshmark-load program FILE
-int program_verb(int argc, char** argv);
 
 }  // namespace mm::load

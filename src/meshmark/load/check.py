@@ -82,10 +82,10 @@ def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
 
 
 def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> None:
-    """Whether the kernels that prescriptions name exist at all.
+    """Whether the load kernels that prescriptions name exist at all.
 
     Args:
-        known: names of kernels; None: asks the native program, where one is named.
+        known: names of load kernels; None: asks the native program, where one is named.
 
     Raises:
         UsageError: one does not, by its name.
@@ -100,11 +100,11 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
                 if name not in known:
                     near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
                     also = f"did you mean {near[0]}?" if near else "meshmark load kernels lists them"
-                    raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such kernel; {also}")
+                    raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such load kernel; {also}")
 
 
 def _check_memory(scenario: Scenario) -> None:
-    """Whether the kernel takes each memory policy."""
+    """Whether the operating-system kernel takes each memory policy."""
     from meshmark.place import native
 
     first = {p.memory: p.name for p in reversed(scenario.programs) if p.memory}

@@ -49,7 +49,7 @@ class Trial:
 
 
 def kernels() -> list[dict[str, Any]]:
-    """What programs are made of: name, kind, summary, source and what variants there are, a row a kernel."""
+    """Load kernels: name, kind, summary, source and which variants there are, a row for each."""
     try:
         done = subprocess.run(
             [find_load(), "kernels", "--json"], capture_output=True, encoding="utf-8", check=True, timeout=60

@@ -18,7 +18,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         # Of a copy of a program.
         Metric("elapsed", "s", "lower", "time from a program's start to its end"),
         Metric("user", "s", "lower", "CPU time in the program, of all threads"),
-        Metric("system", "s", "lower", "CPU time in the kernel, of all threads"),
+        Metric("system", "s", "lower", "CPU time in the operating-system kernel, of all threads"),
         Metric("waiting", "s", "lower", "time that threads were ready and waited for a CPU, of all"),
         Metric("sleeping", "s", "none", "time that threads slept, of all"),
         Metric("attained", "1", "higher", "CPU time that threads had over the time that they were ready for it"),

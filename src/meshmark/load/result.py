@@ -1,7 +1,7 @@
 """What came of a scenario: who ran, waited, slept and moved, program by program and thread by thread.
 
-A thread's time is user + system + waiting + sleeping. The kernel counts in ns what a thread ran and what it waited for
-a CPU (schedstat), and in ticks how the time that it ran splits; the remaining wall time is sleep.
+A thread's time is user + system + waiting + sleeping. The operating-system kernel counts in ns what a thread ran and
+what it waited for a CPU (schedstat), and in ticks how the time that it ran splits; the remaining wall time is sleep.
 """
 
 from __future__ import annotations

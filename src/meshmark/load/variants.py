@@ -1,6 +1,6 @@
 """Base data: what one call of every variant of a kernel does (exact counts) and takes (measured).
 
-A variant is a kernel with a volume, a stride and a number of threads. One call of it is `window` units of the kernel,
+A variant is a load kernel with a volume, a stride and a number of threads. One call of it is `window` units of it,
 so that every call lasts 0.05 to 1 ms whatever the volume.
 """
 

@@ -1,0 +1,88 @@
+#include "load/executor.hpp"
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "error.hpp"
+#include "json.hpp"
+
+namespace mm::load {
+
+using workloads::CountColumn, workloads::Kernel, workloads::Memory;
+
+Executor::Executor(const Program& program) : program_(program) {
+  for (std::size_t t = 0; t <= program.shares.size(); ++t)
+    upto_.push_back(
+        t == program.shares.size()
+            ? 1.0
+            : std::accumulate(program.shares.begin(), program.shares.begin() + static_cast<std::ptrdiff_t>(t), 0.0));
+  const auto everyone = [this](const std::function<void(int)>& work) {
+#pragma omp parallel num_threads(program_.threads)
+    work(omp_get_thread_num());
+  };
+  for (const Part& part : program.parts) {
+    Running r;
+    r.memory = std::make_unique<Memory>(program.threads, everyone);
+    try {
+      r.kernel = workloads::make(*part.entry, part.shape, *r.memory);
+    } catch (const Absent& why) {
+      throw Absent(part.name + ": " + why.what(), why.enable);
+    }
+    r.unit = r.kernel->counts();
+    for (const CountColumn& c : workloads::kCountColumns) {
+      const double is = r.unit.*c.value * static_cast<double>(part.window), was = part.planned.*c.value;
+      if (std::fabs(is - was) > 1e-9 * std::max(is, was))
+        throw Failure(part.name + ": a call does " + json(is).dump() + " " + c.name + ", the file was made with " +
+                      json(was).dump() + "; make it again with this version");
+    }
+    memory_bytes_ += r.memory->bytes();
+    running_.push_back(std::move(r));
+  }
+}
+
+void Executor::call(std::size_t k) {
+  Running& r = running_[k];
+  const Part& part = program_.parts[k];
+  if (program_.threads == 1) {
+    work(r, part, 0);
+  } else {
+#pragma omp parallel num_threads(program_.threads)
+    work(r, part, omp_get_thread_num());
+  }
+  r.cursor = (r.cursor + part.window) % r.kernel->units();
+}
+
+void Executor::spin(Ticks until) const {
+#pragma omp parallel num_threads(program_.threads)
+  while (ticks() < until) {}
+}
+
+/// A thread's share of a call. Units are independent; but where a walk begins anew and is divided otherwise, a unit
+/// could come to a second thread while the first still works on it, so the threads meet there.
+void Executor::work(const Running& r, const Part& part, int rank) const {
+  Kernel* const kernel = r.kernel.get();
+  const std::size_t all = kernel->units();
+  std::size_t first = r.cursor;
+  for (std::size_t left = part.window; left > 0; first = 0) {
+    const std::size_t n = std::min(left, all - first);
+    const auto at = [&](int t) {
+      return first +
+             static_cast<std::size_t>(std::llround(upto_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
+    };
+    if (part.entry->info.team)
+      kernel->run(first, first + n, rank);
+    else if (at(rank) < at(rank + 1))
+      kernel->run(at(rank), at(rank + 1), rank);
+    left -= n;
+    const bool whole = first == 0 && n == all;
+    if (left > 0 && !(whole && left >= all)) {
+#pragma omp barrier
+    }
+  }
+}
+
+}  // namespace mm::load
