@@ -35,6 +35,21 @@ const char* better_name(Better better) {
   return names[static_cast<int>(better)];
 }
 
+Parameter choice(std::string name, std::string help, std::string default_value, std::vector<std::string> allowed) {
+  Parameter p = choices(std::move(name), std::move(help), std::move(default_value), std::move(allowed));
+  p.kind = Kind::choice;
+  return p;
+}
+
+Parameter choices(std::string name, std::string help, std::string default_value, std::vector<std::string> allowed) {
+  return {.name = std::move(name),
+          .help = std::move(help),
+          .unit = "",
+          .kind = Kind::choices,
+          .fallback = std::move(default_value),
+          .choices = std::move(allowed)};
+}
+
 Instrument::Instrument(const Description& d, void (*m)(Run&)) : description(d), measure(m) {
   auto& all = registry();
   all.insert(std::upper_bound(all.begin(), all.end(), this,
@@ -263,6 +278,14 @@ std::vector<int> Run::integers(std::string_view name, int all) const {
   auto numbers = parse_integers(p.name, text, all);
   for (int n : numbers) check_limits(p, n, text);
   return numbers;
+}
+
+std::vector<int> Run::team_sizes(std::string_view name, const std::vector<int>& cpus) const {
+  const int all = static_cast<int>(cpus.size());
+  auto sizes = integers(name, all);
+  for (const int n : sizes)
+    if (n > all) refuse(std::string(name), "found " + std::to_string(n), "1 to " + std::to_string(all));
+  return sizes;
 }
 
 void Run::check() const {

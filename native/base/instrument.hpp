@@ -34,6 +34,10 @@ struct Parameter {
   std::string option{};  ///< "--footprint"; derived from the name (unit cut off) when empty
 };
 
+/// Parameters whose values are names from a list: one of them, or several.
+Parameter choice(std::string name, std::string help, std::string default_value, std::vector<std::string> allowed);
+Parameter choices(std::string name, std::string help, std::string default_value, std::vector<std::string> allowed);
+
 struct Metric {
   std::string name, help, unit;
   Better better;
@@ -113,6 +117,8 @@ class Run {
   bool asks(std::string_view name, std::initializer_list<std::string_view> any) const;
   /// For Kind::integers; "all" means `all`, which the instrument knows.
   std::vector<int> integers(std::string_view name, int all) const;
+  /// For Kind::integers that are numbers of threads or processes: at most one for each of `cpus`. UsageError for more.
+  std::vector<int> team_sizes(std::string_view name, const std::vector<int>& cpus) const;
   bool given(std::string_view name) const;  ///< the user wrote it
 
   // Common parameters.
@@ -183,6 +189,11 @@ class Run {
 /// Doubles the iterations until one batch takes at least `target_s`; returns that count. `batch(n)` runs n iterations.
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s,
                              std::uint64_t start = 1, std::uint64_t most = std::uint64_t{1} << 40);
+
+/// Gives a point bursts of about `target_s`: `batch_s(n)` runs n iterations and returns their time in s; `values(n, s)`
+/// are the metrics of that burst. n is found at the first visit, from `start` upwards.
+void time_batches(Point& point, double target_s, std::function<double(std::uint64_t)> batch_s,
+                  std::function<Values(double n, double took_s)> values, std::uint64_t start = 1);
 
 /// Keeps a value alive without storing it.
 template <class T>

@@ -36,39 +36,14 @@ const mm::Description kBandwidth{
     .spoils = {"neighbours on the memory controller or in a shared cache", "4 KiB pages: prefetchers stop at page ends",
                "fewer threads than it takes to saturate a memory node", "a footprint that a claimed cache would hold"},
     .needs = {},
-    .parameters = {{"kernel",
-                    "what is done with the arrays",
-                    "",
-                    mm::Kind::choices,
-                    "triad",
-                    {},
-                    {},
-                    {"copy", "scale", "add", "triad", "read", "write", "update"}},
-                   {"store",
-                    "stores that go through the caches, or past them (non-temporal)",
-                    "",
-                    mm::Kind::choices,
-                    "ordinary,streaming",
-                    {},
-                    {},
-                    {"ordinary", "streaming"}},
-                   {"isa",
-                    "vector instructions; best: the widest of this processor; all",
-                    "",
-                    mm::Kind::choices,
-                    "best",
-                    {},
-                    {},
-                    {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}},
+    .parameters = {mm::choices("kernel", "what is done with the arrays", "triad",
+                               {"copy", "scale", "add", "triad", "read", "write", "update"}),
+                   mm::choices("store", "stores that go through the caches, or past them (non-temporal)",
+                               "ordinary,streaming", {"ordinary", "streaming"}),
+                   mm::choices("isa", "vector instructions; best: the widest of this processor; all", "best",
+                               {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}),
                    {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   {"fill",
-                    "which CPUs a team takes first",
-                    "",
-                    mm::Kind::choice,
-                    "cores",
-                    {},
-                    {},
-                    {"cores", "spread", "compact"}},
+                   mm::choice("fill", "which CPUs a team takes first", "cores", {"cores", "spread", "compact"}),
                    {"footprint_bytes",
                     "sum of all arrays of all threads; memory: four times all last-level caches, at least 512 MiB",
                     "B",
@@ -76,14 +51,8 @@ const mm::Description kBandwidth{
                     "memory",
                     1024,
                     {}},
-                   {"mode",
-                    "threads of one process, or processes with their own memory",
-                    "",
-                    mm::Kind::choices,
-                    "threads",
-                    {},
-                    {},
-                    {"threads", "processes"}},
+                   mm::choices("mode", "threads of one process, or processes with their own memory", "threads",
+                               {"threads", "processes"}),
                    {"diagnose",
                     "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
                     "streaming stores?",
@@ -423,10 +392,7 @@ std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, con
 void measure(mm::Run& run) {
   const std::string fill = run.text("fill");
   const std::vector<int> order = mm::fill_order(fill, run.cpus());
-  const int all = static_cast<int>(order.size());
-  const auto threads = run.integers("threads", all);
-  for (const int t : threads)
-    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  const auto threads = run.team_sizes("threads", order);
   const Sweep sweep{
       fill, order, threads, isas_of(run), run.choices("kernel"), run.choices("store"), run.sizes("footprint_bytes")};
   std::vector<int> nodes = run.memory_nodes();

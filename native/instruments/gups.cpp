@@ -35,14 +35,8 @@ const mm::Description kGups{
                     "256MiB",
                     65536,
                     {}},
-                   {"kernel",
-                    "plain, or with the next updates' lines on their way",
-                    "",
-                    mm::Kind::choices,
-                    "plain,ahead",
-                    {},
-                    {},
-                    {"plain", "ahead"}},
+                   mm::choices("kernel", "plain, or with the next updates' lines on their way", "plain,ahead",
+                               {"plain", "ahead"}),
                    {"threads", "a list, a range, all; they share one table", "", mm::Kind::integers, "1,all", 1,
                     65536}},
     .metrics = {{"update_rate", "updates of all threads a second", "op/s", mm::Better::higher}},
@@ -110,10 +104,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
 
 void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
-  const int all = static_cast<int>(order.size());
-  const auto threads = run.integers("threads", all);
-  for (int t : threads)
-    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  const auto threads = run.team_sizes("threads", order);
   const auto sizes = run.sizes("table_bytes");
   const auto kernels = run.choices("kernel");
   std::vector<int> nodes = run.memory_nodes();

@@ -272,10 +272,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
 
 void measure(mm::Run& run) {
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
-  const int all = static_cast<int>(order.size());
-  const auto threads = run.integers("threads", all);
-  for (const int t : threads)
-    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
+  const auto threads = run.team_sizes("threads", order);
   const auto strides = run.integers("stride", 32);
   const auto sizes = volumes(run);
   const auto entries = chosen(run);

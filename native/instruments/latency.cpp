@@ -35,14 +35,8 @@ const mm::Description kLatency{
     .needs = {},
     .parameters = {{"footprint_bytes", "memory the ring spans", "B", mm::Kind::sizes, "2KiB..1GiB", 128, {}},
                    {"stride_bytes", "distance between slots", "B", mm::Kind::sizes, "64", 8, 1 << 30},
-                   {"pattern",
-                    "order of slots: one random cycle, or constant stride",
-                    "",
-                    mm::Kind::choices,
-                    "random",
-                    {},
-                    {},
-                    {"random", "stride"}},
+                   mm::choices("pattern", "order of slots: one random cycle, or constant stride", "random",
+                               {"random", "stride"}),
                    {"locality_bytes",
                     "the random cycle finishes a block of this size before it goes to another; 0 = none. 8KiB stays "
                     "in an open memory page, the whole footprint (0) keeps opening closed ones",
@@ -287,9 +281,7 @@ std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double 
                     run.bytes("locality_bytes")};
   const std::vector<int> order = mm::fill_order("cores", run.cpus());
   std::vector<mm::Point> points;
-  for (const int processes : run.integers("processes", static_cast<int>(order.size()))) {
-    if (processes > static_cast<int>(order.size()))
-      run.refuse("processes", "found " + std::to_string(processes), "1 to " + std::to_string(order.size()));
+  for (const int processes : run.team_sizes("processes", order)) {
     const double until_s = mm::wall_s() + kPreparing * share * run.left_s();
     add_points(run, points, sweep, group, {order.begin(), order.begin() + processes}, until_s);
   }

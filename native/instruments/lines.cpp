@@ -28,14 +28,8 @@ const mm::Description kLines{
     .spoils = {"a hypervisor that moves virtual CPUs between cores", "where the line's home is: see home_node",
                "load on either core, and a busy sibling thread"},
     .needs = {"two CPUs"},
-    .parameters = {{"state",
-                    "what is done with the line",
-                    "",
-                    mm::Kind::choices,
-                    "swap,flag,dirty,clean",
-                    {},
-                    {},
-                    {"swap", "flag", "dirty", "clean"}}},
+    .parameters = {mm::choices("state", "what is done with the line", "swap,flag,dirty,clean",
+                               {"swap", "flag", "dirty", "clean"})},
     .metrics = {{"line_latency", "time to get the line", "s", mm::Better::lower}},
     .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node"},
     .bytes_per_iteration = 64,
@@ -49,8 +43,7 @@ double clock_period() {
 
 mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool swap) {
   mm::Point p;
-  auto rounds = std::make_shared<std::uint64_t>(0);
-  const auto work = [=](std::uint64_t n) {
+  const auto batch_s = [=](std::uint64_t n) {
     ball->value.store(0);
     team->run([&](int rank) {
       swap ? mm::swap_ball(*ball, static_cast<std::uint32_t>(rank), n)
@@ -58,15 +51,13 @@ mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool
     });
     return team->elapsed_s();
   };
-  p.prepare = [=] {
-    if (*rounds == 0) *rounds = mm::iterations_for(kBurst_s, work, 100);
-  };
-  p.burst = [=] {
-    const double round = work(*rounds) / static_cast<double>(*rounds);
+  const auto latency = [=](double rounds, double took_s) {
+    const double round_s = took_s / rounds;
     if (ball->value.load() != 0) throw mm::Failure("the line was not handed over as often as it was counted");
-    if (round < 2 * clock_period()) throw mm::Failure("a line crossed in less than a clock");
-    return mm::Values{swap ? round / 2 : round};
+    if (round_s < 2 * clock_period()) throw mm::Failure("a line crossed in less than a clock");
+    return mm::Values{swap ? round_s / 2 : round_s};
   };
+  mm::time_batches(p, kBurst_s, batch_s, latency, 100);
   return p;
 }
 

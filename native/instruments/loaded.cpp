@@ -18,7 +18,7 @@ constexpr double kKnee = 1.25;  // latency at the knee over the idle one
 
 const mm::Description kLoaded{
     .name = "loaded",
-    .summary = "latency against bandwidth, from one load on its way to all that a core and a machine can take",
+    .summary = "latency against bandwidth, from one outstanding load to all that a core and a machine can take",
     .detail =
         "chains: every CPU of a team follows 1 to 32 independent random rings at once. paced: the first CPU follows "
         "one "
@@ -31,7 +31,7 @@ const mm::Description kLoaded{
     .spoils = {"neighbours on the memory controller", "4 KiB pages: address translation is part of the latency",
                "too few CPUs to fill the controller: the curve stays flat, which is an answer too"},
     .needs = {"mode paced needs two CPUs"},
-    .parameters = {{"mode", "who makes the load", "", mm::Kind::choices, "chains,paced", {}, {}, {"chains", "paced"}},
+    .parameters = {mm::choices("mode", "who makes the load", "chains,paced", {"chains", "paced"}),
                    {"chains", "loads on their way at once, of each CPU", "", mm::Kind::integers,
                     "1,2,3,4,5,6,8,10,12,16,20,24,32", 1, 32},
                    {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
@@ -209,13 +209,8 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
 void measure(mm::Run& run) {
   auto g = std::make_shared<Ground>();
   g->order = mm::fill_order("cores", run.cpus());
-  const int all = static_cast<int>(g->order.size());
-  const auto threads = run.integers("threads", all);
-  int most = 1;
-  for (int t : threads) {
-    if (t > all) run.refuse("threads", "found " + std::to_string(t), "1 to " + std::to_string(all));
-    most = std::max(most, t);
-  }
+  const auto threads = run.team_sizes("threads", g->order);
+  const int most = *std::max_element(threads.begin(), threads.end());
   std::vector<double> shares;
   for (const std::string& text : mm::split(run.text("read_share"), ',')) {
     shares.push_back(mm::parse_real("read_share", text));
@@ -248,7 +243,7 @@ void measure(mm::Run& run) {
         for (double share : shares)
           for (int pause : run.integers("pause", 0)) add_paced(run, points, g, t, pause, share);
     }
-  if (paced && all < 2)
+  if (paced && g->order.size() < 2)
     run.absent("load_latency", {{"mode", "paced"}}, "one CPU follows the ring, another must make the traffic",
                "--cpus with two or more");
   derive(run, run.measure(std::move(points)), *g);

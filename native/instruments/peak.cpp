@@ -22,33 +22,18 @@ const mm::Description kPeak{
     .source = "Fog, Instruction tables; Hager, Wellein: Introduction to HPC (2010), 1.2; likwid-bench peakflops",
     .spoils = {"the clock: wide vectors and many busy cores lower it", "a busy sibling thread on the same core"},
     .needs = {},
-    .parameters = {{"type", "what is computed with", "", mm::Kind::choices, "fp64", {}, {}, {"fp64", "fp32", "int"}},
-                   {"isa",
-                    "vector instructions; best: the widest of this processor; all",
-                    "",
-                    mm::Kind::choices,
-                    "best",
-                    {},
-                    {},
-                    {"best", "all", "sse2", "avx2", "avx512", "neon"}},
+    .parameters = {mm::choices("type", "what is computed with", "fp64", {"fp64", "fp32", "int"}),
+                   mm::choices("isa", "vector instructions; best: the widest of this processor; all", "best",
+                               {"best", "all", "sse2", "avx2", "avx512", "neon"}),
                    {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   {"fill",
-                    "which CPUs a team takes first",
-                    "",
-                    mm::Kind::choice,
-                    "cores",
-                    {},
-                    {},
-                    {"cores", "spread", "compact"}}},
+                   mm::choice("fill", "which CPUs a team takes first", "cores", {"cores", "spread", "compact"})},
     .metrics = {{"flop_rate", "floating-point operations over time", "flop/s", mm::Better::higher},
                 {"op_rate", "integer operations over time", "op/s", mm::Better::higher}},
     .identity = {"type", "isa", "threads", "cpus"},
     .flops_per_iteration = 24,
 };
 
-void measure(mm::Run& run) {
-  const std::vector<int> order = mm::fill_order(run.text("fill"), run.cpus());
-  const int all = static_cast<int>(order.size());
+std::vector<std::string> isas_of(mm::Run& run) {
   std::vector<std::string> isas;
   for (const std::string& name : run.choices("isa")) {
     for (std::string_view isa : mm::built_isas())
@@ -57,43 +42,49 @@ void measure(mm::Run& run) {
     if (name != "all" && name != "best" && !mm::has_isa(name))
       run.absent("flop_rate", {{"isa", name}}, "this processor does not have " + name);
   }
+  return isas;
+}
+
+mm::FmaType type_of(const std::string& name) {
+  return name == "int" ? mm::FmaType::int32 : name == "fp32" ? mm::FmaType::fp32 : mm::FmaType::fp64;
+}
+
+mm::Point point_of(const std::shared_ptr<mm::Team>& team, const mm::FmaKernel& kernel) {
+  mm::Point p;
+  p.team = team;
+  const auto batch_s = [=](std::uint64_t n) {
+    std::atomic<int> wrong{0};
+    team->run([&](int) { wrong += kernel.run(n) != 0; });
+    if (wrong != 0) throw mm::Failure("the chains did not end where they must");
+    return team->elapsed_s();
+  };
+  const auto rate = [=](double n, double took_s) {
+    const double of_core = 2.0 * kernel.lanes * n / took_s;
+    // Four multiply-add units of the full width at 7 GHz: beyond that, something was not computed.
+    if (of_core > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("more operations than a core can do");
+    return mm::Values{of_core * team->size()};
+  };
+  mm::time_batches(p, 5e-3, batch_s, rate, 1000);
+  return p;
+}
+
+void measure(mm::Run& run) {
+  const std::vector<int> order = mm::fill_order(run.text("fill"), run.cpus());
+  const auto isas = isas_of(run);
   std::vector<mm::Point> points;
   for (const std::string& type : run.choices("type"))
     for (const std::string& isa : isas)
-      for (int threads : run.integers("threads", all)) {
-        if (threads > all) run.refuse("threads", "found " + std::to_string(threads), "1 to " + std::to_string(all));
-        const bool integer = type == "int";
-        const mm::FmaKernel kernel = mm::fma_kernel(isa, integer          ? mm::FmaType::int32
-                                                         : type == "fp32" ? mm::FmaType::fp32
-                                                                          : mm::FmaType::fp64);
-        const char* metric = integer ? "op_rate" : "flop_rate";
+      for (const int threads : run.team_sizes("threads", order)) {
+        const mm::FmaKernel kernel = mm::fma_kernel(isa, type_of(type));
+        const char* metric = type == "int" ? "op_rate" : "flop_rate";
         if (kernel.run == nullptr) {
           run.absent(metric, {{"type", type}, {"isa", isa}}, isa + " has no such instruction for " + type);
           continue;
         }
         const std::vector<int> cpus(order.begin(), order.begin() + threads);
-        const auto team = run.team(cpus);
-        auto steps = std::make_shared<std::uint64_t>(0);
-        const auto work = [=](std::uint64_t n) {
-          std::atomic<int> wrong{0};
-          team->run([&](int) { wrong += kernel.run(n) != 0; });
-          if (wrong != 0) throw mm::Failure("the chains did not end where they must");
-          return team->elapsed_s();
-        };
-        mm::Point p;
+        mm::Point p = point_of(run.team(cpus), kernel);
         p.conditions = {{"type", type}, {"isa", isa}, {"threads", threads}, {"cpus", mm::cpu_list(cpus)}};
         p.metrics = {metric};
-        p.team = team;
-        p.prepare = [=] {
-          if (*steps == 0) *steps = mm::iterations_for(5e-3, work, 1000);
-        };
-        p.burst = [=] {
-          const double rate = 2.0 * kernel.lanes * static_cast<double>(*steps) * threads / work(*steps);
-          // Four multiply-add units of the full width at 7 GHz: beyond that, something was not computed.
-          if (rate / threads > 2.0 * kernel.lanes / 12 * 4 * 7e9)
-            throw mm::Failure("more operations than a core can do");
-          return mm::Values{rate};
-        };
         points.push_back(std::move(p));
       }
   run.measure(std::move(points));
