@@ -6,11 +6,9 @@
 
 #include "host.hpp"
 #include "instrument.hpp"
+#include "marks.hpp"
 
 namespace mm {
-
-/// Marks of one sample; a share of marked samples becomes a flag of the point.
-enum Mark : int { kMoved = 1, kSwitched = 2, kFaulted = 4, kSlowClock = 8, kDisturbed = 16 };
 
 /// A point and what has been measured of it.
 struct Progress {

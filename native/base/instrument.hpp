@@ -160,7 +160,7 @@ class Run {
   void derive(const std::string& metric, const std::vector<double>& samples, json conditions,
               const std::vector<std::string>& flags, const std::string& derived_from);
 
-  // For instruments with a loop of their own, whose samples are taken on many processes at once (native/comm).
+  // For instruments with a loop of their own, whose samples are taken on many processes at once (native/mpi).
   double left_s() const;  ///< of the budget
   /// Until then, by wall_s(), a point may still get its first sample: a little after the end of the budget.
   double last_call_s() const;

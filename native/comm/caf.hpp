@@ -1,9 +1,0 @@
-#pragma once
-/// Co-arrays beside MPI in one process: images are ranks, numbered from one.
-
-namespace mm::comm {
-
-/// Starts the co-array library at its first call. Collective.
-void start_coarrays();
-
-}  // namespace mm::comm

@@ -1,0 +1,174 @@
+#include "mpi/apps/apps.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "base/error.hpp"
+#include "mpi/messages/message.hpp"
+#include "mpi/reductions/reduction.hpp"
+
+namespace mm::mpi {
+
+Case planned(const std::string& metric, const HaloProtocol& how, const json& more) {
+  Case c;
+  c.metric = metric;
+  c.conditions = {{"paradigm", how.paradigm}, {"protocol", how.name}};
+  c.conditions.update(more);
+  return c;
+}
+
+std::vector<Metric> compute_metrics() {
+  return {{"compute_time", "time of a step outside of messages, mean over ranks", "s", Better::lower},
+          {"imbalance", "compute time of the rank that has most over the mean", "1", Better::lower}};
+}
+
+Case program_case(const std::shared_ptr<Program>& program, const std::vector<double>& delays,
+                  const std::shared_ptr<std::vector<Values>>& kept) {
+  Case c;
+  c.conditions = program->conditions();
+  c.metric = program->metric();
+  c.share = 1 / program->steps();
+  const std::vector<Part> parts = program->parts();
+  struct Spent {
+    std::uint64_t runs = 0;
+    double total_s = 0;
+  };
+  const auto spent = std::make_shared<Spent>();
+  c.run = [=](std::uint64_t iterations) {
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      parts[i].channel->clear();
+      parts[i].channel->delay(i < delays.size() ? delays[i] : 0);
+    }
+    const Ticks begin = ticks();
+    for (std::uint64_t i = 0; i < iterations; ++i) program->run();
+    spent->total_s = seconds(ticks() - begin);
+    spent->runs = iterations;
+  };
+  for (const Part& part : parts) c.also.push_back(part.metric);
+  for (const Metric& m : compute_metrics()) c.also.push_back(m.name);
+  c.values = [=] {
+    const double steps = program->steps() * static_cast<double>(spent->runs);
+    Values mine;
+    double messages_s = 0;
+    for (const Part& part : parts) {
+      mine.push_back(part.channel->spent_s() / steps);
+      messages_s += mine.back();
+    }
+    mine.push_back(spent->total_s / steps - messages_s);
+    World& world = World::get();
+    const int n = static_cast<int>(mine.size());
+    std::vector<double> all(mine.size() * static_cast<std::size_t>(world.size()));
+    check(MPI_Allgather(mine.data(), n, MPI_DOUBLE, all.data(), n, MPI_DOUBLE, world.all()), "MPI_Allgather");
+    Values means(mine.size(), 0.0);
+    double most = 0;
+    for (std::size_t at = 0; at < all.size(); ++at) {
+      means[at % mine.size()] += all[at] / world.size();
+      if (at % mine.size() + 1 == mine.size()) most = std::max(most, all[at]);
+    }
+    means.push_back(most / means.back());
+    if (kept) kept->push_back(means);
+    return means;
+  };
+  program->prove(c);
+  return c;
+}
+
+namespace {
+
+Case alone(const std::string& operation, std::size_t bytes) {
+  Case c;
+  c.conditions = {{"operation", operation}, {"message_bytes", bytes}};
+  c.metric = "operation_time";
+  return c;
+}
+
+}  // namespace
+
+Case halo_alone(const HaloProtocol& how, const Grid& grid, const std::vector<int>& lows, std::size_t bytes) {
+  const std::size_t words = bytes / 8;
+  const std::shared_ptr<Halo> halo = how.make(grid, words);
+  const int rank = World::get().rank();
+  const std::vector<int> neighbour = grid.neighbour;
+  Case c = alone("halo", bytes);
+  c.conditions["protocol"] = how.name;
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i) {
+      halo->begin();
+      for (const int low : lows) halo->along(low);
+    }
+  };
+  c.mark = [=](std::uint32_t tag, bool) {
+    for (const int low : lows)
+      for (const int side : {low, low + 1})
+        for (std::size_t i = 0; i < words; ++i) halo->out(side)[i] = payload(tag, rank, side, i);
+  };
+  c.defects = [=](std::uint32_t tag, bool) {
+    std::vector<Defect> found;
+    for (const int low : lows)
+      for (const int side : {low, low + 1})
+        for (std::size_t i = 0; i < words && found.empty(); ++i) {
+          const std::uint64_t due = payload(tag, neighbour[static_cast<std::size_t>(side)], opposite(side), i);
+          if (halo->in(side)[i] != due) found.push_back({"side " + std::to_string(side), i, due, halo->in(side)[i]});
+        }
+    return found;
+  };
+  return c;
+}
+
+Case sums_alone(const HaloProtocol& how, std::size_t bytes) {
+  const std::shared_ptr<Reduction> sum = make_reduction(how, static_cast<int>(bytes / 8));
+  const auto out = std::make_shared<std::vector<double>>(bytes / 8);
+  const auto in = std::make_shared<std::vector<double>>(bytes / 8);
+  const int rank = World::get().rank(), ranks = World::get().size();
+  Case c = alone("sum", bytes);
+  c.conditions["reduction"] = reduction_name(how);
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i) {
+      std::copy(out->begin(), out->end(), in->begin());
+      sum->add(in->data(), static_cast<int>(in->size()));
+    }
+  };
+  // Sums of small whole numbers are exact.
+  c.mark = [=](std::uint32_t tag, bool) {
+    for (std::size_t i = 0; i < out->size(); ++i) (*out)[i] = (rank + 1.0) * tag + static_cast<double>(i);
+  };
+  c.defects = [=](std::uint32_t tag, bool) {
+    std::vector<Defect> found;
+    for (std::size_t i = 0; i < in->size() && found.empty(); ++i) {
+      const double due = ranks * (ranks + 1) / 2.0 * tag + ranks * static_cast<double>(i);
+      if ((*in)[i] != due) found.push_back({"sum", i, word_of(due), word_of((*in)[i])});
+    }
+    return found;
+  };
+  return c;
+}
+
+Case alltoall_alone(MPI_Comm among, std::size_t bytes) {
+  int ranks = 0, rank = 0;
+  check(MPI_Comm_size(among, &ranks), "MPI_Comm_size");
+  check(MPI_Comm_rank(among, &rank), "MPI_Comm_rank");
+  const auto out = std::make_shared<Store>(bytes * static_cast<std::size_t>(ranks));
+  const auto in = std::make_shared<Store>(bytes * static_cast<std::size_t>(ranks));
+  const auto part = [=](const Store& store, int r) {
+    return Message(store.memory.get() + bytes * static_cast<std::size_t>(r), bytes);
+  };
+  Case c = alone("alltoall", bytes);
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i)
+      MPI_Alltoall(out->memory.get(), static_cast<int>(bytes), MPI_BYTE, in->memory.get(), static_cast<int>(bytes),
+                   MPI_BYTE, among);
+  };
+  c.mark = [=](std::uint32_t tag, bool whole) {
+    for (int r = 0; r < ranks; ++r) part(*out, r).mark(tag + static_cast<std::uint32_t>(r), rank, whole);
+  };
+  c.defects = [=](std::uint32_t tag, bool whole) {
+    for (int r = 0; r < ranks; ++r) {
+      auto found = part(*in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
+      if (!found.empty()) return found;
+    }
+    return std::vector<Defect>{};
+  };
+  return c;
+}
+
+}  // namespace mm::mpi

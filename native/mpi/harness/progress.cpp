@@ -1,0 +1,146 @@
+#include "mpi/harness/progress.hpp"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/marks.hpp"
+#include "base/stats.hpp"
+#include "mpi/harness/world.hpp"
+
+namespace mm::mpi {
+namespace {
+
+constexpr useconds_t kReading_us = 300;  // a CPU for the program that reads the output
+
+/// The conditions of a case that people tell it by.
+std::string label(const Case& c) {
+  std::string text;
+  for (const char* key : {"paradigm", "protocol", "operation", "algorithm", "mode", "distance", "from_rank", "to_rank",
+                          "words", "message_bytes", "kernel", "class"})
+    if (c.conditions.contains(key)) {
+      const json& value = c.conditions[key];
+      text += (text.empty() ? "" : ", ") + std::string(key) + " " +
+              (value.is_string() ? value.get<std::string>() : value.dump());
+    }
+  return text.empty() ? c.metric : text;
+}
+
+}  // namespace
+
+std::vector<double> CaseProgress::samples(bool undisturbed) const {
+  std::vector<double> all;
+  for (const Block& b : blocks)
+    if (!undisturbed || b.marks == 0) all.push_back(b.seconds * what.share);
+  return all;
+}
+
+bool CaseProgress::undisturbed_only() const {
+  const auto clean = samples(true).size();
+  return !World::get().oversubscribed() && clean >= kMinSamples && 2 * clean >= blocks.size();
+}
+
+double CaseProgress::share_marked(int marks) const {
+  const auto n = std::count_if(blocks.begin(), blocks.end(), [&](const Block& b) { return b.marks & marks; });
+  return static_cast<double>(n) / static_cast<double>(blocks.size());
+}
+
+std::vector<std::string> CaseProgress::flags(double percent) const {
+  std::vector<std::string> all;
+  const bool clean = undisturbed_only();
+  if (!clean && share_marked(~0) > 0.25) all.emplace_back("noisy");
+  if (!clean && share_marked(kStolen) > 0.25) all.emplace_back("stolen");
+  if (!clean && share_marked(kMoved) > 0) all.emplace_back("migrated");
+  if (World::get().oversubscribed()) all.emplace_back("oversubscribed");
+  if (!inside_width(samples(clean), percent)) all.emplace_back("truncated");
+  return all;
+}
+
+bool CaseProgress::enough(double percent) const {
+  const auto kept = samples(!World::get().oversubscribed());
+  return kept.size() >= kMinSamples && inside_width(kept, percent);
+}
+
+void CaseProgress::report_absent(Run& run) const {
+  if (failure.empty()) return;
+  json conditions = what.conditions;
+  conditions.update({{"ranks", World::get().size()}, {"mpi", World::get().kind()}});
+  run.absent(what.metric, conditions, label(what) + ": " + failure, what.enable);
+}
+
+json CaseProgress::observed_conditions() const {
+  double fastest = 0, slowest = 0;
+  for (std::size_t r = 0; r < blocks.front().ranks.size(); ++r) {
+    std::vector<double> of;
+    for (const Block& b : blocks) of.push_back(b.ranks[r]);
+    const double m = median(of) * what.share;
+    fastest = r == 0 ? m : std::min(fastest, m);
+    slowest = std::max(slowest, m);
+  }
+  std::string cpus;
+  for (const json& cpu : World::get().gather(sched_getcpu()))
+    cpus += (cpus.empty() ? "" : ",") + std::to_string(cpu.get<int>());
+  json conditions = {{"block_iterations", iterations}, {"disturbed_share", share_marked(~0)},
+                     {"blocks", blocks.size()},        {"fastest_rank", fastest},
+                     {"slowest_rank", slowest},        {"rank_cpus", cpus}};
+  if (what.observe) conditions.update(what.observe());
+  return conditions;
+}
+
+void CaseProgress::finish(Run& run, double percent) {
+  done = true;
+  if (blocks.empty()) return report_absent(run);
+  // Not when they are taken: the program that reads a line needs a CPU, in most cases that of a rank.
+  for (const Block& b : blocks) {
+    Values line = {b.seconds};
+    line.insert(line.end(), b.ranks.begin(), b.ranks.end());
+    run.sample(index, line, b.marks, b.begun_s);
+  }
+  const bool clean = undisturbed_only();
+  const std::vector<double> kept = samples(clean);
+  value = median(kept);
+  const std::vector<std::string> all = flags(percent);
+  if (what.flags) what.flags->insert(all.begin(), all.end());
+  if (what.rounds)
+    for (const Block& b : blocks)
+      what.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN() : b.seconds * what.share);
+  json conditions = what.conditions;
+  conditions.update(World::get().conditions());
+  conditions.update(observed_conditions());
+  run.report(index, what.metric, kept, conditions, all, start, spent_s);
+  if (what.bytes > 0) {
+    std::vector<double> rates;
+    for (const double s : kept) rates.push_back(what.bytes * what.share / s);
+    run.report(index, "bandwidth_net", rates, conditions, all, start, spent_s);
+  }
+  for (std::size_t m = 0; m < what.also.size(); ++m) {
+    std::vector<double> of;
+    for (const Block& b : blocks)
+      if (!clean || b.marks == 0) of.push_back(b.also[m]);
+    run.report(index, what.also[m], of, conditions, all, start, spent_s);
+  }
+  run.finish(index, conditions);
+  if (World::get().rank() == 0 && !World::get().oversubscribed()) usleep(kReading_us);
+}
+
+void CaseProgress::finish_out_of_budget(Run& run, double percent) {
+  const Absent why = run.out_of_budget();
+  failure = why.what();
+  what.enable = why.enable;
+  finish(run, percent);
+}
+
+void CaseProgress::restore(Run& run, double percent) {
+  for (const auto& [values, marks] : run.earlier(index))  // rank 0 has them
+    if (!values.empty()) blocks.push_back({values.front(), marks, {}, {}, 0});
+  if (!blocks.empty()) {
+    value = median(samples(undisturbed_only()));
+    if (const auto all = flags(percent); what.flags) what.flags->insert(all.begin(), all.end());
+  }
+  const json told = World::get().tell(value);  // NaN is null in JSON
+  if (told.is_number()) value = told.get<double>();
+}
+
+}  // namespace mm::mpi

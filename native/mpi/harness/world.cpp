@@ -1,0 +1,458 @@
+#include "mpi/harness/world.hpp"
+
+#include <sched.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+#include <sstream>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/host.hpp"
+#include "base/memory.hpp"
+#include "base/options.hpp"
+#include "base/output.hpp"
+#include "base/team.hpp"
+
+namespace mm::mpi {
+namespace {
+
+constexpr int kOffsetRounds = 64;
+constexpr unsigned kEnd_s = 5;
+constexpr double kLeastLead_s = 20e-6, kMostLead_s = 10e-3;
+constexpr std::size_t kProbe_bytes = 4 << 20;  // larger than what a host says on its network meanwhile
+constexpr int kProbe_rounds = 3;
+
+/// "Open MPI v4.1.4, package: …" → "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n…" → "MPICH 4.0.2".
+std::pair<std::string, std::string> library_of() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING];
+  int length = 0;
+  check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
+  std::string whole(text, static_cast<std::size_t>(length));
+  std::string kind = "mpi";
+  for (const auto& [says, name] :
+       {std::pair{"Open MPI", "openmpi"}, std::pair{"Intel", "intelmpi"}, std::pair{"MVAPICH", "mvapich"},
+        std::pair{"CRAY", "craympich"}, std::pair{"MPICH", "mpich"}})
+    if (whole.find(says) != std::string::npos) {
+      kind = name;
+      break;
+    }
+  std::string first = whole.substr(0, whole.find_first_of(",\n"));
+  std::string tidy;
+  std::istringstream words(first);
+  for (std::string word; words >> word;) {
+    if (word == "Version:" || word == "Version") continue;
+    if (word.size() > 1 && word[0] == 'v' && std::isdigit(static_cast<unsigned char>(word[1]))) word.erase(0, 1);
+    tidy += (tidy.empty() ? "" : " ") + word;
+  }
+  return {kind, tidy};
+}
+
+std::string line_of(const std::string& path) {
+  std::ifstream in(path);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
+
+/// Which kernel this is, among all that ever ran: containers and namespaces of one have the same.
+std::string kernel_id() {
+  const std::string id = line_of("/proc/sys/kernel/random/boot_id");
+  return id.empty() ? host_name() : id;
+}
+
+/// Bytes sent so far by interface: what the kernel's networks and the fabric's ports count. What is part of a bridge or
+/// a bond is counted there.
+std::map<std::string, double> sent_bytes() {
+  namespace fs = std::filesystem;
+  std::map<std::string, double> all;
+  std::ifstream dev("/proc/net/dev");
+  for (std::string line; std::getline(dev, line);) {
+    const auto colon = line.find(':');
+    if (colon == std::string::npos) continue;
+    std::istringstream fields(line.substr(colon + 1));
+    double value = 0;
+    for (int i = 0; i < 9 && fields >> value;) ++i;
+    const std::size_t start = line.find_first_not_of(' ');
+    const std::string name = line.substr(start, colon - start);
+    if (!fs::exists("/sys/class/net/" + name + "/master")) all[name] = value;
+  }
+  std::error_code ignored;
+  for (const auto& device : fs::directory_iterator("/sys/class/infiniband", ignored))
+    for (const auto& port : fs::directory_iterator(device.path() / "ports", ignored)) {
+      std::ifstream in(port.path() / "counters/port_xmit_data");
+      double words = 0;
+      if (in >> words) all[device.path().filename().string() + "/" + port.path().filename().string()] = 4 * words;
+    }
+  return all;
+}
+
+/// How many tasks srun has started here that no process manager has joined: each would be a job of its own. 0 where
+/// somebody joins them, or srun did not start this.
+int alone_under_slurm() {
+  const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
+  if (tasks == nullptr || std::getenv("SLURM_PROCID") == nullptr) return 0;
+  for (const char* joined : {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_FD", "PMI_PORT", "HYDI_CONTROL_FD"})
+    if (std::getenv(joined) != nullptr) return 0;
+  return std::atoi(tasks);
+}
+
+[[noreturn]] void refuse_alone(int tasks) {
+  throw UsageError("ranks", "found " + std::to_string(tasks) + " tasks of srun that do not know of one another",
+                   "srun --mpi=pmix (Open MPI), srun --mpi=pmi2 (MPICH), or mpirun inside of the allocation");
+}
+
+int status_at_end = 0;
+
+}  // namespace
+
+void check(int status, const char* call) {
+  if (status == MPI_SUCCESS) return;
+  char text[MPI_MAX_ERROR_STRING];
+  int length = 0;
+  MPI_Error_string(status, text, &length);
+  throw Failure(std::string(call) + ": " + std::string(text, static_cast<std::size_t>(length)));
+}
+
+World& World::get() {
+  static World world;
+  return world;
+}
+
+void World::start() {
+  if (started_) return;
+  keep_output();
+  const int tasks = alone_under_slurm();
+  if (tasks > 1 && std::getenv("PMIX_RANK") == nullptr) refuse_alone(tasks);  // Open MPI would die in MPI_Init
+  // No more than plain: for any level of threads above single Open MPI 4.1 takes its locks, a third of a short
+  // message's time.
+  check(MPI_Init(nullptr, nullptr), "MPI_Init");
+  started_ = true;
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
+  check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
+  if (tasks > 1 && size_ == 1) refuse_alone(tasks);  // another library's manager does not help
+  mute(rank_ != 0);
+  std::tie(kind_, library_) = library_of();
+
+  MPI_Comm near = MPI_COMM_NULL;
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near), "MPI_Comm_split_type");
+  int first = rank_;
+  check(MPI_Bcast(&first, 1, MPI_INT, 0, near), "MPI_Bcast");
+  MPI_Comm_free(&near);
+  const auto all = gather({{"host", host_name()},
+                           {"kernel", kernel_id()},
+                           {"pid", getpid()},
+                           {"cpu", sched_getcpu()},
+                           {"first", first},
+                           {"allowed", allowed_cpus()}});
+  std::map<int, int> nodes;
+  std::map<std::string, std::pair<int, std::set<int>>> kernels;
+  for (const json& one : all) {
+    const int node = nodes.emplace(one["first"], static_cast<int>(nodes.size())).first->second;
+    members_.push_back({one["host"], one["kernel"], one["pid"], one["cpu"], node, one["allowed"]});
+    auto& [ranks, cpus] = kernels[one["kernel"]];
+    ++ranks;
+    cpus.insert(members_.back().allowed.begin(), members_.back().allowed.end());
+  }
+  for (const auto& [kernel, of] : kernels)
+    oversubscribed_ = oversubscribed_ || of.first > static_cast<int>(of.second.size());
+  find_offsets();
+  transport_ = tell(find_transport());
+}
+
+void World::expect(Run& run) const {
+  const auto wanted = run.integers("ranks", size_);
+  if (std::find(wanted.begin(), wanted.end(), size_) == wanted.end())
+    throw UsageError("ranks", "found " + std::to_string(size_) + ", which the launcher started", run.text("ranks"));
+  const auto kinds = run.choices("mpi");
+  if (std::none_of(kinds.begin(), kinds.end(), [&](const std::string& kind) {
+        return kind == "any" || kind == "all" || kind == "mpi" || kind == kind_;
+      }))
+    throw UsageError("mpi", "found " + kind_ + ", whose launcher started this", run.text("mpi"));
+  json processes = json::array();
+  for (const Member& m : members_) processes.push_back({{"host", m.host}, {"pid", m.pid}, {"cpu", m.cpu}});
+  run.processes(processes);
+}
+
+int World::end(int status) {
+  if (!started_) return status;
+  started_ = false;
+  if (status != 0 && status != 77 && status != 2) MPI_Abort(MPI_COMM_WORLD, status);
+  // Rank 0 alone knows what an earlier output held: whether there is something in the end.
+  if (status != 2) MPI_Bcast(&status, 1, MPI_INT, 0, all());
+  if (kind_ == "mpich") {
+    // MPICH 4.0 may wait in MPI_Finalize for ever, as four ranks over UCX's TCP on two CPUs do in half of all runs: one
+    // waits for an answer of others who no longer listen (pmodels/mpich 6596). All has been said; to leave is no fault.
+    status_at_end = status;
+    std::signal(SIGALRM, [](int) { _exit(status_at_end); });
+    alarm(kEnd_s);
+  }
+  for (auto finish = finish_.rbegin(); finish != finish_.rend(); ++finish) (*finish)();
+  // MPICH 4.0 over UCX aborts where a window is left; that its ranks just leave now is no fault to their launcher.
+  if (kept_ && kind_ == "mpich") {
+    std::fflush(nullptr);
+    _exit(status);
+  }
+  int over = 0;  // a library that was started beside it may have ended it too
+  MPI_Finalized(&over);
+  if (!over) MPI_Finalize();
+  return status;
+}
+
+void give_up(const std::string& why) {
+  const int rank = World::get().rank();
+  mute(false);
+  try {
+    emit({{"type", "error"},
+          {"field", nullptr},
+          {"message", "rank " + std::to_string(rank) + ": " + why},
+          {"allowed", nullptr}});
+  } catch (const Failure&) {
+    // Standard error still has the line.
+  }
+  std::fprintf(stderr, "meshmark-comm: error: rank %d: %s\n", rank, why.c_str());
+  std::fflush(stderr);
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::abort();
+}
+
+/// Rank 0 asks each rank for its time; of many answers that of the shortest round trip is the nearest (Cristian 1989).
+void World::find_offsets() {
+  std::vector<double> found(static_cast<std::size_t>(size_) * 2, 0.0);
+  for (int other = 1; other < size_; ++other) {
+    if (rank_ != 0 && rank_ != other) continue;
+    double best = 1e9;
+    for (int i = 0; i < kOffsetRounds; ++i) {
+      double theirs = 0;
+      if (rank_ == 0) {
+        const double sent = seconds(ticks());
+        check(MPI_Send(nullptr, 0, MPI_BYTE, other, 7, all()), "MPI_Send");
+        check(MPI_Recv(&theirs, 1, MPI_DOUBLE, other, 7, all(), MPI_STATUS_IGNORE), "MPI_Recv");
+        const double came = seconds(ticks());
+        if (came - sent < best) {
+          best = came - sent;
+          found[static_cast<std::size_t>(other) * 2] = theirs - (sent + came) / 2;
+          found[static_cast<std::size_t>(other) * 2 + 1] = best / 2;
+        }
+      } else {
+        check(MPI_Recv(nullptr, 0, MPI_BYTE, 0, 7, all(), MPI_STATUS_IGNORE), "MPI_Recv");
+        theirs = seconds(ticks());
+        check(MPI_Send(&theirs, 1, MPI_DOUBLE, 0, 7, all()), "MPI_Send");
+      }
+    }
+  }
+  check(MPI_Bcast(found.data(), 2 * size_, MPI_DOUBLE, 0, all()), "MPI_Bcast");
+  offset_s_ = found[static_cast<std::size_t>(rank_) * 2];
+  for (std::size_t i = 1; i < found.size(); i += 2) uncertain_s_ = std::max(uncertain_s_, found[i]);
+}
+
+bool World::together(const std::function<void()>& last) {
+  check(MPI_Barrier(all()), "MPI_Barrier");
+  if (oversubscribed_) {
+    last();
+    return true;
+  }
+  double at = now_s() + lead_s_;
+  check(MPI_Bcast(&at, 1, MPI_DOUBLE, 0, all()), "MPI_Bcast");
+  const double until = at + offset_s_;
+  last();
+  const bool late = seconds(ticks()) > until;
+  while (seconds(ticks()) < until) {}
+  return !late;
+}
+
+void World::appoint(bool late) {
+  lead_s_ = late ? std::min(lead_s_ * 1.5, kMostLead_s) : std::max(lead_s_ * 0.99, kLeastLead_s);
+}
+
+std::size_t World::room() {
+  const std::string& kernel = members_[static_cast<std::size_t>(rank_)].kernel;
+  const auto here =
+      std::count_if(members_.begin(), members_.end(), [&](const Member& m) { return m.kernel == kernel; });
+  // A tenth is left to everybody else.
+  auto mine = static_cast<double>(memory_available()) * 0.9 / static_cast<double>(here);
+  rlimit limit{};
+  std::size_t pages = 0;
+  if (std::istringstream in(line_of("/proc/self/statm"));
+      getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && in >> pages)
+    mine = std::min(mine, static_cast<double>(limit.rlim_cur) -
+                              static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)));
+  double least = 0;
+  check(MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, all()), "MPI_Allreduce");
+  return static_cast<std::size_t>(std::max(0.0, least));
+}
+
+/// null, or the words of the lowest rank that could not.
+json World::attempt(const std::function<void()>& make) {
+  json mine = nullptr;
+  const auto refused = [&](const std::string& why, const std::string& enable) {
+    mine = {{"reason", "rank " + std::to_string(rank_) + ": " + why}, {"enable", enable}};
+  };
+  try {
+    make();
+  } catch (const Absent& why) {
+    refused(why.what(), why.enable);
+  } catch (const Failure& why) {
+    refused(why.what(), "");
+  } catch (const std::bad_alloc&) {
+    refused("no memory", "smaller messages, or more memory");
+  }
+  json first = nullptr;
+  bool all_alike = true;
+  for (const json& one : gather(mine)) {
+    all_alike = all_alike && !one.is_null();
+    if (first.is_null()) first = one;
+  }
+  // What is so on all ranks is no rank's affair.
+  if (all_alike && !first.is_null()) first["reason"] = first["reason"].get<std::string>().substr(8);
+  return first;
+}
+
+void World::check_all(int status, const char* call) {
+  int failed = status != MPI_SUCCESS, most = 0;
+  check(MPI_Allreduce(&failed, &most, 1, MPI_INT, MPI_MAX, all()), "MPI_Allreduce");
+  if (most == 0) return;
+  std::string why;
+  try {
+    check(status, call);
+  } catch (const Failure& failure) {
+    why = failure.what();
+  }
+  const auto all_words = gather(why);
+  for (std::size_t r = 0; r < all_words.size(); ++r)
+    if (const auto words = all_words[r].get<std::string>(); !words.empty())
+      throw Failure("rank " + std::to_string(r) + ": " + words);
+}
+
+std::vector<json> World::gather(const json& mine) {
+  const std::string text = mine.dump(-1, ' ', false, json::error_handler_t::replace);
+  int length = static_cast<int>(text.size());
+  std::vector<int> lengths(static_cast<std::size_t>(size_)), starts(static_cast<std::size_t>(size_));
+  check(MPI_Allgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all()), "MPI_Allgather");
+  int total = 0;
+  for (std::size_t r = 0; r < lengths.size(); ++r) starts[r] = total, total += lengths[r];
+  std::string whole(static_cast<std::size_t>(total), ' ');
+  check(MPI_Allgatherv(text.data(), length, MPI_CHAR, whole.data(), lengths.data(), starts.data(), MPI_CHAR, all()),
+        "MPI_Allgatherv");
+  std::vector<json> found;
+  for (std::size_t r = 0; r < lengths.size(); ++r)
+    found.push_back(
+        json::parse(whole.substr(static_cast<std::size_t>(starts[r]), static_cast<std::size_t>(lengths[r]))));
+  return found;
+}
+
+json World::tell(const json& what) { return gather(rank_ == 0 ? what : json(nullptr)).front(); }
+
+/// What carries a large message from each rank to the next: the interfaces whose counters grew by it, or none, and then
+/// it was memory. It asks the kernel, not the library, which may take a short cut that it was told not to take: between
+/// namespaces of one kernel, which are hosts of a network to their users.
+std::string World::find_transport() {
+  if (size_ == 1) return "none";
+  std::vector<char> out(kProbe_bytes, 1), in(kProbe_bytes);
+  const int next = (rank_ + 1) % size_, before = (rank_ + size_ - 1) % size_;
+  const auto exchange = [&] {
+    check(MPI_Sendrecv(out.data(), static_cast<int>(kProbe_bytes), MPI_BYTE, next, 8, in.data(),
+                       static_cast<int>(kProbe_bytes), MPI_BYTE, before, 8, all(), MPI_STATUS_IGNORE),
+          "MPI_Sendrecv");
+  };
+  exchange();  // connections are made at the first message
+  // Counters are a host's: what all of its ranks sent. What others send meanwhile is not in every round.
+  std::map<std::string, double> per_message;
+  for (int round = 0; round < kProbe_rounds; ++round) {
+    check(MPI_Barrier(all()), "MPI_Barrier");
+    const auto sent_before = sent_bytes();
+    check(MPI_Barrier(all()), "MPI_Barrier");
+    exchange();
+    check(MPI_Barrier(all()), "MPI_Barrier");
+    for (const auto& [name, bytes] : sent_bytes()) {
+      const auto old = sent_before.find(name);
+      const double grown = (bytes - (old == sent_before.end() ? 0 : old->second)) / static_cast<double>(kProbe_bytes);
+      const auto [least, first] = per_message.try_emplace(name, round == 0 ? grown : 0);
+      if (!first) least->second = std::min(least->second, grown);
+    }
+  }
+  json grown = json::object();
+  for (const auto& [name, least] : per_message)
+    if (least > 0.1) grown[name] = least;
+  struct Host {
+    int inside = 0, outside = 0, strange = 0;  ///< messages to ranks of it, of others, of others of another kernel
+    double seen = 0;
+  };
+  std::map<std::string, Host> hosts;
+  std::set<std::string> ways;
+  const auto all_grown = gather(grown);
+  for (std::size_t r = 0; r < members_.size(); ++r) {
+    const Member &from = members_[r], &to = members_[(r + 1) % members_.size()];
+    Host& host = hosts[from.host];
+    ++(from.host == to.host ? host.inside : host.outside);
+    if (from.kernel != to.kernel) ++host.strange;
+    host.seen = 0;
+    for (const auto& [name, messages] : all_grown[r].items()) {
+      host.seen += messages.get<double>();
+      ways.insert((name.find('/') == std::string::npos ? "network " : "fabric ") + name);
+    }
+  }
+  for (const auto& [name, host] : hosts) {
+    if (host.outside > 0 && host.seen < 0.9 * host.outside)
+      ways.insert(host.strange > 0 ? "a network without counters here" : "shared memory between hosts of one kernel");
+    if (host.inside > 0 && host.seen < 0.9 * (host.inside + host.outside)) ways.insert("shared memory");
+  }
+  std::string text;
+  for (const std::string& way : ways) text += (text.empty() ? "" : ", ") + way;
+  return text;
+}
+
+namespace {
+
+/// What the library was asked for, and what a library started beside it may have changed: it decides on locks.
+const char* thread_level() {
+  int level = MPI_THREAD_SINGLE;
+  MPI_Query_thread(&level);
+  return level == MPI_THREAD_SINGLE       ? "single"
+         : level == MPI_THREAD_FUNNELED   ? "funneled"
+         : level == MPI_THREAD_SERIALIZED ? "serialized"
+                                          : "multiple";
+}
+
+}  // namespace
+
+json World::conditions() const {
+  std::string cpus, hosts;
+  std::set<std::string> distinct;
+  std::set<int> nodes;
+  for (const Member& m : members_) {
+    cpus += (cpus.empty() ? "" : ",") + std::to_string(m.cpu);
+    distinct.insert(m.host);
+    nodes.insert(m.node);
+  }
+  for (const std::string& h : distinct) hosts += (hosts.empty() ? "" : ",") + h;
+  json all{{"ranks", size_},
+           {"hosts", static_cast<int>(distinct.size())},
+           {"host_names", hosts},
+           {"memory_groups", static_cast<int>(nodes.size())},
+           {"mpi", kind_},
+           {"library", library_},
+           {"thread_level", thread_level()},
+           {"transport", transport_},
+           {"clock_offset_uncertainty", uncertain_s_}};
+  if (const char* job = std::getenv("SLURM_JOB_ID")) all["slurm_job_id"] = job;
+  return all;
+}
+
+json World::lasting_conditions() const {
+  json all = conditions();
+  all.erase("clock_offset_uncertainty");
+  all.erase("slurm_job_id");
+  return all;
+}
+
+}  // namespace mm::mpi

@@ -1,0 +1,197 @@
+/// defects: words sent in ways that libraries are known to get wrong, counted where they should have arrived.
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "mpi/messages/message.hpp"
+
+#ifdef MM_CAF
+#include "mpi/protocols/caf.hpp"
+
+extern "C" {
+int mm_caf_trial_open(int elements);
+void mm_caf_trial_close();
+void mm_caf_trial_put(std::int64_t word, int image, int as_element);
+std::int64_t mm_caf_trial_got(int as_element);
+void mm_caf_trial_post(int image);
+int mm_caf_trial_uncounted(int posts);
+}
+#endif
+
+namespace mm::mpi {
+namespace {
+
+constexpr int kRounds = 16;   // of single words: a library may lose some and not others
+constexpr int kFarthest = 8;  // words beside their place at which they are looked for
+
+const Description& defects_description() {
+  static const Description d{
+      .name = "defects",
+      .summary = "what a library gets wrong: words that do not arrive where they were sent",
+      .detail =
+          "window: MPI_Put and MPI_Get between ranks 0 and 1 in windows whose size is a multiple of 16 bytes or not. "
+          "caf_scalar, caf_element, caf_event: a word to the next image as a scalar co-array or as the last element of "
+          "one, and posts to each of its events. Nothing is timed. shifted_bytes is how far beside their place most of "
+          "the words were found.\n"
+          "example: mpirun -n 2 meshmark-comm defects",
+      .source = "found by the verification of pingpong and halo; OpenCoarrays 2.10.1 on MPICH 4.0.2",
+      .spoils = {},
+      .needs = {"an MPI library", "two ranks"},
+      .parameters = {{"words", "words of 8 bytes of a message", "", Kind::integers, "1..65536", 1, 1 << 24},
+                     {"beyond", "bytes of a window beyond a multiple of 16", "B", Kind::integers, "0,8", 0, 15},
+                     {"elements", "elements, or events, of a co-array on an image", "", Kind::integers, "1,2,3,4,6", 1,
+                      4096},
+                     {"trial",
+                      "what is tried",
+                      "",
+                      Kind::choices,
+                      "all",
+                      {},
+                      {},
+                      {"all", "window", "caf_scalar", "caf_element", "caf_event"}}},
+      .metrics = {{"wrong_words", "words, or counts of events, that were not where they should be", "1",
+                   Better::lower}},
+      .identity = {"trial", "protocol", "words", "window_bytes", "ranks", "mpi"},
+      .ranks = true,
+  };
+  return d;
+}
+
+/// What one rank received: how many words are wrong, and where they went instead.
+json received(const std::uint64_t* memory, std::size_t words, std::uint32_t tag, int owner) {
+  std::size_t wrong = 0, first = 0;
+  for (std::size_t i = 0; i < words; ++i)
+    if (memory[i] != payload(tag, owner, 0, i) && wrong++ == 0) first = i;
+  json found = {{"wrong", wrong}};
+  if (wrong == 0) return found;
+  found["first"] = first;
+  std::size_t most = 0;
+  const auto n = static_cast<std::ptrdiff_t>(words);
+  for (std::ptrdiff_t shift = -kFarthest; shift <= kFarthest; ++shift) {
+    std::size_t there = 0;
+    for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -shift); i < n && i + shift < n; ++i)
+      there += memory[i + shift] == payload(tag, owner, 0, static_cast<std::size_t>(i));
+    if (there > most) {
+      most = there;
+      found["shifted_bytes"] = 8 * shift;
+    }
+  }
+  return found;
+}
+
+/// Rank 0 puts a message at rank 1, or gets one of it.
+json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t tag) {
+  const World& world = World::get();
+  const std::size_t message = 8 * words, bytes = (message + 15) / 16 * 16 + beyond;
+  std::uint64_t* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+  check(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, world.all(), static_cast<void*>(&memory),
+                         &window),
+        "MPI_Win_allocate");
+  std::memset(memory, 0, bytes);
+  const Store store(message);
+  auto* const own = reinterpret_cast<std::uint64_t*>(store.memory.get());
+  Message(put ? store.memory.get() : reinterpret_cast<std::uint8_t*>(memory), message).mark(tag, world.rank(), true);
+  if (!put) std::memset(own, 0, message);
+  check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
+  MPI_Win_sync(window);
+  check(MPI_Barrier(world.all()), "MPI_Barrier");
+  if (world.rank() == 0) {
+    const int count = static_cast<int>(message);
+    if (put)
+      check(MPI_Put(own, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Put");
+    else
+      check(MPI_Get(own, count, MPI_BYTE, 1, 0, count, MPI_BYTE, window), "MPI_Get");
+    check(MPI_Win_flush(1, window), "MPI_Win_flush");
+  }
+  check(MPI_Barrier(world.all()), "MPI_Barrier");
+  MPI_Win_sync(window);
+  json found = nullptr;
+  if (put && world.rank() == 1) found = received(memory, words, tag, 0);
+  if (!put && world.rank() == 0) found = received(own, words, tag, 1);
+  check(MPI_Barrier(world.all()), "MPI_Barrier");
+  MPI_Win_unlock_all(window);
+  MPI_Win_free(&window);
+  json all = world.rank() < 2 ? found : json(nullptr);
+  for (json& one : World::get().gather(all))
+    if (!one.is_null()) found = std::move(one);
+  found["window_bytes"] = bytes;
+  return found;
+}
+
+constexpr int kEventBytes = 4;  // as OpenCoarrays keeps one
+
+/// Every image sends to the next one, round by round.
+json coarray_trial([[maybe_unused]] const std::string& trial, [[maybe_unused]] int elements) {
+#ifdef MM_CAF
+  World& world = World::get();
+  start_coarrays();
+  if (mm_caf_trial_open(elements) != 0) throw Absent("co-arrays: no memory");
+  const bool events = trial == "caf_event";
+  const int next = (world.rank() + 1) % world.size(), before = (world.rank() + world.size() - 1) % world.size();
+  const int as_element = trial == "caf_element" ? 1 : 0;
+  int wrong = 0;
+  for (int round = 1; round <= kRounds; ++round) {
+    const auto tag = static_cast<std::uint32_t>(round);
+    if (events) {
+      mm_caf_trial_post(next + 1);
+      wrong += mm_caf_trial_uncounted(round);
+    } else {
+      mm_caf_trial_put(static_cast<std::int64_t>(payload(tag, world.rank(), 0, 0)), next + 1, as_element);
+      wrong += mm_caf_trial_got(as_element) != static_cast<std::int64_t>(payload(tag, before, 0, 0));
+    }
+  }
+  mm_caf_trial_close();
+  int total = 0;
+  check(MPI_Allreduce(&wrong, &total, 1, MPI_INT, MPI_SUM, world.all()), "MPI_Allreduce");
+  return {{"wrong", total},
+          {"sent_words", kRounds * world.size() * (events ? elements : 1)},
+          {"window_bytes", elements * (events ? kEventBytes : 8)}};
+#else
+  throw Absent("this build has no co-arrays");
+#endif
+}
+
+void measure_defects(Run& run) {
+  World& world = World::get();
+  world.expect(run);
+  if (world.size() < 2) throw Absent("one rank has nobody to send to", "--ranks 2");
+  std::uint32_t tag = 0;
+  const auto tell = [&](json conditions, const auto& trial) {
+    const auto [point, finished] = run.next_point();
+    if (world.tell(finished).template get<bool>()) return;
+    conditions.update(world.conditions());
+    const std::string start = utc_now();
+    const double began = wall_s();
+    json found;
+    try {
+      found = trial();
+    } catch (const Absent& why) {
+      run.absent("wrong_words", conditions, why.what(), why.enable);
+      return;
+    }
+    const double wrong = found["wrong"];
+    found.erase("wrong");
+    conditions.update(found);
+    run.report(point, "wrong_words", {wrong}, conditions, {}, start, wall_s() - began);
+    run.finish(point, conditions);
+  };
+  if (run.asks("trial", {"window"}))
+    for (const int words : run.integers("words", 65536))
+      for (const int beyond : run.integers("beyond", 8))
+        for (const bool put : {true, false})
+          tell({{"trial", "window"}, {"protocol", put ? "put" : "get"}, {"words", words}}, [&] {
+            return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
+          });
+  for (const std::string trial : {"caf_scalar", "caf_element", "caf_event"}) {
+    if (!run.asks("trial", {trial})) continue;
+    const char* const protocol = trial == "caf_event" ? "post" : "put";
+    for (const int elements : trial == "caf_scalar" ? std::vector{1} : run.integers("elements", 6))
+      tell({{"trial", trial}, {"protocol", protocol}, {"words", 1}, {"elements", elements}},
+           [&] { return coarray_trial(trial, elements); });
+  }
+}
+
+const Instrument defects{defects_description(), measure_defects};
+
+}  // namespace
+}  // namespace mm::mpi

@@ -1,0 +1,28 @@
+#include "mpi/messages/message.hpp"
+
+#include "base/error.hpp"
+#include "base/options.hpp"
+
+namespace mm::mpi {
+
+Parameter message_parameter(const std::string& fallback) {
+  return {
+      "message", "bytes of a message: 0, sizes, or ranges of them: 0,8..4MiB", "B", Kind::text, fallback, {}, {}, {},
+      "--bytes"};
+}
+
+std::vector<std::size_t> message_sizes(const Run& run) {
+  std::vector<std::size_t> all;
+  for (const std::string& part : split(run.text("message"), ','))
+    if (part == "0") {
+      all.push_back(0);
+    } else {
+      for (const std::size_t bytes : parse_sizes("bytes", part)) {
+        if (bytes > 1u << 30) throw UsageError("bytes", "found " + quote(part), "0 to 1GiB");
+        all.push_back(bytes);
+      }
+    }
+  return all;
+}
+
+}  // namespace mm::mpi

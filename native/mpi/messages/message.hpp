@@ -1,0 +1,66 @@
+#pragma once
+/// Buffers whose words say whose they are, for instruments that send one message from rank to rank.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "mpi/harness/measure.hpp"
+#include "mpi/harness/world.hpp"
+
+namespace mm::mpi {
+
+/// Bytes of a message that tell where they come from. A message need not be whole words long: the last bytes are part
+/// of one.
+class Message {
+ public:
+  Message(std::uint8_t* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
+  std::uint8_t* data() const { return memory_; }
+  int bytes() const { return static_cast<int>(bytes_); }
+
+  void mark(std::uint32_t tag, int owner, bool whole) const {
+    each(whole, [&](std::size_t word, std::size_t n) {
+      const std::uint64_t value = payload(tag, owner, 0, word);
+      std::memcpy(memory_ + 8 * word, &value, n);
+    });
+  }
+  /// What differs from the message of that owner.
+  std::vector<Defect> defects(std::uint32_t tag, int owner, bool whole, const std::string& where) const {
+    std::vector<Defect> found;
+    each(whole, [&](std::size_t word, std::size_t n) {
+      const std::uint64_t due = payload(tag, owner, 0, word);
+      std::uint64_t expected = 0, got = 0;
+      std::memcpy(&expected, &due, n);
+      std::memcpy(&got, memory_ + 8 * word, n);
+      if (expected != got && found.empty()) found.push_back({where, word, expected, got});
+    });
+    return found;
+  }
+
+ private:
+  template <class Visit>
+  void each(bool whole, const Visit& visit) const {
+    each_word((bytes_ + 7) / 8, whole, [&](std::size_t i) { visit(i, std::min<std::size_t>(8, bytes_ - 8 * i)); });
+  }
+  std::uint8_t* memory_;
+  std::size_t bytes_;
+};
+
+/// Memory for messages, page-aligned as a library's own would be.
+struct Store {
+  explicit Store(std::size_t bytes)
+      : memory(static_cast<std::uint8_t*>(std::aligned_alloc(4096, (bytes / 4096 + 1) * 4096))) {
+    if (!memory) throw Failure("no memory for " + std::to_string(bytes) + " bytes");
+    std::memset(memory.get(), 0, bytes);
+  }
+  struct Free {
+    void operator()(std::uint8_t* p) const { std::free(p); }
+  };
+  std::unique_ptr<std::uint8_t, Free> memory;
+};
+
+/// `--bytes`: 0, and a list or range of sizes.
+std::vector<std::size_t> message_sizes(const Run& run);
+Parameter message_parameter(const std::string& fallback);
+
+}  // namespace mm::mpi

@@ -1,0 +1,153 @@
+/// pingpong: one message from rank 0 to another and back, or put there.
+#include "base/error.hpp"
+#include "mpi/harness/batch.hpp"
+#include "mpi/messages/message.hpp"
+
+namespace mm::mpi {
+namespace {
+
+const Description& pingpong_description() {
+  static const Description d{
+      .name = "pingpong",
+      .summary = "one message between two ranks: latency and bandwidth by size",
+      .detail =
+          "send: half of a round trip of MPI_Send and MPI_Recv. put, get: MPI_Put or MPI_Get and MPI_Win_flush, which "
+          "returns when the data are there; the other rank does nothing.\n"
+          "example: mpirun -n 2 meshmark-comm pingpong --bytes 0,8..4MiB",
+      .source = "PingPong of the Pallas (Intel) MPI Benchmarks; osu_latency, osu_put_latency",
+      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .needs = {"an MPI library", "two ranks"},
+      .parameters = {message_parameter("0,1,8..4MiB"),
+                     {"protocol", "how it is sent", "", Kind::choices, "send,put,get", {}, {}, {"send", "put", "get"}},
+                     {"partner", "the other rank; all: each in turn", "", Kind::integers, "1", 1}},
+      .metrics = {{"message_latency", "time until a message is there", "s", Better::lower},
+                  {"bandwidth_net", "bytes of messages a second", "B/s", Better::higher}},
+      .identity = {"protocol", "message_bytes", "from_rank", "to_rank", "ranks", "mpi"},
+      .ranks = true,
+  };
+  return d;
+}
+
+/// A window that frees itself.
+struct Window {
+  /// Whole pages: MPICH 4.0.2 puts messages 8 bytes beside their place in a window of no multiple of 16 bytes.
+  explicit Window(std::size_t least_bytes) {
+    const std::size_t bytes = (least_bytes + 4095) / 4096 * 4096;
+    World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(),
+                                            static_cast<void*>(&memory), &window),
+                           "MPI_Win_allocate");
+    std::memset(memory, 0, bytes);
+    MPI_Win_lock_all(MPI_MODE_NOCHECK, window);
+  }
+  ~Window() {
+    MPI_Barrier(World::get().all());
+    MPI_Win_unlock_all(window);
+    MPI_Win_free(&window);
+  }
+  Window(const Window&) = delete;
+  Window& operator=(const Window&) = delete;
+  std::uint8_t* memory = nullptr;
+  MPI_Win window = MPI_WIN_NULL;
+};
+
+Case base_case(const std::string& protocol, std::size_t bytes, int partner) {
+  Case c;
+  c.conditions = {{"protocol", protocol}, {"message_bytes", bytes}, {"from_rank", 0}, {"to_rank", partner}};
+  c.metric = "message_latency";
+  c.bytes = static_cast<double>(bytes);
+  return c;
+}
+
+Case send_case(std::size_t bytes, int partner) {
+  Case c = base_case("send", bytes, partner);
+  c.share = 0.5;
+  c.bytes *= 2;
+  const int rank = World::get().rank();
+  if (rank != 0 && rank != partner) return c;
+  const auto store = std::make_shared<Store>(2 * bytes + 8192);
+  const Message out(store->memory.get(), bytes), in(store->memory.get() + (bytes + 4095) / 4096 * 4096, bytes);
+  const int other = rank == 0 ? partner : 0;
+  const MPI_Comm all = World::get().all();
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i) {
+      if (rank == 0) {
+        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, all);
+        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, all, MPI_STATUS_IGNORE);
+      } else {
+        MPI_Recv(in.data(), in.bytes(), MPI_BYTE, other, 1, all, MPI_STATUS_IGNORE);
+        MPI_Send(out.data(), out.bytes(), MPI_BYTE, other, 1, all);
+      }
+    }
+  };
+  c.mark = [=, keep = store](std::uint32_t tag, bool whole) { out.mark(tag, rank, whole); };
+  c.defects = [=, keep = store](std::uint32_t tag, bool whole) { return in.defects(tag, other, whole, "message"); };
+  return c;
+}
+
+/// Rank 0 alone works; what the partner gets, or what rank 0 got of the partner, is looked at afterwards.
+Case one_sided(bool put, std::size_t bytes, int partner) {
+  Case c = base_case(put ? "put" : "get", bytes, partner);
+  c.passive = true;
+  const int rank = World::get().rank();
+  const auto window = std::make_shared<Window>(bytes + 8);
+  const auto store = std::make_shared<Store>(bytes + 8);
+  const Message here(store->memory.get(), bytes), there(window->memory, bytes);
+  if (rank != 0 && rank != partner) {
+    c.run = nullptr;
+    c.mark = [window](std::uint32_t, bool) {};  // the window lives as long as the case
+    return c;
+  }
+  c.run = [=](std::uint64_t iterations) {
+    if (rank != 0) return;
+    const MPI_Win to = window->window;
+    for (std::uint64_t i = 0; i < iterations; ++i) {
+      if (put)
+        MPI_Put(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
+      else
+        MPI_Get(here.data(), here.bytes(), MPI_BYTE, partner, 0, here.bytes(), MPI_BYTE, to);
+      MPI_Win_flush(partner, to);
+    }
+  };
+  c.mark = [=, keep = store](std::uint32_t tag, bool whole) {
+    (put ? here : there).mark(tag, rank, whole);
+    MPI_Win_sync(window->window);
+  };
+  c.defects = [=, keep = store](std::uint32_t tag, bool whole) {
+    MPI_Win_sync(window->window);
+    if (put) return rank == partner ? there.defects(tag, 0, whole, "put") : std::vector<Defect>{};
+    return rank == 0 ? here.defects(tag, partner, whole, "got") : std::vector<Defect>{};
+  };
+  return c;
+}
+
+void measure_pingpong(Run& run) {
+  World& world = World::get();
+  world.expect(run);
+  if (world.size() < 2) throw Absent("one rank has nobody to talk to", "--ranks 2");
+  const auto sizes = message_sizes(run);
+  std::vector<int> partners;
+  if (run.text("partner") == "all")
+    for (int other = 1; other < world.size(); ++other) partners.push_back(other);
+  else
+    partners = run.integers("partner", world.size() - 1);
+  for (const int partner : partners)
+    if (partner >= world.size())
+      throw UsageError("partner", "found " + std::to_string(partner), "1 to " + std::to_string(world.size() - 1));
+  const auto protocols = run.choices("protocol");
+  Batch batch(run, sizes.size());
+  for (const std::size_t bytes : sizes) {
+    for (const int partner : partners)
+      for (const std::string& protocol : protocols) {
+        if (bytes == 0 && protocol != "send") continue;  // there is nothing to put
+        batch.add(base_case(protocol, bytes, partner), 2.0 * static_cast<double>(bytes), [&] {
+          return protocol == "send" ? send_case(bytes, partner) : one_sided(protocol == "put", bytes, partner);
+        });
+      }
+    batch.done();
+  }
+}
+
+const Instrument pingpong{pingpong_description(), measure_pingpong};
+
+}  // namespace
+}  // namespace mm::mpi

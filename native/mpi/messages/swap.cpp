@@ -1,0 +1,126 @@
+/// swap: pairs of ranks exchange a message, at every distance, one pair at a time and all at once.
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.hpp"
+#include "mpi/harness/batch.hpp"
+#include "mpi/messages/message.hpp"
+
+namespace mm::mpi {
+namespace {
+
+const Description& swap_description() {
+  static const Description d{
+      .name = "swap",
+      .summary = "pairs of ranks exchange a message: by distance, alone and all pairs at once, and what that costs",
+      .detail =
+          "At distance j, rank i and rank i + j send to each other at once. alone: one pair, all others wait. "
+          "together: as many pairs as do not share a rank; its time is the slowest pair's. Contention is the time "
+          "together over that of the slowest of these pairs alone, as far as they were measured.\n"
+          "example: mpirun -n 8 meshmark-comm swap --bytes 8,64KiB,1MiB",
+      .source = "SWAP benchmark of the Cray X1 evaluation at Oak Ridge (2005)",
+      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .needs = {"an MPI library", "two ranks"},
+      .parameters = {message_parameter("8,1KiB,64KiB,1MiB"),
+                     {"distance", "between the ranks of a pair; all: every one", "", Kind::integers, "all", 1},
+                     {"pairs",
+                      "alone: the first of each distance, or every one (a whole matrix)",
+                      "",
+                      Kind::choice,
+                      "first",
+                      {},
+                      {},
+                      {"first", "all"}}},
+      .metrics = {{"exchange_time", "time of one exchange, the slowest pair's", "s", Better::lower},
+                  {"bandwidth_net", "bytes that arrive at all ranks of the pairs, a second", "B/s", Better::higher},
+                  {"contention", "time of all pairs at once over that of the slowest of them alone", "1",
+                   Better::lower}},
+      .identity = {"message_bytes", "distance", "mode", "from_rank", "to_rank", "ranks", "mpi"},
+      .ranks = true,
+  };
+  return d;
+}
+
+/// The other one of this rank's pair at that distance when all pairs are made from below, or -1.
+int partner_of(int rank, int distance, int ranks) {
+  if (rank / distance % 2 == 1) return rank - distance;
+  return rank + distance < ranks ? rank + distance : -1;
+}
+
+Case named(std::size_t bytes, int distance, const json& more, int pairs) {
+  Case c;
+  c.conditions = {{"message_bytes", bytes}, {"distance", distance}, {"pairs_at_once", pairs}};
+  c.conditions.update(more);
+  c.metric = "exchange_time";
+  c.bytes = 2.0 * static_cast<double>(bytes) * pairs;
+  return c;
+}
+
+Case swap_case(const Case& what, std::size_t bytes, int other) {
+  Case c = what;
+  if (other < 0) return c;
+  const int rank = World::get().rank();
+  const auto store = std::make_shared<Store>(2 * bytes + 8192);
+  const Message out(store->memory.get(), bytes), in(store->memory.get() + (bytes + 4095) / 4096 * 4096, bytes);
+  const MPI_Comm all = World::get().all();
+  c.run = [=](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i)
+      MPI_Sendrecv(out.data(), out.bytes(), MPI_BYTE, other, 2, in.data(), in.bytes(), MPI_BYTE, other, 2, all,
+                   MPI_STATUS_IGNORE);
+  };
+  c.mark = [=, keep = store](std::uint32_t tag, bool whole) { out.mark(tag, rank, whole); };
+  c.defects = [=, keep = store](std::uint32_t tag, bool whole) { return in.defects(tag, other, whole, "message"); };
+  return c;
+}
+
+void measure_swap(Run& run) {
+  World& world = World::get();
+  world.expect(run);
+  const int ranks = world.size(), rank = world.rank();
+  if (ranks < 2) throw Absent("one rank has nobody to swap with", "--ranks 2");
+  const bool every = run.text("pairs") == "all";
+  std::vector<int> distances;
+  if (run.text("distance") == "all")
+    for (int j = 1; j < ranks; ++j) distances.push_back(j);
+  else
+    distances = run.integers("distance", ranks - 1);
+  for (const int j : distances)
+    if (j >= ranks) throw UsageError("distance", "found " + std::to_string(j), "1 to " + std::to_string(ranks - 1));
+  const auto sizes = message_sizes(run);
+
+  Batch batch(run, sizes.size() * distances.size());
+  for (const std::size_t bytes : sizes)
+    for (const int j : distances) {
+      const auto add = [&](const Case& what, int other) {
+        batch.add(what, 2.0 * static_cast<double>(bytes), [&] { return swap_case(what, bytes, other); });
+      };
+      for (int i = 0; i + j < ranks && (every || i == 0); ++i) {
+        const int other = rank == i ? i + j : rank == i + j ? i : -1;
+        add(named(bytes, j, {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1), other);
+      }
+      int pairs = 0;
+      std::vector<bool> among;  // of those measured alone: whether they are together too
+      for (int i = 0; i < ranks; ++i) {
+        const bool is_pair = partner_of(i, j, ranks) > i;
+        pairs += is_pair;
+        if (i + j < ranks && (every || i == 0)) among.push_back(is_pair);
+      }
+      if (pairs > 1) add(named(bytes, j, {{"mode", "together"}}, pairs), partner_of(rank, j, ranks));
+      const auto medians = batch.done();
+      if (pairs <= 1) continue;
+      // Pairs differ, by what lies between them; what the slowest one takes by itself is no contention.
+      const double together = medians.back();
+      double alone = 0;
+      for (std::size_t i = 0; i < among.size(); ++i)
+        if (among[i] && std::isfinite(medians[i])) alone = std::max(alone, medians[i]);
+      if (alone == 0 || !std::isfinite(together)) continue;
+      json conditions = world.lasting_conditions();
+      conditions.update({{"message_bytes", bytes}, {"distance", j}, {"mode", "together"}, {"pairs_at_once", pairs}});
+      run.derive("contention", {together / alone}, conditions, batch.flags(), "exchange_time");
+    }
+}
+
+const Instrument swap{swap_description(), measure_swap};
+
+}  // namespace
+}  // namespace mm::mpi

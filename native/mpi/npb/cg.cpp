@@ -1,0 +1,237 @@
+/// cg: the least eigenvalue of a random sparse matrix, by inverse iteration with conjugate gradients.
+///
+/// Ranks are a grid of R rows and f R columns. Rank (i, j) holds the block of the matrix in rows i and columns j, and
+/// of every vector the part j. A product is summed along a row of ranks so that each of its parts is where R ranks need
+/// it, and then swapped with the rank across the diagonal.
+#include <algorithm>
+#include <cmath>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+namespace {
+
+struct Class {
+  const char* name;
+  int rows, nonzeros;  ///< of the random vectors that make the matrix
+  double shift, zeta;  ///< the report's
+};
+constexpr Class kClasses[] = {
+    {"S", 1400, 7, 10, 8.5971775078648}, {"W", 7000, 8, 12, 10.362595087124}, {"A", 14000, 11, 20, 17.130235054029}};
+constexpr int kOuter = 15, kInner = 25;
+constexpr double kCondition = 0.1, kTolerance = 1e-10;
+
+struct Entry {
+  int at;
+  double value;
+};
+
+/// The random vectors whose outer products make the matrix: few numbers in each, one half at its own index.
+std::vector<std::vector<Entry>> random_vectors(const Class& is) {
+  Random random(kSeed, 1);  // the report's program draws one before
+  std::uint64_t power = 1;
+  while (power < static_cast<std::uint64_t>(is.rows)) power *= 2;
+  std::vector<std::vector<Entry>> all(static_cast<std::size_t>(is.rows));
+  for (int row = 0; row < is.rows; ++row) {
+    auto& vector = all[static_cast<std::size_t>(row)];
+    const auto holds = [&](int at) {
+      return std::find_if(vector.begin(), vector.end(), [at](const Entry& e) { return e.at == at; });
+    };
+    while (vector.size() < static_cast<std::size_t>(is.nonzeros)) {
+      const double value = random.next();
+      const int at = static_cast<int>(random.bits() * power >> 46);
+      if (at < is.rows && holds(at) == vector.end()) vector.push_back({at, value});
+    }
+    if (const auto own = holds(row); own != vector.end())
+      own->value = 0.5;
+    else
+      vector.push_back({row, 0.5});
+  }
+  return all;
+}
+
+/// A block of rows and columns, stored by rows.
+struct Sparse {
+  std::vector<std::size_t> begin;  ///< of each row, and the end
+  std::vector<int> column;         ///< of the block
+  std::vector<double> value;
+
+  Sparse(const Class& is, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
+    const auto vectors = random_vectors(is);
+    const auto inside = [](int at, std::size_t from, std::size_t to) {
+      return static_cast<std::size_t>(at) >= from && static_cast<std::size_t>(at) < to;
+    };
+    std::vector<std::vector<Entry>> rows(row1 - row0);
+    const double ratio = std::pow(kCondition, 1.0 / is.rows);
+    double scale = 1;
+    for (int v = 0; v < is.rows; ++v, scale *= ratio) {
+      const auto& vector = vectors[static_cast<std::size_t>(v)];
+      for (const Entry& left : vector) {
+        if (!inside(left.at, row0, row1)) continue;
+        auto& row = rows[static_cast<std::size_t>(left.at) - row0];
+        for (const Entry& right : vector) {
+          if (!inside(right.at, column0, column1)) continue;
+          double product = right.value * (scale * left.value);
+          if (left.at == v && right.at == v) product += kCondition - is.shift;
+          row.push_back({right.at - static_cast<int>(column0), product});
+        }
+      }
+    }
+    begin.push_back(0);
+    for (auto& row : rows) {
+      std::stable_sort(row.begin(), row.end(), [](const Entry& a, const Entry& b) { return a.at < b.at; });
+      for (const Entry& e : row)
+        if (column.size() > begin.back() && column.back() == e.at) {
+          value.back() += e.value;
+        } else {
+          column.push_back(e.at);
+          value.push_back(e.value);
+        }
+      begin.push_back(column.size());
+      row = {};
+    }
+  }
+
+  void times(const double* x, double* y) const {
+    for (std::size_t row = 0; row + 1 < begin.size(); ++row) {
+      const double* const v = value.data() + begin[row];
+      const int* const c = column.data() + begin[row];
+      y[row] = in_fours(begin[row + 1] - begin[row], [=](std::size_t k) { return v[k] * x[c[k]]; });
+    }
+  }
+};
+
+class Gradients final : public Kernel {
+ public:
+  explicit Gradients(const Class& is)
+      : is_(is),
+        matrix_(is, start(row_ * factor_), start((row_ + 1) * factor_), start(column_), start(column_ + 1)),
+        x_(start(column_ + 1) - start(column_)),
+        z_(x_.size()),
+        p_(x_.size()),
+        r_(x_.size()),
+        q_(x_.size()),
+        sums_(matrix_.begin.size() - 1),
+        piece_(length(row_ * factor_ + slot_)) {
+    for (int s = 0; s < factor_; ++s) lengths_.push_back(static_cast<int>(length(row_ * factor_ + s)));
+  }
+
+  void prepare() override {
+    near_.split(row_ * side_ + place_, slot_);
+    across_.split(row_ * factor_ + slot_, place_);
+    row_of_ranks_.split(row_, column_);
+  }
+  void reset() override { std::fill(x_.begin(), x_.end(), 1.0); }
+
+  void solve() override {
+    for (int i = 0; i < kOuter; ++i) {
+      approximate();
+      double products[2] = {dot(x_, z_), dot(z_, z_)};
+      sum(products, 2, row_of_ranks_.get());
+      zeta_ = is_.shift + 1 / products[0];
+      const double scale = 1 / std::sqrt(products[1]);
+      for (std::size_t k = 0; k < x_.size(); ++k) x_[k] = scale * z_[k];
+    }
+  }
+
+  std::string proof() override { return differs("zeta", is_.zeta, zeta_, kTolerance); }
+  json observed() const override { return {{"zeta", zeta_}, {"residual_norm", residual_}}; }
+
+ private:
+  static int side_of(int ranks) {
+    int side = 1;
+    for (int s = 2; s * s <= ranks; ++s)
+      if (ranks % (s * s) == 0) side = s;
+    return side;
+  }
+  std::size_t start(int segment) const {
+    return part(static_cast<std::size_t>(is_.rows), static_cast<std::size_t>(side_) * static_cast<std::size_t>(factor_),
+                static_cast<std::size_t>(segment));
+  }
+  std::size_t length(int segment) const { return start(segment + 1) - start(segment); }
+
+  static double dot(const std::vector<double>& a, const std::vector<double>& b) {
+    return in_fours(a.size(), [&](std::size_t k) { return a[k] * b[k]; });
+  }
+  double total(double number) {
+    sum(&number, 1, row_of_ranks_.get());
+    return number;
+  }
+
+  /// y = A x, of each rank its part.
+  void product(const std::vector<double>& x, std::vector<double>& y) {
+    if (ranks_ == 1) return matrix_.times(x.data(), y.data());
+    matrix_.times(x.data(), sums_.data());
+    std::vector<double>& mine = side_ == 1 ? y : piece_;
+    if (factor_ == 1)
+      mine.swap(sums_);
+    else
+      library([&] {
+        check(MPI_Reduce_scatter(sums_.data(), mine.data(), lengths_.data(), MPI_DOUBLE, MPI_SUM, near_.get()),
+              "MPI_Reduce_scatter");
+      });
+    if (side_ == 1) return;
+    sum(mine.data(), static_cast<int>(mine.size()), across_.get());
+    const int partner = place_ * side_ * factor_ + row_ * factor_ + slot_;
+    if (partner == rank_)
+      std::copy(mine.begin(), mine.end(), y.begin());
+    else
+      library([&] {
+        check(MPI_Sendrecv(mine.data(), static_cast<int>(mine.size()), MPI_DOUBLE, partner, 0, y.data(),
+                           static_cast<int>(y.size()), MPI_DOUBLE, partner, 0, all_, MPI_STATUS_IGNORE),
+              "MPI_Sendrecv");
+      });
+  }
+
+  /// z = about x / A, by a fixed number of steps, and how far from it.
+  void approximate() {
+    std::fill(z_.begin(), z_.end(), 0.0);
+    r_ = x_;
+    p_ = x_;
+    double rho = total(dot(r_, r_));
+    for (int i = 0; i < kInner; ++i) {
+      product(p_, q_);
+      const double alpha = rho / total(dot(p_, q_));
+      for (std::size_t k = 0; k < z_.size(); ++k) {
+        z_[k] += alpha * p_[k];
+        r_[k] -= alpha * q_[k];
+      }
+      const double next = total(dot(r_, r_));
+      const double beta = next / rho;
+      rho = next;
+      for (std::size_t k = 0; k < p_.size(); ++k) p_[k] = r_[k] + beta * p_[k];
+    }
+    product(z_, q_);
+    for (std::size_t k = 0; k < x_.size(); ++k) r_[k] = x_[k] - q_[k];
+    residual_ = std::sqrt(total(dot(r_, r_)));
+  }
+
+  const Class& is_;
+  const int side_ = side_of(ranks_), factor_ = ranks_ / (side_ * side_);
+  const int row_ = rank_ / (side_ * factor_), column_ = rank_ % (side_ * factor_);
+  const int place_ = column_ / factor_, slot_ = column_ % factor_;  // column = place × factor + slot
+  Group near_, across_, row_of_ranks_;
+  const Sparse matrix_;
+  std::vector<double> x_, z_, p_, r_, q_, sums_, piece_;
+  std::vector<int> lengths_;  // of the parts of this row's sums
+  double zeta_ = 0, residual_ = 0;
+};
+
+}  // namespace
+
+std::vector<Problem> cg_problems() {
+  std::vector<Problem> all;
+  for (const Class& c : kClasses) {
+    const double products = c.nonzeros * (c.nonzeros + 1);
+    all.push_back({.kernel = "cg",
+                   .class_name = c.name,
+                   .size = std::to_string(c.rows) + " rows",
+                   .operations = 2.0 * kOuter * c.rows * (3 + products + kInner * (5 + products) + 3),
+                   .bytes = 28.0 * c.rows * (products + c.nonzeros + 1),  // two forms of the matrix, while it is made
+                   .most_ranks = c.rows / 10,
+                   .make = [&c](bool) { return std::make_shared<Gradients>(c); }});
+  }
+  return all;
+}
+
+}  // namespace mm::mpi::npb

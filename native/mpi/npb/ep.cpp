@@ -1,0 +1,94 @@
+/// ep: pairs of normal deviates, counted by size; ranks meet once, at the end.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+namespace {
+
+struct Class {
+  const char* name;
+  int log_pairs;
+  double sum_x, sum_y;  ///< the report's
+};
+constexpr Class kClasses[] = {{"S", 24, -3.247834652034740e3, -6.958407078382297e3},
+                              {"W", 25, -2.863319731645753e3, -6.320053679109499e3},
+                              {"A", 28, -4.295875165629892e3, -1.580732573678431e4}};
+constexpr std::uint64_t kSeedOfPairs = 271828183;
+constexpr std::size_t kBlock = 1 << 16;  // pairs whose numbers are found by one jump
+constexpr double kTolerance = 1e-8;
+
+class Pairs final : public Kernel {
+ public:
+  explicit Pairs(const Class& is) : is_(is), numbers_(2 * kChunk) {}
+
+  void solve() override {
+    const std::size_t blocks = (std::size_t{1} << is_.log_pairs) / kBlock;
+    const auto ranks = static_cast<std::size_t>(ranks_), rank = static_cast<std::size_t>(rank_);
+    sums_.fill(0);
+    for (std::size_t b = part(blocks, ranks, rank); b < part(blocks, ranks, rank + 1); ++b) {
+      Random random(kSeedOfPairs, 2 * kBlock * b);
+      for (std::size_t done = 0; done < kBlock; done += kChunk) {
+        for (double& number : numbers_) number = 2 * random.next() - 1;
+        count();
+      }
+    }
+    sum(sums_.data(), static_cast<int>(sums_.size()), all_);
+  }
+
+  std::string proof() override {
+    const std::string x = differs("sum of x", is_.sum_x, sums_[0], kTolerance);
+    return x.empty() ? differs("sum of y", is_.sum_y, sums_[1], kTolerance) : x;
+  }
+  json observed() const override {
+    return {{"sum_x", sums_[0]},
+            {"sum_y", sums_[1]},
+            {"deviates", static_cast<long long>(std::accumulate(sums_.begin() + 2, sums_.end(), 0.0))}};
+  }
+
+ private:
+  static constexpr std::size_t kChunk = 1024;
+
+  /// Marsaglia's polar method.
+  void count() {
+    double x = 0, y = 0;
+    for (std::size_t i = 0; i < numbers_.size(); i += 2) {
+      const double u = numbers_[i], v = numbers_[i + 1];
+      const double t = u * u + v * v;
+      if (t > 1) continue;
+      const double factor = std::sqrt(-2 * std::log(t) / t);
+      const double dx = u * factor, dy = v * factor;
+      x += dx;
+      y += dy;
+      ++sums_[2 + static_cast<std::size_t>(std::max(std::fabs(dx), std::fabs(dy)))];
+    }
+    sums_[0] += x;
+    sums_[1] += y;
+  }
+
+  const Class& is_;
+  std::vector<double> numbers_;
+  std::array<double, 12> sums_{};  // of x, of y, and how many lie in each square ring
+};
+
+}  // namespace
+
+std::vector<Problem> ep_problems() {
+  std::vector<Problem> all;
+  for (const Class& c : kClasses) {
+    const double pairs = std::ldexp(1.0, c.log_pairs);
+    all.push_back({.kernel = "ep",
+                   .class_name = c.name,
+                   .size = "2^" + std::to_string(c.log_pairs) + " pairs",
+                   .operations = 2 * pairs,
+                   .bytes = 0,
+                   .most_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
+                   .make = [&c](bool) { return std::make_shared<Pairs>(c); }});
+  }
+  return all;
+}
+
+}  // namespace mm::mpi::npb

@@ -1,0 +1,406 @@
+/// ft: the heat equation in a periodic box, by Fourier transforms in three dimensions; ranks transpose the box.
+///
+/// In space a rank holds planes of z, all of y and x; among frequencies it holds rows of y, all of z and x. A plane is
+/// transformed along x and y, and what goes to one rank is left in one piece; the pieces that come from all ranks are,
+/// one behind the other, the box by z.
+#include <dlfcn.h>
+
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <numbers>
+#include <numeric>
+#include <tuple>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+namespace {
+
+using Complex = std::complex<double>;
+
+constexpr int kIterations = 6;
+constexpr double kAlpha = 1e-6, kTolerance = 1e-12;
+constexpr std::size_t kChecked = 1024;
+constexpr std::size_t kBatch = 16;  // transforms at a time; an extent along x or y is a multiple
+
+struct Class {
+  const char* name;
+  std::size_t nx, ny, nz;
+  Complex sums[kIterations];  ///< the report's
+};
+constexpr Class kClasses[] = {{"S",
+                               64,
+                               64,
+                               64,
+                               {{5.546087004964e+02, 4.845363331978e+02},
+                                {5.546385409189e+02, 4.865304269511e+02},
+                                {5.546148406171e+02, 4.883910722336e+02},
+                                {5.545423607415e+02, 4.901273169046e+02},
+                                {5.544255039624e+02, 4.917475857993e+02},
+                                {5.542683411902e+02, 4.932597244941e+02}}},
+                              {"W",
+                               128,
+                               128,
+                               32,
+                               {{5.673612178944e+02, 5.293246849175e+02},
+                                {5.631436885271e+02, 5.282149986629e+02},
+                                {5.594024089970e+02, 5.270996558037e+02},
+                                {5.560698047020e+02, 5.260027904925e+02},
+                                {5.530898991250e+02, 5.249400845633e+02},
+                                {5.504159734538e+02, 5.239212247086e+02}}},
+                              {"A",
+                               256,
+                               256,
+                               128,
+                               {{5.046735008193e+02, 5.114047905510e+02},
+                                {5.059412319734e+02, 5.098809666433e+02},
+                                {5.069376896287e+02, 5.098144042213e+02},
+                                {5.077892868474e+02, 5.101336130759e+02},
+                                {5.085233095391e+02, 5.104914655194e+02},
+                                {5.091487099959e+02, 5.107917842803e+02}}}};
+
+// ---------------------------------------------------------------- FFTW, where it is
+
+/// The few functions of FFTW 3 that are called.
+struct Fftw {
+  struct Extent {
+    int n, in_step, out_step;
+  };
+  void* (*plan)(int, const Extent*, int, const Extent*, double*, double*, double*, double*, unsigned) = nullptr;
+  void (*execute)(void*) = nullptr;
+  void (*destroy)(void*) = nullptr;
+  std::string version;
+
+  static const Fftw& get() {
+    static const Fftw one;
+    return one;
+  }
+
+ private:
+  Fftw() {
+    void* const library = dlopen("libfftw3.so.3", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return;
+    plan = reinterpret_cast<decltype(plan)>(dlsym(library, "fftw_plan_guru_split_dft"));
+    execute = reinterpret_cast<decltype(execute)>(dlsym(library, "fftw_execute"));
+    destroy = reinterpret_cast<decltype(destroy)>(dlsym(library, "fftw_destroy_plan"));
+    const auto* const text = static_cast<const char*>(dlsym(library, "fftw_version"));
+    if (plan != nullptr && execute != nullptr && destroy != nullptr && text != nullptr) version = text;
+  }
+};
+
+// ---------------------------------------------------------------- transforms of a batch
+
+/// Numbers of a batch, real parts apart from imaginary ones: first all first ones, then all second ones.
+struct Columns {
+  explicit Columns(std::size_t n) : re(n * kBatch), im(n * kBatch) {}
+  std::vector<double> re, im;
+};
+
+/// Transforms a batch of columns of one length, forward or back, and neither is scaled.
+class Transform {
+ public:
+  Transform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
+    if (fftw) {
+      const int batch = static_cast<int>(kBatch);
+      const Fftw::Extent along{static_cast<int>(n), batch, batch}, beside{batch, 1, 1};
+      double *re = a_.re.data(), *im = a_.im.data(), *to_re = b_.re.data(), *to_im = b_.im.data();
+      // With parts swapped, forward is back. 0: the plan is chosen by trial.
+      if (!forward) std::swap(re, im), std::swap(to_re, to_im);
+      plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);
+      if (plan_ == nullptr) throw Failure("FFTW has no plan for " + std::to_string(n) + " numbers");
+      return;
+    }
+    for (std::size_t k = 0; k < n; ++k)
+      roots_.push_back(std::polar(1.0, sign_ * 2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(n)));
+  }
+  ~Transform() {
+    if (plan_ != nullptr) Fftw::get().destroy(plan_);
+  }
+  Transform(const Transform&) = delete;
+  Transform& operator=(const Transform&) = delete;
+
+  /// Where the numbers are put before.
+  Columns& in() { return a_; }
+  /// Transforms them, and returns where they are then.
+  const Columns& operator()() {
+    if (plan_ != nullptr) {
+      Fftw::get().execute(plan_);
+      return b_;
+    }
+    Columns *from = &a_, *to = &b_;
+    std::size_t left = n_, stride = 1;
+    for (; left % 4 == 0; left /= 4, stride *= 4, std::swap(from, to)) by_four(*from, *to, left, stride);
+    for (; left > 1; left /= 2, stride *= 2, std::swap(from, to)) by_two(*from, *to, left, stride);
+    return *from;
+  }
+
+ private:
+  // Stockham's order: each pass leaves the numbers sorted. A pass works on `stride` transforms of length `length`.
+  void by_two(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
+    const std::size_t run = stride * kBatch, half = length / 2;
+    for (std::size_t p = 0; p < half; ++p) {
+      const double wr = roots_[p * stride].real(), wi = roots_[p * stride].imag();
+      const double* const ar = from.re.data() + p * run;
+      const double* const ai = from.im.data() + p * run;
+      const double* const br = ar + half * run;
+      const double* const bi = ai + half * run;
+      double* __restrict const sr = to.re.data() + 2 * p * run;
+      double* __restrict const si = to.im.data() + 2 * p * run;
+      double* __restrict const dr = sr + run;
+      double* __restrict const di = si + run;
+      for (std::size_t q = 0; q < run; ++q) {
+        const double xr = ar[q] - br[q], xi = ai[q] - bi[q];
+        sr[q] = ar[q] + br[q];
+        si[q] = ai[q] + bi[q];
+        dr[q] = wr * xr - wi * xi;
+        di[q] = wr * xi + wi * xr;
+      }
+    }
+  }
+
+  void by_four(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
+    const std::size_t run = stride * kBatch, quarter = length / 4;
+    const double turn = sign_;
+    for (std::size_t p = 0; p < quarter; ++p) {
+      const Complex w1 = roots_[p * stride], w2 = roots_[2 * p * stride], w3 = roots_[3 * p * stride];
+      const double *const re = from.re.data() + p * run, *const im = from.im.data() + p * run;
+      double* __restrict const out_re = to.re.data() + 4 * p * run;
+      double* __restrict const out_im = to.im.data() + 4 * p * run;
+      const std::size_t step = quarter * run;
+      for (std::size_t q = 0; q < run; ++q) {
+        const double sum_re = re[q] + re[q + 2 * step], sum_im = im[q] + im[q + 2 * step];
+        const double dif_re = re[q] - re[q + 2 * step], dif_im = im[q] - im[q + 2 * step];
+        const double other_re = re[q + step] + re[q + 3 * step], other_im = im[q + step] + im[q + 3 * step];
+        // A quarter turn of the difference of the other two.
+        const double turn_re = -turn * (im[q + step] - im[q + 3 * step]);
+        const double turn_im = turn * (re[q + step] - re[q + 3 * step]);
+        const double x1 = dif_re + turn_re, y1 = dif_im + turn_im;
+        const double x2 = sum_re - other_re, y2 = sum_im - other_im;
+        const double x3 = dif_re - turn_re, y3 = dif_im - turn_im;
+        out_re[q] = sum_re + other_re;
+        out_im[q] = sum_im + other_im;
+        out_re[q + run] = w1.real() * x1 - w1.imag() * y1;
+        out_im[q + run] = w1.real() * y1 + w1.imag() * x1;
+        out_re[q + 2 * run] = w2.real() * x2 - w2.imag() * y2;
+        out_im[q + 2 * run] = w2.real() * y2 + w2.imag() * x2;
+        out_re[q + 3 * run] = w3.real() * x3 - w3.imag() * y3;
+        out_im[q + 3 * run] = w3.real() * y3 + w3.imag() * x3;
+      }
+    }
+  }
+
+  std::size_t n_;
+  double sign_;
+  Columns a_, b_;
+  std::vector<Complex> roots_;
+  void* plan_ = nullptr;
+};
+
+/// Runs of the batch: number i of each column is in run i, which begins at at(i).
+template <class At>
+void load(const Complex* from, const At& at, std::size_t n, Columns& to) {
+  for (std::size_t i = 0; i < n; ++i) {
+    const Complex* const run = from + at(i);
+    double *const re = to.re.data() + i * kBatch, *const im = to.im.data() + i * kBatch;
+    for (std::size_t k = 0; k < kBatch; ++k) re[k] = run[k].real(), im[k] = run[k].imag();
+  }
+}
+template <class At>
+void store(const Columns& from, std::size_t n, Complex* to, const At& at) {
+  for (std::size_t i = 0; i < n; ++i) {
+    Complex* const run = to + at(i);
+    const double *const re = from.re.data() + i * kBatch, *const im = from.im.data() + i * kBatch;
+    for (std::size_t k = 0; k < kBatch; ++k) run[k] = {re[k], im[k]};
+  }
+}
+
+// ---------------------------------------------------------------- the box
+
+class Heat final : public Kernel {
+ public:
+  Heat(const Class& is, bool fftw)
+      : is_(is),
+        z0_(z_of(rank_)),
+        y0_(y_of(rank_)),
+        planes_(z_of(rank_ + 1) - z0_),
+        rows_(y_of(rank_ + 1) - y0_),
+        here_(planes_ * is.ny * is.nx),
+        there_(is.nz * rows_ * is.nx),
+        space_(std::max(here_, there_)),
+        pieces_(std::max(here_, there_)),
+        frequencies_(std::max(here_, there_)),
+        forward_{Transform(is.nx, true, fftw), Transform(is.ny, true, fftw), Transform(is.nz, true, fftw)},
+        back_{Transform(is.nx, false, fftw), Transform(is.ny, false, fftw), Transform(is.nz, false, fftw)} {
+    for (int r = 0; r < ranks_; ++r) {
+      // In doubles: what this rank holds in space and r holds among frequencies, and the other way round.
+      give_.push_back(static_cast<int>(2 * planes_ * (y_of(r + 1) - y_of(r)) * is.nx));
+      take_.push_back(static_cast<int>(2 * (z_of(r + 1) - z_of(r)) * rows_ * is.nx));
+      for (std::size_t y = y_of(r); y < y_of(r + 1); ++y) {
+        piece_of_.push_back(planes_ * y_of(r) * is.nx + (y - y_of(r)) * is.nx);
+        plane_of_piece_.push_back((y_of(r + 1) - y_of(r)) * is.nx);
+      }
+    }
+    std::exclusive_scan(give_.begin(), give_.end(), std::back_inserter(give_at_), 0);
+    std::exclusive_scan(take_.begin(), take_.end(), std::back_inserter(take_at_), 0);
+    for (const std::size_t n : {is.nx, is.ny, is.nz}) {
+      std::vector<double> decay;
+      for (std::size_t k = 0; k < n; ++k) {
+        const double wave = static_cast<double>(k < n / 2 ? k : n - k);
+        decay.push_back(std::exp(-4 * kAlpha * std::numbers::pi * std::numbers::pi * wave * wave));
+      }
+      decay_.push_back(decay);
+    }
+  }
+
+  void solve() override {
+    fill();
+    to_frequencies();
+    for (Complex& one : sums_) {
+      to_space();
+      one = checksum();
+    }
+    sum(reinterpret_cast<double*>(sums_), 2 * kIterations, all_);
+  }
+
+  std::string proof() override {
+    for (int i = 0; i < kIterations; ++i) {
+      const std::string which = "checksum " + std::to_string(i + 1);
+      for (const auto& [name, expected, got] : {std::tuple{", real part", is_.sums[i].real(), sums_[i].real()},
+                                                std::tuple{", imaginary part", is_.sums[i].imag(), sums_[i].imag()}})
+        if (const std::string wrong = differs(which + name, expected, got, kTolerance); !wrong.empty()) return wrong;
+    }
+    return "";
+  }
+  json observed() const override {
+    return {{"checksum_real", sums_[kIterations - 1].real()}, {"checksum_imaginary", sums_[kIterations - 1].imag()}};
+  }
+
+ private:
+  std::size_t z_of(int rank) const { return part(is_.nz, n(ranks_), n(rank)); }
+  std::size_t y_of(int rank) const { return part(is_.ny, n(ranks_), n(rank)); }
+  static std::size_t n(int i) { return static_cast<std::size_t>(i); }
+
+  void fill() {
+    Random random(kSeed, 2 * z0_ * is_.ny * is_.nx);
+    for (std::size_t i = 0; i < here_; ++i) {
+      const double re = random.next();
+      space_[i] = {re, random.next()};
+    }
+  }
+
+  /// What row y of plane z is in the pieces that are sent or came.
+  auto piece_rows(std::size_t plane, std::size_t x) const {
+    return [this, plane, x](std::size_t y) { return piece_of_[y] + plane * plane_of_piece_[y] + x; };
+  }
+  auto plane_rows(std::size_t plane, std::size_t x) const {
+    return [this, plane, x](std::size_t y) { return (plane * is_.ny + y) * is_.nx + x; };
+  }
+
+  /// Along x: a batch are neighbouring rows, which are turned.
+  void along_x(Transform& transform, Complex* rows) {
+    Columns& in = transform.in();
+    for (std::size_t r = 0; r < kBatch; ++r)
+      for (std::size_t x = 0; x < is_.nx; ++x) {
+        const Complex value = rows[r * is_.nx + x];
+        in.re[x * kBatch + r] = value.real();
+        in.im[x * kBatch + r] = value.imag();
+      }
+    const Columns& out = transform();
+    for (std::size_t r = 0; r < kBatch; ++r)
+      for (std::size_t x = 0; x < is_.nx; ++x) rows[r * is_.nx + x] = {out.re[x * kBatch + r], out.im[x * kBatch + r]};
+  }
+
+  void to_frequencies() {
+    for (std::size_t z = 0; z < planes_; ++z) {
+      for (std::size_t y = 0; y < is_.ny; y += kBatch) along_x(forward_[0], space_.data() + (z * is_.ny + y) * is_.nx);
+      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
+        load(space_.data(), plane_rows(z, x), is_.ny, forward_[1].in());
+        store(forward_[1](), is_.ny, pieces_.data(), piece_rows(z, x));
+      }
+    }
+    transpose(give_, give_at_, take_, take_at_, pieces_, frequencies_);
+    for (std::size_t at = 0; at < rows_ * is_.nx; at += kBatch) {
+      const auto columns = [this, at](std::size_t z) { return z * rows_ * is_.nx + at; };
+      load(frequencies_.data(), columns, is_.nz, forward_[2].in());
+      store(forward_[2](), is_.nz, frequencies_.data(), columns);
+    }
+  }
+
+  /// One step on: every frequency decays, and the box is seen in space.
+  void to_space() {
+    for (std::size_t y = 0; y < rows_; ++y)
+      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
+        const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * is_.nx + x; };
+        Columns& in = back_[2].in();
+        for (std::size_t z = 0; z < is_.nz; ++z) {
+          Complex* const run = frequencies_.data() + columns(z);
+          const double decay = decay_[2][z] * decay_[1][y0_ + y];
+          double *const re = in.re.data() + z * kBatch, *const im = in.im.data() + z * kBatch;
+          for (std::size_t k = 0; k < kBatch; ++k) {
+            run[k] *= decay * decay_[0][x + k];
+            re[k] = run[k].real();
+            im[k] = run[k].imag();
+          }
+        }
+        store(back_[2](), is_.nz, space_.data(), columns);
+      }
+    transpose(take_, take_at_, give_, give_at_, space_, pieces_);
+    for (std::size_t z = 0; z < planes_; ++z) {
+      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
+        load(pieces_.data(), piece_rows(z, x), is_.ny, back_[1].in());
+        store(back_[1](), is_.ny, space_.data(), plane_rows(z, x));
+      }
+      for (std::size_t y = 0; y < is_.ny; y += kBatch) along_x(back_[0], space_.data() + (z * is_.ny + y) * is_.nx);
+    }
+  }
+
+  void transpose(const std::vector<int>& give, const std::vector<int>& give_at, const std::vector<int>& take,
+                 const std::vector<int>& take_at, std::vector<Complex>& from, std::vector<Complex>& to) {
+    if (ranks_ == 1) return from.swap(to);
+    library([&] {
+      check(MPI_Alltoallv(from.data(), give.data(), give_at.data(), MPI_DOUBLE, to.data(), take.data(), take_at.data(),
+                          MPI_DOUBLE, all_),
+            "MPI_Alltoallv");
+    });
+  }
+
+  Complex checksum() const {
+    Complex all = 0;
+    for (std::size_t j = 1; j <= kChecked; ++j) {
+      const std::size_t x = j % is_.nx, y = 3 * j % is_.ny, z = 5 * j % is_.nz;
+      if (z >= z0_ && z < z0_ + planes_) all += space_[((z - z0_) * is_.ny + y) * is_.nx + x];
+    }
+    return all / static_cast<double>(is_.nx * is_.ny * is_.nz);
+  }
+
+  const Class& is_;
+  const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_: numbers of this rank in space
+  std::vector<Complex> space_, pieces_, frequencies_;
+  Transform forward_[3], back_[3];
+  std::vector<int> give_, take_, give_at_, take_at_;
+  std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: where its row of plane 0 is, and how far plane 1
+  std::vector<std::vector<double>> decay_;
+  Complex sums_[kIterations];
+};
+
+}  // namespace
+
+std::string fftw_version() { return Fftw::get().version; }
+
+std::vector<Problem> ft_problems() {
+  std::vector<Problem> all;
+  for (const Class& c : kClasses) {
+    const double points = static_cast<double>(c.nx * c.ny * c.nz), log = std::log(points);
+    all.push_back({.kernel = "ft",
+                   .class_name = c.name,
+                   .size = std::to_string(c.nx) + "x" + std::to_string(c.ny) + "x" + std::to_string(c.nz),
+                   .operations = points * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * kIterations),
+                   .bytes = 3 * 16 * points,
+                   .most_ranks = static_cast<int>(std::min(c.ny, c.nz)),
+                   .make = [&c](bool fftw) { return std::make_shared<Heat>(c, fftw); }});
+  }
+  return all;
+}
+
+}  // namespace mm::mpi::npb

@@ -1,0 +1,228 @@
+/// is: the rank of every one of many small numbers, by a bucket sort: each rank gets the buckets of a range of numbers.
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+namespace {
+
+constexpr int kIterations = 10, kTests = 5;
+
+struct Class {
+  const char* name;
+  int log_keys, log_limit, log_buckets;
+  /// Which keys the report looks at, and their ranks but for a step an iteration.
+  std::array<std::size_t, kTests> index;
+  std::array<int, kTests> rank;
+  int rising;         ///< the ranks of so many of them rise by one an iteration; the others fall
+  int rising_offset;  ///< of the iteration, for those that rise
+  int falling_offset;
+};
+constexpr Class kClasses[] = {
+    {"S", 16, 11, 9, {48427, 17148, 23627, 62548, 4431}, {0, 18, 346, 64917, 65463}, 3, 0, 0},
+    {"W", 20, 16, 10, {357773, 934767, 875723, 898999, 404505}, {1249, 11698, 1039987, 1043896, 1048018}, 2, -2, 0},
+    {"A", 23, 19, 10, {2112377, 662041, 5336171, 3642833, 4250760}, {104, 17523, 123928, 8288932, 8388264}, 3, -1, -1}};
+
+class Sort final : public Kernel {
+ public:
+  explicit Sort(const Class& is)
+      : is_(is),
+        first_(part(std::size_t{1} << is.log_keys, n(ranks_), n(rank_))),
+        keys_(part(std::size_t{1} << is.log_keys, n(ranks_), n(rank_ + 1)) - first_),
+        ordered_(keys_.size()),
+        totals_(buckets() + kTests),
+        own_(totals_.size()),
+        next_(buckets()),
+        below_((std::size_t{1} << is.log_limit) + 1),
+        send_(n(ranks_)),
+        receive_(n(ranks_)),
+        send_at_(n(ranks_)),
+        receive_at_(n(ranks_)) {
+    Random random(kSeed, 4 * first_);
+    for (int& key : keys_) {
+      std::uint64_t sum = 0;
+      for (int i = 0; i < 4; ++i) sum += random.bits();
+      key = static_cast<int>(sum >> (46 + 2 - is.log_limit));
+    }
+    original_.assign(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(std::min(keys_.size(), kChanged)));
+  }
+
+  void reset() override { std::copy(original_.begin(), original_.end(), keys_.begin()); }
+
+  void solve() override {
+    right_ = 0;
+    for (int i = 1; i <= kIterations; ++i) rank_keys(i);
+  }
+
+  std::string proof() override {
+    World& world = World::get();
+    const json mine = std::exchange(wrong_, nullptr);
+    for (const json& one : world.gather(mine))
+      if (!one.is_null())
+        return "rank of key " + one["key"].dump() + " in iteration " + one["iteration"].dump() + ": expected " +
+               one["expected"].dump() + ", got " + one["got"].dump();
+    int right = 0;
+    check(MPI_Allreduce(&right_, &right, 1, MPI_INT, MPI_SUM, all_), "MPI_Allreduce");
+    if (right != kTests * kIterations)
+      return "ranks that were looked at: expected " + std::to_string(kTests * kIterations) + ", got " +
+             std::to_string(right);
+    return sorted();
+  }
+
+ private:
+  static constexpr std::size_t kChanged = 2 * kIterations + 1;  // keys at the front, which change an iteration
+  static std::size_t n(int i) { return static_cast<std::size_t>(i); }
+  std::size_t buckets() const { return std::size_t{1} << is_.log_buckets; }
+  int shift() const { return is_.log_limit - is_.log_buckets; }
+  int* key_at(std::size_t index) {
+    return index >= first_ && index - first_ < keys_.size() ? &keys_[index - first_] : nullptr;
+  }
+  int expected(int test, int iteration) const {
+    const int rank = is_.rank[n(test)];
+    return test < is_.rising ? rank + iteration + is_.rising_offset : rank - iteration - is_.falling_offset;
+  }
+
+  void rank_keys(int iteration) {
+    if (int* low = key_at(n(iteration))) *low = iteration;
+    if (int* high = key_at(n(iteration + kIterations))) *high = (1 << is_.log_limit) - iteration;
+
+    // How many keys each bucket has, here and everywhere; behind them the keys whose ranks are looked at.
+    std::fill(own_.begin(), own_.end(), 0);
+    for (const int key : keys_) ++own_[n(key >> shift())];
+    for (std::size_t t = 0; t < kTests; ++t)
+      if (const int* key = key_at(is_.index[t])) own_[buckets() + t] = *key;
+    library([&] {
+      check(MPI_Allreduce(own_.data(), totals_.data(), static_cast<int>(own_.size()), MPI_INT, MPI_SUM, all_),
+            "MPI_Allreduce");
+    });
+
+    // Keys by bucket.
+    int sum = 0;
+    for (std::size_t b = 0; b < buckets(); ++b) next_[b] = sum, sum += own_[b];
+    for (const int key : keys_) ordered_[n(next_[n(key >> shift())]++)] = key;
+
+    // Each rank gets buckets until it has its share.
+    std::fill(send_.begin(), send_.end(), 0);
+    std::fill(receive_.begin(), receive_.end(), 0);
+    first_bucket_ = last_bucket_ = 0;
+    before_ = 0;
+    std::size_t to = 0, seen = 0;
+    for (std::size_t b = 0; b < buckets(); ++b) {
+      send_[to] += own_[b];
+      if (to < n(rank_)) {
+        before_ += totals_[b];
+        first_bucket_ = last_bucket_ = b + 1;
+      } else if (to == n(rank_)) {
+        last_bucket_ = b + 1;
+      }
+      seen += n(totals_[b]);
+      while (to + 1 < n(ranks_) && seen >= part(std::size_t{1} << is_.log_keys, n(ranks_), to + 1)) ++to;
+    }
+    if (ranks_ == 1) {
+      received_ = ordered_.size();
+      here_ = ordered_.data();
+    } else {
+      exchange();
+    }
+
+    // How many keys here are at most so large.
+    const std::size_t least = first_bucket_ << shift(), end = last_bucket_ << shift();
+    std::fill(below_.begin(), below_.begin() + static_cast<std::ptrdiff_t>(end - least), 0);
+    for (std::size_t i = 0; i < received_; ++i) ++below_[n(here_[i]) - least];
+    for (std::size_t k = 1; k < end - least; ++k) below_[k] += below_[k - 1];
+
+    for (int t = 0; t < kTests; ++t) {
+      const int key = totals_[buckets() + n(t)];
+      if (n(key) < least || n(key) >= end) continue;
+      const int got = before_ + (n(key) == least ? 0 : below_[n(key) - least - 1]);
+      if (got == expected(t, iteration))
+        ++right_;
+      else if (wrong_.is_null())
+        wrong_ = {{"key", key}, {"iteration", iteration}, {"expected", expected(t, iteration)}, {"got", got}};
+    }
+  }
+
+  void exchange() {
+    library([&] { check(MPI_Alltoall(send_.data(), 1, MPI_INT, receive_.data(), 1, MPI_INT, all_), "MPI_Alltoall"); });
+    int out = 0, in = 0;
+    for (std::size_t r = 0; r < n(ranks_); ++r) {
+      send_at_[r] = out, out += send_[r];
+      receive_at_[r] = in, in += receive_[r];
+    }
+    received_ = n(in);
+    if (arrived_.size() < received_) arrived_.resize(received_);
+    library([&] {
+      check(MPI_Alltoallv(ordered_.data(), send_.data(), send_at_.data(), MPI_INT, arrived_.data(), receive_.data(),
+                          receive_at_.data(), MPI_INT, all_),
+            "MPI_Alltoallv");
+    });
+    here_ = arrived_.data();
+  }
+
+  /// Puts every key where its rank says, and looks whether they stand in order, across the ranks too.
+  std::string sorted() {
+    const std::size_t least = first_bucket_ << shift();
+    std::vector<int> all(received_, -1);
+    for (std::size_t i = 0; i < received_; ++i) {
+      const int at = --below_[n(here_[i]) - least];
+      if (at >= 0 && n(at) < all.size()) all[n(at)] = here_[i];
+    }
+    struct Part {
+      long long count = 0, first = 0, last = 0, disorder = 0, sum_before = 0, sum_after = 0;
+    } mine;
+    if (!all.empty()) mine.count = static_cast<long long>(received_), mine.first = all.front(), mine.last = all.back();
+    for (std::size_t i = 0; i < all.size(); ++i) mine.disorder += all[i] < 0 || (i > 0 && all[i - 1] > all[i]) ? 1 : 0;
+    mine.sum_before = std::accumulate(keys_.begin(), keys_.end(), 0LL);
+    mine.sum_after = std::accumulate(all.begin(), all.end(), 0LL);
+    std::vector<Part> parts(n(ranks_));
+    constexpr int kNumbers = sizeof(Part) / sizeof(long long);
+    check(MPI_Allgather(&mine, kNumbers, MPI_LONG_LONG, parts.data(), kNumbers, MPI_LONG_LONG, all_), "MPI_Allgather");
+    Part whole;
+    for (const Part& one : parts) {
+      whole.sum_before += one.sum_before;
+      whole.sum_after += one.sum_after;
+      if (one.count == 0) continue;
+      whole.count += one.count;
+      whole.disorder += one.disorder + (one.first < whole.last ? 1 : 0);
+      whole.last = one.last;
+    }
+    for (const auto& [what, expected, got] :
+         {std::tuple{"keys", 1LL << is_.log_keys, whole.count}, std::tuple{"keys out of order", 0LL, whole.disorder},
+          std::tuple{"sum of keys", whole.sum_before, whole.sum_after}})
+      if (expected != got)
+        return std::string(what) + ": expected " + std::to_string(expected) + ", got " + std::to_string(got);
+    return "";
+  }
+
+  const Class& is_;
+  const std::size_t first_;             // index of this rank's first key
+  std::vector<int> keys_, original_;    // these change; how the first ones were
+  std::vector<int> ordered_, arrived_;  // by bucket, of this rank; of this rank's buckets
+  std::vector<int> totals_, own_, next_, below_;
+  std::vector<int> send_, receive_, send_at_, receive_at_;
+  const int* here_ = nullptr;
+  std::size_t received_ = 0, first_bucket_ = 0, last_bucket_ = 0;
+  int before_ = 0, right_ = 0;
+  json wrong_;
+};
+
+}  // namespace
+
+std::vector<Problem> is_problems() {
+  std::vector<Problem> all;
+  for (const Class& c : kClasses)
+    all.push_back({.kernel = "is",
+                   .class_name = c.name,
+                   .size = "2^" + std::to_string(c.log_keys) + " keys to 2^" + std::to_string(c.log_limit),
+                   .operations = static_cast<double>(kIterations) * static_cast<double>(1 << c.log_keys),
+                   .bytes = 16.0 * (1 << c.log_keys),
+                   .most_ranks = 1 << c.log_buckets,
+                   .make = [&c](bool) { return std::make_shared<Sort>(c); }});
+  return all;
+}
+
+}  // namespace mm::mpi::npb

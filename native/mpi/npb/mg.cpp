@@ -1,0 +1,361 @@
+/// mg: Poisson's equation in a periodic box, by V-cycles over ever coarser grids, which swap faces with six neighbours.
+///
+/// Ranks are a grid of powers of two. The coarsest grids are whole on every rank: a message takes longer than they do.
+#include <algorithm>
+#include <cmath>
+
+#include "mpi/npb/npb.hpp"
+
+namespace mm::mpi::npb {
+namespace {
+
+struct Class {
+  const char* name;
+  int log_points, cycles;  ///< along each edge
+  double norm;             ///< the report's
+};
+constexpr Class kClasses[] = {
+    {"S", 5, 4, 0.5307707005734e-4}, {"W", 7, 4, 0.6467329375339e-5}, {"A", 8, 4, 0.2433365309069e-5}};
+constexpr double kTolerance = 1e-8;
+constexpr std::size_t kCharges = 10;  // of either sign
+constexpr std::size_t kWhole = 8;     // points along an edge of a grid that is whole on every rank
+// By distance: of a point itself, of those across faces, edges and corners. The operator's second and the smoother's
+// last are zero.
+constexpr double kOperator[] = {-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
+constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64};
+
+/// This rank's part of a grid of `points` along each edge, with a layer around it.
+struct Level {
+  std::size_t points = 0;
+  std::size_t extent[3] = {};  ///< x, y, z of the part
+  bool whole = false;          ///< every rank has all of it
+  std::vector<double> u, r;
+
+  std::size_t step_y() const { return extent[0] + 2; }
+  std::size_t step_z() const { return step_y() * (extent[1] + 2); }
+  std::size_t size() const { return step_z() * (extent[2] + 2); }
+  std::size_t at(std::size_t x, std::size_t y, std::size_t z) const { return z * step_z() + y * step_y() + x; }
+};
+
+/// Sums of a row's four neighbouring rows, and of the four beyond.
+void add_rows(const Level& level, const double* row, double* __restrict near, double* __restrict far, std::size_t n) {
+  const auto y = static_cast<std::ptrdiff_t>(level.step_y()), z = static_cast<std::ptrdiff_t>(level.step_z());
+  const double *const a = row - y, *const b = row + y, *const c = row - z, *const d = row + z;
+  const double *const e = c - y, *const f = c + y, *const g = d - y, *const h = d + y;
+  for (std::size_t x = 0; x < n; ++x) near[x] = (a[x] + b[x]) + (c[x] + d[x]);
+  for (std::size_t x = 0; x < n; ++x) far[x] = (e[x] + f[x]) + (g[x] + h[x]);
+}
+
+class Multigrid final : public Kernel {
+ public:
+  explicit Multigrid(const Class& is) : is_(is) {
+    for (int left = ranks_, d = 2; left > 1; left /= 2, d = (d + 2) % 3) grid_[d] *= 2;
+    place_[0] = n(rank_) % grid_[0];
+    place_[1] = n(rank_) / grid_[0] % grid_[1];
+    place_[2] = n(rank_) / grid_[0] / grid_[1];
+    levels_.resize(n(is.log_points));
+    for (std::size_t l = 0; l < levels_.size(); ++l) {
+      Level& level = levels_[l];
+      level.points = std::size_t{2} << l;
+      level.whole = ranks_ == 1 || level.points <= kWhole;
+      for (int d = 0; d < 3; ++d) level.extent[d] = level.whole ? level.points : level.points / grid_[d];
+      level.u.resize(level.size());
+      level.r.resize(level.size());
+    }
+    charges_.resize(top().size());
+    near_.resize(top().step_y());
+    far_.resize(near_.size());
+    const std::size_t* const e = top().extent;
+    const std::size_t face = std::max({(e[1] + 2) * (e[2] + 2), (e[0] + 2) * (e[2] + 2), (e[0] + 2) * (e[1] + 2)});
+    for (auto& side : faces_) side.resize(face);
+    whole_.resize(kWhole * kWhole * kWhole);
+    mine_.resize(whole_.size() / n(ranks_));
+  }
+
+  void prepare() override { place_charges(); }
+  void reset() override { std::fill(top().u.begin(), top().u.end(), 0.0); }
+
+  void solve() override {
+    residual(top(), charges_);
+    first_norm_ = norm();
+    for (int i = 0; i < is_.cycles; ++i) {
+      cycle();
+      residual(top(), charges_);
+    }
+    norm_ = norm();
+  }
+
+  std::string proof() override { return differs("norm of the residual", is_.norm, norm_, kTolerance); }
+  json observed() const override { return {{"residual_norm", norm_}, {"first_norm", first_norm_}}; }
+
+ private:
+  static std::size_t n(int i) { return static_cast<std::size_t>(i); }
+  Level& top() { return levels_.back(); }
+
+  /// +1 where the ten largest of the random numbers are that fill the box, -1 where the ten smallest are.
+  void place_charges() {
+    const Level& level = top();
+    struct Point {
+      double value, index;
+    };
+    std::vector<Point> low, high;
+    const auto keep = [](std::vector<Point>& all, const Point& p, const auto& before) {
+      if (all.size() == kCharges && !before(p, all.back())) return;
+      all.insert(std::upper_bound(all.begin(), all.end(), p, before), p);
+      if (all.size() > kCharges) all.pop_back();
+    };
+    const auto less = [](const Point& a, const Point& b) { return a.value < b.value; };
+    const auto more = [](const Point& a, const Point& b) { return a.value > b.value; };
+    std::size_t origin[3];
+    for (std::size_t d = 0; d < 3; ++d) origin[d] = place_[d] * level.extent[d];
+    for (std::size_t z = 0; z < level.extent[2]; ++z)
+      for (std::size_t y = 0; y < level.extent[1]; ++y) {
+        std::size_t index = ((origin[2] + z) * level.points + origin[1] + y) * level.points + origin[0];
+        Random random(kSeed, index);
+        for (std::size_t x = 0; x < level.extent[0]; ++x, ++index) {
+          const Point p{random.next(), static_cast<double>(index)};
+          keep(low, p, less);
+          keep(high, p, more);
+        }
+      }
+    // A part has at least 4 x 4 x 4 points, so that each rank has ten of both.
+    std::vector<Point> of_all(2 * kCharges * n(ranks_));
+    low.insert(low.end(), high.begin(), high.end());
+    constexpr int kCount = 2 * 2 * static_cast<int>(kCharges);
+    check(MPI_Allgather(low.data(), kCount, MPI_DOUBLE, of_all.data(), kCount, MPI_DOUBLE, all_), "MPI_Allgather");
+    low.clear();
+    high.clear();
+    for (std::size_t i = 0; i < of_all.size(); ++i)
+      if (i / kCharges % 2 == 0)
+        keep(low, of_all[i], less);
+      else
+        keep(high, of_all[i], more);
+    const auto put = [&](const std::vector<Point>& points, double charge) {
+      for (const Point& p : points) {
+        const auto index = static_cast<std::size_t>(p.index);
+        const std::size_t global[] = {index % level.points, index / level.points % level.points,
+                                      index / level.points / level.points};
+        std::size_t local[3];
+        bool here = true;
+        for (std::size_t d = 0; d < 3; ++d) {
+          local[d] = global[d] - origin[d] + 1;
+          here = here && global[d] >= origin[d] && global[d] < origin[d] + level.extent[d];
+        }
+        if (here) charges_[level.at(local[0], local[1], local[2])] = charge;
+      }
+    };
+    put(low, -1);
+    put(high, 1);
+  }
+
+  /// Down to the coarsest grid, and up again.
+  void cycle() {
+    for (std::size_t l = levels_.size() - 1; l > 0; --l) restrict_to(levels_[l], levels_[l - 1]);
+    std::fill(levels_[0].u.begin(), levels_[0].u.end(), 0.0);
+    smooth(levels_[0]);
+    for (std::size_t l = 1; l < levels_.size(); ++l) {
+      const bool last = l + 1 == levels_.size();
+      interpolate(levels_[l - 1], levels_[l], last);
+      residual(levels_[l], last ? charges_ : levels_[l].r);
+      smooth(levels_[l]);
+    }
+  }
+
+  /// r = v - A u, and its layer. v may be r.
+  void residual(Level& level, const std::vector<double>& v) {
+    const std::size_t nx = level.extent[0];
+    for (std::size_t z = 1; z <= level.extent[2]; ++z)
+      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
+        const std::size_t row = level.at(0, y, z);
+        const double *const u = level.u.data() + row, *const from = v.data() + row;
+        double* const r = level.r.data() + row;
+        const double *const near = near_.data(), *const far = far_.data();
+        add_rows(level, u, near_.data(), far_.data(), nx + 2);
+#pragma GCC ivdep
+        for (std::size_t x = 1; x <= nx; ++x)
+          r[x] = from[x] - kOperator[0] * u[x] - kOperator[2] * (far[x] + near[x - 1] + near[x + 1]) -
+                 kOperator[3] * (far[x - 1] + far[x + 1]);
+      }
+    swap_faces(level, level.r);
+  }
+
+  /// u += S r, and its layer.
+  void smooth(Level& level) {
+    const std::size_t nx = level.extent[0];
+    for (std::size_t z = 1; z <= level.extent[2]; ++z)
+      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
+        const std::size_t row = level.at(0, y, z);
+        const double* const r = level.r.data() + row;
+        double* const u = level.u.data() + row;
+        const double *const near = near_.data(), *const far = far_.data();
+        add_rows(level, r, near_.data(), far_.data(), nx + 2);
+#pragma GCC ivdep
+        for (std::size_t x = 1; x <= nx; ++x)
+          u[x] += kSmoother[0] * r[x] + kSmoother[1] * (r[x - 1] + r[x + 1] + near[x]) +
+                  kSmoother[2] * (far[x] + near[x - 1] + near[x + 1]);
+      }
+    swap_faces(level, level.u);
+  }
+
+  /// Where this rank's part of the finer grid lies in the coarser one: that may be whole.
+  std::size_t corner(const Level& fine, const Level& coarse) const {
+    if (!coarse.whole || fine.whole) return 0;
+    return coarse.at(place_[0] * fine.extent[0] / 2, place_[1] * fine.extent[1] / 2, place_[2] * fine.extent[2] / 2);
+  }
+
+  /// The finer grid's residual on the coarser one: of every second point and those around it.
+  void restrict_to(const Level& fine, Level& coarse) {
+    const std::size_t origin = corner(fine, coarse), nx = fine.extent[0] / 2;
+    const double *const near = near_.data(), *const far = far_.data();
+    for (std::size_t z = 1; z <= fine.extent[2] / 2; ++z)
+      for (std::size_t y = 1; y <= fine.extent[1] / 2; ++y) {
+        const double* const r = fine.r.data() + fine.at(0, 2 * y, 2 * z);
+        double* const to = coarse.r.data() + origin + coarse.at(0, y, z);
+        add_rows(fine, r, near_.data(), far_.data(), fine.extent[0] + 2);
+        for (std::size_t x = 1; x <= nx; ++x) {
+          const std::size_t i = 2 * x;
+          to[x] = 0.5 * r[i] + 0.25 * (r[i - 1] + r[i + 1] + near[i]) + 0.125 * (near[i - 1] + near[i + 1] + far[i]) +
+                  0.0625 * (far[i - 1] + far[i + 1]);
+        }
+      }
+    if (coarse.whole && !fine.whole) gather(fine, coarse, origin);
+    swap_faces(coarse, coarse.r);
+  }
+
+  /// Every rank's part of the coarser grid on all ranks.
+  void gather(const Level& fine, Level& coarse, std::size_t origin) {
+    const std::size_t e[3] = {fine.extent[0] / 2, fine.extent[1] / 2, fine.extent[2] / 2};
+    const auto rows = [&](double* parts, std::size_t begin, const auto& copy) {
+      for (std::size_t z = 1; z <= e[2]; ++z)
+        for (std::size_t y = 1; y <= e[1]; ++y, parts += e[0])
+          copy(parts, coarse.r.data() + begin + coarse.at(1, y, z));
+    };
+    rows(mine_.data(), origin, [&](double* part, const double* row) { std::copy_n(row, e[0], part); });
+    library([&] {
+      const int count = static_cast<int>(e[0] * e[1] * e[2]);
+      check(MPI_Allgather(mine_.data(), count, MPI_DOUBLE, whole_.data(), count, MPI_DOUBLE, all_), "MPI_Allgather");
+    });
+    for (std::size_t r = 0; r < n(ranks_); ++r) {
+      const std::size_t begin =
+          coarse.at(r % grid_[0] * e[0], r / grid_[0] % grid_[1] * e[1], r / grid_[0] / grid_[1] * e[2]);
+      rows(whole_.data() + r * e[0] * e[1] * e[2], begin,
+           [&](const double* part, double* row) { std::copy_n(part, e[0], row); });
+    }
+  }
+
+  /// The finer grid gets the coarser one's, between its points by halves, the layer too; it is added, or it is all.
+  void interpolate(const Level& coarse, Level& fine, bool add) {
+    const std::size_t origin = corner(fine, coarse), nx = fine.extent[0];
+    double* __restrict const row = near_.data();
+    for (std::size_t z = 0; z < fine.extent[2] + 2; ++z)
+      for (std::size_t y = 0; y < fine.extent[1] + 2; ++y) {
+        // An odd one lies between two.
+        const double* const a = coarse.u.data() + origin + coarse.at(0, y / 2, z / 2);
+        const double* const b = y % 2 == 0 ? a : a + coarse.step_y();
+        const double* const c = z % 2 == 0 ? a : a + coarse.step_z();
+        const double* const d = b + (c - a);
+        for (std::size_t x = 0; x < nx / 2 + 2; ++x) row[x] = 0.25 * ((a[x] + b[x]) + (c[x] + d[x]));
+        double* const u = fine.u.data() + fine.at(0, y, z);
+        for (std::size_t x = 0; x < nx / 2 + 1; ++x) {
+          const double between = 0.5 * (row[x] + row[x + 1]);
+          u[2 * x] = add ? u[2 * x] + row[x] : row[x];
+          u[2 * x + 1] = add ? u[2 * x + 1] + between : between;
+        }
+      }
+  }
+
+  /// Consecutive points, and how many, of all points at `i` along a dimension, the layer's too.
+  template <class Visit>
+  static void on_face(const Level& level, std::size_t d, std::size_t i, const Visit& visit) {
+    if (d == 2) return visit(level.at(0, 0, i), level.step_z());
+    for (std::size_t z = 0; z < level.extent[2] + 2; ++z)
+      if (d == 1)
+        visit(level.at(0, i, z), level.step_y());
+      else
+        for (std::size_t y = 0; y < level.extent[1] + 2; ++y) visit(level.at(i, y, z), std::size_t{1});
+  }
+
+  /// The layer around a part is what the neighbours have at their faces: along x, then y, then z, so that edges and
+  /// corners come too.
+  void swap_faces(const Level& level, std::vector<double>& of) {
+    const std::size_t steps[] = {1, level.step_y(), level.step_z()};
+    for (std::size_t d = 0; d < 3; ++d) {
+      const std::size_t last = level.extent[d];
+      if (level.whole || grid_[d] == 1) {
+        const std::size_t far = last * steps[d];
+        on_face(level, d, 0, [&](std::size_t at, std::size_t run) { std::copy_n(&of[at + far], run, &of[at]); });
+        on_face(level, d, last + 1, [&](std::size_t at, std::size_t run) { std::copy_n(&of[at - far], run, &of[at]); });
+        continue;
+      }
+      const auto pack = [&](std::size_t i, std::vector<double>& face) {
+        double* to = face.data();
+        on_face(level, d, i, [&](std::size_t at, std::size_t run) { to = std::copy_n(&of[at], run, to); });
+        return static_cast<int>(to - face.data());
+      };
+      const auto unpack = [&](const std::vector<double>& face, std::size_t i) {
+        const double* from = face.data();
+        on_face(level, d, i, [&](std::size_t at, std::size_t run) { std::copy_n(from, run, &of[at]), from += run; });
+      };
+      const int count = pack(1, faces_[0]);
+      pack(last, faces_[1]);
+      library([&] { exchange(d, count); });
+      unpack(faces_[2], 0);
+      unpack(faces_[3], last + 1);
+    }
+  }
+
+  /// The first two faces go below and above, the others come from there.
+  void exchange(std::size_t d, int count) {
+    const int below = neighbour(d, grid_[d] - 1), above = neighbour(d, 1);
+    MPI_Request requests[4];
+    check(MPI_Irecv(faces_[2].data(), count, MPI_DOUBLE, below, 1, all_, requests), "MPI_Irecv");
+    check(MPI_Irecv(faces_[3].data(), count, MPI_DOUBLE, above, 0, all_, requests + 1), "MPI_Irecv");
+    check(MPI_Isend(faces_[0].data(), count, MPI_DOUBLE, below, 0, all_, requests + 2), "MPI_Isend");
+    check(MPI_Isend(faces_[1].data(), count, MPI_DOUBLE, above, 1, all_, requests + 3), "MPI_Isend");
+    check(MPI_Waitall(4, requests, MPI_STATUSES_IGNORE), "MPI_Waitall");
+  }
+  int neighbour(std::size_t d, std::size_t step) const {
+    std::size_t there[3] = {place_[0], place_[1], place_[2]};
+    there[d] = (there[d] + step) % grid_[d];
+    return static_cast<int>((there[2] * grid_[1] + there[1]) * grid_[0] + there[0]);
+  }
+
+  double norm() {
+    const Level& level = top();
+    double squares = 0;
+    for (std::size_t z = 1; z <= level.extent[2]; ++z)
+      for (std::size_t y = 1; y <= level.extent[1]; ++y) {
+        const double* const r = level.r.data() + level.at(1, y, z);
+        squares += in_fours(level.extent[0], [=](std::size_t x) { return r[x] * r[x]; });
+      }
+    sum(&squares, 1, all_);
+    return std::sqrt(squares / std::pow(static_cast<double>(level.points), 3));
+  }
+
+  const Class& is_;
+  std::size_t grid_[3] = {1, 1, 1}, place_[3] = {};  // ranks along x, y, z, and where this one is
+  std::vector<Level> levels_;                        // the coarsest first
+  std::vector<double> charges_, near_, far_, faces_[4], whole_, mine_;
+  double norm_ = 0, first_norm_ = 0;
+};
+
+}  // namespace
+
+std::vector<Problem> mg_problems() {
+  std::vector<Problem> all;
+  for (const Class& c : kClasses) {
+    const int points = 1 << c.log_points;
+    const std::string edge = std::to_string(points);
+    all.push_back({.kernel = "mg",
+                   .class_name = c.name,
+                   .size = edge + "x" + edge + "x" + edge,
+                   .operations = 58.0 * c.cycles * std::pow(points, 3),
+                   .bytes = 8 * 3.5 * std::pow(points, 3),
+                   .most_ranks = 512,  // 8 along each edge: the coarsest grid in parts then has 2 points a rank
+                   .power_of_two = true,
+                   .make = [&c](bool) { return std::make_shared<Multigrid>(c); }});
+  }
+  return all;
+}
+
+}  // namespace mm::mpi::npb

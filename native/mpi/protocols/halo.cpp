@@ -1,0 +1,162 @@
+/// halo: rows exchanged with the neighbours on a torus of ranks, by every protocol of every paradigm.
+#include "mpi/protocols/halo.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "mpi/harness/batch.hpp"
+
+namespace mm::mpi {
+namespace {
+
+const Description& halo_description() {
+  static const Description d{
+      .name = "halo",
+      .summary = "rows exchanged with the neighbours on a grid of ranks, by every protocol: which one is best here",
+      .detail =
+          "Each rank of a 2-D or 3-D torus sends N words of 8 bytes to each neighbour and gets as many: north and "
+          "south "
+          "first, then east and west, then up and down. Time of an exchange, the slowest rank's. Where a dimension has "
+          "one rank, it is its own neighbour.\n"
+          "example: mpirun -n 4 meshmark-comm halo --words 1..1000 --protocol mpi",
+      .source = "HALO benchmark (Wallcraft), as in the Cray X1 evaluation at Oak Ridge (2005); protocols by name",
+      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs", "ranks that were bound to one CPU",
+                 "a launcher that joins hosts by shared memory that they do not have"},
+      .needs = {"an MPI library", "two ranks"},
+      .parameters = {{"words", "words of 8 bytes sent to each neighbour", "", Kind::integers, "1..65536", 1, 1 << 24},
+                     {"dimensions", "of the grid of ranks", "", Kind::integer, "2", 1, 3},
+                     {"protocol",
+                      "all, those of a paradigm (mpi, shmem, caf), or by name",
+                      "",
+                      Kind::choices,
+                      "all",
+                      {},
+                      {},
+                      halo_choices()}},
+      .metrics = {{"exchange_time", "time of one exchange with all neighbours, the slowest rank's", "s", Better::lower},
+                  {"bandwidth_net", "bytes that arrive at all ranks, a second", "B/s", Better::higher}},
+      .identity = {"paradigm", "protocol", "words", "ranks", "grid", "mpi"},
+      .ranks = true,
+  };
+  return d;
+}
+
+Case named(const HaloProtocol& how, const Grid& grid, std::size_t words) {
+  Case c;
+  c.conditions = {{"paradigm", how.paradigm},        {"protocol", how.name}, {"words", words}, {"word_bytes", 8},
+                  {"dimensions", grid.dimensions()}, {"grid", grid.name()}};
+  c.metric = "exchange_time";
+  return c;
+}
+
+Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
+  const std::shared_ptr<Halo> halo = how.make(grid, words);
+  World& world = World::get();
+  const int rank = world.rank();
+  Case c = named(how, grid, words);
+  c.bytes = 8.0 * static_cast<double>(words) * grid.sides() * world.size();
+  c.run = [halo](std::uint64_t iterations) {
+    for (std::uint64_t i = 0; i < iterations; ++i) halo->exchange();
+  };
+  const int sides = grid.sides();
+  c.mark = [=](std::uint32_t tag, bool whole) {
+    for (int side = 0; side < sides; ++side) {
+      const Row row = halo->out(side);
+      each_word(words, whole, [&](std::size_t i) { row[i] = payload(tag, rank, side, i); });
+    }
+  };
+  const std::vector<int> neighbour = grid.neighbour;
+  c.defects = [=](std::uint32_t tag, bool whole) {
+    static const char* const kSides[] = {"south", "north", "west", "east", "down", "up"};
+    std::vector<Defect> found;
+    for (int side = 0; side < sides && found.empty(); ++side) {
+      const Row row = halo->in(side);
+      const int from = neighbour[static_cast<std::size_t>(side)];
+      each_word(words, whole, [&](std::size_t i) {
+        const std::uint64_t due = payload(tag, from, opposite(side), i);
+        if (row[i] != due && found.empty()) found.push_back({kSides[side], i, due, row[i]});
+      });
+    }
+    return found;
+  };
+  return c;
+}
+
+void measure_halo(Run& run) {
+  World& world = World::get();
+  world.expect(run);
+  const auto sizes = run.integers("words", 65536);
+  const Grid grid = Grid::make(static_cast<int>(run.integer("dimensions")));
+  const std::vector<HaloProtocol> chosen = asked_halos(run, "exchange_time");
+  Batch batch(run, sizes.size());
+  for (const int size : sizes) {
+    const auto words = static_cast<std::size_t>(size);
+    for (const HaloProtocol& p : chosen)
+      batch.add(named(p, grid, words), p.rows * 8 * static_cast<double>(words) * grid.sides(),
+                [&] { return halo_case(p, grid, words); });
+    batch.done();
+  }
+}
+
+const Instrument halo{halo_description(), measure_halo};
+
+}  // namespace
+
+std::vector<HaloProtocol> all_halos() {
+  std::vector<HaloProtocol> all;
+  for (const auto& some : {mpi_halos(), shmem_halos(), caf_halos()}) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+std::vector<std::string> halo_choices() {
+  std::vector<std::string> all = {"all", "mpi", "shmem", "caf"};
+  for (const HaloProtocol& p : all_halos()) all.push_back(p.name);
+  return all;
+}
+
+std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric) {
+  std::vector<HaloProtocol> chosen;
+  for (const HaloProtocol& p : all_halos()) {
+    if (!run.asks("protocol", {p.paradigm, p.name})) continue;
+    if (p.make)
+      chosen.push_back(p);
+    else
+      run.absent(metric, {{"paradigm", p.paradigm}, {"protocol", p.name}, {"mpi", World::get().kind()}},
+                 p.name + ": " + p.missing);
+  }
+  return chosen;
+}
+
+Grid Grid::make(int dimensions) {
+  std::vector<int> extent(static_cast<std::size_t>(dimensions), 0);
+  check(MPI_Dims_create(World::get().size(), dimensions, extent.data()), "MPI_Dims_create");
+  return of(extent);
+}
+
+Grid Grid::of(const std::vector<int>& extent) {
+  Grid grid;
+  grid.extent = extent;
+  std::vector<int> at(grid.extent.size());
+  for (int left = World::get().rank(), d = grid.dimensions() - 1; d >= 0; --d) {
+    const auto i = static_cast<std::size_t>(d);
+    at[i] = left % grid.extent[i];
+    left /= grid.extent[i];
+  }
+  for (std::size_t d = 0; d < at.size(); ++d)
+    for (const int step : {-1, 1}) {
+      std::vector<int> there = at;
+      there[d] = (there[d] + step + grid.extent[d]) % grid.extent[d];
+      int rank = 0;
+      for (std::size_t i = 0; i < there.size(); ++i) rank = rank * grid.extent[i] + there[i];
+      grid.neighbour.push_back(rank);
+    }
+  return grid;
+}
+
+std::string Grid::name() const {
+  std::string text;
+  for (const int n : extent) text += (text.empty() ? "" : "x") + std::to_string(n);
+  return text;
+}
+
+}  // namespace mm::mpi

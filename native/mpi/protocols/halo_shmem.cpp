@@ -1,0 +1,58 @@
+/// The halo exchange by OpenSHMEM: put a row, fence, put a flag; wait for one's own flags.
+#include <shmem.h>
+
+#include <cstring>
+
+#include "base/error.hpp"
+#include "mpi/protocols/halo.hpp"
+#include "mpi/protocols/shmem.hpp"
+
+namespace mm::mpi {
+namespace {
+
+class ShmemPut : public Halo {
+ public:
+  ShmemPut(const Grid& grid, std::size_t words) : Halo(grid, words), sides_(static_cast<std::size_t>(grid.sides())) {
+    const std::size_t all = 2 * sides_ * words + sides_ * kLine;
+    memory_ = shmem_words(all);
+    out_.resize(sides_ * words);
+    std::memset(memory_, 0, all * 8);
+    shmem_barrier_all();
+  }
+  ~ShmemPut() override {
+    shmem_barrier_all();
+    shmem_free(memory_);
+  }
+  void begin() override { ++count_; }
+  void along(int low) override {
+    for (const int to : {low, low + 1}) shmem_put64(memory_ + place(opposite(to)), out(to).first, words_, peer(to));
+    shmem_fence();  // rows before flags, to each neighbour
+    for (const int to : {low, low + 1}) shmem_uint64_p(flag(opposite(to)), count_, peer(to));
+    for (const int from : {low, low + 1}) shmem_uint64_wait_until(flag(from), SHMEM_CMP_GE, count_);
+  }
+  Row out(int side) override { return {out_.data() + static_cast<std::size_t>(side) * words_}; }
+  Row in(int side) override { return {memory_ + place(side)}; }
+
+ private:
+  static constexpr std::size_t kLine = 8;
+  int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
+  // A neighbour may be one exchange ahead: two copies.
+  std::size_t place(int side) const { return ((count_ & 1) * sides_ + static_cast<std::size_t>(side)) * words_; }
+  std::uint64_t* flag(int side) const { return memory_ + 2 * sides_ * words_ + static_cast<std::size_t>(side) * kLine; }
+  std::size_t sides_;
+  std::uint64_t* memory_ = nullptr;
+  std::uint64_t count_ = 0;
+  Words out_;
+};
+
+}  // namespace
+
+std::vector<HaloProtocol> shmem_halos() {
+  return {{"shmem_put", "shmem", "shmem_put, fence, flag",
+           [](const Grid& grid, std::size_t words) -> std::unique_ptr<Halo> {
+             return std::make_unique<ShmemPut>(grid, words);
+           },
+           "", 3}};
+}
+
+}  // namespace mm::mpi
