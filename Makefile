@@ -42,7 +42,7 @@ test-machines:
 
 check: setup-tests ## format, lint, types, layers, all tests, address and undefined-behaviour sanitizers
 	$(MAKE) --no-print-directory format lint types layers
-	tools/build.sh check
+	tools/build.sh check all mm_tests
 	$(MAKE) --no-print-directory test-native test-python sanitize
 
 format:
@@ -64,7 +64,7 @@ layers:
 	$(BIN)/lint-imports
 
 sanitize:
-	tools/build.sh asan
+	tools/build.sh asan all mm_tests
 	ctest --test-dir build/asan -j 2 --output-on-failure --no-tests=error
 	$(BIN)/python -m pytest -q -m "not slow" tests/sanitized $(PYTEST_ARGS)
 
@@ -82,7 +82,7 @@ tidy:
 	printf '%s\n' $(filter-out bench/%,$(filter %.cpp,$(own_cpp))) | xargs -n 1 -P $(JOBS) $(BIN)/clang-tidy --quiet -p build/check --extra-arg=-isystem$(CURDIR)/build/check/openmp
 
 tsan:
-	tools/build.sh tsan
+	tools/build.sh tsan all mm_tests
 	ctest --test-dir build/tsan -j 2 --output-on-failure --no-tests=error
 
 mutants: setup-tests ## plant faults in the core, and count those that the tests catch (an hour or more); ARGS=--help

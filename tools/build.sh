@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# build.sh PRESET: builds build/PRESET, and configures it first where there is none or what is installed has changed.
+# build.sh PRESET [TARGET…]: builds build/PRESET (all by default), and configures it first where there is none or what is
+# installed has changed. The native tests are a target of their own: mm_tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 umask 022  # other users of the machine may run what root builds
 preset=$1
+shift
 jobs=${JOBS:-$(nproc)}
 cxx=${CXX:-c++}
 build=build/$preset
@@ -40,4 +42,4 @@ if [ "$found" != "$(cat "$build/parts" 2>/dev/null)" ] || { [ ! -f "$build/build
   echo "$found" >"$build/parts"
 fi
 log=$build/build.log
-cmake --build "$build" -j "$jobs" >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
+cmake --build "$build" -j "$jobs" ${1:+--target "$@"} >"$log" 2>&1 || { cat "$log" >&2; exit 1; }

@@ -149,6 +149,12 @@ fi
 lacking=$(missing 'use|test' debian)
 [ -z "$lacking" ] || say "not here, so something will be reported absent or skipped: $lacking"
 
+# --- Native --------------------------------------------------------------------------------------
+# Beside the rest, which waits for the registry half of its time.
+if [ "$tests" = yes ]; then tools/build.sh release all mm_tests & else tools/build.sh release & fi
+native=$!
+trap 'kill "$native" 2>/dev/null || true' EXIT
+
 # --- Python --------------------------------------------------------------------------------------
 stamp=build/python.stamp
 base=$(interpreter "$python")
@@ -196,5 +202,4 @@ if [ ! -f src/meshmark/web/static/index.html ] || [ "$(cat $stamp 2>/dev/null)" 
   echo "$wanted" >$stamp
 fi
 
-# --- Native --------------------------------------------------------------------------------------
-tools/build.sh release
+wait "$native" || fail "the native programs cannot be built" "build/release/build.log has it all"

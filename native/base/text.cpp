@@ -1,0 +1,71 @@
+#include "text.hpp"
+
+#include <utility>
+
+namespace mm {
+namespace {
+
+/// Bytes of the character of UTF-8 at the start of `text`; 0 where there is none, or one that a terminal obeys.
+std::size_t printable_length(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
+  const unsigned first = byte(0);
+  if (first < 0x80) return first >= 0x20 && first != 0x7f ? 1 : 0;
+  const std::size_t length = first >= 0xc2 && first < 0xe0 ? 2 : first >= 0xe0 && first < 0xf0 ? 3 : 4;
+  if (first < 0xc2 || first > 0xf4) return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  const unsigned second = byte(1);
+  const bool overlong = (first == 0xe0 && second < 0xa0) || (first == 0xf0 && second < 0x90);
+  const bool beyond = (first == 0xed && second > 0x9f) || (first == 0xf4 && second > 0x8f);  // surrogates, U+110000
+  const bool control = first == 0xc2 && second < 0xa0;
+  return overlong || beyond || control ? 0 : length;
+}
+
+/// The next character as it can be shown, and how many bytes it was.
+std::pair<std::string, std::size_t> shown_character(std::string_view text) {
+  if (const std::size_t n = printable_length(text); n > 0) return {std::string(text.substr(0, n)), n};
+  constexpr const char* digits = "0123456789abcdef";
+  const auto byte = static_cast<unsigned char>(text[0]);
+  if (byte == '\n') return {"\\n", 1};
+  if (byte == '\t') return {"\\t", 1};
+  return {std::string("\\x") + digits[byte >> 4] + digits[byte & 15], 1};
+}
+
+}  // namespace
+
+std::string shown(std::string_view text, std::size_t most) {
+  std::string line;
+  for (std::size_t count = 0; !text.empty(); ++count) {
+    if (count == most) return line + "…";
+    const auto [character, bytes] = shown_character(text);
+    line += character;
+    text.remove_prefix(bytes);
+  }
+  return line;
+}
+
+std::string quote(std::string_view text) { return std::string("'").append(shown(text)).append("'"); }
+
+std::string shown_path(std::string_view path) {
+  if (path.size() <= kMostQuoted) return shown(path);
+  path.remove_prefix(path.size() - kMostQuoted);
+  while (!path.empty() && (static_cast<unsigned char>(path[0]) & 0xc0) == 0x80) path.remove_prefix(1);
+  return std::string("…").append(shown(path));
+}
+
+std::string shown_message(std::string_view message) {
+  std::string line;
+  for (std::size_t word = 0, all = 0; !message.empty() && all < 5 * kMostQuoted; ++all) {
+    auto [character, bytes] = shown_character(message);
+    if (message[0] == '\n') character = " ";
+    word = message[0] == ' ' || message[0] == '\n' ? 0 : word + 1;
+    message.remove_prefix(bytes);
+    if (word <= kMostQuoted)
+      line += character;
+    else if (word == kMostQuoted + 1)
+      line += "…";
+  }
+  return message.empty() ? line : line + "…";
+}
+
+}  // namespace mm
