@@ -16,7 +16,7 @@ namespace {
 
 std::string program_name;
 
-void complain(const std::string& text) {
+void print_line(const std::string& text) {
   if (!muted()) std::fprintf(stderr, "%s: %s\n", program_name.c_str(), text.c_str());
 }
 
@@ -26,7 +26,7 @@ void say_error(const json& line, const std::string& text) {
   } catch (const Failure&) {
     // Nobody reads standard output any more; standard error still gets the one line.
   }
-  complain("error: " + text);
+  print_line("error: " + text);
 }
 
 json error_line(const json& field, const std::string& message, const json& allowed) {
@@ -73,7 +73,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     s.write_header(0);
     const bool nothing = s.results == 0 && s.resumed == 0;
     end_line(s, nothing ? "absent" : "ok");
-    if (nothing && s.absences > 0) complain("nothing could be measured; the reasons are on standard output");
+    if (nothing && s.absences > 0) print_line("nothing could be measured; the reasons are on standard output");
     return nothing ? 77 : 0;
   } catch (const UsageError& e) {
     return usage_error(e);
@@ -84,7 +84,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     } catch (const Failure&) {
       return 1;
     }
-    complain(std::string("absent: ") + e.what());
+    print_line(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
     const std::string why = in_words(e);

@@ -19,7 +19,7 @@ namespace {
 
 std::string program = "meshmark";
 
-int complain(const std::string& text) {
+int print_error(const std::string& text) {
   std::fprintf(stderr, "%s: error: %s\n", program.c_str(), shown_message(text).c_str());
   return 1;
 }
@@ -48,11 +48,11 @@ bool flushed() {
 [[noreturn]] void give_up() {
   try {
     if (const std::exception_ptr wrong = std::current_exception()) std::rethrow_exception(wrong);
-    complain("ended in the middle");
+    print_error("ended in the middle");
   } catch (const std::exception& wrong) {
-    complain(in_words(wrong));
+    print_error(in_words(wrong));
   } catch (...) {
-    complain("ended by an exception of an unknown kind");
+    print_error("ended by an exception of an unknown kind");
   }
   _exit(1);
 }
@@ -78,17 +78,17 @@ std::string in_words(const std::exception& wrong) {
 
 int enter(const std::string& name, const std::function<int()>& work) {
   program = name;
-  if (!open_standard()) return complain("standard output is closed");
+  if (!open_standard()) return print_error("standard output is closed");
   std::set_terminate(give_up);
   int status = 1;
   try {
     status = work();
   } catch (const std::exception& wrong) {
-    status = complain(in_words(wrong));
+    status = print_error(in_words(wrong));
   }
   if (!flushed() && status == 0)
-    status = complain(std::string("cannot write to standard output: ") +
-                      (errno != 0 ? std::strerror(errno) : "it was refused earlier"));
+    status = print_error(std::string("cannot write to standard output: ") +
+                         (errno != 0 ? std::strerror(errno) : "it was refused earlier"));
   return status;
 }
 

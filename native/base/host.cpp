@@ -7,17 +7,11 @@
 #include <sstream>
 
 #include "options.hpp"
+#include "sys/files.hpp"
 #include "team.hpp"
 
 namespace mm {
 namespace {
-
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
 
 // "always [madvise] never" → "madvise"
 std::string chosen(const std::string& line) {

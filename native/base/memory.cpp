@@ -17,6 +17,8 @@
 
 #include "error.hpp"
 #include "hwloc_handle.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "team.hpp"
 #include "topology.hpp"
 
@@ -32,25 +34,26 @@ std::size_t base_page() {
 
 std::size_t alignment(Pages pages) { return pages == Pages::huge_1g ? kMi << 10 : 2 * kMi; }
 
-std::size_t read_number(const std::string& path) {
-  std::ifstream in(path);
-  std::string word;
-  if (!(in >> word) || word == "max") return std::numeric_limits<std::size_t>::max();
-  return std::stoull(word);
+constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
+
+/// The number of kB that follows a key of meminfo, in B.
+std::size_t meminfo_bytes(const std::string& text, const char* key) {
+  const std::size_t at = text.find(key);
+  if (at == std::string::npos) return 0;
+  const std::size_t digits = text.find_first_of("0123456789", at);
+  return digits == std::string::npos ? 0 : leading_number(std::string_view(text).substr(digits)) << 10;
 }
 
 // The kernel kills a process that outgrows its cgroup, so the group's limit counts as much as the machine's memory.
 std::size_t cgroup_available() {
-  std::ifstream in("/proc/self/cgroup");
-  std::string path;
-  for (std::string line; std::getline(in, line);)
-    if (line.rfind("0::", 0) == 0) path = line.substr(3);
+  std::string path = value_of(read_text("/proc/self/cgroup"), "0::");
   std::size_t least = std::numeric_limits<std::size_t>::max();
   while (!path.empty()) {
     const std::string dir = "/sys/fs/cgroup" + path;
-    const std::size_t limit = read_number(dir + "/memory.max"), used = read_number(dir + "/memory.current");
-    if (limit != std::numeric_limits<std::size_t>::max() && used != std::numeric_limits<std::size_t>::max())
-      least = std::min(least, limit > used ? limit - used : 0);
+    const std::int64_t limit = number_in(dir + "/memory.max", kUnlimited);
+    const std::int64_t used = number_in(dir + "/memory.current", kUnlimited);
+    if (limit != kUnlimited && used != kUnlimited)
+      least = std::min(least, static_cast<std::size_t>(std::max<std::int64_t>(0, limit - used)));
     if (path == "/") break;
     path = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
     if (path == "/") break;
@@ -60,16 +63,8 @@ std::size_t cgroup_available() {
 
 /// What a node can still give: free pages, and half of the page cache (the kernel does not give it all up).
 std::size_t node_available(int node) {
-  std::ifstream in("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
-  std::size_t free = 0, cache = 0;
-  for (std::string word, number; in >> word >> number >> word;) {  // "Node", its number, the key
-    std::size_t kib = 0;
-    std::string rest;
-    in >> kib;
-    std::getline(in, rest);
-    if (word == "MemFree:") free = kib << 10;
-    if (word == "FilePages:") cache = kib << 10;
-  }
+  const std::string text = read_text("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
+  const std::size_t free = meminfo_bytes(text, "MemFree:"), cache = meminfo_bytes(text, "FilePages:");
   return free + cache / 2;
 }
 
@@ -136,16 +131,7 @@ std::string name(Pages pages) {
 }
 
 std::size_t memory_available() {
-  std::size_t available = 0;
-  std::ifstream in("/proc/meminfo");
-  for (std::string key; in >> key;) {
-    std::size_t kib = 0;
-    std::string rest;
-    in >> kib;
-    std::getline(in, rest);
-    if (key == "MemAvailable:") available = kib << 10;
-  }
-  return std::min(available, cgroup_available());
+  return std::min(meminfo_bytes(read_text("/proc/meminfo"), "MemAvailable:"), cgroup_available());
 }
 
 std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
@@ -171,8 +157,8 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
         (one_node ? "/sys/devices/system/node/node" + std::to_string(request.node) + "/hugepages"
                   : std::string("/sys/kernel/mm/hugepages")) +
         "/hugepages-" + std::to_string(text) + "kB";
-    const std::size_t free_pages = read_number(pool_dir + "/free_hugepages");
-    if (free_pages == std::numeric_limits<std::size_t>::max() || free_pages * page < bytes)
+    const std::int64_t free_pages = number_in(pool_dir + "/free_hugepages", 0);
+    if (static_cast<std::size_t>(free_pages) * page < bytes)
       throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" +
                        std::to_string(bytes / page) + " asked)",
                    "echo " + std::to_string(bytes / page) + " > " + pool_dir + "/nr_hugepages");

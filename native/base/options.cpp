@@ -7,6 +7,8 @@
 #include <set>
 
 #include "error.hpp"
+#include "sys/words.hpp"
+#include "text.hpp"
 
 namespace mm {
 namespace {
@@ -136,30 +138,11 @@ std::vector<int> parse_integers(const std::string& field, const std::string& tex
 }
 
 std::vector<int> parse_cpu_list(const std::string& field, const std::string& text) {
-  constexpr const char* kList = "a list such as 0-3,8";
-  std::set<int> cpus;
-  for (const std::string& part : split(text, ',')) {
-    if (part.empty() || part.find_first_not_of("0123456789-") != std::string::npos) wrong(field, text, kList);
-    const std::size_t dash = part.find('-');
-    const long long low = parse_integer(field, part.substr(0, dash));
-    const long long high = dash == std::string::npos ? low : parse_integer(field, part.substr(dash + 1));
-    if (low < 0 || high < low || high > 1 << 20) wrong(field, text, kList);
-    for (long long i = low; i <= high; ++i) cpus.insert(static_cast<int>(i));
-  }
-  return {cpus.begin(), cpus.end()};
+  auto cpus = parse_id_list(text);
+  if (!cpus) wrong(field, text, "a list such as 0-3,8");
+  return *std::move(cpus);
 }
 
-std::string cpu_list(const std::vector<int>& cpus) {
-  std::string text;
-  for (std::size_t i = 0; i < cpus.size();) {
-    std::size_t j = i;
-    while (j + 1 < cpus.size() && cpus[j + 1] == cpus[j] + 1) ++j;
-    if (!text.empty()) text += ',';
-    text += std::to_string(cpus[i]);
-    if (j > i) text += '-' + std::to_string(cpus[j]);
-    i = j + 1;
-  }
-  return text;
-}
+std::string cpu_list(const std::vector<int>& cpus) { return id_list(cpus); }
 
 }  // namespace mm

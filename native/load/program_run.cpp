@@ -17,7 +17,9 @@
 #include "load/scenario/run_clock.hpp"
 #include "load/scenario/threads.hpp"
 #include "output.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 namespace {
@@ -27,8 +29,8 @@ using workloads::CountColumn, workloads::Counts;
 /// Time that all threads of this process have waited for a CPU, s.
 double waited_s() {
   double total = 0;
-  for (const pid_t task : place::numbers_in("/proc/self/task"))
-    if (const auto times = parse_schedstat(place::slurp(place::task_folder(getpid(), task) + "schedstat")))
+  for (const pid_t task : numbers_in("/proc/self/task"))
+    if (const auto times = parse_schedstat(read_text(task_folder(getpid(), task) + "schedstat")))
       total += static_cast<double>(times->second) * 1e-9;
   return total;
 }

@@ -20,7 +20,10 @@
 #include "command.hpp"
 #include "error.hpp"
 #include "options.hpp"
-#include "proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
+#include "team.hpp"
 
 // Younger than some kernels' headers; the numbers are the kernel's interface.
 #ifndef MPOL_PREFERRED_MANY
@@ -36,29 +39,12 @@ constexpr int kMostCpus = 1 << 16;
 constexpr unsigned kMostNodes = 1024;  // the most that a kernel can be built for
 constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
 
-std::string first_line(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 /// False, with errno, where the kernel does not take the text.
 bool put(const std::string& path, const std::string& text) {
   std::FILE* const file = std::fopen(path.c_str(), "we");
   if (file == nullptr) return false;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
   return (std::fclose(file) == 0) && written;  // sysfs and cgroups refuse as late as at the flush
-}
-
-std::vector<int> affinity() {
-  std::vector<unsigned long> mask(kMostCpus / kWordBits);
-  if (sched_getaffinity(0, 8 * mask.size(), reinterpret_cast<cpu_set_t*>(mask.data())) != 0)
-    throw Failure("cannot read the CPUs of this process: " + why());
-  std::vector<int> cpus;
-  for (unsigned i = 0; i < kMostCpus; ++i)
-    if ((mask[i / kWordBits] >> (i % kWordBits) & 1) != 0) cpus.push_back(static_cast<int>(i));
-  return cpus;
 }
 
 bool has_word(const std::string& line, const std::string& word) {
@@ -78,7 +64,7 @@ struct Mount {
 };
 
 Mount mount_of_cpusets(bool v1) {
-  for (const std::string& line : split(slurp("/proc/self/mountinfo"), '\n')) {
+  for (const std::string& line : split(read_text("/proc/self/mountinfo"), '\n')) {
     // … root mountpoint options optional… - type source superoptions
     std::istringstream words(line);
     std::string skip, root, point, type, source, options;
@@ -186,7 +172,7 @@ void set_affinity(const std::vector<int>& cpus) {
   }
   if (sched_setaffinity(0, 8 * mask.size(), reinterpret_cast<const cpu_set_t*>(mask.data())) != 0)
     throw Failure("cannot bind to CPUs " + cpu_list(cpus) + ": " + why());
-  if (const std::vector<int> got = affinity(); got != cpus)
+  if (const std::vector<int> got = allowed_cpus(); got != cpus)
     throw Failure("asked for CPUs " + cpu_list(cpus) + ", the kernel gave " + cpu_list(got) +
                   ": the others are offline or outside this process's cgroup");
 }
@@ -194,7 +180,7 @@ void set_affinity(const std::vector<int>& cpus) {
 std::optional<CpusetHome> cpuset_home(pid_t process) {
   const std::string folder = "/proc/" + (process == 0 ? "self" : std::to_string(process));
   std::string one, two;
-  for (const std::string& line : split(slurp(folder + "/cgroup"), '\n')) {
+  for (const std::string& line : split(read_text(folder + "/cgroup"), '\n')) {
     const std::size_t colon = line.find(':'), path = line.find(':', colon + 1);
     if (path == std::string::npos) continue;
     const auto controllers = split(line.substr(colon + 1, path - colon - 1), ',');
@@ -322,12 +308,8 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
   const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);
   if ((found != mode && !local) || (mode != MPOL_LOCAL && got != mask))
     throw Failure("asked for memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
-                  ", the kernel gave another: this process's cpuset allows nodes " + [] {
-                    std::ifstream in("/proc/self/status");
-                    std::string line;
-                    while (std::getline(in, line) && line.rfind("Mems_allowed_list:", 0) != 0) {}
-                    return line.size() > 19 ? line.substr(19) : std::string("unknown");
-                  }());
+                  ", the kernel gave another: this process's cpuset allows nodes " +
+                  value_of(read_text("/proc/self/status"), "Mems_allowed_list:"));
 }
 
 void set_pages(const std::string& pages) {

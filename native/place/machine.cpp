@@ -26,6 +26,7 @@
 #include "input_file.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "team.hpp"
 #include "types.hpp"
 
 namespace mm::place {
@@ -92,19 +93,6 @@ std::vector<int> ids(hwloc_const_bitmap_t set) {
   std::vector<int> found;
   for (int i = hwloc_bitmap_first(set); i >= 0; i = hwloc_bitmap_next(set, i)) found.push_back(i);
   return found;
-}
-
-std::vector<int> affinity() {
-  for (std::size_t many = 1024; many <= (1U << 20); many *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(many), [](cpu_set_t* s) { CPU_FREE(s); });
-    const std::size_t bytes = CPU_ALLOC_SIZE(many);
-    if (sched_getaffinity(0, bytes, set.get()) != 0) continue;  // EINVAL: the kernel has more CPUs
-    std::vector<int> cpus;
-    for (std::size_t i = 0; i < many; ++i)
-      if (CPU_ISSET_S(i, bytes, set.get())) cpus.push_back(static_cast<int>(i));
-    return cpus;
-  }
-  throw Failure("the kernel does not tell which CPUs this process may use");
 }
 
 std::vector<Device> read_devices(hwloc_topology_t t) {
@@ -250,7 +238,7 @@ std::string read_file(const std::string& field, const std::string& path) {
 Machine from_host() {
   const Handle handle = load_host(false);
   Machine machine = read(handle.get(), "host");
-  machine.allowed = online_of(machine, affinity());
+  machine.allowed = online_of(machine, allowed_cpus());
   if (machine.allowed.empty()) throw Failure("hwloc shows no CPU that this process may use: HWLOC_* variables set?");
   return machine;
 }
@@ -338,7 +326,7 @@ Machine from_xml(const std::string& path) {
   gethostname(here, sizeof here - 1);
   if (host != nullptr && std::string(host) == here &&
       sysconf(_SC_NPROCESSORS_ONLN) == static_cast<long>(machine.cpus.size()))
-    machine.allowed = online_of(machine, affinity());
+    machine.allowed = online_of(machine, allowed_cpus());
   if (machine.allowed.empty()) throw UsageError("topology", named + ": allows no CPU", kTopologies);
   return machine;
 }

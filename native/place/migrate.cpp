@@ -28,7 +28,9 @@
 #include "observe.hpp"
 #include "options.hpp"
 #include "pages.hpp"
-#include "proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place {
 namespace {
@@ -130,24 +132,24 @@ class Mover {
     const std::string folder = "/proc/" + std::to_string(process_);
     // Explicit huge pages are moved by their first address.
     std::map<std::uint64_t, std::uint64_t> huge, counted;
-    const std::string numa = slurp(folder + "/numa_maps");
+    const std::string numa = read_text(folder + "/numa_maps");
     for (std::size_t at = 0; at < numa.size();) {
       const std::size_t end = std::min(numa.find('\n', at), numa.size());
       const std::string line = numa.substr(at, end - at) + ' ';
       const std::uint64_t address = std::strtoull(line.c_str(), nullptr, 16);
       if (const std::size_t size = line.find("kernelpagesize_kB=");
           line.find(" huge ") != std::string::npos && size != std::string::npos)
-        huge[address] = number_of(std::string_view(line).substr(size + 18)) << 10;
+        huge[address] = leading_number(std::string_view(line).substr(size + 18)) << 10;
       std::uint64_t& pages = counted[address];
       for (std::size_t n = line.find(" N"); n != std::string::npos; n = line.find(" N", n + 1)) {
         const std::size_t equals = line.find_first_not_of("0123456789", n + 2);
         if (equals != std::string::npos && equals > n + 2 && line[equals] == '=')
-          pages += number_of(std::string_view(line).substr(equals + 1));
+          pages += leading_number(std::string_view(line).substr(equals + 1));
       }
       at = end + 1;
     }
     std::vector<Range> found;
-    const std::string maps = slurp(folder + "/maps");
+    const std::string maps = read_text(folder + "/maps");
     if (maps.empty()) refuse(process_, ::kill(process_, 0) == 0 ? EPERM : ESRCH);
     for (std::size_t at = 0; at < maps.size();) {
       const std::size_t end = std::min(maps.find('\n', at), maps.size());
@@ -408,10 +410,10 @@ int migrate_verb(int argc, char** argv) {
   if (!from.empty()) wish.from = nodes_of("--from", from, machine);
   wish.talk = ::isatty(STDERR_FILENO) == 1;
 
-  const std::string status = slurp("/proc/" + pid_text + "/status");
+  const std::string status = read_text("/proc/" + pid_text + "/status");
   if (status.empty()) throw Failure("PID: there is no process " + pid_text);
   const std::string mems = value_of(status, "Mems_allowed_list:");
-  const std::vector<int> allowed = kernel_list(mems);
+  const std::vector<int> allowed = ids_of(mems);
   for (const int node : wish.to)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), node))
       throw UsageError("--to", "node " + std::to_string(node) + " is outside the cpuset of process " + pid_text, mems);

@@ -9,7 +9,9 @@
 
 #include "error.hpp"
 #include "options.hpp"
-#include "proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place {
 namespace {
@@ -22,7 +24,7 @@ std::string_view cut(std::string_view& text, char by) {
 }
 
 /// The bytes after a key of smaps_rollup, all lines together.
-std::uint64_t kib(const std::string& text, const char* key) { return number_of(value_of(text, key)) << 10; }
+std::uint64_t kib(const std::string& text, const char* key) { return leading_number(value_of(text, key)) << 10; }
 
 }  // namespace
 
@@ -49,10 +51,10 @@ PageCount parse_numa_maps(std::string_view text) {
       const std::string_view key = word.substr(0, is), value = is == std::string_view::npos ? "" : word.substr(is + 1);
       if (key == "file") file = is_file(value);
       if (key == "huge") huge = true;
-      if (key == "anon") anonymous = number_of(value);
-      if (key == "kernelpagesize_kB") page_bytes = number_of(value) << 10;
+      if (key == "anon") anonymous = leading_number(value);
+      if (key == "kernelpagesize_kB") page_bytes = leading_number(value) << 10;
       if (key.size() > 1 && key[0] == 'N' && key.find_first_not_of("0123456789", 1) == std::string_view::npos)
-        all += pages[static_cast<int>(number_of(key.substr(1)))] = number_of(value);
+        all += pages[static_cast<int>(leading_number(key.substr(1)))] = leading_number(value);
     }
     // Pages that were written in a private mapping of a file are memory of the process: its data segments.
     const bool own = !file || huge || (all > 0 && anonymous >= all);
@@ -68,7 +70,7 @@ PageCount parse_numa_maps(std::string_view text) {
 PageCount count_pages(pid_t process) {
   const std::string folder = "/proc/" + std::to_string(process);
   errno = 0;
-  const std::string text = slurp(folder + "/numa_maps");
+  const std::string text = read_text(folder + "/numa_maps");
   if (text.empty() && (errno == EACCES || errno == EPERM))
     throw Absent("the pages of process " + std::to_string(process) + " are another user's",
                  "run as that user, or with CAP_SYS_PTRACE");
@@ -76,7 +78,7 @@ PageCount count_pages(pid_t process) {
       ::access("/proc/self/numa_maps", F_OK) != 0)
     throw Absent("this kernel does not tell where pages are (/proc/PID/numa_maps)", "a kernel with CONFIG_NUMA");
   PageCount count = parse_numa_maps(text);
-  const std::string rollup = slurp(folder + "/smaps_rollup");
+  const std::string rollup = read_text(folder + "/smaps_rollup");
   count.huge_bytes += kib(rollup, "AnonHugePages:") + kib(rollup, "ShmemPmdMapped:");
   return count;
 }
@@ -84,24 +86,24 @@ PageCount count_pages(pid_t process) {
 std::map<int, NodeLevel> node_levels(const std::string& root) {
   std::map<int, NodeLevel> levels;
   const std::string folder = root + "/sys/devices/system/node/";
-  for (const int node : kernel_list(slurp(folder + "online"))) {
-    const std::string at = folder + "node" + std::to_string(node), text = slurp(at + "/meminfo");
+  for (const int node : ids_of(read_text(folder + "online"))) {
+    const std::string at = folder + "node" + std::to_string(node), text = read_text(at + "/meminfo");
     const std::string begin = "Node " + std::to_string(node) + " ";
     levels[node] = {kib(text, (begin + "MemTotal:").c_str()), kib(text, (begin + "MemFree:").c_str()), 0,
-                    number_of(value_of(slurp(at + "/numastat"), "numa_foreign"))};
+                    leading_number(value_of(read_text(at + "/numastat"), "numa_foreign"))};
   }
   static const auto page = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  const std::string zones = slurp(root + "/proc/zoneinfo");
+  const std::string zones = read_text(root + "/proc/zoneinfo");
   std::string_view text = zones;
   int node = -1;
   while (!text.empty()) {
     std::string_view line = cut(text, '\n');
-    if (line.starts_with("Node ")) node = static_cast<int>(number_of(line.substr(5)));
+    if (line.starts_with("Node ")) node = static_cast<int>(leading_number(line.substr(5)));
     while (line.starts_with(' ')) line.remove_prefix(1);
     if (!line.starts_with("high ") || !levels.contains(node)) continue;
     line.remove_prefix(5);
     while (line.starts_with(' ')) line.remove_prefix(1);
-    levels[node].reserve += number_of(line) * page;
+    levels[node].reserve += leading_number(line) * page;
   }
   return levels;
 }

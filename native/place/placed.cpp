@@ -15,7 +15,9 @@
 #include "observe/text.hpp"
 #include "options.hpp"
 #include "pages.hpp"
-#include "proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place {
 
@@ -45,7 +47,7 @@ std::string table(const Report& report, bool with_relative) {
 
 /// The reservation that a process holds, by the file that its environment names.
 std::optional<Reservation> reservation_of(pid_t process) {
-  const std::string text = slurp("/proc/" + std::to_string(process) + "/environ"), key = "MESHMARK_CLAIM=";
+  const std::string text = read_text("/proc/" + std::to_string(process) + "/environ"), key = "MESHMARK_CLAIM=";
   for (std::size_t at = 0; at < text.size();) {
     const std::string entry = text.c_str() + at;
     at += entry.size() + 1;

@@ -2,6 +2,8 @@
 
 #include <charconv>
 
+#include "sys/files.hpp"
+
 namespace mm {
 namespace {
 
@@ -36,6 +38,28 @@ std::optional<TaskStat> parse_stat(std::string_view text) {
     while (at != end && *at != ' ') ++at;
   }
   return stat;
+}
+
+std::string task_folder(pid_t process, pid_t thread) {
+  return "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread) + "/";
+}
+
+std::map<pid_t, std::vector<pid_t>> children_by_parent() {
+  std::map<pid_t, std::vector<pid_t>> children;
+  for (const pid_t id : numbers_in("/proc"))
+    if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(id) + "/stat")))
+      children[stat->parent].push_back(id);
+  return children;
+}
+
+std::vector<pid_t> descendants(pid_t of) {
+  std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
+  std::vector<pid_t> found = children[of];
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    const std::vector<pid_t>& next = children[found[i]];
+    found.insert(found.end(), next.begin(), next.end());
+  }
+  return found;
 }
 
 }  // namespace mm

@@ -1,11 +1,13 @@
 #pragma once
-/// Parsers of texts in /proc.
+/// Processes and threads in /proc.
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace mm {
 
@@ -21,5 +23,12 @@ struct TaskStat {
 };
 /// None if the text is truncated or a field is not a number.
 std::optional<TaskStat> parse_stat(std::string_view text);
+
+std::string task_folder(pid_t process, pid_t thread);  ///< /proc/PID/task/TID/
+
+/// All processes by their parent, by one pass over /proc.
+std::map<pid_t, std::vector<pid_t>> children_by_parent();
+/// All that descend from a process, each after its parent.
+std::vector<pid_t> descendants(pid_t of);
 
 }  // namespace mm

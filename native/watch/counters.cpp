@@ -6,7 +6,8 @@
 #include <system_error>
 #include <utility>
 
-#include "reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 
 namespace mm::watch {
 
@@ -14,11 +15,11 @@ std::vector<Pmu> find_pmus(const std::string& root) {
   const std::string folder = root + "/sys/bus/event_source/devices/";
   std::vector<Pmu> found;
   for (const std::string& name : names_in(folder)) {
-    const auto type = number_of(folder + name + "/type", -1);
+    const auto type = number_in(folder + name + "/type", -1);
     if (type < 0 || type > 0xffffffffLL) continue;
     Pmu pmu{name, folder + name + "/", static_cast<std::uint32_t>(type),
-            list_of(read_once(folder + name + "/cpumask"))};
-    if (pmu.cpus.empty()) pmu.cpus = list_of(read_once(folder + name + "/cpus"));
+            ids_of(first_line(folder + name + "/cpumask"))};
+    if (pmu.cpus.empty()) pmu.cpus = ids_of(first_line(folder + name + "/cpus"));
     found.push_back(std::move(pmu));
   }
   // uncore_imc_10 comes after uncore_imc_9.
@@ -63,8 +64,8 @@ bool put(std::string_view format, std::uint64_t value, Encoding& into) {
     const std::string_view field = fields.substr(0, comma);
     fields.remove_prefix(std::min(comma + 1, fields.size()));
     const std::size_t dash = field.find('-');
-    const auto first = number(field.substr(0, dash));
-    const auto last = dash == std::string_view::npos ? first : number(field.substr(dash + 1));
+    const auto first = whole_number(field.substr(0, dash));
+    const auto last = dash == std::string_view::npos ? first : whole_number(field.substr(dash + 1));
     if (first < 0 || last < first || last > 63) return false;
     for (auto bit = first; bit <= last; ++bit, value >>= 1) into.config[which] |= (value & 1) << bit;
   }
@@ -94,7 +95,7 @@ std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view t
     const auto value =
         equals == std::string_view::npos ? std::optional<std::uint64_t>(1) : bits(term.substr(equals + 1));
     if (!value || name.empty() || name.find('/') != std::string_view::npos) return std::nullopt;
-    const std::string format = read_once(pmu_folder + "format/" + std::string(name));
+    const std::string format = first_line(pmu_folder + "format/" + std::string(name));
     if (!put(format.empty() ? name : std::string_view(format), *value, made)) return std::nullopt;
   }
   return made;
@@ -102,13 +103,13 @@ std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view t
 
 std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinition& event) {
   if (!event.use.empty() && event.use.find('/') == std::string::npos) {
-    const std::string file = pmu_folder + "events/" + event.use, terms = read_once(file);
+    const std::string file = pmu_folder + "events/" + event.use, terms = first_line(file);
     if (!terms.empty()) {
       auto made = encode(pmu_folder, terms);
       if (!made) return std::nullopt;
-      if (const std::string scale = read_once(file + ".scale"); !scale.empty())
+      if (const std::string scale = first_line(file + ".scale"); !scale.empty())
         made->scale = std::strtod(scale.c_str(), nullptr);
-      made->scale *= bytes_in(read_once(file + ".unit"));
+      made->scale *= bytes_in(first_line(file + ".unit"));
       if (!(made->scale > 0)) return std::nullopt;
       return made;
     }

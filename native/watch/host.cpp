@@ -1,7 +1,8 @@
 #include <algorithm>
 
-#include "reading.hpp"
 #include "source.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 
 namespace mm::watch {
 
@@ -14,9 +15,9 @@ namespace {
 
 std::vector<std::int64_t> distances(const std::string& root, int node) {
   std::vector<std::int64_t> found;
-  const std::string text = read_once(root + "/sys/devices/system/node/node" + std::to_string(node) + "/distance");
+  const std::string text = first_line(root + "/sys/devices/system/node/node" + std::to_string(node) + "/distance");
   for (std::string_view line = text; !line.empty();)
-    if (const auto d = number(next_word(line)); d >= 0) found.push_back(d);
+    if (const auto d = whole_number(next_word(line)); d >= 0) found.push_back(d);
   return found;
 }
 
@@ -28,12 +29,12 @@ void add_memories(const Host& host, Board& board) {
     const bool has_cpus =
         std::find(host.node_of.begin(), host.node_of.end(), static_cast<int>(n)) != host.node_of.end();
     if (channels && has_cpus) continue;
-    File meminfo(host.root + "/sys/devices/system/node/node" + std::to_string(host.nodes[n]) + "/meminfo");
+    KernelFile meminfo(host.root + "/sys/devices/system/node/node" + std::to_string(host.nodes[n]) + "/meminfo");
     std::int64_t total = -1;
     for (std::string_view text = meminfo.text(); !text.empty() && total < 0;) {
       std::string_view line = next_line(text);
       while (!line.empty() && total < 0)
-        if (next_word(line) == "MemTotal:") total = number(next_word(line));
+        if (next_word(line) == "MemTotal:") total = whole_number(next_word(line));
     }
     if (total != 0) board.add("memory", {{"name", "memory " + std::to_string(host.nodes[n])}, {"node", n}});
   }
@@ -71,18 +72,19 @@ Host find_host(const std::string& root, Board& board) {
   Host host;
   host.root = root;
   host.live = root.empty();
-  host.cpuinfo = read_once(root + "/proc/cpuinfo");
+  host.cpuinfo = read_text(root + "/proc/cpuinfo");
   const std::string cpu_folder = root + "/sys/devices/system/cpu/", node_folder = root + "/sys/devices/system/node/";
-  host.cpus = list_of(read_once(cpu_folder + "present"));
-  if (host.cpus.empty()) host.cpus = list_of(read_once(cpu_folder + "online"));
+  host.cpus = ids_of(first_line(cpu_folder + "present"));
+  if (host.cpus.empty()) host.cpus = ids_of(first_line(cpu_folder + "online"));
   if (host.cpus.empty()) {
     // A tree without sysfs: the lines of /proc/stat say which CPUs there are.
-    File stat(root + "/proc/stat");
+    KernelFile stat(root + "/proc/stat");
     for (std::string_view text = stat.text(); !text.empty();) {
       std::string_view line = next_line(text);
       const std::string_view word = next_word(line);
       if (word.size() > 3 && word.substr(0, 3) == "cpu")
-        if (const auto n = number(word.substr(3)); n >= 0 && n < (1 << 16)) host.cpus.push_back(static_cast<int>(n));
+        if (const auto n = whole_number(word.substr(3)); n >= 0 && n < (1 << 16))
+          host.cpus.push_back(static_cast<int>(n));
     }
     std::sort(host.cpus.begin(), host.cpus.end());
     host.cpus.erase(std::unique(host.cpus.begin(), host.cpus.end()), host.cpus.end());
@@ -90,12 +92,12 @@ Host find_host(const std::string& root, Board& board) {
   std::vector<std::vector<int>> cpus_of;
   for (const std::string& name : names_in(node_folder)) {
     if (name.substr(0, 4) != "node") continue;
-    const auto n = number(std::string_view(name).substr(4));
+    const auto n = whole_number(std::string_view(name).substr(4));
     if (n >= 0 && n < (1 << 16)) host.nodes.push_back(static_cast<int>(n));
   }
   std::sort(host.nodes.begin(), host.nodes.end());
   for (const int n : host.nodes) {
-    cpus_of.push_back(list_of(read_once(node_folder + "node" + std::to_string(n) + "/cpulist")));
+    cpus_of.push_back(ids_of(first_line(node_folder + "node" + std::to_string(n) + "/cpulist")));
     json about{{"name", "node " + std::to_string(n)}, {"number", n}};
     if (const auto distance = distances(root, n); !distance.empty()) about["distance"] = distance;
     board.add("node", about);
@@ -114,7 +116,7 @@ Host find_host(const std::string& root, Board& board) {
     json about{{"name", "CPU " + std::to_string(cpu)}, {"number", cpu}};
     if (node >= 0) about["node"] = node;
     for (const auto& [key, file] : {std::pair{"package", "physical_package_id"}, std::pair{"core", "core_id"}})
-      if (const auto value = number_of(topology + file, -1); value >= 0) about[key] = value;
+      if (const auto value = number_in(topology + file, -1); value >= 0) about[key] = value;
     board.add("cpu", about);
   }
   host.parts = 0;

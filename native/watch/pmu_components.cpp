@@ -4,7 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 
 namespace mm::watch {
 namespace {
@@ -39,10 +40,10 @@ int other_end(const Host& host, const Board& board, const Pmu& pmu, std::int64_t
   packages.erase(std::unique(packages.begin(), packages.end()), packages.end());
   const auto die = std::lower_bound(packages.begin(), packages.end(), package) - packages.begin();
   const std::string folder = host.root + "/sys/devices/uncore_upi_" + std::to_string(number_at_end(pmu.name)) + "/";
-  const std::string text = read_once(folder + "die" + std::to_string(die));
+  const std::string text = first_line(folder + "die" + std::to_string(die));
   const std::size_t at = text.find("die_");
   if (at != std::string::npos) {
-    const auto other = number(std::string_view(text).substr(at + 4));
+    const auto other = whole_number(std::string_view(text).substr(at + 4));
     if (other < 0 || static_cast<std::size_t>(other) >= packages.size() || other == die) return -1;
     return first_node(host, board, packages[static_cast<std::size_t>(other)]);
   }

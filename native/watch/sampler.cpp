@@ -21,7 +21,8 @@
 #include "base/host.hpp"
 #include "clock.hpp"
 #include "counters.hpp"
-#include "reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 
 namespace mm::watch {
 
@@ -152,7 +153,7 @@ void Sampler::stop_parts() {
 
 json Sampler::header() const {
   // A tree speaks of the machine that it was taken from.
-  std::string tree_name = settings_.root.empty() ? "" : read_once(settings_.root + "/proc/sys/kernel/hostname");
+  std::string tree_name = settings_.root.empty() ? "" : first_line(settings_.root + "/proc/sys/kernel/hostname");
   if (!settings_.root.empty() && tree_name.empty()) tree_name = std::filesystem::path(settings_.root).filename();
   json head{{"type", "header"},
             {"format", 1},

@@ -23,7 +23,9 @@
 #include "base/options.hpp"
 #include "place/observe.hpp"
 #include "place/pages.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace {
 
@@ -494,7 +496,7 @@ TEST_F(PlaceProof, MigrateDoesNotReadWhatIsNotThere) {
   bool there = false;
   ASSERT_EQ(read(told[0], &there, sizeof there), static_cast<ssize_t>(sizeof there));
   if (!there) GTEST_SKIP() << "no terabyte can be reserved here";
-  const auto read_so_far = [] { return number_of(value_of(slurp("/proc/self/io"), "rchar:")); };
+  const auto read_so_far = [] { return mm::leading_number(mm::value_of(mm::read_text("/proc/self/io"), "rchar:")); };
   const std::uint64_t before = read_so_far();
   const std::string node = std::to_string(count_pages(getpid()).own.begin()->first);
   EXPECT_EQ(call(migrate_verb, {"migrate", std::to_string(program.pid()), "--to", node}), 0);

@@ -17,53 +17,16 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "sys/files.hpp"
 #include "watch/board.hpp"
 #include "watch/canary.hpp"
 #include "watch/counters.hpp"
 #include "watch/definitions.hpp"
-#include "watch/reading.hpp"
 #include "watch/sampler.hpp"
 
 namespace {
 
 using namespace mm::watch;
-
-TEST(Watch, ListsOfCpusAreReadAndNonsenseIsNone) {
-  EXPECT_EQ(list_of("0-2,5,7-8"), (std::vector<int>{0, 1, 2, 5, 7, 8}));
-  for (const char* wrong : {"", "a", "3-1", "-1", "1,,2", "0-99999999999", "1-", "9223372036854775807"})
-    EXPECT_TRUE(list_of(wrong).empty()) << wrong;
-  EXPECT_EQ(list_of("0-65535").size(), 65536U);
-  EXPECT_TRUE(list_of("0-65536").empty());
-}
-
-TEST(Watch, WordsAndLinesAreCutWithoutCopies) {
-  std::string_view text = "cpu0  1 22\t3\n\nlast";
-  std::string_view line = next_line(text);
-  EXPECT_EQ(next_word(line), "cpu0");
-  EXPECT_EQ(number(next_word(line)), 1);
-  EXPECT_EQ(number(next_word(line)), 22);
-  EXPECT_EQ(number(next_word(line)), 3);
-  EXPECT_EQ(next_word(line), "");
-  EXPECT_EQ(next_line(text), "");
-  EXPECT_EQ(next_line(text), "last");
-  EXPECT_TRUE(text.empty());
-  EXPECT_EQ(number("12x", -7), -7);
-  EXPECT_EQ(number("99999999999999999999", -7), -7);
-}
-
-TEST(Watch, AFileIsReadAgainAsItIsNow) {
-  const std::string path = std::filesystem::temp_directory_path() / ("mm-watch-" + std::to_string(::getpid()));
-  std::ofstream(path) << std::string(10000, 'x') << "end";
-  File file(path);
-  EXPECT_EQ(file.text().size(), 10003U);
-  EXPECT_EQ(file.text().substr(10000), "end");
-  std::ofstream(path) << "short";
-  EXPECT_EQ(file.text(), "short");
-  std::filesystem::remove(path);
-  File missing(path);
-  EXPECT_FALSE(missing);
-  EXPECT_EQ(missing.text(), "");
-}
 
 TEST(Watch, ARateIsKnownOnlyBetweenTwoValuesThatGrow) {
   Rate rate;

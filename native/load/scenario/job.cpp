@@ -10,7 +10,9 @@
 #include <ctime>
 
 #include "load/scenario/run_clock.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 namespace {
@@ -66,7 +68,7 @@ void Job::set_base() {
   clockid_t clock = 0;
   if (::clock_getcpuclockid(child.pid, &clock) == 0 && ::clock_gettime(clock, &cpu) == 0)
     base_cpu_s = static_cast<double>(cpu.tv_sec) + 1e-9 * static_cast<double>(cpu.tv_nsec);
-  if (const auto stat = parse_stat(place::slurp("/proc/" + std::to_string(child.pid) + "/stat")))
+  if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(child.pid) + "/stat")))
     base_system_s = static_cast<double>(stat->system) / ticks_per_second();
 }
 

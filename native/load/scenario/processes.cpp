@@ -61,7 +61,7 @@ double Processes::set_base(std::size_t job) {
 }
 
 void Processes::find_threads(pid_t pid, Process& process) {
-  for (const pid_t id : place::numbers_in("/proc/" + std::to_string(pid) + "/task")) {
+  for (const pid_t id : numbers_in("/proc/" + std::to_string(pid) + "/task")) {
     if (std::any_of(process.threads.begin(), process.threads.end(),
                     [&](const Thread& t) { return t.id == id && !t.ended; }))
       continue;

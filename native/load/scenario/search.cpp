@@ -17,7 +17,7 @@ constexpr double kSearchShare = 0.001;  // of the time, at most
 std::int64_t ProcessSearch::newest() {
   const std::string_view text = loadavg_.text();
   const std::size_t at = text.rfind(' ');
-  return at == std::string_view::npos ? -1 : static_cast<std::int64_t>(place::number_of(text.substr(at + 1)));
+  return at == std::string_view::npos ? -1 : static_cast<std::int64_t>(leading_number(text.substr(at + 1)));
 }
 
 void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::function<bool(pid_t, pid_t)>& adopt) {
@@ -31,11 +31,10 @@ void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::func
   newest_ = last;
   std::map<pid_t, pid_t> parents;
   std::set<pid_t> there;
-  for (const pid_t pid : place::numbers_in("/proc")) {
+  for (const pid_t pid : numbers_in("/proc")) {
     there.insert(pid);
     if (foreign_.contains(pid) || pid == ::getpid() || known(pid)) continue;
-    if (const auto stat = parse_stat(place::slurp("/proc/" + std::to_string(pid) + "/stat")))
-      parents[pid] = stat->parent;
+    if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(pid) + "/stat"))) parents[pid] = stat->parent;
   }
   // A child may have a smaller identifier than its parent, where identifiers wrapped.
   while (std::erase_if(parents, [&](const auto& child) { return adopt(child.first, child.second); }) > 0) {}

@@ -7,7 +7,9 @@
 #include <set>
 
 #include "load/scenario/run_clock.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 
@@ -25,7 +27,7 @@ class ProcessSearch {
   std::int64_t newest();
 
   const RunClock& clock_;
-  place::Again loadavg_{"/proc/loadavg"};
+  PolledFile loadavg_{"/proc/loadavg"};
   std::set<pid_t> foreign_;
   std::int64_t newest_ = -1;
   double last_s_ = 0, next_s_ = 0;

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "error.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 
@@ -50,7 +52,7 @@ int notify_descriptor() {
 
 void end_descendants() {
   while (true) {
-    const std::vector<pid_t> left = place::descendants(::getpid());
+    const std::vector<pid_t> left = descendants(::getpid());
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
     while (::waitpid(-1, nullptr, WNOHANG) > 0) {}
     if (left.empty()) return;

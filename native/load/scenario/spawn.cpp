@@ -14,7 +14,9 @@
 
 #include "error.hpp"
 #include "place/bind.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 namespace {
@@ -131,9 +133,9 @@ class Pipe {
 /// A new group of version 1 has no CPUs and no nodes, and takes no process until it has.
 void fill_cpuset(const std::string& folder) {
   for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
-    const std::string now = place::slurp(folder + file);
+    const std::string now = read_text(folder + file);
     if (!now.empty() && now != "\n") continue;
-    const std::string above = place::slurp(folder.substr(0, folder.rfind('/')) + file);
+    const std::string above = read_text(folder.substr(0, folder.rfind('/')) + file);
     if (above.empty()) continue;
     const int fd = ::open((folder + file).c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) continue;

@@ -17,7 +17,9 @@
 #include "error.hpp"
 #include "load/scenario/signals.hpp"
 #include "output.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 namespace {
@@ -305,7 +307,7 @@ void Supervisor::take_exit(Job& job, int wait_status, const rusage& use, double 
 }
 
 void Supervisor::ask_all_to_end() {
-  for (const pid_t pid : place::descendants(::getpid())) {
+  for (const pid_t pid : descendants(::getpid())) {
     ::kill(pid, SIGTERM);
     ::kill(pid, SIGCONT);  // a stopped process takes no other signal
   }
@@ -321,7 +323,7 @@ void Supervisor::ask_all_to_end() {
 void Supervisor::end_all() noexcept {
   try {
     for (bool first = true;; first = false) {
-      const std::vector<pid_t> left = place::descendants(::getpid());
+      const std::vector<pid_t> left = descendants(::getpid());
       for (const pid_t pid : left) ::kill(pid, SIGKILL);
       reap();
       if (left.empty()) break;

@@ -28,7 +28,7 @@ long long parse_migrations(std::string_view text) {
   if (first == std::string_view::npos) return -1;
   first = text.find_first_not_of(" \t:", first);
   if (first == std::string_view::npos || text[first] < '0' || text[first] > '9') return -1;
-  return static_cast<long long>(place::number_of(text.substr(first)));
+  return static_cast<long long>(leading_number(text.substr(first)));
 }
 
 double Use::closes() const { return wall_s() > 0 ? (user_s + system_s + waiting_s + sleeping_s) / wall_s() : 1; }
@@ -38,8 +38,8 @@ Thread::Thread(std::size_t number_, std::size_t job_, pid_t process_, pid_t id_)
       job(job_),
       process(process_),
       id(id_),
-      stat_(place::task_folder(process_, id_) + "stat"),
-      schedstat_(place::task_folder(process_, id_) + "schedstat") {}
+      stat_(task_folder(process_, id_) + "stat"),
+      schedstat_(task_folder(process_, id_) + "schedstat") {}
 
 void Thread::look(const RunClock& clock) {
   const auto times = parse_schedstat(schedstat_.text());
@@ -57,9 +57,7 @@ void Thread::look(const RunClock& clock) {
   last = {clock.now(), times->first, times->second, stat->user, stat->system, stat->state, stat->cpu};
 }
 
-long long Thread::migrations_now() const {
-  return parse_migrations(place::slurp(place::task_folder(process, id) + "sched"));
-}
+long long Thread::migrations_now() const { return parse_migrations(read_text(task_folder(process, id) + "sched")); }
 
 void Thread::count_migrations(const RunClock& clock) {
   if (const long long n = migrations_now(); n >= 0) migrations = n;

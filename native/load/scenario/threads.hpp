@@ -10,7 +10,9 @@
 #include <utility>
 
 #include "load/scenario/run_clock.hpp"
-#include "place/proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::load {
 
@@ -63,7 +65,7 @@ struct Thread {
 
  private:
   long long migrations_now() const;
-  place::Again stat_, schedstat_;
+  PolledFile stat_, schedstat_;
 };
 
 }  // namespace mm::load

@@ -21,6 +21,7 @@
 #include "base/options.hpp"
 #include "base/output.hpp"
 #include "base/team.hpp"
+#include "sys/files.hpp"
 
 namespace mm::mpi {
 namespace {
@@ -56,16 +57,9 @@ std::pair<std::string, std::string> library_of() {
   return {kind, tidy};
 }
 
-std::string line_of(const std::string& path) {
-  std::ifstream in(path);
-  std::string line;
-  std::getline(in, line);
-  return line;
-}
-
 /// Which kernel this is, among all that ever ran: containers and namespaces of one have the same.
 std::string kernel_id() {
-  const std::string id = line_of("/proc/sys/kernel/random/boot_id");
+  const std::string id = first_line("/proc/sys/kernel/random/boot_id");
   return id.empty() ? host_name() : id;
 }
 
@@ -282,7 +276,7 @@ std::size_t World::room() {
   auto mine = static_cast<double>(memory_available()) * 0.9 / static_cast<double>(here);
   rlimit limit{};
   std::size_t pages = 0;
-  if (std::istringstream in(line_of("/proc/self/statm"));
+  if (std::istringstream in(first_line("/proc/self/statm"));
       getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && in >> pages)
     mine = std::min(mine, static_cast<double>(limit.rlim_cur) -
                               static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)));

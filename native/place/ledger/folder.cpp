@@ -15,6 +15,7 @@
 #include "clock.hpp"
 #include "error.hpp"
 #include "output.hpp"
+#include "sys/files.hpp"
 
 namespace mm::place::ledger {
 
@@ -72,12 +73,7 @@ std::string random_name() {
   return text;
 }
 
-std::string boot_id() {
-  std::ifstream in("/proc/sys/kernel/random/boot_id");
-  std::string id;
-  std::getline(in, id);
-  return id;
-}
+std::string boot_id() { return first_line("/proc/sys/kernel/random/boot_id"); }
 
 std::string holder_of(int fd) {
   struct stat status{};
@@ -88,9 +84,7 @@ std::string holder_of(int fd) {
     if (line.find(inode) == std::string::npos || line.find("->") != std::string::npos) continue;
     int pid = 0;
     if (std::sscanf(line.c_str(), "%*s FLOCK %*s %*s %d", &pid) != 1 || pid <= 0) continue;
-    std::ifstream comm("/proc/" + std::to_string(pid) + "/comm");
-    std::string name;
-    std::getline(comm, name);
+    const std::string name = first_line("/proc/" + std::to_string(pid) + "/comm");
     return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
   }
   return "a process that is not to be seen from here";

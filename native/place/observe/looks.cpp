@@ -24,7 +24,7 @@ std::map<std::string, std::string> binding_variables(pid_t process) {
       "OMP_PROC_BIND", "OMP_PLACES",   "GOMP_CPU_AFFINITY", "KMP_AFFINITY",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
       "PMI_RANK",      "SLURM_PROCID", "FLUX_TASK_RANK",    "I_MPI_PIN_DOMAIN", "MV2_ENABLE_AFFINITY"};
   std::map<std::string, std::string> found;
-  const std::string text = slurp("/proc/" + std::to_string(process) + "/environ");
+  const std::string text = read_text("/proc/" + std::to_string(process) + "/environ");
   for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
     const std::string entry = text.c_str() + at;
     const std::size_t is = entry.find('=');
@@ -99,8 +99,8 @@ void ThreadLooks::look_at(Process& process, Thread& thread) {
   std::uint64_t ran = 0, waited = 0;
   const std::string_view sched = thread.schedstat.text();
   if (!sched.empty()) {
-    ran = number_of(sched);
-    waited = number_of(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
+    ran = leading_number(sched);
+    waited = leading_number(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
   } else if (::access("/proc/self/schedstat", F_OK) != 0) {
     context_.absent.insert(
         "time that threads wait for a CPU: this kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
@@ -138,11 +138,11 @@ void ThreadLooks::look_at(Process& process, Thread& thread) {
 }
 
 void ThreadLooks::look_at_sched(Process& process, Thread& thread) {
-  const std::string text = slurp(task_folder(process.id, thread.id) + "sched");
+  const std::string text = read_text(task_folder(process.id, thread.id) + "sched");
   const auto value = [&](const char* key) {
     const std::string line = value_of(text, key);
     const std::size_t digit = line.find_first_of("0123456789");
-    return digit == std::string::npos ? -1 : static_cast<long long>(number_of(line.substr(digit)));
+    return digit == std::string::npos ? -1 : static_cast<long long>(leading_number(line.substr(digit)));
   };
   thread.migrations = std::max(thread.migrations, value("se.nr_migrations"));
   thread.balanced_pages = std::max(thread.balanced_pages, value("numa_pages_migrated"));

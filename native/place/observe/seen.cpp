@@ -16,7 +16,7 @@ Context::Context(const Machine& machine_, pid_t root_, Expectation expected_)
       root(root_),
       expected(std::move(expected_)),
       began_s(wall_s()),
-      first_online(kernel_list(slurp("/sys/devices/system/cpu/online"))),
+      first_online(ids_of(read_text("/sys/devices/system/cpu/online"))),
       tick_rate(static_cast<double>(::sysconf(_SC_CLK_TCK))),
       page_bytes(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) {
   std::sort(expected.cpus.begin(), expected.cpus.end());
@@ -29,7 +29,7 @@ Context::Context(const Machine& machine_, pid_t root_, Expectation expected_)
 double Context::elapsed() const { return wall_s() - began_s; }
 
 void Context::look_for_offline() {
-  const std::vector<int> online = kernel_list(slurp("/sys/devices/system/cpu/online"));
+  const std::vector<int> online = ids_of(read_text("/sys/devices/system/cpu/online"));
   for (const int cpu : first_online)
     if (!std::binary_search(online.begin(), online.end(), cpu)) offline.insert(cpu);
 }
@@ -40,7 +40,7 @@ std::pair<std::string, std::vector<int>> cpuset_of(pid_t process) {
   const char* const file = home->version == 1 ? "/cpuset.effective_cpus" : "/cpuset.cpus.effective";
   // Version 2: a group without the controller has what the one above it leaves.
   for (std::string at = home->folder;; at.resize(at.rfind('/'))) {
-    const std::vector<int> cpus = kernel_list(slurp(at + file));
+    const std::vector<int> cpus = ids_of(read_text(at + file));
     if (!cpus.empty() || at.size() <= home->mount.size()) return {home->path, cpus};
   }
 }

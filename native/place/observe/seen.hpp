@@ -8,7 +8,9 @@
 
 #include "../observe.hpp"
 #include "../pages.hpp"
-#include "../proc.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place::observe {
 
@@ -19,8 +21,8 @@ struct Thread {
         schedstat(task_folder(process, number) + "schedstat") {}
   pid_t id;
   unsigned looks = 0;
-  Again stat, schedstat;
-  Stat last;
+  PolledFile stat, schedstat;
+  TaskStat last;
   std::uint64_t ran_ns = 0, waited_ns = 0;
   std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the begin of the window
   std::set<int> ran_on, outside;

@@ -15,7 +15,7 @@ namespace {
 
 /// Whether the number of a thread that ended belongs to a new one.
 bool is_another(pid_t process, const Thread& thread) {
-  const auto stat = parse_stat(slurp(task_folder(process, thread.id) + "stat"));
+  const auto stat = parse_stat(read_text(task_folder(process, thread.id) + "stat"));
   return stat && stat->started != thread.last.started;
 }
 
@@ -54,7 +54,7 @@ void Tree::find_children() {
     return;
   }
   const auto of_thread = [&](pid_t process, pid_t thread) {
-    std::string text = slurp(task_folder(process, thread) + "children");
+    std::string text = read_text(task_folder(process, thread) + "children");
     for (char *at = text.data(), *end = nullptr;; at = end) {
       const long id = std::strtol(at, &end, 10);
       if (end == at) break;

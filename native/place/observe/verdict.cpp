@@ -109,8 +109,7 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
   for (const auto& [policy, bytes] : policies) {
     const std::size_t colon = policy.rfind(':');
     if (2 * bytes < out || colon == std::string::npos) continue;
-    if (const std::vector<int> nodes = kernel_list(policy.substr(colon + 1));
-        !within(nodes, context_.expected.memory_nodes))
+    if (const std::vector<int> nodes = ids_of(policy.substr(colon + 1)); !within(nodes, context_.expected.memory_nodes))
       return {Violation::wrong_node, found + "its own memory policy (" + policy +
                                          ") put them there; leave out the numactl, set_mempolicy or mbind inside" +
                                          move};
@@ -155,7 +154,7 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
   for (const int node : where) {
     const auto is = [&](const Node& n) { return n.id == node && n.cpus.empty(); };
     if (std::none_of(context_.machine.nodes.begin(), context_.machine.nodes.end(), is)) continue;
-    const bool demotes = slurp("/sys/kernel/mm/numa/demotion_enabled").starts_with("true");
+    const bool demotes = read_text("/sys/kernel/mm/numa/demotion_enabled").starts_with("true");
     return {Violation::wrong_node,
             found + "node " + std::to_string(node) + " has no CPUs, so no first touch put them there" +
                 (demotes ? ": the kernel demotes what is cold (/sys/kernel/mm/numa/demotion_enabled)" : "") + move};

@@ -5,9 +5,11 @@
 #include <cstdio>
 
 #include "../command.hpp"
-#include "../proc.hpp"
 #include "base/options.hpp"
 #include "error.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place::job {
 
@@ -38,7 +40,7 @@ int slurm_size() {
 /// The process that started this one: the same for all ranks of a launch, and another for each launch.
 std::string parent() {
   const std::string pid = std::to_string(getppid());
-  const auto stat = parse_stat(slurp("/proc/" + pid + "/stat"));
+  const auto stat = parse_stat(read_text("/proc/" + pid + "/stat"));
   return "parent " + pid + " of " + (stat ? std::to_string(stat->started) : "");
 }
 

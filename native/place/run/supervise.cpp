@@ -13,11 +13,13 @@
 #include <set>
 
 #include "../command.hpp"
-#include "../proc.hpp"
 #include "clock.hpp"
 #include "error.hpp"
 #include "launch.hpp"
 #include "provenance.hpp"
+#include "sys/files.hpp"
+#include "sys/procfs.hpp"
+#include "sys/words.hpp"
 
 namespace mm::place::job {
 

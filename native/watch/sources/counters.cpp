@@ -11,8 +11,9 @@
 #include <map>
 #include <system_error>
 
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/pmu_components.hpp"
-#include "watch/reading.hpp"
 #include "watch/source.hpp"
 #include "watch/utilisation.hpp"
 

@@ -2,7 +2,8 @@
 #include <array>
 #include <unordered_map>
 
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -11,7 +12,7 @@ namespace {
 class Cpus : public Source {
  public:
   void open(const Host& host, Board& board) override {
-    stat_ = File(host.root + "/proc/stat");
+    stat_ = KernelFile(host.root + "/proc/stat");
     if (!stat_) {
       board.absent("cpu.busy", "/proc/stat cannot be read");
       return;
@@ -33,10 +34,10 @@ class Cpus : public Source {
       const std::string_view word = next_word(line);
       if (word.substr(0, 3) != "cpu") break;  // they come first
       if (word.size() == 3) continue;
-      const auto found = place_.find(static_cast<int>(number(word.substr(3))));
+      const auto found = place_.find(static_cast<int>(whole_number(word.substr(3))));
       if (found == place_.end()) continue;
       Ticks t;
-      for (auto& v : t.of) v = number(next_word(line), 0);
+      for (auto& v : t.of) v = whole_number(next_word(line), 0);
       Ticks& before = last_[found->second];
       t.round = round_;
       if (before.round == round_ - 1) write(board, found->second, before, t);
@@ -66,7 +67,7 @@ class Cpus : public Source {
     board.set(steal_, cpu, d[7] / all);
   }
 
-  File stat_;
+  KernelFile stat_;
   std::unordered_map<int, std::size_t> place_;
   std::vector<Ticks> last_;
   std::uint64_t round_ = 0;

@@ -1,5 +1,6 @@
 /// Power of packages and of their memory, from the powercap tree (RAPL): energy counters that wrap.
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -13,16 +14,16 @@ class Energy : public Source {
     for (const std::string& name : names_in(folder)) {
       // intel-rapl:0 is a package, intel-rapl:0:1 a part of it; AMD's processors appear under the same name.
       if (!name.starts_with("intel-rapl:")) continue;
-      const std::string zone = folder + name + "/", label = read_once(zone + "name");
+      const std::string zone = folder + name + "/", label = first_line(zone + "name");
       if (label.empty()) continue;
-      File energy(zone + "energy_uj");
+      KernelFile energy(zone + "energy_uj");
       if (!energy) {
         hidden = true;
         continue;
       }
-      zones_.push_back({std::move(energy), static_cast<double>(number_of(zone + "max_energy_range_uj", 0)) * 1e-6, {}});
+      zones_.push_back({std::move(energy), static_cast<double>(number_in(zone + "max_energy_range_uj", 0)) * 1e-6, {}});
       const bool part = name.find(':') != name.rfind(':');
-      const std::string of = part ? read_once(folder + name.substr(0, name.rfind(':')) + "/name") + " " : "";
+      const std::string of = part ? first_line(folder + name.substr(0, name.rfind(':')) + "/name") + " " : "";
       board.add("power", {{"name", of + label}, {"kind", part ? label : "package"}});
     }
     if (zones_.empty()) {
@@ -38,7 +39,7 @@ class Energy : public Source {
       Zone& zone = zones_[z];
       std::string_view text = zone.energy.text();
       std::string_view line = next_line(text);
-      const auto microjoules = number(next_word(line));
+      const auto microjoules = whole_number(next_word(line));
       double joules = microjoules < 0 ? kUnknown : static_cast<double>(microjoules) * 1e-6;
       if (joules + zone.wrapped < zone.last && zone.range > 0) zone.wrapped += zone.range;
       joules += zone.wrapped;
@@ -49,7 +50,7 @@ class Energy : public Source {
 
  private:
   struct Zone {
-    File energy;
+    KernelFile energy;
     double range;
     Rate rate;
     double wrapped = 0, last = 0;

@@ -2,7 +2,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -11,24 +12,24 @@ namespace {
 class InputOutput : public Source {
  public:
   void open(const Host& host, Board& board) override {
-    disks_ = File(host.root + "/proc/diskstats");
+    disks_ = KernelFile(host.root + "/proc/diskstats");
     first_ = board.components("io");  // I/O stacks that are counted come before
     const std::string block = host.root + "/sys/block/", net = host.root + "/sys/class/net/";
     for (const std::string& name : names_in(block)) {
       if (name.starts_with("loop") || name.starts_with("ram") || name.starts_with("zram")) continue;
-      if (number_of(block + name + "/size", 0) <= 0) continue;
+      if (number_in(block + name + "/size", 0) <= 0) continue;
       devices_.push_back({name, {}, {}, 0, {}});
       place(host, board, block + name, {{"name", name}, {"kind", "disk"}});
     }
     first_net_ = devices_.size();
     for (const std::string& name : names_in(net)) {
-      if (name == "lo" || read_once(net + name + "/operstate") == "down") continue;
+      if (name == "lo" || first_line(net + name + "/operstate") == "down") continue;
       const std::string folder = net + name + "/";
       // Mb/s of one direction; virtual interfaces have none, or -1.
-      const auto speed = number_of(folder + "speed", -1);
+      const auto speed = number_in(folder + "speed", -1);
       devices_.push_back({name,
-                          File(folder + "statistics/rx_bytes"),
-                          File(folder + "statistics/tx_bytes"),
+                          KernelFile(folder + "statistics/rx_bytes"),
+                          KernelFile(folder + "statistics/tx_bytes"),
                           speed > 0 ? static_cast<double>(speed) * 1e6 / 8 : 0,
                           {}});
       if (speed <= 0) board.absent("io.busy:" + name, "the interface does not say its speed");
@@ -52,7 +53,7 @@ class InputOutput : public Source {
       for (std::size_t d = 0; d < first_net_; ++d) {
         if (devices_[d].name != name) continue;
         double field[10] = {};
-        for (double& f : field) f = static_cast<double>(number(next_word(line), 0));
+        for (double& f : field) f = static_cast<double>(whole_number(next_word(line), 0));
         board.set(in_, first_ + d, devices_[d].rates[0].of(field[2] * 512, now));
         board.set(out_, first_ + d, devices_[d].rates[1].of(field[6] * 512, now));
         board.set(busy_, first_ + d, std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // unknown stays so
@@ -60,10 +61,10 @@ class InputOutput : public Source {
     }
     for (std::size_t d = first_net_; d < devices_.size(); ++d) {
       Device& device = devices_[d];
-      const auto bytes = [](File& file) {
+      const auto bytes = [](KernelFile& file) {
         std::string_view text = file.text();
         std::string_view line = next_line(text);
-        const auto value = number(next_word(line));
+        const auto value = whole_number(next_word(line));
         return value < 0 ? kUnknown : static_cast<double>(value);
       };
       const double received = device.rates[0].of(bytes(device.in), now),
@@ -78,19 +79,19 @@ class InputOutput : public Source {
  private:
   struct Device {
     std::string name;
-    File in, out;
+    KernelFile in, out;
     double speed;
     Rate rates[3];
   };
 
   static void place(const Host& host, Board& board, const std::string& folder, json about) {
-    const auto node = number_of(folder + "/device/numa_node", -1);
+    const auto node = number_in(folder + "/device/numa_node", -1);
     for (std::size_t n = 0; n < host.nodes.size(); ++n)
       if (host.nodes[n] == node) about["node"] = n;
     board.add("io", std::move(about));
   }
 
-  File disks_;
+  KernelFile disks_;
   std::vector<Device> devices_;
   std::size_t first_ = 0, first_net_ = 0, busy_ = 0, in_ = 0, out_ = 0;
 };

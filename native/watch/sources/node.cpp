@@ -1,5 +1,6 @@
 /// Memory of every node, from its meminfo and numastat.
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -10,8 +11,9 @@ class Nodes : public Source {
   void open(const Host& host, Board& board) override {
     for (const int n : host.nodes) {
       const std::string folder = host.root + "/sys/devices/system/node/node" + std::to_string(n) + "/";
-      files_.push_back({File(folder + "meminfo"), File(folder + "numastat")});
-      if (!files_.back().memory && host.nodes.size() == 1) files_.back().memory = File(host.root + "/proc/meminfo");
+      files_.push_back({KernelFile(folder + "meminfo"), KernelFile(folder + "numastat")});
+      if (!files_.back().memory && host.nodes.size() == 1)
+        files_.back().memory = KernelFile(host.root + "/proc/meminfo");
     }
     total_ = board.add({"node.total", "B", "memory"});
     used_ = board.add({"node.used", "B", "memory that is neither free nor cache"});
@@ -29,7 +31,7 @@ class Nodes : public Source {
         std::string_view line = next_line(text);
         std::string_view key = next_word(line);
         if (key == "Node") next_word(line), key = next_word(line);
-        const double bytes = 1024.0 * static_cast<double>(number(next_word(line), 0));
+        const double bytes = 1024.0 * static_cast<double>(whole_number(next_word(line), 0));
         if (key == "MemTotal:") total = bytes;
         if (key == "MemFree:") free = bytes;
         if (key == "FilePages:" || key == "SReclaimable:" || key == "Cached:" || key == "Buffers:") cache += bytes;
@@ -47,7 +49,7 @@ class Nodes : public Source {
         for (std::size_t k = 0; k < kCounters; ++k)
           if (key == kKeys[k])
             board.set(counters_[k], n,
-                      rates_[n * kCounters + k].of(static_cast<double>(number(next_word(line), 0)), now));
+                      rates_[n * kCounters + k].of(static_cast<double>(whole_number(next_word(line), 0)), now));
       }
     }
   }
@@ -60,7 +62,7 @@ class Nodes : public Source {
       "pages that lie where they were wanted", "pages that lie here though another node was wanted",
       "pages wanted here that lie elsewhere", "pages taken here by programs of other nodes"};
   struct Files {
-    File memory, pages;
+    KernelFile memory, pages;
   };
   std::vector<Files> files_;
   std::vector<Rate> rates_;

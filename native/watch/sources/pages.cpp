@@ -1,6 +1,7 @@
 /// Pages that the kernel moves, from /proc/vmstat. Reading it sums what every CPU has counted, so once a second is
 /// enough.
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -19,7 +20,7 @@ constexpr Kind kKinds[] = {
 class Pages : public Source {
  public:
   void open(const Host& host, Board& board) override {
-    vmstat_ = File(host.root + "/proc/vmstat");
+    vmstat_ = KernelFile(host.root + "/proc/vmstat");
     const std::string now(vmstat_.text());
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
     for (const Kind& kind : kKinds) {
@@ -37,7 +38,8 @@ class Pages : public Source {
       std::string_view line = next_line(text);
       const std::string_view key = next_word(line);
       for (Counter& c : counters_)
-        if (key == c.kind->key) board.set(c.metric, 0, c.rate.of(static_cast<double>(number(next_word(line), 0)), now));
+        if (key == c.kind->key)
+          board.set(c.metric, 0, c.rate.of(static_cast<double>(whole_number(next_word(line), 0)), now));
     }
   }
 
@@ -49,7 +51,7 @@ class Pages : public Source {
     std::size_t metric;
     Rate rate;
   };
-  File vmstat_;
+  KernelFile vmstat_;
   std::vector<Counter> counters_;
 };
 

@@ -14,7 +14,8 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -55,7 +56,7 @@ class Processes : public Source {
     found_.clear();
     if (DIR* const all = ::opendir(folder_.c_str())) {
       while (const dirent* const entry = ::readdir(all)) {
-        const auto pid = number(entry->d_name);
+        const auto pid = whole_number(entry->d_name);
         if (pid > 0) look_at(pid, now);
       }
       ::closedir(all);
@@ -111,7 +112,7 @@ class Processes : public Source {
     name = text.substr(open + 1, close - open - 1);
     std::string_view rest = text.substr(close + 1);
     field = {};
-    for (std::size_t i = 3; i < field.size(); ++i) field[i] = number(next_word(rest), 0);
+    for (std::size_t i = 3; i < field.size(); ++i) field[i] = whole_number(next_word(rest), 0);
     return true;
   }
 
@@ -141,13 +142,13 @@ class Processes : public Source {
     if (tasks == nullptr) return nullptr;
     Fields field;
     for (const dirent* entry; all.size() < kMostThreads && (entry = ::readdir(tasks)) != nullptr;) {
-      const auto tid = number(entry->d_name);
+      const auto tid = whole_number(entry->d_name);
       const std::string file = folder + entry->d_name;
       if (tid <= 0 || !stat_of(file + "/stat", name_, field)) continue;
       std::string_view text = read_into(file + "/schedstat", buffer_);  // ns on a CPU, ns waiting for one
       next_word(text);
       SeenThread& before = threads_[tid];
-      const SeenThread here{field[14] + field[15], number(next_word(text), -1), field[22], round_};
+      const SeenThread here{field[14] + field[15], whole_number(next_word(text), -1), field[22], round_};
       const bool known = before.round != 0 && before.started == here.started && now > last_;
       const double span = now - last_;
       all.push_back({tid, field[39],
@@ -193,15 +194,15 @@ class Processes : public Source {
       double unit = page_;
       if (const std::size_t at = line.find("kernelpagesize_kB="); at != std::string_view::npos) {
         std::string_view size = line.substr(at + 18);
-        unit = 1024.0 * static_cast<double>(number(next_word(size), 4));
+        unit = 1024.0 * static_cast<double>(whole_number(next_word(size), 4));
       }
       while (!line.empty()) {
         const std::string_view word = next_word(line);
         const std::size_t equals = word.find('=');
         if (word.size() < 4 || word[0] != 'N' || equals == std::string_view::npos) continue;
-        const auto node = number(word.substr(1, equals - 1));
+        const auto node = whole_number(word.substr(1, equals - 1));
         for (std::size_t n = 0; n < nodes_.size(); ++n)
-          if (nodes_[n] == node) bytes[n] += unit * static_cast<double>(number(word.substr(equals + 1), 0));
+          if (nodes_[n] == node) bytes[n] += unit * static_cast<double>(whole_number(word.substr(equals + 1), 0));
       }
     }
     return bytes;

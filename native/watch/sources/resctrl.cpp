@@ -1,6 +1,7 @@
 /// Memory traffic behind every last-level cache, from resctrl's bandwidth monitoring (Intel MBM, AMD, Arm MPAM):
 /// counters that the kernel keeps without a performance counter or a privilege beyond reading the mounted tree.
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -12,8 +13,8 @@ class Resctrl : public Source {
     const std::string folder = host.root + "/sys/fs/resctrl/mon_data/";
     for (const std::string& name : names_in(folder)) {
       if (!name.starts_with("mon_L3_")) continue;
-      const auto domain = number(std::string_view(name).substr(7));
-      Domain d{File(folder + name + "/mbm_total_bytes"), File(folder + name + "/mbm_local_bytes"), {}, {}};
+      const auto domain = whole_number(std::string_view(name).substr(7));
+      Domain d{KernelFile(folder + name + "/mbm_total_bytes"), KernelFile(folder + name + "/mbm_local_bytes"), {}, {}};
       if (domain < 0 || !d.total) continue;
       domains_.push_back(std::move(d));
       board.add("l3", {{"name", "L3 " + std::to_string(domain)}, {"number", domain}});
@@ -38,15 +39,15 @@ class Resctrl : public Source {
 
  private:
   /// The counter says "Unavailable" or "Error" where it has been taken away.
-  static double bytes(File& file) {
+  static double bytes(KernelFile& file) {
     std::string_view text = file.text();
     std::string_view line = next_line(text);
-    const auto value = number(next_word(line));
+    const auto value = whole_number(next_word(line));
     return value < 0 ? kUnknown : static_cast<double>(value);
   }
 
   struct Domain {
-    File total, local;
+    KernelFile total, local;
     Rate total_rate, local_rate;
   };
   std::vector<Domain> domains_;

@@ -1,5 +1,6 @@
 /// The whole machine: what waits, switches and interrupts, from /proc/stat and /proc/pressure.
-#include "watch/reading.hpp"
+#include "sys/files.hpp"
+#include "sys/words.hpp"
 #include "watch/source.hpp"
 
 namespace mm::watch {
@@ -9,7 +10,7 @@ class System : public Source {
  public:
   void open(const Host& host, Board& board) override {
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
-    stat_ = File(host.root + "/proc/stat");
+    stat_ = KernelFile(host.root + "/proc/stat");
     running_ = board.add({"host.running", "1", "tasks that run or could run"});
     blocked_ = board.add({"host.blocked", "1", "tasks that wait for I/O"});
     switches_ = board.add({"host.switches", "1/s", "context switches"});
@@ -17,7 +18,7 @@ class System : public Source {
     forks_ = board.add({"host.forks", "1/s", "tasks created"});
     static constexpr const char* kKinds[] = {"cpu", "memory", "io"};
     for (const char* kind : kKinds) {
-      pressure_.push_back({File(host.root + "/proc/pressure/" + kind), 0, {}});
+      pressure_.push_back({KernelFile(host.root + "/proc/pressure/" + kind), 0, {}});
       if (!pressure_.back().file) {
         board.absent(std::string("host.pressure_") + kind, "the kernel does not keep pressure (CONFIG_PSI)",
                      "boot with psi=1");
@@ -37,7 +38,7 @@ class System : public Source {
     for (std::string_view text = stat_.text(); !text.empty();) {
       std::string_view line = next_line(text);
       const std::string_view key = next_word(line);
-      const auto value = [&] { return static_cast<double>(number(next_word(line), 0)); };
+      const auto value = [&] { return static_cast<double>(whole_number(next_word(line), 0)); };
       if (key == "intr") board.set(interrupts_, 0, rate_interrupts_.of(value(), now));
       if (key == "ctxt") board.set(switches_, 0, rate_switches_.of(value(), now));
       if (key == "processes") board.set(forks_, 0, rate_forks_.of(value(), now));
@@ -48,18 +49,18 @@ class System : public Source {
       std::string_view text = p.file.text();
       std::string_view line = next_line(text);
       const std::size_t at = line.find("total=");
-      const auto total = at == std::string_view::npos ? -1 : number(line.substr(at + 6));
+      const auto total = at == std::string_view::npos ? -1 : whole_number(line.substr(at + 6));
       board.set(p.metric, 0, p.rate.of(total < 0 ? kUnknown : static_cast<double>(total) * 1e-6, now));
     }
   }
 
  private:
   struct Pressure {
-    File file;
+    KernelFile file;
     std::size_t metric;
     Rate rate;
   };
-  File stat_;
+  KernelFile stat_;
   std::vector<Pressure> pressure_;
   Rate rate_interrupts_, rate_switches_, rate_forks_;
   std::size_t running_ = 0, blocked_ = 0, switches_ = 0, interrupts_ = 0, forks_ = 0;

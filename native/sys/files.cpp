@@ -1,0 +1,141 @@
+#include "sys/files.hpp"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+
+#include "sys/words.hpp"
+
+namespace mm {
+namespace {
+
+constexpr std::size_t kMostText = 64u << 20;  // no file of /proc or /sys is larger; a bound for hostile trees
+
+}  // namespace
+
+KernelFile::KernelFile(const std::string& path)
+    : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
+  if (descriptor_ < 0) return;
+  // A recorded tree may hold anything: what is no file has no text, and nobody waits for it.
+  struct stat status{};
+  if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode))
+    buffer_.resize(4096);
+  else
+    ::close(std::exchange(descriptor_, -1));
+}
+
+KernelFile::~KernelFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+KernelFile::KernelFile(KernelFile&& other) noexcept
+    : descriptor_(std::exchange(other.descriptor_, -1)), buffer_(std::move(other.buffer_)) {}
+
+KernelFile& KernelFile::operator=(KernelFile&& other) noexcept {
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(buffer_, other.buffer_);
+  return *this;
+}
+
+std::string_view KernelFile::text() {
+  if (descriptor_ < 0) return {};
+  std::size_t have = 0;
+  while (true) {
+    const ssize_t got = ::pread(descriptor_, buffer_.data() + have, buffer_.size() - have, static_cast<off_t>(have));
+    if (got < 0) return {};
+    have += static_cast<std::size_t>(got);
+    if (got == 0 || have < buffer_.size()) {
+      // A short read may be a page's end and not the file's: only an empty one is sure, where there is room for it.
+      if (got == 0) return {buffer_.data(), have};
+      continue;
+    }
+    if (buffer_.size() >= kMostText) return {};
+    buffer_.resize(2 * buffer_.size());
+  }
+}
+
+std::string read_text(const std::string& path) {
+  std::string text;
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (file < 0) return text;
+  std::size_t have = 0;
+  ssize_t got = 0;
+  do {
+    have += static_cast<std::size_t>(got);
+    if (text.size() - have < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
+    got = ::read(file, text.data() + have, text.size() - have);
+  } while (got > 0);
+  const int why = errno;
+  ::close(file);
+  errno = why;
+  text.resize(got < 0 ? 0 : have);
+  return text;
+}
+
+std::string first_line(const std::string& path) {
+  const std::string text = read_text(path);
+  const std::size_t end = std::min(text.find('\n'), text.size());
+  const std::size_t last = text.find_last_not_of(std::string_view(" \t\0", 3), end == 0 ? 0 : end - 1);
+  return end == 0 || last == std::string::npos ? "" : text.substr(0, last + 1);
+}
+
+std::int64_t number_in(const std::string& path, std::int64_t missing) {
+  return whole_number(first_line(path), missing);
+}
+
+std::vector<std::string> names_in(const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code wrong;
+  for (std::filesystem::directory_iterator at(folder, wrong), end; !wrong && at != end; at.increment(wrong))
+    names.push_back(at->path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+std::vector<pid_t> numbers_in(const std::string& folder) {
+  std::vector<pid_t> found;
+  DIR* const dir = ::opendir(folder.c_str());
+  if (dir == nullptr) return found;
+  while (const dirent* entry = ::readdir(dir))
+    if (entry->d_name[0] >= '0' && entry->d_name[0] <= '9')
+      found.push_back(static_cast<pid_t>(leading_number(entry->d_name)));
+  ::closedir(dir);
+  return found;
+}
+
+PolledFile& PolledFile::operator=(PolledFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(file_, other.file_);
+  return *this;
+}
+
+void PolledFile::close() {
+  if (file_ >= 0) ::close(file_), --open_;
+  file_ = -1;
+}
+
+std::string_view PolledFile::text() {
+  static std::array<char, 1024> buffer;
+  const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+  const ssize_t got = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
+  if (file >= 0 && file != file_) {
+    rlimit limit{};
+    const std::size_t most =
+        ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) / 2 : 64;
+    if (open_ < most)
+      file_ = file, ++open_;
+    else
+      ::close(file);
+  }
+  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+}
+
+}  // namespace mm

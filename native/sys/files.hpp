@@ -1,0 +1,61 @@
+#pragma once
+/// Files of /proc and /sys, of this machine or of a recorded tree.
+#include <sys/types.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace mm {
+
+/// The whole text of a file; "" where it cannot be read (errno says why).
+std::string read_text(const std::string& path);
+/// The first line, without white space at its end; "" where there is none.
+std::string first_line(const std::string& path);
+/// The number of a file that holds nothing else; `missing` where it does not.
+std::int64_t number_in(const std::string& path, std::int64_t missing);
+/// Names in a folder, sorted; none where it is missing.
+std::vector<std::string> names_in(const std::string& folder);
+/// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
+std::vector<pid_t> numbers_in(const std::string& folder);
+
+/// A file that is read again and again; its buffer grows at the first readings only.
+class KernelFile {
+ public:
+  KernelFile() = default;
+  explicit KernelFile(const std::string& path);
+  ~KernelFile();
+  KernelFile(KernelFile&& other) noexcept;
+  KernelFile& operator=(KernelFile&& other) noexcept;
+  KernelFile(const KernelFile&) = delete;
+  KernelFile& operator=(const KernelFile&) = delete;
+
+  explicit operator bool() const { return descriptor_ >= 0; }
+  /// The whole text as it is now; empty when it cannot be read (any more). Valid until the next reading.
+  std::string_view text();
+
+ private:
+  int descriptor_ = -1;
+  std::string buffer_;
+};
+
+/// A file of /proc that is read at every sample of many tasks: kept open where there are descriptors to spare.
+class PolledFile {
+ public:
+  explicit PolledFile(std::string path) : path_(std::move(path)) {}
+  PolledFile(PolledFile&& other) noexcept : path_(std::move(other.path_)), file_(std::exchange(other.file_, -1)) {}
+  PolledFile& operator=(PolledFile&& other) noexcept;
+  ~PolledFile() { close(); }
+  void close();
+  /// At most 1 KiB, which is more than these files have, until the next call; "" where the thread has ended.
+  std::string_view text();
+
+ private:
+  static inline std::size_t open_ = 0;
+  std::string path_;
+  int file_ = -1;
+};
+
+}  // namespace mm
