@@ -100,9 +100,9 @@ int main(int argc, char** argv) {
   std::vector<Told> told(threads);
   std::barrier gate(static_cast<std::ptrdiff_t>(threads) + 1);
   std::uint64_t rounds = 0;
-  std::vector<std::thread> crew;
+  std::vector<std::thread> workers;
   for (std::size_t i = 0; i < threads; ++i)
-    crew.emplace_back([&, i] {
+    workers.emplace_back([&, i] {
       cpu_set_t own;
       CPU_ZERO(&own);
       CPU_SET(static_cast<std::size_t>(std::atoi(argv[3 + i])), &own);
@@ -139,5 +139,5 @@ int main(int argc, char** argv) {
   }
   rounds = 0;
   gate.arrive_and_wait();
-  for (std::thread& thread : crew) thread.join();
+  for (std::thread& thread : workers) thread.join();
 }

@@ -1,5 +1,5 @@
 /// meshmark-probe: asks one question of the machine and answers in JSON Lines.
-#include "base/command_line.hpp"
+#include "program/instruments.hpp"
 
 int main(int argc, char** argv) {
   return mm::answer(argc, argv,

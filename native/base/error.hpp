@@ -1,6 +1,9 @@
 #pragma once
+/// What goes wrong, by what its user can do.
+#include <exception>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "text.hpp"
 
@@ -22,7 +25,15 @@ struct Absent : std::runtime_error {
 
 /// Something that should have worked did not. Exit status 1.
 struct Failure : std::runtime_error {
-  using std::runtime_error::runtime_error;
+  explicit Failure(const std::string& message, std::string hint_ = {})
+      : std::runtime_error(message), hint(std::move(hint_)) {}
+  std::string hint;
 };
+
+/// An exception in one line for people. Where memory or a thread could not be had it names the limit that is set.
+std::string message_of(const std::exception& wrong);
+
+/// "" or "; the address space is limited to 200000 KiB (ulimit -v)": the reason for most of what cannot be had then.
+std::string address_limit();
 
 }  // namespace mm

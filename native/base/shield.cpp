@@ -20,16 +20,23 @@ constexpr double kRealTimeShare = 0.7;  // of wall time, well below the kernel's
 class Shield::Holder {
  public:
   explicit Holder(const std::vector<int>& cpus) {
-    for (int cpu : cpus) threads_.emplace_back([this, cpu] { hold(cpu); });
+    threads_.reserve(cpus.size());
+    try {
+      for (int cpu : cpus) threads_.emplace_back([this, cpu] { hold(cpu); });
+    } catch (...) {
+      end();  // a thread that nobody joins ends the process
+      throw;
+    }
   }
-  ~Holder() {
-    stop_ = true;
-    for (std::thread& t : threads_) t.join();
-  }
+  ~Holder() { end(); }
   Holder(const Holder&) = delete;
   Holder& operator=(const Holder&) = delete;
 
  private:
+  void end() {
+    stop_ = true;
+    for (std::thread& t : threads_) t.join();
+  }
   void hold(int cpu) {
     try {
       pin(cpu);

@@ -74,7 +74,16 @@ struct Team::State {
   bool distinct = true, real_time = false;
 
   void member(int rank, int cpu, int size, std::atomic<int>& ready);
+  void end();
 };
+
+void Team::State::end() {
+  stop = true;
+  ++generation;
+  generation.notify_all();
+  for (std::thread& t : threads) t.join();
+  threads.clear();
+}
 
 void Team::State::member(int rank, int cpu, int size, std::atomic<int>& ready) {
   try {
@@ -119,30 +128,27 @@ Team::Team(std::vector<int> cpus) : cpus_(std::move(cpus)), state_(std::make_uni
   s.spans.resize(cpus_.size());
   s.distinct = std::set<int>(cpus_.begin(), cpus_.end()).size() == cpus_.size();
   std::atomic<int> ready{0};
-  for (int rank = 0; rank < size(); ++rank) {
-    s.threads.emplace_back(
-        [&s, rank, cpu = cpus_[static_cast<std::size_t>(rank)], n = size(), &ready] { s.member(rank, cpu, n, ready); });
-    s.handles.push_back(s.threads.back().native_handle());
+  s.threads.reserve(cpus_.size());
+  s.handles.reserve(cpus_.size());
+  try {
+    for (int rank = 0; rank < size(); ++rank) {
+      s.threads.emplace_back([&s, rank, cpu = cpus_[static_cast<std::size_t>(rank)], n = size(), &ready] {
+        s.member(rank, cpu, n, ready);
+      });
+      s.handles.push_back(s.threads.back().native_handle());
+    }
+  } catch (...) {
+    s.end();  // a thread that nobody joins ends the process
+    throw;
   }
   for (int n = ready.load(); n < size(); n = ready.load()) ready.wait(n);
   if (s.error) {
-    const std::exception_ptr error = s.error;
-    s.stop = true;
-    ++s.generation;
-    s.generation.notify_all();
-    for (std::thread& t : s.threads) t.join();
-    s.threads.clear();
-    std::rethrow_exception(error);
+    s.end();
+    std::rethrow_exception(s.error);
   }
 }
 
-Team::~Team() {
-  State& s = *state_;
-  s.stop = true;
-  ++s.generation;
-  s.generation.notify_all();
-  for (std::thread& t : s.threads) t.join();
-}
+Team::~Team() { state_->end(); }
 
 const std::vector<Team::Span>& Team::run(const std::function<void(int)>& work) {
   State& s = *state_;

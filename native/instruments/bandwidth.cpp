@@ -107,10 +107,10 @@ void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers,
   if (best_ahead < best) job = other;
 }
 
-/// What Run observes of threads and their arenas, of the processes of a crew.
-void observe_crew(mm::Crew& crew, const Job& job, const std::vector<int>& cpus, json& seen) {
-  const auto huge = crew.run(mm::stream::order_of(Op::huge_share, job, 0));
-  const auto nodes = crew.run(mm::stream::order_of(Op::node, job, 0));
+/// What Run observes of threads and their arenas, of the processes of a processes.
+void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& seen) {
+  const auto huge = processes.run(mm::stream::order_of(Op::huge_share, job, 0));
+  const auto nodes = processes.run(mm::stream::order_of(Op::node, job, 0));
   std::vector<int> distinct(nodes.begin(), nodes.end());
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
@@ -119,9 +119,9 @@ void observe_crew(mm::Crew& crew, const Job& job, const std::vector<int>& cpus, 
   seen["observed_cpus"] = mm::cpu_list(cpus);
 }
 
-/// Adds one point of `cpus`: threads that share `shares`, or the processes of `crew` where there is one.
+/// Adds one point of `cpus`: threads that share `shares`, or the processes of `processes` where there is one.
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
-               const std::vector<Share>& shares, const std::shared_ptr<mm::Crew>& crew) {
+               const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::size_t index = kernel_index(s.kernel);
   const mm::StreamShape& shape = mm::kStreamShapes[index];
   const auto kernel = static_cast<mm::StreamKernel>(index);
@@ -148,7 +148,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                   {"threads", threads},
                   {"cpus", mm::cpu_list(cpus)},
                   {"fill", s.fill},
-                  {"mode", crew ? "processes" : "threads"},
+                  {"mode", processes ? "processes" : "threads"},
                   {"footprint_bytes", bytes},
                   {"pages", mm::name(s.pages)},
                   {"page_bytes", mm::page_bytes(s.pages)},
@@ -156,11 +156,11 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
                    s.node >= 0 ? json(s.node) : json(run.policy() == mm::Policy::interleave ? "interleave" : "local")}};
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
   Workers workers;
-  if (crew) {
+  if (processes) {
     // The processes work, not our threads: a thread waits for them and must not keep their CPU.
     p.cpu = cpus[0];
     p.shield = p.timed_inside = false;
-    workers = mm::stream::processes_on(crew);
+    workers = mm::stream::processes_on(processes);
   } else {
     p.team = run.team(cpus);
     for (std::size_t t = 0; t < threads; ++t) p.arenas.push_back(shares[t].arena);
@@ -191,9 +191,9 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   p.burst = [=] {
     const auto passes = static_cast<double>(progress->passes);
     const double took = workers.work(*job, progress->passes);
-    if (crew) {
-      progress->moved = progress->moved || crew->moved();
-      progress->faulted = progress->faulted || crew->faulted();
+    if (processes) {
+      progress->moved = progress->moved || processes->moved();
+      progress->faulted = progress->faulted || processes->faulted();
     }
     progress->wrong = progress->wrong || !workers.right(*job, progress->passes);
     if (mm::beyond_ports(net * passes / took / static_cast<double>(threads), vector_bytes, core_hz))
@@ -202,7 +202,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   };
   p.observe = [=] {
     json seen{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
-    if (crew) observe_crew(*crew, *job, cpus, seen);
+    if (processes) observe_processes(*processes, *job, cpus, seen);
     return seen;
   };
   p.check = [=] {
@@ -210,8 +210,8 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     if (progress->wrong) flags.emplace_back("unverified");
     if (progress->moved) flags.emplace_back("migrated");
     if (progress->faulted) flags.emplace_back("faulted");
-    if (crew && s.node >= 0) {
-      const auto& nodes = crew->run(mm::stream::order_of(Op::node, *job, 0));
+    if (processes && s.node >= 0) {
+      const auto& nodes = processes->run(mm::stream::order_of(Op::node, *job, 0));
       if (std::any_of(nodes.begin(), nodes.end(), [&](double node) { return node != s.node; }))
         flags.emplace_back("misplaced");
     }
@@ -326,14 +326,15 @@ std::size_t affordable_footprint(const mm::Run& run, const Sweep& sweep, mm::Pag
 
 /// Adds the points of the first `t` CPUs, from the largest footprint to the smallest.
 void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep, const Group& group, int t,
-                const std::vector<Share>& shares, const std::shared_ptr<mm::Crew>& crew) {
+                const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + t);
   for (auto f = sweep.footprints.rbegin(); f != sweep.footprints.rend(); ++f)
     for (const std::string& isa : sweep.isas)
       for (const std::string& kernel : sweep.kernels)
         for (const std::string& store : sweep.stores) {
           if (kernel == "read" && store == "streaming") continue;  // it stores nothing
-          add_point(run, points, {kernel, store, isa, sweep.fill, *f, group.pages, group.node}, cpus, shares, crew);
+          add_point(run, points, {kernel, store, isa, sweep.fill, *f, group.pages, group.node}, cpus, shares,
+                    processes);
           if (*f > group.largest && !points.empty()) points.back().missing = run.out_of_budget();
         }
 }
@@ -365,7 +366,7 @@ std::vector<mm::Outcome> measure_threads(mm::Run& run, const Sweep& sweep, const
   return run.measure(std::move(points));
 }
 
-/// A crew of `count` processes holds all its memory for itself.
+/// A team of `count` processes holds all its memory for itself.
 std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, const Group& group, int count) {
   const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + count);
   const std::size_t bytes = group.largest / cpus.size();
@@ -377,9 +378,10 @@ std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, con
   try {
     if (request.bytes * cpus.size() > mm::memory_available())
       throw mm::Absent("memory too small for " + std::to_string(cpus.size()) + " processes", "a smaller --footprint");
-    const auto crew = std::make_shared<mm::Crew>(cpus, [&](int) { return mm::stream::serve(request, bytes); });
+    const auto processes =
+        std::make_shared<mm::ProcessTeam>(cpus, [&](int) { return mm::stream::serve(request, bytes); });
     std::vector<mm::Point> points;
-    add_points(run, points, sweep, group, count, {}, crew);
+    add_points(run, points, sweep, group, count, {}, processes);
     return run.measure(std::move(points));
   } catch (const mm::Absent& why) {
     run.absent("bandwidth_net", conditions, why.what(), why.enable);
@@ -404,7 +406,7 @@ void measure(mm::Run& run) {
   const auto modes = run.choices("mode");
   const bool in_threads = std::find(modes.begin(), modes.end(), "threads") != modes.end();
   const bool in_processes = std::find(modes.begin(), modes.end(), "processes") != modes.end();
-  // The threads' points are measured together, each crew's on their own.
+  // The threads' points are measured together, each team's on their own.
   std::size_t slices = groups.size() * ((in_threads ? 1 : 0) + (in_processes ? threads.size() : 0));
   std::vector<mm::Outcome> outcomes;
   const auto take = [&](std::vector<mm::Outcome> more) {

@@ -93,8 +93,8 @@ Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& 
   return w;
 }
 
-Crew::Order order_of(Op op, const Job& job, std::uint64_t passes) {
-  // The function lies at the same address in every process of the crew: all are copies of this one.
+ProcessTeam::Order order_of(Op op, const Job& job, std::uint64_t passes) {
+  // The function lies at the same address in every process of the team: all are copies of this one.
   return {static_cast<std::uint64_t>(op),
           static_cast<std::uint64_t>(job.kernel),
           reinterpret_cast<std::uint64_t>(job.function),
@@ -103,11 +103,11 @@ Crew::Order order_of(Op op, const Job& job, std::uint64_t passes) {
           passes};
 }
 
-Crew::Work serve(const MemoryRequest& request, std::size_t footprint) {
+ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint) {
   auto arena = Arena::make(request);
   const Part part(arena->data(), footprint);
   part.fill();
-  return [arena, part, sum = 0.0](const Crew::Order& o) mutable {
+  return [arena, part, sum = 0.0](const ProcessTeam::Order& o) mutable {
     // NOLINTNEXTLINE(performance-no-int-to-ptr): an order is four numbers, which may come from another process
     const Job job{static_cast<StreamKernel>(o[1]), reinterpret_cast<StreamFunction>(o[2]), o[3],
                   std::bit_cast<double>(o[4])};
@@ -128,15 +128,15 @@ Crew::Work serve(const MemoryRequest& request, std::size_t footprint) {
   };
 }
 
-Workers processes_on(const std::shared_ptr<Crew>& crew) {
+Workers processes_on(const std::shared_ptr<ProcessTeam>& processes) {
   Workers w;
   w.work = [=](const Job& job, std::uint64_t passes) {
-    crew->run(order_of(Op::work, job, passes));
-    return crew->elapsed_s();
+    processes->run(order_of(Op::work, job, passes));
+    return processes->elapsed_s();
   };
-  w.fill = [=](const Job& job) { crew->run(order_of(Op::fill, job, 0)); };
+  w.fill = [=](const Job& job) { processes->run(order_of(Op::fill, job, 0)); };
   w.right = [=](const Job& job, std::uint64_t passes) {
-    const auto& right = crew->run(order_of(Op::right, job, passes));
+    const auto& right = processes->run(order_of(Op::right, job, passes));
     return std::all_of(right.begin(), right.end(), [](double x) { return x == 1.0; });
   };
   return w;

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/crew.hpp"
 #include "base/memory.hpp"
+#include "base/process_team.hpp"
 #include "base/team.hpp"
 #include "kernels/stream.hpp"
 
@@ -51,12 +51,12 @@ struct Workers {
 };
 
 Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& shares);
-Workers processes_on(const std::shared_ptr<Crew>& crew);
+Workers processes_on(const std::shared_ptr<ProcessTeam>& processes);
 
 enum class Op : std::uint64_t { work, fill, right, huge_share, node };
 
-Crew::Order order_of(Op op, const Job& job, std::uint64_t passes);
-/// What one process of the crew does with an order. Its memory is its own, made and touched by itself.
-Crew::Work serve(const MemoryRequest& request, std::size_t footprint);
+ProcessTeam::Order order_of(Op op, const Job& job, std::uint64_t passes);
+/// What one process of the team does with an order. Its memory is its own, made and touched by itself.
+ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint);
 
 }  // namespace mm::stream

@@ -12,10 +12,10 @@
 #include <mutex>
 #include <thread>
 
-#include "base/entry.hpp"
 #include "base/error.hpp"
 #include "base/json.hpp"
 #include "base/output.hpp"
+#include "program/entry.hpp"
 #include "requests.hpp"
 
 namespace {
@@ -116,7 +116,7 @@ int answer(int argc, char** argv) {
   } catch (const mm::UsageError& e) {
     return say(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
   } catch (const std::exception& e) {
-    return say(nullptr, mm::in_words(e), nullptr, 1);
+    return say(nullptr, mm::message_of(e), nullptr, 1);
   }
 }
 

@@ -4,9 +4,9 @@
 #include <csignal>
 #include <cstdlib>
 
-#include "base/command_line.hpp"
 #include "base/output.hpp"
 #include "mpi/harness/world.hpp"
+#include "program/instruments.hpp"
 
 namespace {
 

@@ -21,7 +21,6 @@
 #include <optional>
 #include <system_error>
 
-#include "entry.hpp"
 #include "error.hpp"
 #include "input_file.hpp"
 #include "json.hpp"

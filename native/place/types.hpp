@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "error.hpp"
+
 namespace mm::place {
 
 /// What counts as one processor: a socket, a core with all its threads, a hardware thread. After EGO_DEFINE_NCPUS.
@@ -102,8 +104,9 @@ struct Placement {
 };
 
 /// It would fit, but others hold it: `--wait` may help. Exit status 1.
-struct Busy : std::runtime_error {
-  using std::runtime_error::runtime_error;
+struct Busy : Failure {
+  explicit Busy(const std::string& message)
+      : Failure(message, "--wait waits for it; meshmark slots shows who holds what") {}
 };
 
 /// Where memory goes. `nodes` of weighted interleave have weights at the same places.

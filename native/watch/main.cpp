@@ -13,10 +13,10 @@
 #include <tuple>
 
 #include "base/arguments.hpp"
-#include "base/entry.hpp"
 #include "base/error.hpp"
 #include "base/input_file.hpp"
 #include "canary.hpp"
+#include "program/entry.hpp"
 #include "sampler.hpp"
 
 namespace {
@@ -24,15 +24,10 @@ namespace {
 std::atomic<bool> stop{false};
 void on_signal(int) { stop = true; }
 
-int complain(const std::string& message, int status) {
-  std::fprintf(stderr, "meshmark-watch: error: %s\n", message.c_str());
-  return status;
-}
-
 /// The object in a file that an option named.
 mm::json read_object(const std::string& option, const std::string& path) {
   const mm::Input input = mm::read_input(path);
-  const std::string where = option + ": " + mm::shown_path(path) + ": ";
+  const std::string where = mm::shown_path(path) + ": ";
   if (!input.wrong.empty()) throw mm::UsageError(option, where + input.wrong, input.allowed);
   mm::json object = mm::parse_json(input.text);
   if (!object.is_object()) throw mm::UsageError(option, where + "a JSON object is needed");
@@ -62,17 +57,12 @@ int answer(int argc, char** argv) {
   app.add("--sources", settings.sources, "what to sample [all]").one_of(known);
   app.add("--without", settings.without, "what not to sample").one_of(known);
   app.flag("--describe", describe, "the header alone");
-  try {
-    if (!app.read(argc, argv, "options")) return 0;
-  } catch (const mm::UsageError& wrong) {
-    return complain(wrong.what(), 2);
-  }
+  if (!app.read(argc, argv, "")) return 0;
   settings.period_s = 1 / rate;
   const auto has = [&](const char* folder) { return std::filesystem::is_directory(settings.root + folder); };
   if (!settings.root.empty() && !has("/proc") && !has("/sys"))
-    return complain("--root: " + mm::shown_path(settings.root) + ": has neither proc nor sys; allowed: a tree that " +
-                        "meshmark machine capture recorded",
-                    2);
+    throw mm::UsageError("--root", mm::shown_path(settings.root) + ": has neither proc nor sys",
+                         "a tree that meshmark machine capture recorded");
   try {
     for (const auto& [option, file, into] :
          {std::tuple{"--attained", &attained, &settings.attained}, {"--canary", &canary, &settings.canary}}) {
@@ -92,14 +82,8 @@ int answer(int argc, char** argv) {
     out.line(mm::to_line(sampler.header()) + "\n");
     out.flush();
     if (!describe) sampler.run(out, stop);
-  } catch (const mm::UsageError& wrong) {
-    return complain(wrong.what() + (wrong.allowed.empty() ? "" : "; allowed: " + wrong.allowed), 2);
-  } catch (const mm::json::exception&) {  // of what these two hold nothing is checked before it is needed
-    return complain("--attained, --canary: found an object of another kind; allowed: what meshmark wrote for them", 2);
-  } catch (const mm::Absent& absent) {
-    return complain(absent.what(), 77);
-  } catch (const std::exception& wrong) {
-    return complain(mm::in_words(wrong), 1);
+  } catch (const mm::json::exception&) {  // the content of these two files is checked when it is needed
+    throw mm::UsageError("--attained, --canary", "found an object of another kind", "what meshmark wrote for them");
   }
   return 0;
 }
@@ -107,5 +91,11 @@ int answer(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return mm::enter("meshmark-watch", [&] { return answer(argc, argv); });
+  return mm::enter("meshmark-watch", [&] {
+    try {
+      return answer(argc, argv);
+    } catch (const std::exception& wrong) {
+      return mm::print_ending("meshmark-watch", mm::ending_of(wrong));
+    }
+  });
 }

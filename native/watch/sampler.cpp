@@ -118,7 +118,7 @@ void Sampler::start_parts() {
   bool any = false;
   for (const Opened& s : sources_) any = any || s.source->has_parts();
   if (!any || host_.parts < 2 || !host_.live) return;
-  // Signals are the main thread's: they end its sleep.
+  // Signals go to the main thread: they end its sleep.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -146,7 +146,7 @@ void Sampler::stop_parts() {
   over_ = true;
   for (const auto& part : parts_) {
     part->go.release();
-    part->thread.join();
+    if (part->thread.joinable()) part->thread.join();  // the last one may not have started
   }
   parts_.clear();
 }

@@ -1,4 +1,4 @@
-#include "base/crew.hpp"
+#include "base/process_team.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -17,51 +17,51 @@ std::vector<int> two_cpus() {
   return {all.front(), all.back()};
 }
 
-TEST(Crew, EveryProcessWorksInItsOwnMemoryOnItsOwnCpu) {
+TEST(ProcessTeam, EveryProcessWorksInItsOwnMemoryOnItsOwnCpu) {
   int mine = 5;
   const auto cpus = two_cpus();
-  mm::Crew crew(cpus, [&](int rank) -> mm::Crew::Work {
+  mm::ProcessTeam processes(cpus, [&](int rank) -> mm::ProcessTeam::Work {
     mine += rank;
-    return [&mine, rank, kept = 0.0](const mm::Crew::Order& order) mutable {
+    return [&mine, rank, kept = 0.0](const mm::ProcessTeam::Order& order) mutable {
       kept += static_cast<double>(order[0]);
       ++mine;
       return 1000.0 * sched_getcpu() + 100 * rank + kept;
     };
   });
   for (int turn = 1; turn <= 3; ++turn) {
-    const auto values = crew.run({7});
+    const auto values = processes.run({7});
     ASSERT_EQ(values.size(), 2u);
     for (std::size_t rank = 0; rank < 2; ++rank)
       EXPECT_EQ(values[rank], 1000.0 * cpus[rank] + 100.0 * static_cast<double>(rank) + 7 * turn);
-    EXPECT_GT(crew.elapsed_s(), 0);
-    EXPECT_LT(crew.elapsed_s(), 10);
-    EXPECT_FALSE(crew.moved());
+    EXPECT_GT(processes.elapsed_s(), 0);
+    EXPECT_LT(processes.elapsed_s(), 10);
+    EXPECT_FALSE(processes.moved());
   }
   EXPECT_EQ(mine, 5);  // what the processes did to their copies
 }
 
-TEST(Crew, WhatAProcessThrowsIsSaid) {
+TEST(ProcessTeam, WhatAProcessThrowsIsSaid) {
   try {
-    mm::Crew crew(two_cpus(), [](int rank) -> mm::Crew::Work {
+    mm::ProcessTeam processes(two_cpus(), [](int rank) -> mm::ProcessTeam::Work {
       if (rank == 1) throw mm::Failure("no memory here");
-      return [](const mm::Crew::Order&) { return 0.0; };
+      return [](const mm::ProcessTeam::Order&) { return 0.0; };
     });
-    FAIL() << "the crew started";
+    FAIL() << "the processes started";
   } catch (const mm::Failure& why) {
     EXPECT_STREQ(why.what(), "no memory here");
   }
 }
 
-TEST(Crew, OneThatDiesAtWorkIsAnErrorAndNoHang) {
-  mm::Crew crew(two_cpus(), [](int rank) -> mm::Crew::Work {
-    return [rank](const mm::Crew::Order& order) {
+TEST(ProcessTeam, OneThatDiesAtWorkIsAnErrorAndNoHang) {
+  mm::ProcessTeam processes(two_cpus(), [](int rank) -> mm::ProcessTeam::Work {
+    return [rank](const mm::ProcessTeam::Order& order) {
       if (rank == 1 && order[0] == 1) kill(getpid(), SIGKILL);
       return 0.0;
     };
   });
-  crew.run({0});
-  EXPECT_THROW(crew.run({1}), mm::Failure);
-  EXPECT_THROW(crew.run({0}), mm::Failure);
+  processes.run({0});
+  EXPECT_THROW(processes.run({1}), mm::Failure);
+  EXPECT_THROW(processes.run({0}), mm::Failure);
 }
 
 }  // namespace

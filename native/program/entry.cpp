@@ -1,7 +1,6 @@
-#include "entry.hpp"
+#include "program/entry.hpp"
 
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -9,18 +8,17 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
-#include <new>
-#include <system_error>
 
-#include "text.hpp"
+#include "base/error.hpp"
+#include "base/text.hpp"
 
 namespace mm {
 namespace {
 
-std::string program = "meshmark";
+std::string error_prefix = "meshmark";
 
 int print_error(const std::string& text) {
-  std::fprintf(stderr, "%s: error: %s\n", program.c_str(), shown_message(text).c_str());
+  std::fprintf(stderr, "%s: error: %s\n", error_prefix.c_str(), shown_message(text).c_str());
   return 1;
 }
 
@@ -48,9 +46,11 @@ bool flushed() {
 [[noreturn]] void give_up() {
   try {
     if (const std::exception_ptr wrong = std::current_exception()) std::rethrow_exception(wrong);
-    print_error("ended in the middle");
+    print_error(
+        "ended by a fault of its own: a thread was left behind or an exception escaped while another was handled" +
+        address_limit());
   } catch (const std::exception& wrong) {
-    print_error(in_words(wrong));
+    print_error(message_of(wrong));
   } catch (...) {
     print_error("ended by an exception of an unknown kind");
   }
@@ -59,32 +59,33 @@ bool flushed() {
 
 }  // namespace
 
-std::string address_limit() {
-  rlimit most{};
-  if (getrlimit(RLIMIT_AS, &most) != 0 || most.rlim_cur == RLIM_INFINITY) return "";
-  return "; the address space is limited to " + std::to_string(most.rlim_cur >> 10) + " KiB (ulimit -v)";
+Ending ending_of(const std::exception& wrong) {
+  if (const auto* const usage = dynamic_cast<const UsageError*>(&wrong); usage != nullptr)
+    return {2, "error",
+            (usage->field.empty() ? "" : usage->field + ": ") + usage->what() +
+                (usage->allowed.empty() ? "" : "; allowed: " + usage->allowed),
+            ""};
+  if (const auto* const absent = dynamic_cast<const Absent*>(&wrong); absent != nullptr)
+    return {77, "absent", absent->what(), absent->enable};
+  const auto* const failure = dynamic_cast<const Failure*>(&wrong);
+  return {1, "error", message_of(wrong), failure != nullptr ? failure->hint : ""};
 }
 
-std::string in_words(const std::exception& wrong) {
-  if (dynamic_cast<const std::bad_alloc*>(&wrong) != nullptr) return "not enough memory" + address_limit();
-  if (dynamic_cast<const std::length_error*>(&wrong) != nullptr) return "not enough memory" + address_limit();
-  const auto* const system = dynamic_cast<const std::system_error*>(&wrong);
-  if (system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
-    return "cannot start a thread: " + std::string(wrong.what()) + address_limit();
-  if (system != nullptr && system->code() == std::errc::not_enough_memory)
-    return std::string(wrong.what()) + address_limit();
-  return wrong.what();
+int print_ending(const std::string& name, const Ending& ending) {
+  std::fprintf(stderr, "%s: %s: %s\n", name.c_str(), ending.kind, ending.message.c_str());
+  if (!ending.hint.empty()) std::fprintf(stderr, "hint: %s\n", ending.hint.c_str());
+  return ending.status;
 }
 
 int enter(const std::string& name, const std::function<int()>& work) {
-  program = name;
+  error_prefix = name;
   if (!open_standard()) return print_error("standard output is closed");
   std::set_terminate(give_up);
   int status = 1;
   try {
     status = work();
   } catch (const std::exception& wrong) {
-    status = print_error(in_words(wrong));
+    status = print_error(message_of(wrong));
   }
   if (!flushed() && status == 0)
     status = print_error(std::string("cannot write to standard output: ") +

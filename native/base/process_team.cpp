@@ -1,4 +1,4 @@
-#include "crew.hpp"
+#include "process_team.hpp"
 
 #include <poll.h>
 #include <sched.h>
@@ -23,13 +23,13 @@
 
 namespace mm {
 
-struct Crew::Shared {
+struct ProcessTeam::Shared {
   std::atomic<int> arrived{0};
   Order order{};
 };
 
 /// One process's own line of the shared memory.
-struct alignas(64) Crew::Member {
+struct alignas(64) ProcessTeam::Member {
   Ticks begin = 0, end = 0;
   double value = 0;
   bool moved = false;
@@ -37,7 +37,7 @@ struct alignas(64) Crew::Member {
   char error[256] = "";
 };
 
-Crew::Crew(std::vector<int> cpus, const std::function<Work(int)>& prepare) : cpus_(std::move(cpus)) {
+ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& prepare) : cpus_(std::move(cpus)) {
   bytes_ = (sizeof(Shared) + 63) / 64 * 64 + cpus_.size() * sizeof(Member);
   void* map = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (map == MAP_FAILED) throw Failure(std::string("no shared memory for the processes: ") + std::strerror(errno));
@@ -71,9 +71,9 @@ Crew::Crew(std::vector<int> cpus, const std::function<Work(int)>& prepare) : cpu
   }
 }
 
-Crew::~Crew() { end(); }
+ProcessTeam::~ProcessTeam() { end(); }
 
-void Crew::end() {
+void ProcessTeam::end() {
   for (int fd : lines_) close(fd);
   for (int pid : pids_) {
     kill(pid, SIGKILL);
@@ -85,7 +85,7 @@ void Crew::end() {
   shared_ = nullptr;
 }
 
-void Crew::serve(int rank, int line, const std::function<Work(int)>& prepare) {
+void ProcessTeam::serve(int rank, int line, const std::function<Work(int)>& prepare) {
   Member& me = members_[rank];
   char byte = 0;
   try {
@@ -113,7 +113,7 @@ void Crew::serve(int rank, int line, const std::function<Work(int)>& prepare) {
 }
 
 /// Waits for one byte of everybody. In whatever order they come: the others wait for one that died.
-void Crew::hear_all() {
+void ProcessTeam::hear_all() {
   std::vector<pollfd> waiting;
   for (int fd : lines_) waiting.push_back({fd, POLLIN, 0});
   for (std::size_t missing = waiting.size(); missing > 0;) {
@@ -126,7 +126,7 @@ void Crew::hear_all() {
       char byte = 0;
       if (read(lines_[rank], &byte, 1) != 1) {
         const char* said = members_[rank].error;
-        throw Failure(*said != 0 ? std::string(said) : "process " + std::to_string(rank) + " of the crew died");
+        throw Failure(*said != 0 ? std::string(said) : "process " + std::to_string(rank) + " of the team died");
       }
       waiting[rank].fd = -1;  // poll ignores it from now on
       --missing;
@@ -134,18 +134,18 @@ void Crew::hear_all() {
   }
 }
 
-const std::vector<double>& Crew::run(const Order& order) {
+const std::vector<double>& ProcessTeam::run(const Order& order) {
   shared_->order = order;
   shared_->arrived = 0;
   const char byte = 1;
   for (int fd : lines_)
-    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1) throw Failure("a process of the crew died");
+    if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1) throw Failure("a process of the team died");
   hear_all();
   for (int rank = 0; rank < size(); ++rank) values_[static_cast<std::size_t>(rank)] = members_[rank].value;
   return values_;
 }
 
-double Crew::elapsed_s() const {
+double ProcessTeam::elapsed_s() const {
   Ticks begin = ~Ticks{0}, end = 0;
   for (int rank = 0; rank < size(); ++rank) {
     begin = std::min(begin, members_[rank].begin);
@@ -154,11 +154,11 @@ double Crew::elapsed_s() const {
   return seconds(end - begin);
 }
 
-bool Crew::moved() const {
+bool ProcessTeam::moved() const {
   return std::any_of(members_, members_ + size(), [](const Member& m) { return m.moved; });
 }
 
-bool Crew::faulted() const {
+bool ProcessTeam::faulted() const {
   return std::any_of(members_, members_ + size(), [](const Member& m) { return m.faults > 0; });
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// A crew of pinned processes that start a piece of work together: what a team is for threads. Each process has its
+/// A team of pinned processes that start a piece of work together. Each process has its
 /// own address space, page tables and memory, as the ranks of a message-passing program do.
 #include <array>
 #include <cstdint>
@@ -11,17 +11,17 @@
 
 namespace mm {
 
-class Crew {
+class ProcessTeam {
  public:
   /// What the processes are told: numbers only, for they share nothing else.
   using Order = std::array<std::uint64_t, 6>;
   using Work = std::function<double(const Order&)>;
   /// Forks one process a CPU, pins it, and calls `prepare(rank)` there, which returns what the process shall do with
   /// an order. Failure when a process cannot start, dies, or throws.
-  Crew(std::vector<int> cpus, const std::function<Work(int)>& prepare);
-  ~Crew();
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
+  ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& prepare);
+  ~ProcessTeam();
+  ProcessTeam(const ProcessTeam&) = delete;
+  ProcessTeam& operator=(const ProcessTeam&) = delete;
 
   /// All processes work on `order`, released together; returns what each one's work returned.
   const std::vector<double>& run(const Order& order);

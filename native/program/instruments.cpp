@@ -1,15 +1,15 @@
-#include "command_line.hpp"
+#include "program/instruments.hpp"
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
 #include <iostream>
 
-#include "entry.hpp"
-#include "instrument.hpp"
-#include "output.hpp"
-#include "provenance.hpp"
-#include "run_state.hpp"
+#include "base/instrument.hpp"
+#include "base/output.hpp"
+#include "base/provenance.hpp"
+#include "base/run_state.hpp"
+#include "program/entry.hpp"
 
 namespace mm {
 namespace {
@@ -87,7 +87,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     print_line(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
-    const std::string why = in_words(e);
+    const std::string why = message_of(e);
     if (front.fail) front.fail(why);
     say_error(error_line(nullptr, why, nullptr), why);
     return 1;
