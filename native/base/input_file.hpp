@@ -5,7 +5,7 @@
 
 namespace mm {
 
-inline constexpr std::size_t kMostInput = std::size_t{64} << 20;  ///< bytes
+inline constexpr std::size_t kMaxInput = std::size_t{64} << 20;  ///< bytes
 
 /// What a file holds, or why it cannot be had.
 struct Input {
@@ -16,6 +16,6 @@ struct Input {
 
 /// All of a regular file of at most `most` bytes. It waits for nobody and reads nothing of what it refuses. The
 /// kernel's own files (/proc, /sys) are not for it: they tell no size.
-Input read_input(const std::string& path, std::size_t most = kMostInput);
+Input read_input(const std::string& path, std::size_t most = kMaxInput);
 
 }  // namespace mm

@@ -46,7 +46,7 @@ Parameter choices(std::string name, std::string help, std::string default_value,
           .help = std::move(help),
           .unit = "",
           .kind = Kind::choices,
-          .fallback = std::move(default_value),
+          .default_value = std::move(default_value),
           .choices = std::move(allowed)};
 }
 
@@ -152,7 +152,7 @@ json describe(const Description& d) {
     q["help"] = p.help;
     q["unit"] = p.unit;
     q["kind"] = kind_name(p.kind);
-    q["default"] = p.fallback;
+    q["default"] = p.default_value;
     q["minimum"] = p.minimum ? json(*p.minimum) : json(nullptr);
     q["maximum"] = p.maximum ? json(*p.maximum) : json(nullptr);
     q["choices"] = p.choices;
@@ -412,8 +412,8 @@ void Run::State::write_header(std::size_t count) {
 }
 
 void Run::State::load_earlier(const std::string& path) {
-  constexpr std::size_t kMostJournal = std::size_t{1} << 30;
-  const Input input = read_input(path, kMostJournal);
+  constexpr std::size_t kMaxJournal = std::size_t{1} << 30;
+  const Input input = read_input(path, kMaxJournal);
   if (!input.wrong.empty())
     throw UsageError("resume", shown_path(path) + ": " + input.wrong,
                      "an earlier output of this command, " + input.allowed);

@@ -28,7 +28,7 @@ struct Parameter {
   std::string help;
   std::string unit;  ///< "" for none
   Kind kind;
-  std::string fallback;  ///< default as text, as a user would write it
+  std::string default_value;  ///< default as text, as a user would write it
   std::optional<double> minimum{}, maximum{};
   std::vector<std::string> choices{};
   std::string option{};  ///< "--footprint"; derived from the name (unit cut off) when empty

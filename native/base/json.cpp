@@ -4,7 +4,7 @@
 
 namespace mm {
 
-constexpr int kMostNested = 100;  // levels; what we read has six, and printing takes stack for each
+constexpr int kMaxNested = 100;  // levels; what we read has six, and printing takes stack for each
 
 json parse_json(std::string_view text) {
   int depth = 0;
@@ -17,7 +17,7 @@ json parse_json(std::string_view text) {
     } else if (c == '"') {
       inside = true;
     } else if (c == '[' || c == '{') {
-      if (++depth > kMostNested) return json(json::value_t::discarded);
+      if (++depth > kMaxNested) return json(json::value_t::discarded);
     } else if (c == ']' || c == '}') {
       --depth;
     }

@@ -18,7 +18,7 @@ namespace {
 }
 
 constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";
-constexpr int kMostNumbers = 1 << 16;  // of a range
+constexpr int kMaxNumbers = 1 << 16;  // of a range
 constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
 
 /// Whether all of the text is that number. By std::from_chars: no locale, no white space, no hexadecimal numbers.
@@ -130,7 +130,7 @@ std::vector<int> parse_integers(const std::string& field, const std::string& tex
     }
     const int low = one(part.substr(0, doubles ? dots : dash)), high = one(part.substr(doubles ? dots + 2 : dash + 1));
     if (high < low || (doubles && low < 1)) wrong(field, part, "a rising range such as 1..16 or 0-3");
-    if (high - low > kMostNumbers && !doubles) wrong(field, part, "a range of at most 65536 numbers");
+    if (high - low > kMaxNumbers && !doubles) wrong(field, part, "a range of at most 65536 numbers");
     for (long long n = low; n < high; n = doubles ? 2 * n : n + 1) numbers.insert(static_cast<int>(n));
     numbers.insert(high);
   }

@@ -47,22 +47,22 @@ std::string shown(std::string_view text, std::size_t most) {
 std::string quote(std::string_view text) { return std::string("'").append(shown(text)).append("'"); }
 
 std::string shown_path(std::string_view path) {
-  if (path.size() <= kMostQuoted) return shown(path);
-  path.remove_prefix(path.size() - kMostQuoted);
+  if (path.size() <= kMaxQuoted) return shown(path);
+  path.remove_prefix(path.size() - kMaxQuoted);
   while (!path.empty() && (static_cast<unsigned char>(path[0]) & 0xc0) == 0x80) path.remove_prefix(1);
   return std::string("…").append(shown(path));
 }
 
 std::string shown_message(std::string_view message) {
   std::string line;
-  for (std::size_t word = 0, all = 0; !message.empty() && all < 5 * kMostQuoted; ++all) {
+  for (std::size_t word = 0, all = 0; !message.empty() && all < 5 * kMaxQuoted; ++all) {
     auto [character, bytes] = shown_character(message);
     if (message[0] == '\n') character = " ";
     word = message[0] == ' ' || message[0] == '\n' ? 0 : word + 1;
     message.remove_prefix(bytes);
-    if (word <= kMostQuoted)
+    if (word <= kMaxQuoted)
       line += character;
-    else if (word == kMostQuoted + 1)
+    else if (word == kMaxQuoted + 1)
       line += "…";
   }
   return message.empty() ? line : line + "…";

@@ -6,10 +6,10 @@
 
 namespace mm {
 
-inline constexpr std::size_t kMostQuoted = 100;  ///< characters of what was found: a line names it, and is no copy
+inline constexpr std::size_t kMaxQuoted = 100;  ///< characters of what was found: a line names it, and is no copy
 
 /// On one line, at most `most` characters and then "…": control characters and what is no UTF-8 as \xNN.
-std::string shown(std::string_view text, std::size_t most = kMostQuoted);
+std::string shown(std::string_view text, std::size_t most = kMaxQuoted);
 std::string quote(std::string_view text);
 /// The end of a path, where the name of the file is.
 std::string shown_path(std::string_view path);

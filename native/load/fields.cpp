@@ -39,16 +39,16 @@ std::uint64_t Fields::whole(const std::string& key, std::uint64_t low, std::uint
   return value.get<std::uint64_t>();
 }
 
-std::string Fields::text(const std::string& key, const std::string& fallback) const {
-  return has(key) ? text(key) : fallback;
+std::string Fields::text(const std::string& key, const std::string& default_value) const {
+  return has(key) ? text(key) : default_value;
 }
 
-double Fields::real(const std::string& key, double fallback, double low, double high) const {
-  return has(key) ? real(key, low, high) : fallback;
+double Fields::real(const std::string& key, double default_value, double low, double high) const {
+  return has(key) ? real(key, low, high) : default_value;
 }
 
-int Fields::whole(const std::string& key, int fallback, int low, int high) const {
-  if (!has(key)) return fallback;
+int Fields::whole(const std::string& key, int default_value, int low, int high) const {
+  if (!has(key)) return default_value;
   const json& value = object[key];
   if (!value.is_number_integer() || value.get<std::int64_t>() < low || value.get<std::int64_t>() > high)
     refuse(key, value, "an integer from " + std::to_string(low) + " to " + std::to_string(high));

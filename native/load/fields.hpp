@@ -21,10 +21,10 @@ struct Fields {
   double real(const std::string& key, double low, double high) const;
   std::uint64_t whole(const std::string& key, std::uint64_t low, std::uint64_t high) const;
 
-  // The fallback where the key is missing or null.
-  std::string text(const std::string& key, const std::string& fallback) const;
-  double real(const std::string& key, double fallback, double low, double high) const;
-  int whole(const std::string& key, int fallback, int low, int high) const;
+  // The default_value where the key is missing or null.
+  std::string text(const std::string& key, const std::string& default_value) const;
+  double real(const std::string& key, double default_value, double low, double high) const;
+  int whole(const std::string& key, int default_value, int low, int high) const;
   bool truth(const std::string& key) const;             ///< false without
   std::vector<int> cpus(const std::string& key) const;  ///< none without
 };

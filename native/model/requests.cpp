@@ -25,7 +25,7 @@ Ready::Ready(const json& machine)
 
 namespace {
 
-constexpr double kMostNs = 1e12;
+constexpr double kMaxNs = 1e12;
 
 /// One link of an answer, with what the answer is about.
 json link_of(const Graph& g, const Output& o, const char* key, const json& value) {
@@ -72,7 +72,7 @@ Stream stream_of(const Table& t, const Ready& m) {
   s.random = t.flag("random", false);
   s.span_lines = static_cast<std::uint64_t>(t.number("span_lines", 1, 1e15, 1 << 24));
   s.stride_bytes = static_cast<std::uint64_t>(t.number("stride_bytes", 0, 1e12, 0));
-  s.work = ps(t.number("work_ns", 0, kMostNs, 0));
+  s.work = ps(t.number("work_ns", 0, kMaxNs, 0));
   s.base = static_cast<std::uint64_t>(t.number("base_line", 0, 1e15, 0));
   return s;
 }
@@ -95,11 +95,11 @@ std::vector<Traced> trace_of(const Table& t, const Ready& m) {
 Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
   Trial trial;
   trial.seed = seed;
-  trial.warm = ps(t.number("warm_ns", 0, kMostNs, 0));
-  trial.measure = ps(t.number("measure_ns", 0, kMostNs, 0));
+  trial.warm = ps(t.number("warm_ns", 0, kMaxNs, 0));
+  trial.measure = ps(t.number("measure_ns", 0, kMaxNs, 0));
   trial.check = t.flag("check", false);
   trial.batches = t.integer("batches", 1, 10000, 11);
-  trial.window = ps(t.number("window_ns", 0, kMostNs, 0));
+  trial.window = ps(t.number("window_ns", 0, kMaxNs, 0));
   const std::vector<std::uint32_t> cpus = by_node(m.graph, EndpointKind::cpu), ios = by_node(m.graph, EndpointKind::io);
   const json& actors = t.at("actors");
   if (!actors.is_array() || actors.empty()) t.refuse("actors", brief(actors), "a list of actors");
@@ -108,13 +108,13 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     const Table a(actors[i], t.path("actors[" + std::to_string(i) + "]"));
     Actor actor;
     actor.chains = a.integer("chains", 1, 65536, 1);
-    actor.think = ps(a.number("think_ns", 0, kMostNs, 0));
+    actor.think = ps(a.number("think_ns", 0, kMaxNs, 0));
     actor.random_think = a.flag("random_think", false);
-    actor.pace = ps(a.number("pace_ns", 0, kMostNs, 0));
+    actor.pace = ps(a.number("pace_ns", 0, kMaxNs, 0));
     actor.burst = static_cast<std::uint64_t>(a.number("burst", 0, 1e15, 0));
-    actor.rest = ps(a.number("rest_ns", 0, kMostNs, 0));
+    actor.rest = ps(a.number("rest_ns", 0, kMaxNs, 0));
     actor.random_rest = a.flag("random_rest", false);
-    actor.start = ps(a.number("start_ns", 0, kMostNs, 0));
+    actor.start = ps(a.number("start_ns", 0, kMaxNs, 0));
     actor.accesses = static_cast<std::uint64_t>(a.number("accesses", 0, 1e15, 0));
     actor.group = a.integer("group", 0, 1 << 20, 0);
     if (actor.think > 0 && actor.chains > 1)

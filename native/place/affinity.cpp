@@ -16,7 +16,7 @@ namespace {
 constexpr const char* kExample =
     "affinity[core(2,same=socket,exclusive=(socket,injob))*1:cpubind=socket:membind=localonly"
     ":distribute=pack]";
-constexpr int kMost = 1 << 16;  // units, groups, tasks
+constexpr int kMax = 1 << 16;  // units, groups, tasks
 
 // Cuts at `by`, but not within brackets.
 std::vector<std::string> cut(const std::string& text, char by) {
@@ -216,7 +216,7 @@ std::string affinity_of(const std::string& where, const std::string& requirement
 }
 
 Affinity parse_affinity(const std::string& text, int tasks) {
-  if (tasks < 1 || tasks > kMost) throw UsageError("tasks", "found " + std::to_string(tasks), "1 to 65536");
+  if (tasks < 1 || tasks > kMax) throw UsageError("tasks", "found " + std::to_string(tasks), "1 to 65536");
   std::string bare = text;
   std::erase_if(bare, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0 || c == '"'; });
   if (bare.starts_with("span[hosts=1]")) bare = bare.substr(13);  // which is what we do
@@ -285,7 +285,7 @@ Affinity parse_affinity(const std::string& text, int tasks) {
     }
   }
   if (affinity.cpubind.empty()) affinity.cpubind = affinity.unit;
-  if (each > kMost / affinity.groups_per_task || each * affinity.groups_per_task > kMost / tasks)
+  if (each > kMax / affinity.groups_per_task || each * affinity.groups_per_task > kMax / tasks)
     throw UsageError("affinity", "asks for too many units", "65536 of all tasks");
   affinity.units_per_task = each * affinity.groups_per_task;
   affinity.request.slots = affinity.units_per_task * tasks;

@@ -35,8 +35,8 @@ namespace {
 
 constexpr int kWeightedInterleave = 6;  // MPOL_WEIGHTED_INTERLEAVE, Linux 6.9
 constexpr const char* kWeights = "/sys/kernel/mm/mempolicy/weighted_interleave";
-constexpr int kMostCpus = 1 << 16;
-constexpr unsigned kMostNodes = 1024;  // the most that a kernel can be built for
+constexpr int kMaxCpus = 1 << 16;
+constexpr unsigned kMaxNodes = 1024;  // the most that a kernel can be built for
 constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
 
 /// False, with errno, where the kernel does not take the text.
@@ -165,9 +165,9 @@ std::vector<std::string> memory_policies() {
 std::vector<std::string> page_sizes() { return {std::begin(kPageSizes), std::end(kPageSizes)}; }
 
 void set_affinity(const std::vector<int>& cpus) {
-  std::vector<unsigned long> mask(kMostCpus / kWordBits);
+  std::vector<unsigned long> mask(kMaxCpus / kWordBits);
   for (const int cpu : cpus) {
-    if (cpu < 0 || cpu >= kMostCpus) throw Failure("cannot bind to CPU " + std::to_string(cpu));
+    if (cpu < 0 || cpu >= kMaxCpus) throw Failure("cannot bind to CPU " + std::to_string(cpu));
     mask[static_cast<unsigned>(cpu) / kWordBits] |= 1UL << (static_cast<unsigned>(cpu) % kWordBits);
   }
   if (sched_setaffinity(0, 8 * mask.size(), reinterpret_cast<const cpu_set_t*>(mask.data())) != 0)
@@ -284,13 +284,13 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
   }
   if (mode == MPOL_PREFERRED && nodes.size() > 1) mode = MPOL_PREFERRED_MANY;
 
-  std::vector<unsigned long> mask(kMostNodes / kWordBits), got(kMostNodes / kWordBits);
+  std::vector<unsigned long> mask(kMaxNodes / kWordBits), got(kMaxNodes / kWordBits);
   for (const int n : nodes) {
-    if (n >= static_cast<int>(kMostNodes)) throw UsageError("memory", "found node " + std::to_string(n), "0 to 1023");
+    if (n >= static_cast<int>(kMaxNodes)) throw UsageError("memory", "found node " + std::to_string(n), "0 to 1023");
     mask[static_cast<unsigned>(n) / kWordBits] |= 1UL << (static_cast<unsigned>(n) % kWordBits);
   }
   // The kernel reads one bit less than it is told.
-  if (syscall(SYS_set_mempolicy, mode, nodes.empty() ? nullptr : mask.data(), kMostNodes + 1) != 0) {
+  if (syscall(SYS_set_mempolicy, mode, nodes.empty() ? nullptr : mask.data(), kMaxNodes + 1) != 0) {
     const int reason = errno;
     if (reason == ENOSYS && machine.nodes.size() <= 1 && mode != kWeightedInterleave)
       return;  // no NUMA in this kernel: the one node is where all pages go
@@ -302,7 +302,7 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
                  "nodes that this process's cpuset allows (Mems_allowed_list in /proc/self/status)");
   }
   int found = 0;
-  if (syscall(SYS_get_mempolicy, &found, got.data(), kMostNodes + 1, nullptr, 0) != 0)
+  if (syscall(SYS_get_mempolicy, &found, got.data(), kMaxNodes + 1, nullptr, 0) != 0)
     throw Failure("cannot read the memory policy back: " + why());
   // Before 5.14 the kernel calls `local` preferred without a node.
   const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);

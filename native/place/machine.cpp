@@ -142,12 +142,12 @@ void read_nodes(hwloc_topology_t t, Machine& machine) {
   for (const std::size_t i : order)
     for (const int cpu : ids(objects[i]->cpuset))
       if (owner.emplace(cpu, machine.nodes[i].id).second) machine.nodes[i].cpus.push_back(cpu);
-  int fallback = machine.nodes.empty() ? 0 : machine.nodes.front().id;
+  int default_value = machine.nodes.empty() ? 0 : machine.nodes.front().id;
   for (auto n = machine.nodes.rbegin(); n != machine.nodes.rend(); ++n)
-    if (!n->cpus.empty()) fallback = n->id;
+    if (!n->cpus.empty()) default_value = n->id;
   for (Cpu& cpu : machine.cpus) {
     const auto at = owner.find(cpu.id);
-    cpu.node = at != owner.end() ? at->second : fallback;  // its node has no memory: the kernel's matrix lacks it
+    cpu.node = at != owner.end() ? at->second : default_value;  // its node has no memory: the kernel's matrix lacks it
   }
 
   const std::size_t count = machine.nodes.size();
@@ -245,11 +245,11 @@ Machine from_host() {
 /// hwloc trusts what it is given: some XML makes it abort, some makes it read where nothing is, some never lets it end,
 /// and where memory ends so does it. A child of our own tries all that we will do. "" or how that one ended.
 std::string ending_of_trial(const std::function<void()>& all) {
-  constexpr rlim_t kMost_s = 10;  // of CPU time; 4 x 64 cores take 0.02 s
+  constexpr rlim_t kMax_s = 10;  // of CPU time; 4 x 64 cores take 0.02 s
   const pid_t child = fork();
   if (child < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
   if (child == 0) {
-    const rlimit none{0, 0}, time{kMost_s, kMost_s};
+    const rlimit none{0, 0}, time{kMax_s, kMax_s};
     setrlimit(RLIMIT_CORE, &none);
     setrlimit(RLIMIT_CPU, &time);
     prctl(PR_SET_PDEATHSIG, SIGKILL);

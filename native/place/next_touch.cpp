@@ -24,7 +24,7 @@
 namespace {
 
 constexpr std::uintptr_t kHuge = 2U << 20;
-constexpr int kMost = 1024;         ///< ranges
+constexpr int kMax = 1024;          ///< ranges
 constexpr int kNodes = 1024;        ///< nodes that the kernel can number
 constexpr int kMove = 1 << 1;       ///< MPOL_MF_MOVE
 constexpr std::size_t kBatch = 64;  ///< pages a call: the handler may run on a small stack
@@ -55,7 +55,7 @@ struct Range {
 };
 
 const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
-std::atomic<Range*> ranges[kMost];
+std::atomic<Range*> ranges[kMax];
 std::atomic<int> range_count{0};
 int memory_node[kNodes];  ///< of a CPU's node: itself, or the nearest with memory
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -331,7 +331,7 @@ long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
 
 Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
   const int n = range_count.load();
-  if (n == kMost) return nullptr;
+  if (n == kMax) return nullptr;
   const std::size_t chunks = (end - 1) / chunk - begin / chunk + 1, head = (sizeof(Range) + 63) / 64 * 64;
   void* const at = mmap(nullptr, head + chunks, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (at == MAP_FAILED) return nullptr;

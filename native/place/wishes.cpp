@@ -22,7 +22,7 @@ namespace mm::place {
 namespace {
 
 constexpr const char* kSiteFile = "/etc/meshmark.toml";
-constexpr std::uintmax_t kMostBytes = 1 << 20;  // of a configuration file
+constexpr std::uintmax_t kMaxBytes = 1 << 20;  // of a configuration file
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
@@ -123,7 +123,7 @@ struct Config {
 
 Config read_config(const std::string& file, bool settings) {
   if (file == "/dev/null") return {};  // none, as people say it
-  const Input input = read_input(file, kMostBytes);
+  const Input input = read_input(file, kMaxBytes);
   const std::string where = shown_path(file);
   if (!input.wrong.empty()) throw UsageError(where, input.wrong, input.allowed + ", TOML");
   Config config;

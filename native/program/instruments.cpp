@@ -46,7 +46,7 @@ std::string names() {
 }
 
 std::string unit_of(const Parameter& p) {
-  return (p.unit.empty() ? "" : " (" + p.unit + ")") + (p.fallback.empty() ? "" : " [" + p.fallback + "]");
+  return (p.unit.empty() ? "" : " (" + p.unit + ")") + (p.default_value.empty() ? "" : " [" + p.default_value + "]");
 }
 
 void end_line(const Run::State& s, const char* status) {
@@ -120,7 +120,7 @@ int respond(int argc, char** argv, const Front& front) {
     sub->add_flag("--check", check_one[d.name], "read all parameters, measure nothing");
     for (const Parameter& p : s.parameters) {
       std::string& value = s.values[p.name];
-      value = p.fallback;
+      value = p.default_value;
       if (p.kind == Kind::flag)
         sub->add_flag_callback(option_of(p), [&value] { value = "true"; }, p.help);
       else

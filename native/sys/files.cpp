@@ -17,7 +17,7 @@
 namespace mm {
 namespace {
 
-constexpr std::size_t kMostText = 64u << 20;  // no file of /proc or /sys is larger; a bound for hostile trees
+constexpr std::size_t kMaxText = 64u << 20;  // no file of /proc or /sys is larger; a bound for hostile trees
 
 }  // namespace
 
@@ -57,7 +57,7 @@ std::string_view KernelFile::text() {
       if (got == 0) return {buffer_.data(), have};
       continue;
     }
-    if (buffer_.size() >= kMostText) return {};
+    if (buffer_.size() >= kMaxText) return {};
     buffer_.resize(2 * buffer_.size());
   }
 }

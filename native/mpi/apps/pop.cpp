@@ -20,7 +20,7 @@ using std::numbers::pi;
 constexpr int kWidth = 320, kHeight = 384;
 constexpr double kResidual = 1e-12;  // of the true residual, at most
 constexpr double kTarget = 3e-13;    // of the residual that the iteration carries along
-constexpr int kMostIterations = 5000;
+constexpr int kMaxIterations = 5000;
 constexpr double kEarth_m = 6371e3, kGravity = 9.806, kStep_s = 1200;
 
 /// One field over the whole globe, row by row from south to north.
@@ -139,8 +139,8 @@ class Pop : public Program {
     int& found = known[{grid.name(), reductions}];
     if (found == 0) {
       const int done = iterate(0);
-      if (done == kMostIterations)
-        throw Absent("wrong: no solution after " + std::to_string(kMostIterations) + " iterations");
+      if (done == kMaxIterations)
+        throw Absent("wrong: no solution after " + std::to_string(kMaxIterations) + " iterations");
       found = done;
     }
     iterations_ = found;
@@ -353,7 +353,7 @@ class Pop : public Program {
       }
       rho_before = sums[0];
       if (given == 0) {
-        int enough = sums[1] < limit || !std::isfinite(sums[1]) || done == kMostIterations;
+        int enough = sums[1] < limit || !std::isfinite(sums[1]) || done == kMaxIterations;
         check(MPI_Bcast(&enough, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");
         if (enough) return std::max(done, 1);
       }

@@ -28,7 +28,7 @@ namespace {
 
 constexpr int kOffsetRounds = 64;
 constexpr unsigned kEnd_s = 5;
-constexpr double kLeastLead_s = 20e-6, kMostLead_s = 10e-3;
+constexpr double kMinLead_s = 20e-6, kMaxLead_s = 10e-3;
 constexpr std::size_t kProbe_bytes = 4 << 20;  // larger than what a host says on its network meanwhile
 constexpr int kProbe_rounds = 3;
 
@@ -265,7 +265,7 @@ bool World::together(const std::function<void()>& last) {
 }
 
 void World::appoint(bool late) {
-  lead_s_ = late ? std::min(lead_s_ * 1.5, kMostLead_s) : std::max(lead_s_ * 0.99, kLeastLead_s);
+  lead_s_ = late ? std::min(lead_s_ * 1.5, kMaxLead_s) : std::max(lead_s_ * 0.99, kMinLead_s);
 }
 
 std::size_t World::room() {

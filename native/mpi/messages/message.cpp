@@ -5,10 +5,16 @@
 
 namespace mm::mpi {
 
-Parameter message_parameter(const std::string& fallback) {
-  return {
-      "message", "bytes of a message: 0, sizes, or ranges of them: 0,8..4MiB", "B", Kind::text, fallback, {}, {}, {},
-      "--bytes"};
+Parameter message_parameter(const std::string& default_value) {
+  return {"message",
+          "bytes of a message: 0, sizes, or ranges of them: 0,8..4MiB",
+          "B",
+          Kind::text,
+          default_value,
+          {},
+          {},
+          {},
+          "--bytes"};
 }
 
 std::vector<std::size_t> message_sizes(const Run& run) {

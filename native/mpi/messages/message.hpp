@@ -61,6 +61,6 @@ struct Store {
 
 /// `--bytes`: 0, and a list or range of sizes.
 std::vector<std::size_t> message_sizes(const Run& run);
-Parameter message_parameter(const std::string& fallback);
+Parameter message_parameter(const std::string& default_value);
 
 }  // namespace mm::mpi

@@ -31,10 +31,10 @@ std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
   return {nodes.begin(), nodes.end()};
 }
 
-/// All maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMost of them.
+/// All maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of them.
 class Cliques {
  public:
-  static constexpr Index kMost = 4096;
+  static constexpr Index kMax = 4096;
 
   explicit Cliques(std::vector<std::vector<bool>> near) : near_(std::move(near)) {
     std::vector<Index> all(near_.size());
@@ -46,7 +46,7 @@ class Cliques {
 
  private:
   void grow(std::vector<Index> chosen, std::vector<Index> open, std::vector<Index> done) {
-    if (found.size() >= kMost) return;
+    if (found.size() >= kMax) return;
     if (open.empty()) {
       if (!done.empty()) return;
       std::sort(chosen.begin(), chosen.end());
@@ -122,7 +122,7 @@ std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
   for (Index a = 0; a < nodes; ++a)
     for (Index b = 0; b < nodes; ++b) near[a][b] = a == b || (m.distance[a][b] <= limit && m.distance[b][a] <= limit);
   const Cliques cliques(std::move(near));
-  complete = cliques.found.size() < Cliques::kMost;
+  complete = cliques.found.size() < Cliques::kMax;
   std::vector<std::vector<Index>> sets;
   for (const auto& clique : cliques.found) {
     std::vector<Index> slots;

@@ -109,11 +109,11 @@ class Corners {
       const Value mean = k == 2 ? -kNever : (least_.back() * n + (least_.back() > 0 ? n - 3 : 0)) / (n - 2);
       grow_best();
       while (mean < below(best_)) {
-        const double end = budget_ * (slack_ == 0 ? 0.4 : slack_ < kMostSlack ? 0.5 : 1);
+        const double end = budget_ * (slack_ == 0 ? 0.4 : slack_ < kMaxSlack ? 0.5 : 1);
         descend(0, static_cast<int>(k), 0, std::vector<Value>(wide_, 0), end);
         if (work_ <= end) break;
-        if (slack_ == kMostSlack) return least_;
-        slack_ = slack_ < 0.01 ? 0.01 : kMostSlack;
+        if (slack_ == kMaxSlack) return least_;
+        slack_ = slack_ < 0.01 ? 0.01 : kMaxSlack;
       }
       least_.push_back(std::max(mean, below(best_)));
     }
@@ -138,7 +138,7 @@ class Corners {
     std::size_t axis = 0, axis_length = 0;  // empty where that line is shorter
   };
 
-  static constexpr double kMostSlack = 0.045;
+  static constexpr double kMaxSlack = 0.045;
 
   Value below(Value cost) const { return cost - static_cast<Value>(slack_ * static_cast<double>(std::abs(cost))); }
   Value potential_of(const Line& line, const std::vector<Value>& potential) const {

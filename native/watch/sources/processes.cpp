@@ -21,9 +21,9 @@
 namespace mm::watch {
 namespace {
 
-constexpr std::size_t kShown = 8, kPlaced = 4;           // told; of them, those whose pages and threads are looked at
-constexpr std::size_t kThreads = 8, kMostThreads = 512;  // told of a process; looked at
-constexpr double kLeastShare = 0.01, kLeastPeriod = 2, kMostCost = 0.005;
+constexpr std::size_t kShown = 8, kPlaced = 4;          // told; of them, those whose pages and threads are looked at
+constexpr std::size_t kThreads = 8, kMaxThreads = 512;  // told of a process; looked at
+constexpr double kMinShare = 0.01, kMinPeriod = 2, kMaxCost = 0.005;
 
 /// A file that is read once; empty where it is gone.
 std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
@@ -84,7 +84,7 @@ class Processes : public Source {
     cost_ = wall_s() - begin;
   }
 
-  double least_period() const override { return std::max(kLeastPeriod, cost_ / kMostCost); }
+  double least_period() const override { return std::max(kMinPeriod, cost_ / kMaxCost); }
 
  private:
   struct Seen {
@@ -124,7 +124,7 @@ class Processes : public Source {
     const bool known = before.round == round_ - 1 && before.started == here.started && now > last_;
     const double share = known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
     before = here;
-    if (share < kLeastShare) return;
+    if (share < kMinShare) return;
     found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, name_});
   }
 
@@ -141,7 +141,7 @@ class Processes : public Source {
     DIR* const tasks = ::opendir(folder.c_str());
     if (tasks == nullptr) return nullptr;
     Fields field;
-    for (const dirent* entry; all.size() < kMostThreads && (entry = ::readdir(tasks)) != nullptr;) {
+    for (const dirent* entry; all.size() < kMaxThreads && (entry = ::readdir(tasks)) != nullptr;) {
       const auto tid = whole_number(entry->d_name);
       const std::string file = folder + entry->d_name;
       if (tid <= 0 || !stat_of(file + "/stat", name_, field)) continue;

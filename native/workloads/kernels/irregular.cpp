@@ -485,7 +485,7 @@ class BfsLevel final : public Kernel {
   Words edges_, level_, parent_;
 };
 
-constexpr std::size_t kMostIndexed = std::size_t{32} << 30;  // 32 bits of index
+constexpr std::size_t kMaxIndexed = std::size_t{32} << 30;  // 32 bits of index
 
 const Register<StridedCopy> strided_copy{{.name = "strided_copy",
                                           .kind = "irregular",
@@ -500,13 +500,13 @@ const Register<Gather> gather{{.name = "gather",
                                .source = "Spatter Gather",
                                .parity = true,
                                .least_bytes = 8192,
-                               .most_bytes = kMostIndexed}};
+                               .most_bytes = kMaxIndexed}};
 const Register<Scatter> scatter{{.name = "scatter",
                                  .kind = "irregular",
                                  .summary = "a[index[i]] = b[i], each to another line",
                                  .source = "Spatter Scatter",
                                  .least_bytes = 8192,
-                                 .most_bytes = kMostIndexed}};
+                                 .most_bytes = kMaxIndexed}};
 const Register<RandomUpdate> random_update{{.name = "random_update",
                                             .kind = "irregular",
                                             .summary = "table[random] ^= random, independent of each other",

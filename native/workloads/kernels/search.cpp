@@ -110,8 +110,8 @@ struct SmithWaterman final : Kernel {
 template <class A>
 struct MatchFinder final : Kernel {
   static constexpr std::size_t kText = 512, kLetters = 8, kHeads = kLetters * kLetters * kLetters;
-  static constexpr std::size_t kLeast = 3, kMost = 64, kDepth = 8;  // of letters in a match, and of chains
-  static constexpr std::size_t kPlaces = kText - kLeast + 1;
+  static constexpr std::size_t kMin = 3, kMax = 64, kDepth = 8;  // of letters in a match, and of chains
+  static constexpr std::size_t kPlaces = kText - kMin + 1;
   using Letter = typename A::template Value<std::uint8_t>;
   using Letters = typename A::template Array<std::uint8_t>;
   using Short = typename A::template Value<std::uint16_t>;
@@ -156,10 +156,10 @@ struct MatchFinder final : Kernel {
         const std::size_t head = bare(Short(three | letter_at(at + 2)));
         const Short newest = heads[head];
         std::size_t next = bare(newest), best = 0, from = at;
-        const std::size_t most = std::min(kMost, kText - at);
+        const std::size_t most = std::min(kMax, kText - at);
         for (std::size_t depth = 0; next != 0 && depth < kDepth; ++depth) {
           const std::size_t other = next - 1;
-          std::size_t same = kLeast;
+          std::size_t same = kMin;
           while (same < most && Letter(text[other + same]) == Letter(text[at + same])) ++same;
           if (same > best) {
             best = same;
@@ -202,14 +202,14 @@ struct MatchFinder final : Kernel {
     double compared = 0, steps = 0;
     for (std::size_t at = 0; at < kPlaces; ++at) {
       const auto here = sample_.begin() + static_cast<std::ptrdiff_t>(at);
-      const auto end = here + static_cast<std::ptrdiff_t>(std::min(kMost, kText - at));
+      const auto end = here + static_cast<std::ptrdiff_t>(std::min(kMax, kText - at));
       std::size_t depth = 0;
       for (std::size_t back = 1; back <= at && depth < kDepth; ++back) {
         const auto differ = std::mismatch(here, end, here - static_cast<std::ptrdiff_t>(back)).first;
         const auto same = static_cast<std::size_t>(differ - here);
-        if (same < kLeast) continue;
+        if (same < kMin) continue;
         ++depth;
-        compared += static_cast<double>(same - kLeast) + (differ != end ? 1 : 0);
+        compared += static_cast<double>(same - kMin) + (differ != end ? 1 : 0);
         if (same > want_length_[at]) {
           want_length_[at] = static_cast<std::uint16_t>(same);
           want_distance_[at] = static_cast<std::uint16_t>(back);
@@ -218,7 +218,7 @@ struct MatchFinder final : Kernel {
       steps += static_cast<double>(depth);
     }
     counts_.int_ops = 4 * kPlaces + compared;
-    counts_.load_bytes = kPlaces * (kLeast + 2.0) + 2 * compared + 2 * steps;
+    counts_.load_bytes = kPlaces * (kMin + 2.0) + 2 * compared + 2 * steps;
     counts_.store_bytes = 2.0 * kHeads + 2 * 2.0 * kPlaces + 2 * 2.0 * kText;
     counts_.line_read_bytes = 5 * kText;
     counts_.line_write_bytes = 4 * kText;
