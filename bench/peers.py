@@ -17,38 +17,33 @@ import platform
 import re
 import shutil
 import statistics
-import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
 
-ROOT: Final = Path(__file__).resolve().parent.parent
-WORK: Final = ROOT / "build" / "peers"
-PROBE: Final = ROOT / "build" / "release" / "bin" / "meshmark-probe"
-HPCC_INPUT: Final = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
-HPCC_N: Final = 5800  # HPCC sizes its table by HPL's memory: this gives 2^25 words, 256 MiB
-DGEMM_N: Final = 3000
-TRIAD_BYTES: Final = 900_000_000
+from peer_tools import (
+    DGEMM_N,
+    PROBE,
+    ROOT,
+    TRIAD_BYTES,
+    WORK,
+    Absent,
+    Dgemm,
+    Measure,
+    core_to_core,
+    cpu_flags,
+    fio_read,
+    hpcc_gups,
+    likwid,
+    meshmark,
+    multichase,
+    pingpong,
+    run,
+    stream,
+)
+
 START_MARK, END_MARK = "<!-- measured -->", "<!-- /measured -->"
-
-
-class Absent(Exception):
-    """This cannot be had here; the text says why."""
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """One measurement: the value in the row's unit, and what a reader should know about it."""
-
-    value: float
-    flags: frozenset[str] = frozenset()
-    note: str = ""
-
-
-Measure = Callable[[], Figure]
 
 
 @dataclass(slots=True)
@@ -99,287 +94,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def run(
-    command: Sequence[str | Path],
-    *,
-    timeout_s: float = 300,
-    cwd: Path | None = None,
-    set_to: dict[str, str] | None = None,
-) -> str:
-    """Standard output of a command; Absent, with the last line it said, if it fails."""
-    words = [str(word) for word in command]
-    try:
-        done = subprocess.run(
-            words,
-            capture_output=True,
-            text=True,
-            timeout=timeout_s,
-            check=False,
-            cwd=cwd,
-            env={**os.environ, **(set_to or {})},
-        )
-    except FileNotFoundError:
-        raise Absent(f"{words[0]} is not installed") from None
-    except subprocess.TimeoutExpired:
-        raise Absent(f"{Path(words[0]).name} did not end in {timeout_s:g} s") from None
-    if done.returncode:
-        last = (done.stderr or done.stdout).strip().splitlines()[-1:] or ["nothing said"]
-        raise Absent(f"{Path(words[0]).name} failed (status {done.returncode}): {last[0]}")
-    return done.stdout
-
-
-def number(pattern: str, text: str, what: str) -> float:
-    found = re.search(pattern, text)
-    if not found:
-        raise Absent(f"{what} printed no figure we know how to read")
-    return float(found[1])
-
-
-# --- Ours ----------------------------------------------------------------------------------------
-
-
-def records(*words: str) -> list[dict[str, Any]]:
-    """Results of one run of the probe."""
-    lines = run([PROBE, *words], timeout_s=180).splitlines()
-    found = [json.loads(line) for line in lines if line.startswith("{")]
-    results = [line for line in found if line["type"] == "result"]
-    if not results:
-        reasons = [line["reason"] for line in found if line["type"] == "absent"]
-        raise Absent(f"meshmark-probe {words[0]}: {reasons[0] if reasons else 'no result'}")
-    return results
-
-
-def ours(
-    metric: str,
-    *words: str,
-    note: str = "",
-    best: Callable[..., Any] = max,
-    **conditions: object,
-) -> Measure:
-    """Measures with the probe. Of several results that match `conditions`, takes the best median.
-
-    The figure is the record's median, never its best sample, although some peers print their best.
-    """
-
-    def measure() -> Figure:
-        fitting = [
-            r
-            for r in records(*words)
-            if r["metric"] == metric and all(r["conditions"].get(k) == v for k, v in conditions.items())
-        ]
-        if not fitting:
-            raise Absent(f"meshmark-probe {words[0]} gave no {metric} with {conditions}")
-        chosen = best(fitting, key=lambda r: r["value"])
-        said = str(chosen["conditions"].get(note, "")) if note else ""
-        return Figure(chosen["value"], frozenset(chosen["flags"]), said)
-
-    return measure
-
-
-# --- Peers ---------------------------------------------------------------------------------------
-
-
-def cpu_flags() -> set[str]:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("flags"):
-                return set(line.split(":")[1].split())
-    return set()
-
-
-def likwid(kernels: Sequence[str], footprint: str, threads: int, field_name: str, scale: float) -> Measure:
-    """likwid-bench with the best of `kernels`: the first call tries them all, later ones the winner."""
-    chosen: list[str] = []
-    needs = {"avx512": "avx512f", "fma": "fma", "avx": "avx", "sse": "sse2"}
-    flags = cpu_flags()
-
-    def one(kernel: str) -> float:
-        text = run(["likwid-bench", "-t", kernel, "-w", f"N:{footprint}:{threads}"], timeout_s=120)
-        return number(rf"{field_name}:\s+([\d.e+]+)", text, "likwid-bench") * scale
-
-    def measure() -> Figure:
-        if chosen:
-            return Figure(one(chosen[0]), note=chosen[0])
-        possible = [k for k in kernels if all(needs[p] in flags for p in k.split("_") if p in needs)]
-        rates: dict[str, float] = {}
-        reason = "likwid-bench has no kernel for this processor"
-        for kernel in possible:
-            try:
-                rates[kernel] = one(kernel)
-            except Absent as absent:
-                reason = str(absent)
-        if not rates:
-            raise Absent(reason)
-        chosen.append(max(rates, key=lambda k: rates[k]))
-        return Figure(one(chosen[0]), note=chosen[0])
-
-    return measure
-
-
-def stream(binary: str | None, threads: int) -> Measure:
-    def measure() -> Figure:
-        if not binary:
-            raise Absent("no STREAM binary found; give one with --stream PATH")
-        text = run(
-            [binary],
-            set_to={"OMP_NUM_THREADS": str(threads), "OMP_PROC_BIND": "close", "OMP_PLACES": "cores"},
-        )
-        if "Solution Validates" not in text:
-            raise Absent("STREAM did not validate its solution")
-        return Figure(number(r"Triad:\s+([\d.]+)", text, "STREAM") * 1e6)
-
-    return measure
-
-
-def multichase(binary: str | None, footprint: str, huge: bool) -> Measure:
-    def measure() -> Figure:
-        if not binary:
-            raise Absent("no multichase binary found; give one with --multichase PATH")
-        # -T as large as the memory: one random cycle over all of it. The default stays inside blocks
-        # that the TLB covers, which is another question.
-        words = [binary, "-m", footprint, "-T", footprint, "-s", "64", "-n", "4"]
-        return Figure(number(r"([\d.]+)\s*$", run(words + ["-H"] * huge), "multichase") * 1e-9)
-
-    return measure
-
-
-def pingpong(binary: str | None, *words: str, trips: int = 1) -> Measure:
-    """multichase's pingpong prints the time of one hand-over, whatever its protocol; its best sample of several.
-
-    Its default of ten pauses after every try (-r 10) measures the pauses on processors where they are long.
-    """
-
-    def measure() -> Figure:
-        if not binary:
-            raise Absent("no multichase pingpong binary found; give one with --pingpong PATH")
-        text = run([binary, *words, "-c", "2"], timeout_s=60)
-        return Figure(number(r"\n\s*0:\s+([\d.]+)", text, "pingpong") * trips * 1e-9, note=" ".join(words))
-
-    return measure
-
-
-def core_to_core(binary: str | None, cpus: Sequence[int]) -> Measure:
-    def measure() -> Figure:
-        if not binary:
-            raise Absent("no core-to-core-latency binary; `cargo install core-to-core-latency` makes one")
-        pair = f"{cpus[0]},{cpus[1]}"
-        text = run([binary, "5000", "200", "--csv", "--cores", pair], timeout_s=120)
-        return Figure(number(r"\n\s*([\d.]+)", text, "core-to-core-latency") * 1e-9)
-
-    return measure
-
-
-def hpcc_gups() -> Figure:
-    """HPCC runs all or nothing; one process, small HPL, and only SingleRandomAccess is read."""
-    if not shutil.which("hpcc"):
-        raise Absent("hpcc is not installed")
-    if not HPCC_INPUT.exists():
-        raise Absent(f"hpcc's example input is missing: {HPCC_INPUT}")
-    lines = HPCC_INPUT.read_text().splitlines()
-    for at, value in ((5, HPCC_N), (7, 128), (10, 1), (11, 1)):  # N, NB, P, Q
-        lines[at] = re.sub(r"^\S+", str(value), lines[at])
-    with tempfile.TemporaryDirectory(prefix="hpcc-") as folder:
-        (Path(folder) / "hpccinf.txt").write_text("\n".join(lines) + "\n")
-        mpirun = ["mpirun", "-np", "1"] if shutil.which("mpirun") else []
-        run(
-            [*mpirun, "hpcc"],
-            timeout_s=600,
-            cwd=Path(folder),
-            set_to={
-                "OPENBLAS_NUM_THREADS": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT": "1",
-                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-            },
-        )
-        text = (Path(folder) / "hpccoutf.txt").read_text()
-    words = int(number(r"\nRandomAccess_N=(\d+)", text, "hpcc"))
-    return Figure(
-        number(r"\nSingleRandomAccess_GUPs=([\d.e+-]+)", text, "hpcc") * 1e9,
-        note=f"table of {words * 8 >> 20} MiB",
-    )
-
-
-BARE_DGEMM: Final = """
-import ctypes, statistics, sys, time
-import numpy as np
-library, n, seconds = ctypes.CDLL(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
-a, b, c = np.random.default_rng(1).random((n, n)), np.random.default_rng(2).random((n, n)), np.zeros((n, n))
-one, zero = ctypes.c_double(1), ctypes.c_double(0)
-p = lambda x: x.ctypes.data_as(ctypes.c_void_p)
-def once():
-    start = time.perf_counter()
-    library.cblas_dgemm(102, 111, 111, n, n, n, one, p(a), n, p(b), n, zero, p(c), n)
-    return 2.0 * n**3 / (time.perf_counter() - start)
-once()
-rates, end = [], time.perf_counter() + seconds
-while len(rates) < 3 or time.perf_counter() < end:
-    rates.append(once())
-print(statistics.median(rates))
-"""
-
-
-class Dgemm:
-    """Ours, and a bare loop around the library and kernel that ours chose: what is lost in between."""
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-        self.library = ""
-        self.core = ""
-
-    def ours(self) -> Figure:
-        found = records("dgemm", "--n", str(DGEMM_N), "--threads", str(self.threads), "--budget", "8s")
-        record = next((r for r in found if r["metric"] == "flop_rate"), None)
-        if record is None:
-            raise Absent("meshmark-probe dgemm gave no flop_rate")
-        conditions = record["conditions"]
-        self.library = str(conditions.get("library_path") or conditions.get("library") or "")
-        self.core = str(conditions.get("library_kernel") or "")
-        return Figure(record["value"], frozenset(record["flags"]), self.core)
-
-    def bare(self) -> Figure:
-        if not self.library.startswith("/") and ".so" not in self.library:
-            raise Absent(f"the record names no library file (it says {self.library!r})")
-        threads = str(self.threads)
-        chosen = {"OPENBLAS_CORETYPE": self.core} if self.core else {}
-        text = run(
-            [sys.executable, "-c", BARE_DGEMM, self.library, str(DGEMM_N), "5"],
-            set_to={
-                "OPENBLAS_NUM_THREADS": threads,
-                "OMP_NUM_THREADS": threads,
-                "MKL_NUM_THREADS": threads,
-                **chosen,
-            },
-        )
-        return Figure(float(text))
-
-
-def fio_read(target: Path, seconds: float) -> Measure:
-    def measure() -> Figure:
-        if not shutil.which("fio"):
-            raise Absent("fio is not installed")
-        text = run(
-            [
-                "fio",
-                "--name=read",
-                f"--filename={target}",
-                "--rw=read",
-                "--bs=128k",
-                "--direct=1",
-                "--ioengine=libaio",
-                "--iodepth=16",
-                "--numjobs=1",
-                "--time_based",
-                f"--runtime={seconds:g}",
-                "--size=256M",
-                "--output-format=json",
-            ]
-        )
-        report = json.loads(text[text.index("{") :])
-        return Figure(float(report["jobs"][0]["read"]["bw_bytes"]))
-
-    return measure
-
-
 # --- What is compared ----------------------------------------------------------------------------
 
 
@@ -413,7 +127,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 f"triad, {label}",
                 "GB/s",
                 1e9,
-                ours("bandwidth_net", *triad, note="store"),
+                meshmark("bandwidth_net", *triad, note="store"),
                 {
                     "STREAM": stream(options.stream, threads),
                     "likwid-bench": likwid(kernels, f"{TRIAD_BYTES // 1_000_000}MB", threads, "MByte/s", 1e6),
@@ -429,7 +143,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                     f"dependent loads, {ours_size}, {'huge' if pages == 'thp' else '4 KiB'} pages",
                     "ns",
                     1e-9,
-                    ours("load_latency", *chase, best=min),
+                    meshmark("load_latency", *chase, best=min),
                     {"multichase": multichase(options.multichase, peer_size, pages == "thp")},
                     low=0.97,
                     high=1.03,
@@ -442,7 +156,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 f"random updates, 1 thread, {'huge' if pages == 'thp' else '4 KiB'} pages",
                 "GUP/s",
                 1e9,
-                ours("update_rate", *gups),
+                meshmark("update_rate", *gups),
                 {"hpcc SingleRandomAccess": hpcc_gups},
                 low=1.2,
             )
@@ -454,7 +168,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 "core to core by compare-and-swap, one way",
                 "ns",
                 1e-9,
-                ours("line_latency", *pair, "--state", "swap", best=min, state="swap", trip="one_way"),
+                meshmark("line_latency", *pair, "--state", "swap", best=min, state="swap", trip="one_way"),
                 {
                     "core-to-core-latency": core_to_core(options.core_to_core, cpus),
                     "multichase pingpong": pingpong(options.pingpong, "-l", "-r", "0"),
@@ -468,7 +182,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 "core to core by flag, round trip",
                 "ns",
                 1e-9,
-                ours("line_latency", *pair, "--state", "flag", best=min, state="flag", trip="round"),
+                meshmark("line_latency", *pair, "--state", "flag", best=min, state="flag", trip="round"),
                 {"multichase pingpong": pingpong(options.pingpong, "-u", "-r", "1", trips=2)},
             )
         )
@@ -481,7 +195,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 f"multiply-add fp64, {label}",
                 "GFLOP/s",
                 1e9,
-                ours("flop_rate", *fma, note="isa"),
+                meshmark("flop_rate", *fma, note="isa"),
                 {"likwid-bench": likwid(kernels, f"{24 * threads}kB", threads, "MFlops/s", 1e6)},
                 low=0.98,
             )
@@ -503,7 +217,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
                 "GFLOP/s",
                 1e9,
                 dgemm.ours,
-                {"meshmark peak": ours("flop_rate", *fma, note="isa")},
+                {"meshmark peak": meshmark("flop_rate", *fma, note="isa")},
                 low=0.90,
             )
         )
@@ -528,7 +242,7 @@ def rows(options: argparse.Namespace, cpus: Sequence[int]) -> list[Row]:
             "128 KiB direct reads, queue 16",
             "GB/s",
             1e9,
-            ours("bandwidth_net", *io),
+            meshmark("bandwidth_net", *io),
             {"fio": fio_read(target, 4)},
         )
     )

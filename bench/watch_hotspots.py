@@ -1,0 +1,153 @@
+"""Hot spots made on this machine and found by the detector: part `hotspots` of bench/watch.py."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from meshmark.watch.hotspots import KEPT, Detector, HotSpot
+from meshmark.watch.live import Live
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+CPUS: Final = sorted(os.sched_getaffinity(0))
+
+
+def cpu_of(words: list[str]) -> float:
+    """CPU time of a command and its children, s."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(words, check=True, capture_output=True)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+@dataclass
+class Case:
+    kind: str  # cpu, io; quiet, even
+    cpu: int = -1
+    begin: float = 0.0
+    end: float = 0.0
+    own: float = 0.0  # share of one CPU, or of the disk's time, that was really taken
+
+
+@dataclass(frozen=True)
+class Moment:
+    at: float
+    spots: list[HotSpot]
+    busy: float  # mean of all CPUs
+
+
+class Seen(threading.Thread):
+    """Reads frames and keeps what the detector said, by this machine's clock."""
+
+    def __init__(self, live: Live) -> None:
+        super().__init__(daemon=True)
+        self.live, self.log = live, list[Moment]()
+
+    def run(self) -> None:
+        detector = Detector(self.live.header)
+        for f in self.live.frames():
+            busy = [v for v in f.values["cpu.busy"] if v is not None]
+            self.log.append(Moment(time.monotonic(), detector.add(f), statistics.fmean(busy) if busy else 0.0))
+
+
+def disk_here(folder: str) -> str | None:
+    number = Path(folder).stat().st_dev
+    at = Path(f"/sys/dev/block/{os.major(number)}:{os.minor(number)}")
+    return next((p.name for p in (at.resolve(), *at.resolve().parents) if (Path("/sys/block") / p.name).is_dir()), None)
+
+
+def disk_busy_s(disk: str | None) -> float:
+    """Time that a disk had requests since the start, by the kernel."""
+    lines = (x.split() for x in Path("/proc/diskstats").read_text().splitlines())
+    return next((int(x[12]) / 1000 for x in lines if x[2] == disk), 0.0)
+
+
+def hotspots(cases: int, seconds: float, rate: float) -> None:
+    """Injected, in turn: a CPU by a pinned process, and the disk. Quiet, in turn: nothing, and all CPUs alike."""
+    if shutil.which("stress-ng") is None:
+        print("hot spots: stress-ng is needed: apt-get install stress-ng")
+        return
+    with tempfile.TemporaryDirectory(dir=ROOT / "build") as folder, Live(rate) as live:
+        disk = disk_here(folder)
+        disks = [str(c["name"]) for c in live.header.components.get("io", ())]
+        kinds = ["cpu", "io"] if disk in disks else ["cpu"]
+        if len(kinds) == 1:
+            print(f"hot spots: {folder} is on none of the disks that are watched ({', '.join(disks)}): CPUs alone")
+        seen = Seen(live)
+        seen.start()
+        settle = (KEPT + 1) / rate  # after this nothing of the case before stands any more
+        plan = [Case(kinds[i % len(kinds)], CPUS[i // len(kinds) % len(CPUS)]) for i in range(cases)]
+        plan = [
+            c for pair in zip(plan, (Case(("quiet", "even")[i % 2]) for i in range(cases)), strict=True) for c in pair
+        ]
+        for case in plan:
+            time.sleep(settle)
+            words = {
+                "cpu": ["--cpu", "1", "--taskset", str(case.cpu)],
+                # Not pinned: a writer on one CPU is held by that CPU, and leaves a quick disk half idle.
+                "io": ["--hdd", "8", "--hdd-opts", "direct,wr-seq", "--hdd-bytes", "256M", "--hdd-write-size", "1M"],
+                "even": ["--cpu", str(len(CPUS))],
+            }.get(case.kind)
+            case.begin = time.monotonic()
+            if words is None:
+                time.sleep(seconds)
+            else:
+                wait = [*words, "--temp-path", folder, "--timeout", f"{seconds:g}s", "--quiet"]
+                before = disk_busy_s(disk)
+                used = cpu_of(["stress-ng", *wait])
+                case.own = (disk_busy_s(disk) - before if case.kind == "io" else used) / seconds
+            case.end = time.monotonic()
+        live.stop()
+        seen.join(5)
+    judge(plan, seen.log, disk, rate)
+
+
+def judge(plan: Sequence[Case], log: Sequence[Moment], disk: str | None, rate: float) -> None:
+    right = wrong = 0
+    times: dict[str, list[float]] = {"cpu": [], "io": []}
+    counts: dict[str, int] = {}
+    missed: list[Case] = []
+    for case in plan:
+        counts[case.kind] = counts.get(case.kind, 0) + 1
+        what = {"cpu": ("cpu", f"CPU {case.cpu}"), "io": ("io", str(disk))}.get(case.kind)
+        spots = [(m.at, s) for m in log if case.begin < m.at <= case.end for s in m.spots]
+        hits = [
+            at - case.begin
+            for at, s in spots
+            if what is not None and (s.component_class, s.names) == (what[0], (what[1],))
+        ]
+        if what is not None and hits:
+            right += 1
+            times[case.kind].append(min(hits))
+        elif what is not None:
+            missed.append(case)
+        others = {(s.component_class, s.names) for _, s in spots if (s.component_class, ", ".join(s.names)) != what}
+        wrong += len(others)
+        for kind, names in sorted(others):
+            where = f" on CPU {case.cpu}" if case.kind == "cpu" else ""
+            print(f"  wrong: {kind} {', '.join(names)} during {case.kind}{where}")
+    injected = counts.get("cpu", 0) + counts.get("io", 0)
+    print(
+        f"hot spots at {rate:g} Hz: {injected} injected ({counts.get('cpu', 0)} CPU, {counts.get('io', 0)} I/O), "
+        f"{counts.get('quiet', 0)} quiet, {counts.get('even', 0)} with all CPUs alike: "
+        f"precision {right / max(1, right + wrong):.2f}, recall {right / max(1, injected):.2f}"
+    )
+    for kind, found in times.items():
+        if found:
+            print(f"  time to find {kind}: median {statistics.median(found):.1f} s, worst {max(found):.1f} s")
+    quiet = [m.busy for m in log for c in plan if c.kind == "quiet" and c.begin < m.at <= c.end]
+    if quiet:
+        print(f"  in the quiet cases others kept the CPUs {100 * statistics.fmean(quiet):.0f} % busy")
+    for case in missed:
+        place = disk if case.kind == "io" else f"CPU {case.cpu}"
+        print(f"  missed: {case.kind} on {place}, which was really {100 * case.own:.0f} % taken")
