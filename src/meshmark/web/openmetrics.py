@@ -18,9 +18,9 @@ from prometheus_client.openmetrics.exposition import CONTENT_TYPE_LATEST, genera
 from prometheus_client.registry import Collector
 
 from meshmark.watch.frames import Frame, Header
+from meshmark.web.intervals import STATS
 
 WINDOW_S: Final = 15.0
-STATS: Final = ("mean", "min", "max", "p95")
 CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 _UNITS: Final = {
     "B": "bytes",

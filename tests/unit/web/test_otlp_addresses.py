@@ -1,16 +1,16 @@
-"""Addresses and headers of collectors."""
+"""URLs and headers of collectors."""
 
 from __future__ import annotations
 
 import pytest
 
 from meshmark.errors import UsageError
-from meshmark.web.otlp import address_of, headers_of
+from meshmark.web.otlp import check_headers, endpoint_of
 from support.cli import meshmark, python
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("options", "named"),
     [
         (["--otlp", "ftp://n1"], "--otlp"),
         (["--otlp", "n1:4318"], "--otlp"),
@@ -18,41 +18,57 @@ from support.cli import meshmark, python
         (["--otlp", "http://n1", "--interval", "0"], "interval"),
     ],
 )
-def test_wrong_words_are_one_line(words: list[str], said: str) -> None:
-    done = meshmark("watch", *words)
-    assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr
+def test_an_invalid_option_is_named_in_the_error(options: list[str], named: str) -> None:
+    done = meshmark("watch", *options)
+    assert done.returncode == 2 and named in done.stderr and "Traceback" not in done.stderr
 
 
-def test_addresses_and_headers() -> None:
-    assert address_of("http://n1:4318") == "http://n1:4318/v1/metrics"
-    assert address_of("https://n1/otlp/") == "https://n1/otlp/v1/metrics"
-    assert address_of("http://n1:4318/v1/metrics") == "http://n1:4318/v1/metrics"
-    for wrong in (
-        "",
-        "http://",
-        "http://n1:99999",
-        "http://n1:x",
-        "http://n1/?a=b",
-        "http://n 1",
-        "http://[::1",
-        "//n1",
-    ):
-        with pytest.raises(UsageError, match="--otlp: found"):
-            address_of(wrong)
-    assert headers_of("api-key=a%20b, x=1") == {"api-key": "a b", "x": "1"}
-    for wrong in ("x", "a b=c", "x=%0d%0ay"):
-        with pytest.raises(UsageError, match="OTEL_EXPORTER_OTLP_HEADERS"):
-            headers_of(wrong)
+@pytest.mark.parametrize(
+    ("url", "endpoint"),
+    [
+        ("http://n1:4318", "http://n1:4318/v1/metrics"),
+        ("https://n1/otlp/", "https://n1/otlp/v1/metrics"),
+        ("http://n1:4318/v1/metrics", "http://n1:4318/v1/metrics"),
+    ],
+)
+def test_endpoints_end_in_the_path_of_metrics(url: str, endpoint: str) -> None:
+    assert endpoint_of(url) == endpoint
 
 
-def test_a_password_in_the_address_is_refused_and_not_told() -> None:
-    with pytest.raises(UsageError, match="--otlp") as why:
-        address_of("http://me:secret@n1:4318")
-    assert "secret" not in str(why.value) and "OTEL_EXPORTER_OTLP_HEADERS" in why.value.hint
+@pytest.mark.parametrize(
+    "url",
+    ["", "http://", "http://n1:99999", "http://n1:x", "http://n1/?a=b", "http://n 1", "http://[::1", "//n1"],
+)
+def test_an_invalid_url_is_refused(url: str) -> None:
+    with pytest.raises(UsageError, match="--otlp: found"):
+        endpoint_of(url)
 
 
-def test_the_command_starts_without_it() -> None:
-    heavy = "('opentelemetry', 'google.protobuf', 'starlette')"
+def test_a_password_in_the_url_is_refused_and_not_printed() -> None:
+    with pytest.raises(UsageError, match="--otlp") as error:
+        endpoint_of("http://me:secret@n1:4318")
+    assert "secret" not in str(error.value) and "OTEL_EXPORTER_OTLP_HEADERS" in error.value.hint
+
+
+@pytest.mark.parametrize("name", ["OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_METRICS_HEADERS"])
+def test_an_invalid_header_is_refused_and_not_printed(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for valid in ("", "api-key=a%20b, x=1", "authorization=Basic bWU6Mg=="):
+        monkeypatch.setenv(name, valid)
+        check_headers()
+    for invalid in ("secret", "a secret=c", "x=%0d%0asecret", "a=1,secret", "x=secret%e2%82%ac"):
+        monkeypatch.setenv(name, invalid)
+        with pytest.raises(UsageError, match=name) as error:
+            check_headers()
+        assert "secret" not in str(error.value)
+
+
+def test_the_command_does_not_print_an_invalid_header() -> None:
+    done = meshmark("watch", "--otlp", "http://n1:4318", env={"OTEL_EXPORTER_OTLP_HEADERS": "a secret=c"})
+    assert done.returncode == 2 and "OTEL_EXPORTER_OTLP_HEADERS" in done.stderr and "secret" not in done.stderr
+
+
+def test_the_command_line_starts_without_the_libraries_of_servers() -> None:
+    heavy = "('opentelemetry', 'google.protobuf', 'requests', 'starlette')"
     line = f"import sys, meshmark.cli.app; print([m for m in sys.modules if m.startswith({heavy})])"
     done = python(line)
     assert done.stdout.strip() == "[]"
