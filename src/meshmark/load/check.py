@@ -12,7 +12,7 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.load.placing import Here, check_here, place_copies, threads_of
 from meshmark.load.scenario import Member, Scenario, about_program
-from meshmark.load.variants import found
+from meshmark.values.inputs import found
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:

@@ -17,22 +17,38 @@ import math
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from pydantic import Field
 
 from meshmark.errors import UsageError
 from meshmark.load.native import described_columns
-from meshmark.load.variants import COLUMNS, Table, Variant, Vector, found
+from meshmark.load.variants import COLUMNS, Table, Variant, Vector
 from meshmark.store.files import parse_toml, read_text
+from meshmark.values.inputs import PRINTABLE, Input, checked, shown
 
 _LONGEST: Final = 500  # characters of a formula
 _DEEPEST: Final = 40
 _MOST: Final = 200  # metrics in one text
 _MAX_BYTES: Final = 1 << 16  # of a file of metrics
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
+
+MetricTables = Annotated[dict[str, Any], Field(max_length=_MOST, description=f"at most {_MOST} tables [metric.NAME]")]
+
+
+@dataclass(frozen=True)
+class MetricsFile(Input):
+    metric: MetricTables = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MetricTable(Input):
+    formula: str
+    unit: Annotated[str, Field(max_length=30), PRINTABLE] = ""
+
 
 # Keys of a prescription that are no metrics.
 RESERVED: Final = frozenset(
@@ -261,11 +277,7 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = Non
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
     """
-    raw = parse_toml(toml, origin)
-    tables = raw.pop("metric", {})
-    if raw:
-        raise UsageError(f"{origin}: found {next(iter(raw))[:60]!r}; allowed are tables [metric.NAME]")
-    return metrics_of(tables, origin, counters)
+    return metrics_of(checked(MetricsFile, parse_toml(toml, origin), origin).metric, origin, counters)
 
 
 def read_metrics(path: Path) -> dict[str, Metric]:
@@ -277,32 +289,21 @@ def read_metrics(path: Path) -> dict[str, Metric]:
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
-def metrics_of(tables: object, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
+def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
     """Metrics from the table `metric` of a TOML text; arguments and errors as of `parse_metrics`."""
-    if not isinstance(tables, dict) or len(tables) > _MOST:
-        raise UsageError(f"{origin}: metric: allowed are at most {_MOST} tables [metric.NAME]")
     if not tables:
         return {}
     known = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
     out: dict[str, Metric] = {}
     for name, table in tables.items():
-        what = f"{origin}: metric {name[:60]!r}"
+        what = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in known:
             raise UsageError(
                 f"{what}: a name is small letters, digits and _, and none of a column's or a program's key's"
             )
-        if not isinstance(table, dict):
-            raise UsageError(f"{what}: found {found(table)}; allowed is a table with formula and unit")
-        for key in table:
-            if key not in ("formula", "unit"):
-                raise UsageError(f"{what}: unknown key {key[:60]!r}; allowed are formula and unit")
-        formula, unit = table.get("formula"), table.get("unit", "")
-        if not isinstance(formula, str):
-            raise UsageError(f"{what}: formula: found {found(formula)}; allowed is text")
-        if not isinstance(unit, str) or len(unit) > 30 or not (unit.isprintable()):
-            raise UsageError(f"{what}: unit: found {found(unit)}; allowed is text of at most 30 characters")
+        written = checked(MetricTable, table, what)
         try:
-            out[name] = metric(name, formula, unit, known)
+            out[name] = metric(name, written.formula, written.unit, known)
         except UsageError as why:
             raise UsageError(f"{origin}: {why}") from why
     return out

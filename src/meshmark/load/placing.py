@@ -11,10 +11,11 @@ from typing import Any
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.prescription import Prescription
-from meshmark.load.scenario import Member, Scenario, about_program, shown
-from meshmark.load.variants import MAX_PROGRAM_BYTES, found, whole
+from meshmark.load.scenario import Member, Scenario, about_program
+from meshmark.load.variants import MAX_PROGRAM_BYTES, whole
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
+from meshmark.values.inputs import found, shown
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import RESERVED, Metrics
-from meshmark.load.variants import found, real, text, whole
+from annotated_types import Interval
+from pydantic import AfterValidator, Field, Strict
+
+from meshmark.errors import UsageError
+from meshmark.load.metrics import Metric, Metrics
+from meshmark.values.inputs import LIST, Input, Label, Name, checked, fields_of, shown, unknown_key
 
 DEFAULT_MEMORY_MIB: Final = 2048
 LEAST_KERNELS: Final = 20
@@ -18,23 +20,38 @@ MOST_PACE: Final = 0.9
 # Of these the formula can only lie within [0, 1].
 _FRACTIONS: Final = ("write_fraction", "system_share")
 
+_Kernels = Annotated[
+    tuple[Label, ...],
+    LIST,
+    Field(max_length=1000, description="a list of kernels' names"),
+    AfterValidator(lambda names: tuple(sorted(set(names)))),
+]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prescription:
+class PrescriptionTable(Input):
+    """The keys of a prescription, except metrics; `load_balance` is both."""
+
+    run_time_s: Annotated[float, Field(ge=1e-3, le=1e6)]  # wall
+    name: Name = "program"
+    threads: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    load_balance: Annotated[float, Field(ge=1e-5, le=1)] = 1.0  # mean over largest share of the threads' work
+    memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] = DEFAULT_MEMORY_MIB  # most that all arrays take together
+    kernels: _Kernels = ()  # only these; empty: any
+    without: _Kernels = ()
+    least_kernels: Annotated[int, Field(ge=1, le=1000)] = LEAST_KERNELS  # where the wish leaves room for so many
+    # Of the run time, for one variant, unless the wish needs more.
+    most_share: Annotated[float, Field(ge=1e-3, le=1)] = MOST_SHARE
+    seed: Annotated[int, Field(ge=0, le=(1 << 63) - 1)] = 0
+    # Share of the run time that no kernel has: the program waits there for its schedule, spinning.
+    pace: Annotated[float, Field(ge=0, le=MOST_PACE)] = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prescription(PrescriptionTable):
     """A wish. `metrics` are the prescribed values of metrics by name, in the metric's unit, of the whole program."""
 
-    run_time_s: float  # wall
     metrics: Mapping[str, float] = field(default_factory=dict)
-    name: str = "program"
-    threads: int = 1
-    load_balance: float = 1.0  # mean over largest share of the threads' work
-    memory_mib: float = DEFAULT_MEMORY_MIB  # most that the arrays of all its variants take together
-    kernels: tuple[str, ...] = ()  # only these; empty: any
-    without: tuple[str, ...] = ()
-    least_kernels: int = LEAST_KERNELS  # where the wish leaves room for so many
-    most_share: float = MOST_SHARE  # of the run time, for one variant, unless the wish needs more
-    seed: int = 0
-    pace: float = 0.0  # share of the run time that no kernel has: the program waits there for its schedule, spinning
 
     def to_json(self) -> dict[str, Any]:
         """As the keys of a [[program]]; `parse_prescription` reads it back."""
@@ -48,12 +65,6 @@ class Prescription:
             if getattr(self, key):
                 out[key] = list(getattr(self, key))
         return out
-
-
-def _names(value: object, what: str) -> tuple[str, ...]:
-    if not isinstance(value, list | tuple) or len(value) > 1000:
-        raise MeshmarkError(f"{what}: found {found(value)}; allowed is a list of kernels' names")
-    return tuple(sorted({text(v, what) for v in value}))
 
 
 def parse_prescription(
@@ -70,60 +81,28 @@ def parse_prescription(
     Raises:
         UsageError: one line that names the key, what was found and what is allowed, or the keys that contradict.
     """
-    try:
-        return _parse(raw, where, metrics, others)
-    except UsageError:
-        raise
-    except MeshmarkError as why:
-        raise UsageError(str(why)) from why
-
-
-def _parse(raw: Mapping[str, Any], where: str, metrics: Metrics, others: Collection[str]) -> Prescription:
-    kept: dict[str, Any] = {}
+    known = {f.name for f in fields(PrescriptionTable)}
     values: dict[str, float] = {}
     for key, value in raw.items():
-        at = f"{where}: {key if str(key).isprintable() and len(str(key)) <= 60 else found(key)}"
-        if key == "name":
-            kept[key] = text(value, at, 60)
-        elif key == "run_time_s":
-            kept[key] = real(value, at, 1e-3, 1e6)
-        elif key == "threads":
-            kept[key] = whole(value, at, 1, 1 << 16)
-        elif key == "load_balance":
-            kept[key] = real(value, at, 1e-5, 1)
-        elif key == "memory_mib":
-            kept[key] = real(value, at, 1e-3, 1e9)
-        elif key in ("kernels", "without"):
-            kept[key] = _names(value, at)
-        elif key == "least_kernels":
-            kept[key] = whole(value, at, 1, 1000)
-        elif key == "most_share":
-            kept[key] = real(value, at, 1e-3, 1)
-        elif key == "pace":
-            kept[key] = real(value, at, 0, MOST_PACE)
-        elif key == "seed":
-            kept[key] = whole(value, at, 0, (1 << 63) - 1)
-        elif key in others:
-            continue
-        elif key in metrics:
-            if metrics[key].ratio is None:
-                raise UsageError(
-                    f"{at}: can be shown, not prescribed: {metrics[key].formula[:60]!r} is no ratio of two sums"
-                )
-            values[key] = real(value, at, 0, 1) if key in _FRACTIONS else real(value, at, -1e18, 1e18)
-            if values[key] < 0 and all(f >= 0 for part in metrics[key].ratio or () for f in part.factors.values()):
-                raise UsageError(f"{at}: found {value}; it cannot be less than 0")
-        else:
-            allowed = sorted({*RESERVED, "load_balance", *others, *(n for n, m in metrics.items() if m.ratio)})
-            near = difflib.get_close_matches(str(key), allowed, 1, 0.5)
-            raise UsageError(
-                f"{at}: unknown key; " + (f"did you mean {near[0]}?" if near else "allowed are " + ", ".join(allowed))
-            )
-    if "run_time_s" not in kept:
-        raise UsageError(f"{where}: run_time_s: found nothing; allowed is a number of seconds")
-    wish = Prescription(metrics=values, **kept)
+        if key in metrics and key not in known:
+            values[key] = _prescribed(metrics[key], value, f"{where}: {shown(key)}")
+        elif key not in known and key not in others:
+            ratios = (name for name, m in metrics.items() if m.ratio)
+            raise UsageError(f"{where}: {unknown_key(key, sorted({*known, *others, *ratios}))}")
+    table = checked(PrescriptionTable, {k: v for k, v in raw.items() if k in known}, where)
+    wish = Prescription(metrics=values, **fields_of(table))
     _contradictions(wish, where, metrics)
     return wish
+
+
+def _prescribed(metric: Metric, value: object, where: str) -> float:
+    if metric.ratio is None:
+        raise UsageError(f"{where}: can be shown, not prescribed: {metric.formula[:60]!r} is no ratio of two sums")
+    positive = all(f >= 0 for part in metric.ratio for f in part.factors.values())
+    limits = Interval(ge=0 if positive else -1e18, le=1 if metric.name in _FRACTIONS else 1e18)
+    number: Any = Annotated[float, Strict(), limits]
+    prescribed: float = checked(number, value, where)
+    return prescribed
 
 
 def _contradictions(wish: Prescription, where: str, metrics: Metrics) -> None:

@@ -24,20 +24,31 @@ formula = "(memory_read_bytes + memory_write_bytes) / flops"
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.metrics import RESERVED, Metrics, all_metrics, metrics_of
+from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
+
+from meshmark.errors import UsageError, quoted
+from meshmark.load.metrics import RESERVED, Metrics, MetricTables, all_metrics, metrics_of
 from meshmark.load.prescription import Prescription, parse_prescription
-from meshmark.load.variants import found, real, text, whole
-from meshmark.machine.tree import parse_list
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
+from meshmark.values import grammar
+from meshmark.values.inputs import (
+    LIST,
+    PRINTABLE,
+    Input,
+    Name,
+    OneOf,
+    checked,
+    fields_of,
+    found,
+    unknown_key,
+)
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
@@ -46,62 +57,138 @@ MOST_PROCESSES: Final = 4096
 _MAX_BYTES: Final = 1 << 20  # of a scenario's file
 _NODES: Final = re.compile(r"(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
-# Of a [[program]], whatever it runs.
-PROGRAM_KEYS: Final = (
-    "name",
-    "copies",
-    "start_s",
-    "cpus",
-    "cgroup",
-    "nice",
-    "priority",
-    "policy",
-    "threads",
-    "wait_policy",
-    "memory",
-    "memory_mib",
-    "env",
-    "cwd",
-    "oversubscribe",
-    "command",
-    "file",
-)
-TABLES: Final = ("scenario", "program", "metric")
-SCENARIO_KEYS: Final = ("name", "sample_s", "timeout_s", "policy", "slots", "canary")
-CANARY_KEYS: Final = ("before_s", "after_s", "during")
+
+# A policy's name and modifiers; whether they can be had is the native program's to say.
+_Policy = Annotated[str, Field(min_length=1, max_length=200), PRINTABLE]
+_LongText = Annotated[str, Field(min_length=1, max_length=4000), PRINTABLE]
+
+
+def _canary(value: object) -> object:
+    if isinstance(value, bool):
+        return {} if value else {"before_s": 0, "after_s": 0, "during": False}
+    return value
+
+
+def _each_copy(value: object, info: ValidationInfo) -> object:
+    copies = info.data.get("copies", 1)
+    if isinstance(value, list):
+        if len(value) != copies:
+            raise ValueError(
+                f"found {len(value)} entries; allowed is one value, or a list with an entry for each of {copies} copies"
+            )
+        return value
+    return value * copies if isinstance(value, tuple) else (value,) * copies
+
+
+def _cpus(value: object) -> object:
+    try:
+        return grammar.cpus("", value) if isinstance(value, str) else value
+    except UsageError as why:
+        raise ValueError("allowed is a list such as '0-3,8'") from why
+
+
+def _memory(text: str) -> str:
+    policy = text.partition("=")[0]
+    if policy not in vocabulary().memory or not _NODES.fullmatch(text[len(policy) :]):
+        known = ", ".join(vocabulary().memory)
+        raise ValueError(f"allowed are {known}, with =NODES where nodes are named")
+    return "" if text == "default" else text
+
+
+def _variable(name: str) -> str:
+    if not _VARIABLE.fullmatch(name):
+        raise ValueError("allowed is a variable's name: letters, digits and _")
+    return name
+
+
+def _value(value: object) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or "\0" in str(value):
+        raise ValueError("allowed are text and numbers")
+    return str(value)
+
+
+def _word(text: str) -> str:
+    if "\0" in text:
+        raise ValueError("allowed is text without NUL")
+    return text
+
+
+def _named(command: tuple[str, ...]) -> tuple[str, ...]:
+    if not command[0]:
+        raise ValueError("found an empty text; allowed is the name of a program")
+    return command
+
+
+def _file(value: object) -> Path:
+    if not isinstance(value, str) or not 0 < len(value) <= 4000 or not value.isprintable():
+        raise ValueError("allowed is printable text of 1 to 4000 characters")
+    return Path(value)
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class Canary(Input):
     """When a fixed piece of work is timed, to tell whether the machine was quiet. 0 s and False: not."""
 
-    before_s: float = 0.5
-    after_s: float = 0.5
+    before_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
+    after_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
     during: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Member:
+class ProgramTable(Input):
+    """A [[program]], whatever it runs, without what it prescribes."""
+
+    name: Annotated[
+        Name,
+        Field(
+            pattern=r"^[\w:+#@-]([\w .:+#@-]*[\w.:+#@-])?$",
+            description="a name of letters, digits, spaces and . : + # @ - _",
+        ),
+    ]
+    command: Annotated[
+        tuple[Annotated[str, AfterValidator(_word)], ...],
+        LIST,
+        Field(min_length=1, description="a list of texts, such as ['lmp', '-in', 'melt.in']"),
+        AfterValidator(_named),
+    ] = ()
+    file: Annotated[Path, BeforeValidator(_file)] | None = None  # of a program that was synthesised before
+    copies: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] = 1
+    start_s: Annotated[  # one a copy
+        tuple[Annotated[float, Field(ge=0, le=1e6)], ...],
+        LIST,
+        BeforeValidator(_each_copy),
+        Field(validate_default=True),
+    ] = (0.0,)
+    cpus: Annotated[  # one a copy; empty: wherever the scenario may run
+        tuple[Annotated[tuple[int, ...], BeforeValidator(_cpus), Field(description="a list such as '0-3,8'")], ...],
+        LIST,
+        BeforeValidator(_each_copy),
+        Field(validate_default=True),
+    ] = ((),)
+    cgroup: Annotated[
+        _LongText,
+        Field(pattern="^/", description="a path from /, such as /sys/fs/cgroup/batch"),
+        AfterValidator(lambda path: path.rstrip("/")),
+    ] = ""
+    nice: Annotated[int, Field(ge=-20, le=19)] = 0
+    priority: Annotated[str, OneOf(PRIORITIES)] = "other"
+    policy: _Policy = ""  # of meshmark run --bind; "": the scenario's
+    threads: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    wait_policy: Annotated[str, OneOf(WAIT_POLICIES)] = ""
+    memory: Annotated[str, AfterValidator(_memory)] = ""  # of meshmark run --memory
+    memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None  # of one copy, where that was said
+    env: Mapping[Annotated[str, AfterValidator(_variable)], Annotated[str, BeforeValidator(_value)]] = field(
+        default_factory=dict
+    )
+    cwd: _LongText = ""
+    oversubscribe: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member(ProgramTable):
     """A program of a scenario; exactly one of `command`, `file` and `prescription` is there."""
 
-    name: str
-    command: tuple[str, ...] = ()
-    file: Path | None = None  # of a program that was synthesised before
     prescription: Prescription | None = None
-    copies: int = 1
-    start_s: tuple[float, ...] = (0.0,)  # one a copy
-    cpus: tuple[tuple[int, ...], ...] = ((),)  # one a copy; empty: wherever the scenario may run
-    cgroup: str = ""
-    nice: int = 0
-    priority: str = "other"
-    policy: str = ""  # of meshmark run --bind; "": the scenario's
-    threads: int = 1
-    wait_policy: str = ""
-    memory: str = ""  # of meshmark run --memory
-    memory_mib: float | None = None  # of one copy, where that was said
-    env: Mapping[str, str] = field(default_factory=dict)
-    cwd: str = ""
-    oversubscribe: bool = False
 
     @property
     def synthesised(self) -> bool:
@@ -113,14 +200,36 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scenario:
+class ScenarioTable(Input):
+    """[scenario]."""
+
+    name: Name = "scenario"
+    sample_s: Annotated[float, Field(ge=0.005, le=60)] = 0.1
+    timeout_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.0  # after the clock started; 0: none
+    policy: _Policy = ""  # for programs without cpus and policy of their own; "": not bound
+    slots: Annotated[str, OneOf(SLOTS)] = "cores"
+    canary: Annotated[
+        Canary,
+        BeforeValidator(_canary),
+        Field(description=f"true, false or a table with {', '.join(f.name for f in fields(Canary))}"),
+    ] = Canary()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScenarioFile(Input):
+    scenario: ScenarioTable = ScenarioTable()
+    program: Annotated[
+        tuple[dict[str, Any], ...], LIST, Field(min_length=1, description="at least one table [[program]]")
+    ]
+    metric: MetricTables = field(default_factory=dict)
+
+
+PROGRAM_KEYS: Final = tuple(f.name for f in fields(ProgramTable))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scenario(ScenarioTable):
     programs: tuple[Member, ...]
-    name: str = "scenario"
-    sample_s: float = 0.1
-    timeout_s: float = 0.0  # after the clock started; 0: none
-    policy: str = ""  # for programs without cpus and policy of their own; "": not bound
-    slots: str = "cores"
-    canary: Canary = Canary()
     metrics: Metrics = field(default_factory=dict)  # a user's own: of its file, and those that were given beside it
 
     @property
@@ -165,240 +274,67 @@ def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Pa
     Raises:
         UsageError: one line that names the key, what was found and what is allowed.
     """
-    raw = parse_toml(said, where)
-    try:
-        return _scenario(raw, where, _own_metrics(raw.pop("metric", {}), where, own or {}), folder)
-    except UsageError:
-        raise
-    except MeshmarkError as why:
-        raise UsageError(str(why)) from why
+    file = checked(ScenarioFile, parse_toml(said, where), where)
+    own = _own_metrics(file.metric, where, own or {})
+    metrics = all_metrics(own)
+    members: list[Member] = []
+    for i, table in enumerate(file.program, 1):
+        name = f"program{i}" if len(file.program) > 1 else "program"
+        members.append(_member({"name": name, **table}, f"{where}: program {i}", metrics, folder))
+        if any(m.name == members[-1].name for m in members[:-1]):
+            raise UsageError(f"{where}: program {i}: name: found {found(members[-1].name)}, which another program has")
+    scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
+    if scenario.processes > MOST_PROCESSES:
+        raise UsageError(f"{where}: copies: found {scenario.processes} of all programs; allowed are {MOST_PROCESSES}")
+    return scenario
 
 
-def _own_metrics(tables: object, where: str, given: Metrics) -> Metrics:
+def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metrics:
     """Of the text and those given beside it."""
-    found = metrics_of(tables, where)
-    for name in found:
+    written = metrics_of(tables, where)
+    for name in written:
         if name in given:
             raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed is one of them")
-    own = {**given, **found}
+    own = {**given, **written}
     for name in own:
         if name in PROGRAM_KEYS:
             raise UsageError(f"{where}: metric.{name}: found a name that is a key of [[program]]; allowed is another")
     return own
 
 
-def _known(raw: Mapping[str, Any], where: str, allowed: Collection[str]) -> None:
-    for key in raw:
-        if key not in allowed:
-            raise UsageError(f"{where}: {shown(key)}: unknown key; {_meant(key, allowed)}")
-
-
-def shown(key: str) -> str:
-    return key if key.isprintable() and len(key) <= 60 else found(key)
-
-
-def _meant(key: str, allowed: Collection[str]) -> str:
-    near = difflib.get_close_matches(key, sorted(allowed), 1, 0.5)
-    return f"did you mean {near[0]}?" if near else "allowed are " + ", ".join(allowed)
-
-
-def _one_of(value: object, what: str, allowed: Sequence[str]) -> str:
-    if not isinstance(value, str) or value not in allowed:
-        also = ""
-        if isinstance(value, str) and (near := difflib.get_close_matches(value, allowed, 1, 0.5)):
-            also = f"; did you mean {near[0]}?"
-        raise UsageError(f"{what}: found {found(value)}; allowed are {', '.join(allowed)}{also}")
-    return value
-
-
-def _truth(value: object, what: str) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{what}: found {found(value)}; allowed are true and false")
-    return value
-
-
-def _policy(value: object, what: str) -> str:
-    """A policy's name and modifiers; whether they can be had is the native program's to say."""
-    return text(value, what, 200)
-
-
-def _scenario(raw: Mapping[str, Any], where: str, own: Metrics, folder: Path) -> Scenario:
-    _known(raw, where, TABLES)
-    metrics = all_metrics(own)
-    head = raw.get("scenario", {})
-    at = f"{where}: scenario"
-    if not isinstance(head, dict):
-        raise UsageError(f"{at}: found {found(head)}; allowed is a table [scenario]")
-    _known(head, at, SCENARIO_KEYS)
-    kept: dict[str, Any] = {}
-    if "name" in head:
-        kept["name"] = text(head["name"], f"{at}: name", 60)
-    if "sample_s" in head:
-        kept["sample_s"] = real(head["sample_s"], f"{at}: sample_s", 0.005, 60)
-    if "timeout_s" in head:
-        kept["timeout_s"] = real(head["timeout_s"], f"{at}: timeout_s", 0.01, 1e6)
-    if "policy" in head:
-        kept["policy"] = _policy(head["policy"], f"{at}: policy")
-    if "slots" in head:
-        kept["slots"] = _one_of(head["slots"], f"{at}: slots", SLOTS)
-    if "canary" in head:
-        kept["canary"] = _canary(head["canary"], f"{at}: canary")
-    tables = raw.get("program", [])
-    if not isinstance(tables, list) or not tables or not all(isinstance(t, dict) for t in tables):
-        raise UsageError(f"{where}: program: found {found(tables)}; allowed are tables [[program]], at least one")
-    members: list[Member] = []
-    for i, table in enumerate(tables):
-        name = table.get("name", f"program{i + 1}" if len(tables) > 1 else "program")
-        name = text(name, f"{where}: program {i + 1}: name", 60)
-        if not re.fullmatch(r"[\w .:+#@-]+", name) or name.strip() != name or name.startswith("."):
-            raise UsageError(
-                f"{where}: program {i + 1}: name: found {found(name)}; allowed are letters, digits and . : + # @ - _"
-            )
-        if any(m.name == name for m in members):
-            raise UsageError(f"{where}: program {i + 1}: name: found {found(name)}, which another program has")
-        members.append(_member(table, f"{where}: program {name}", name, metrics, folder))
-    scenario = Scenario(programs=tuple(members), metrics=own, **kept)
-    if scenario.processes > MOST_PROCESSES:
-        raise UsageError(f"{where}: copies: found {scenario.processes} of all programs; allowed are {MOST_PROCESSES}")
-    return scenario
-
-
-def _canary(value: object, what: str) -> Canary:
-    if isinstance(value, bool):
-        return Canary() if value else Canary(0.0, 0.0, False)
-    if not isinstance(value, dict):
-        raise UsageError(
-            f"{what}: found {found(value)}; allowed are true, false or a table with {', '.join(CANARY_KEYS)}"
-        )
-    _known(value, what, CANARY_KEYS)
-    kept: dict[str, Any] = {k: real(value[k], f"{what}.{k}", 0, 3600) for k in ("before_s", "after_s") if k in value}
-    if "during" in value:
-        kept["during"] = _truth(value["during"], f"{what}.during")
-    return Canary(**kept)
-
-
-def _starts(value: object, what: str, copies: int) -> tuple[float, ...]:
-    if isinstance(value, list):
-        if len(value) != copies:
-            raise UsageError(f"{what}: found {len(value)} numbers; allowed is one, or one for each of {copies} copies")
-        return tuple(real(v, what, 0, 1e6) for v in value)
-    return (real(value, what, 0, 1e6),) * copies
-
-
-def _cpu_set(value: object, what: str) -> tuple[int, ...]:
-    try:
-        cpus = parse_list(value) if isinstance(value, str) and len(value) <= 10_000 else ()
-    except MeshmarkError:
-        cpus = ()
-    if not cpus:
-        raise UsageError(f"{what}: found {found(value)}; allowed is a list such as '0-3,8'")
-    return cpus
-
-
-def _cpu_sets(value: object, what: str, copies: int) -> tuple[tuple[int, ...], ...]:
-    if isinstance(value, list):
-        if len(value) != copies:
-            raise UsageError(f"{what}: found {len(value)} lists; allowed is one, or one for each of {copies} copies")
-        return tuple(_cpu_set(v, what) for v in value)
-    return (_cpu_set(value, what),) * copies
-
-
-def _environment(value: object, what: str) -> dict[str, str]:
-    if not isinstance(value, dict):
-        raise UsageError(f"{what}: found {found(value)}; allowed is a table of texts and numbers")
-    out: dict[str, str] = {}
-    for key, entry in value.items():
-        if not _VARIABLE.fullmatch(key):
-            raise UsageError(f"{what}: found {found(key)}; a variable's name is letters, digits and _")
-        if isinstance(entry, bool) or not isinstance(entry, str | int | float) or "\0" in str(entry):
-            raise UsageError(f"{what}.{key}: found {found(entry)}; allowed are text and numbers")
-        out[key] = str(entry)
-    return out
-
-
-def _command(value: object, what: str) -> tuple[str, ...]:
-    if not isinstance(value, list) or not value or not all(isinstance(w, str) and "\0" not in w for w in value):
-        raise UsageError(f"{what}: found {found(value)}; allowed is a list of texts, such as ['lmp', '-in', 'melt.in']")
-    if not value[0]:
-        raise UsageError(f"{what}: found an empty text; allowed is the name of a program")
-    return tuple(value)
-
-
-def _path(value: object, what: str) -> str:
-    said = text(value, what, 4000)
-    if not said.startswith("/"):
-        raise UsageError(f"{what}: found {found(said)}; allowed is a path from /, such as /sys/fs/cgroup/batch")
-    return said.rstrip("/")
-
-
-def _member(raw: Mapping[str, Any], where: str, name: str, metrics: Metrics, folder: Path) -> Member:
-    wishes = {*RESERVED, *metrics} - set(PROGRAM_KEYS)
-    what = [k for k in ("command", "file") if k in raw]
-    prescribed = [k for k in raw if k in wishes]
-    if len(what) > 1:
+def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Member:
+    if isinstance(raw["name"], str):
+        where = f"{where.rpartition(' ')[0]} {quoted(raw['name'], 60)}"
+    runs = [k for k in ("command", "file") if k in raw]
+    wishes = [k for k in raw if k not in PROGRAM_KEYS and (k in RESERVED or k in metrics)]
+    if len(runs) > 1:
         raise UsageError(f"{where}: command: found with file; allowed is one of them")
-    if what and prescribed:
+    if runs and wishes:
         raise UsageError(
-            f"{where}: {prescribed[0]}: found with {what[0]}, which is as it is; allowed is what it runs, or how it is "
+            f"{where}: {wishes[0]}: found with {runs[0]}, which is as it is; allowed is what it runs, or how it is "
             "to behave"
         )
-    if what:
-        _known(raw, where, PROGRAM_KEYS)
-    elif "run_time_s" not in raw:
+    if not runs and "run_time_s" not in raw:
         for key in raw:
             if key not in PROGRAM_KEYS and key not in wishes:
-                raise UsageError(f"{where}: {shown(key)}: unknown key; {_meant(key, (*PROGRAM_KEYS, *sorted(wishes)))}")
+                raise UsageError(
+                    f"{where}: {unknown_key(key, {**dict.fromkeys(PROGRAM_KEYS), **dict.fromkeys(metrics)})}"
+                )
         raise UsageError(
             f'{where}: found nothing to run; allowed are command = […], file = "…" or run_time_s and what is prescribed'
         )
-
-    kept: dict[str, Any] = {}
-    copies = whole(raw.get("copies", 1), f"{where}: copies", 1, MOST_PROCESSES)
-    if "start_s" in raw:
-        kept["start_s"] = _starts(raw["start_s"], f"{where}: start_s", copies)
-    if "cpus" in raw:
-        kept["cpus"] = _cpu_sets(raw["cpus"], f"{where}: cpus", copies)
-    if "cgroup" in raw:
-        kept["cgroup"] = _path(raw["cgroup"], f"{where}: cgroup")
-    if "nice" in raw:
-        kept["nice"] = whole(raw["nice"], f"{where}: nice", -20, 19)
-    if "priority" in raw:
-        kept["priority"] = _one_of(raw["priority"], f"{where}: priority", PRIORITIES)
-    if "policy" in raw:
-        if "cpus" in raw:
-            raise UsageError(f"{where}: policy: found with cpus; allowed is one of them")
-        kept["policy"] = _policy(raw["policy"], f"{where}: policy")
-    if "threads" in raw:
-        kept["threads"] = whole(raw["threads"], f"{where}: threads", 1, 1 << 16)
-    if "wait_policy" in raw:
-        kept["wait_policy"] = _one_of(raw["wait_policy"], f"{where}: wait_policy", WAIT_POLICIES)
-    if "memory" in raw:
-        said = raw["memory"]
-        policy, _, _ = said.partition("=") if isinstance(said, str) else ("", "", "")
-        if policy not in vocabulary().memory or not _NODES.fullmatch(said[len(policy) :]):
-            raise UsageError(
-                f"{where}: memory: found {found(said)}; allowed are {', '.join(vocabulary().memory)}, "
-                "with =NODES where nodes are named"
-            )
-        kept["memory"] = "" if said == "default" else said
-    if "memory_mib" in raw:
-        kept["memory_mib"] = real(raw["memory_mib"], f"{where}: memory_mib", 1e-3, 1e9)
-    if "env" in raw:
-        kept["env"] = _environment(raw["env"], f"{where}: env")
-    if "cwd" in raw:
-        kept["cwd"] = str(folder / text(raw["cwd"], f"{where}: cwd", 4000))
-    if "oversubscribe" in raw:
-        kept["oversubscribe"] = _truth(raw["oversubscribe"], f"{where}: oversubscribe")
-    if "command" in raw:
-        kept["command"] = _command(raw["command"], f"{where}: command")
-    elif "file" in raw:
-        kept["file"] = folder / text(raw["file"], f"{where}: file", 4000)
-    else:
-        wish = {"name": name, **{k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}}
+    if "policy" in raw and "cpus" in raw:
+        raise UsageError(f"{where}: policy: found with cpus; allowed is one of them")
+    own = raw if runs else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
+    kept = fields_of(checked(ProgramTable, own, where))
+    if kept["cwd"]:
+        kept["cwd"] = str(folder / kept["cwd"])
+    if kept["file"]:
+        kept["file"] = folder / kept["file"]
+    if not runs:
+        wish = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
         kept["prescription"] = parse_prescription(wish, where, metrics, PROGRAM_KEYS)
-    kept.setdefault("start_s", (0.0,) * copies)
-    kept.setdefault("cpus", ((),) * copies)
-    return Member(name=name, copies=copies, **kept)
+    return Member(**kept)
 
 
 @contextlib.contextmanager

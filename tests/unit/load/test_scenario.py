@@ -34,7 +34,7 @@ from support.scenarios import one_line, run
         ('[[program]]\ncommand = ["a\\u0000b"]', ("command",)),
         ("[[program]]\ncommand = ['x']\ncopies = 0", ("copies", "0", "from 1")),
         ("[[program]]\ncommand = ['x']\ncopies = true", ("copies", "True")),
-        ("[[program]]\ncommand = ['x']\ncopies = 2\nstart_s = [0, 1, 2]", ("start_s", "3 numbers", "2 copies")),
+        ("[[program]]\ncommand = ['x']\ncopies = 2\nstart_s = [0, 1, 2]", ("start_s", "3 entries", "2 copies")),
         ("[[program]]\ncommand = ['x']\nstart_s = -1", ("start_s", "-1")),
         ("[[program]]\ncommand = ['x']\nstart_s = nan", ("start_s", "nan")),
         ("[[program]]\ncommand = ['x']\ncpus = '3-1'", ("cpus", "3-1", "0-3,8")),
@@ -61,7 +61,7 @@ from support.scenarios import one_line, run
         ("metric = 3\n[[program]]\ncommand=['x']", ("metric", "tables [metric.NAME]")),
         ("[metric.copies]\nformula = 'flops / wall_s'\n[[program]]\ncommand=['x']", ("metric.copies", "another")),
         ("[metric.m]\nformula = 'flop / wall_s'\n[[program]]\ncommand=['x']", ("flop", "did you mean flops")),
-        ("[metric.m]\nformula = 'flops'\nunits = 'x'\n[[program]]\ncommand=['x']", ("units", "formula and unit")),
+        ("[metric.m]\nformula = 'flops'\nunits = 'x'\n[[program]]\ncommand=['x']", ("units", "did you mean unit")),
         ("[[program]]\ncommand=['x']\ncopies=4000\n[[program]]\ncommand=['x']\ncopies=4000", ("copies", "8000")),
     ],
 )

@@ -28,11 +28,12 @@ from meshmark.load.studies.cells import (
 from meshmark.load.studies.outcome import CLOCKS, Cell, Clock, Outcome
 from meshmark.load.studies.results import Point, Results, point
 from meshmark.load.synthesis import explain
-from meshmark.load.variants import MAX_PROGRAM_BYTES, Variant, found
+from meshmark.load.variants import MAX_PROGRAM_BYTES, Variant
 from meshmark.machine.tree import format_list
 from meshmark.store.files import read_bytes
 from meshmark.store.record import Record, Scalar
 from meshmark.store.run import Absence
+from meshmark.values.inputs import found
 
 # ---------------------------------------------------------------- one study
 

@@ -33,8 +33,9 @@ from meshmark.load.run import run_scenario
 from meshmark.load.scenario import Canary, Member, Scenario
 from meshmark.load.studies.outcome import JOURNAL, PLAN, Cell, Outcome, open_journal, outcome_of, read_outcomes
 from meshmark.load.synthesis import synthesize
-from meshmark.load.variants import Variant, found
+from meshmark.load.variants import Variant
 from meshmark.store.files import read_json, write_file
+from meshmark.values.inputs import found
 
 Talk = Callable[[str], None]
 Work = Path | Sequence[str]  # a program's file, or a command

@@ -12,8 +12,8 @@ from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, said_wor
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, said, table
-from meshmark.load.variants import found
 from meshmark.store.record import Scalar
+from meshmark.values.inputs import found
 
 
 @dataclass(frozen=True, kw_only=True)

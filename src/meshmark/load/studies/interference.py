@@ -15,7 +15,8 @@ from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
 from meshmark.load.studies.results import Point, table
-from meshmark.load.variants import LEVELS, Variant, found
+from meshmark.load.variants import LEVELS, Variant
+from meshmark.values.inputs import found
 
 MEMORY_BOUND: Final = ("stream", "irregular", "stencil", "solver", "dense", "compute", "integer", "spectral")
 

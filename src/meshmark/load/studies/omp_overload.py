@@ -18,8 +18,9 @@ from meshmark.load.studies.cells import LEAD_S, Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Outcome
 from meshmark.load.studies.overload import attained_share, wall_only
 from meshmark.load.studies.results import Point, Results, said, table
-from meshmark.load.variants import Variant, found
+from meshmark.load.variants import Variant
 from meshmark.store.record import Scalar
+from meshmark.values.inputs import found
 
 OMP_OUTLASTS: Final = 1000.0  # times as long as a parallel program alone: see omp_overload, run_time_s
 

@@ -9,7 +9,7 @@ from meshmark.errors import UsageError
 from meshmark.load.studies.bench import Bench, sets
 from meshmark.load.studies.cells import Work, member, scenario
 from meshmark.load.studies.outcome import Cell, Clock, Outcome
-from meshmark.load.variants import found
+from meshmark.values.inputs import found
 
 
 def alone_and_together(bench: Bench, key: str, work: Work, copies: int) -> tuple[Cell, Cell]:

@@ -1,0 +1,203 @@
+"""Files that people write, checked against types that describe their keys: limits, defaults, what is allowed.
+
+The types are dataclasses, read by pydantic. `checked` turns what pydantic finds wrong into one line that
+names the file, the key, what was found and what is allowed; what is allowed comes from the type's own JSON Schema.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from collections.abc import Collection, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
+
+from pydantic import AfterValidator, ConfigDict, Field, GetCoreSchemaHandler, Strict, TypeAdapter, ValidationError
+from pydantic_core import core_schema
+
+from meshmark.errors import MeshmarkError, UsageError, quoted
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+T = TypeVar("T")
+
+LIST: Final = Strict(False)  # of a tuple, which TOML and JSON write as a list
+_UNKNOWN: Final = {"extra_forbidden", "unexpected_keyword_argument"}
+
+
+class Input:
+    """A table of a file: base of dataclasses whose fields are its keys. True is no number, and neither is "3"."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
+        schema = handler(source)
+        itself: Any = handler.resolve_ref_schema(schema)
+        itself["strict"] = False  # a table is no instance of the class
+        return schema
+
+
+def _printable(text: str) -> str:
+    if not text.isprintable():
+        raise ValueError("allowed is printable text")
+    return text
+
+
+PRINTABLE: Final = AfterValidator(_printable)
+Name = Annotated[str, Field(min_length=1, max_length=60), PRINTABLE]
+Label = Annotated[str, Field(min_length=1, max_length=120), PRINTABLE]
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+    """In an `Annotated[str, …]`: one of these words."""
+
+    words: tuple[str, ...]
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> core_schema.CoreSchema:
+        return core_schema.literal_schema(list(self.words))
+
+
+def checked(kind: type[T], raw: object, where: str, error: type[MeshmarkError] = UsageError) -> T:
+    """`raw` as what its type describes.
+
+    Args:
+        where: what errors call the file, and the table in it if it is only a part.
+
+    Raises:
+        error: one line that names the key, what was found and what is allowed.
+    """
+    hashable: Any = kind
+    adapter: TypeAdapter[T] = _adapter(hashable)
+    try:
+        return adapter.validate_python(raw)
+    except ValidationError as why:
+        faults = why.errors(include_url=False)
+        first = next((f for f in faults if f["type"] in _UNKNOWN), faults[0])
+        raise error(f"{where}: {_line(first, raw, adapter.json_schema())}") from why
+
+
+def fields_of(value: DataclassInstance) -> dict[str, Any]:
+    """Values of a dataclass by name, as they are."""
+    return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+
+
+@cache
+def _adapter(kind: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(kind)
+
+
+def found(value: object) -> str:
+    """What a file contains, for a message: as Python writes it, in one line of at most 60 characters."""
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
+        text = f"a value of type {type(value).__name__}, too long to be shown"
+    return quoted(text, 60)
+
+
+def shown(key: object) -> str:
+    """A key, for a message."""
+    text = str(key)
+    return text if text.isprintable() and 0 < len(text) <= 60 else found(key)
+
+
+def unknown_key(key: object, allowed: Collection[str]) -> str:
+    """A key that there is not, and the nearest one or all that there are."""
+    return f"{shown(key)}: unknown key; {near(key, allowed) or 'allowed are ' + ', '.join(allowed)}"
+
+
+def near(text: object, allowed: Collection[str]) -> str:
+    """`did you mean X?`, or nothing."""
+    close = difflib.get_close_matches(str(text)[:60], sorted(allowed), 1, 0.5)
+    return f"did you mean {close[0]}?" if close else ""
+
+
+def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
+    *way, last = fault["loc"] or ("",)
+    path, value, node = "", raw, _resolved(schema, schema)
+    key = way.pop() if last == "[key]" else None
+    for part in way:
+        path, value, node = _step(path, value, node, part, schema)
+    if fault["type"] in _UNKNOWN:
+        return path + ("." if path else "") + unknown_key(last, node.get("properties", {}))
+    if key is not None:
+        value, node = key, {"type": "string", **node.get("propertyNames", {})}
+    elif fault["loc"]:
+        path, value, node = _step(path, value, node, last, schema)
+    said = fault["msg"].removeprefix("Value error, ")
+    at = f"{path}: " if path else ""
+    if fault["type"] == "value_error" and (said.startswith("found ") or isinstance(value, dict)):
+        return f"{at}{said}"
+    what = "nothing" if fault["type"].startswith("missing") else found(value)
+    return f"{at}found {what}; {said if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
+
+
+def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: Mapping[str, Any]) -> Any:
+    """One part of a location further: the path in words, what the file has there, and its description.
+
+    What a validator made of a value, such as a list of one number, has parts that the file does not have.
+    """
+    if isinstance(part, int):
+        within = node.get("prefixItems", [])
+        node = within[part] if part < len(within) else node.get("items", node)
+        if isinstance(value, list) and part < len(value):
+            path, value = f"{path}[{part}]", value[part]
+    elif part in node.get("properties", {}) or isinstance(value, dict):
+        node = node.get("properties", {}).get(part) or node.get("additionalProperties") or node
+        path = f"{path}.{shown(part)}" if path else shown(part)
+        value = value.get(part) if isinstance(value, dict) else value
+    return path, value, _resolved(node, schema) if isinstance(node, dict) else {}
+
+
+def _resolved(node: Mapping[str, Any], schema: Mapping[str, Any]) -> Mapping[str, Any]:
+    if "$ref" in node:  # the description of a class is its docstring
+        return {**schema["$defs"][node["$ref"].rpartition("/")[2]], "description": "", **node}
+    present = [n for n in node.get("anyOf", ()) if n.get("type") != "null"]
+    return {**_resolved(present[0], schema), **node} if len(present) == 1 else node
+
+
+def _allowed(node: Mapping[str, Any], schema: Mapping[str, Any], value: object) -> str:
+    choices = node.get("enum", [node["const"]] if "const" in node else [])
+    if choices:
+        meant = near(value, choices) if isinstance(value, str) else ""
+        return f"allowed {'are' if len(choices) > 1 else 'is'} {', '.join(map(str, choices))}" + (
+            meant and f"; {meant}"
+        )
+    if node.get("type") == "boolean":
+        return "allowed are true and false"
+    return "allowed is " + (node.get("description") or _kind(node, schema))
+
+
+def _kind(node: Mapping[str, Any], schema: Mapping[str, Any]) -> str:
+    kind = node.get("type", "another value")
+    if kind in ("number", "integer"):
+        style = "g" if kind == "number" else "d"
+        low = next((f" {w} {node[k]:{style}}" for k, w in _LOW.items() if k in node), "")
+        high = next((f" {w} {node[k]:{style}}" for k, w in _HIGH.items() if k in node), "")
+        return f"{_NAMES[kind]}{low}{high}"
+    if kind == "string":
+        least, most = node.get("minLength", 0), node.get("maxLength")
+        return "printable text" + (f" of {least} to {most} characters" if most else "")
+    if kind == "array" and isinstance(node.get("items"), dict):
+        least, most = node.get("minItems"), node.get("maxItems")
+        count = f"{least or 0} to {most} entries" if most else f"at least {least} entries" if least else "entries"
+        each = _resolved(node["items"], schema)
+        return f"a list of {count}, each {each.get('description') or _kind(each, schema)}"
+    if kind == "object" and "properties" in node:
+        return "a table with " + ", ".join(node["properties"])
+    return str(_NAMES.get(kind, kind))
+
+
+_LOW: Final = {"minimum": "from", "exclusiveMinimum": "above"}
+_HIGH: Final = {"maximum": "to", "exclusiveMaximum": "below"}
+_NAMES: Final = {
+    "number": "a number",
+    "integer": "an integer",
+    "array": "a list",
+    "object": "a table",
+    "boolean": "true or false",
+}
