@@ -7,15 +7,16 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.prescription import Prescription
+from meshmark.load.prescription import Prescription, RunTime, Threads
+from meshmark.load.program import FORMAT
 from meshmark.load.scenario import Member, Scenario, about_program
-from meshmark.load.variants import MAX_PROGRAM_BYTES, whole
+from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
 from meshmark.machine.tree import Tree, format_list, kilobytes
 from meshmark.store.files import read_json
-from meshmark.values.inputs import found, shown
+from meshmark.values.inputs import LIST, Excerpt, checked, found, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,24 +214,34 @@ def threads_of(path: Path) -> tuple[int, int]:
     Raises:
         UsageError: it cannot be read, or is no program.
     """
-    return _looked_into(path)[1:]
+    glance = _looked_into(path)[1]
+    return glance.prescription.threads, sum(v.volume_bytes for v in glance.variants)
 
 
-def _looked_into(path: Path) -> tuple[dict[str, Any], int, int]:
-    """The prescription of a program's file, its threads, and B of memory."""
+@dataclass(frozen=True, slots=True)
+class _Wish(Excerpt):
+    threads: Threads = 1
+    run_time_s: RunTime = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Volume(Excerpt):
+    volume_bytes: Volume
+
+
+@dataclass(frozen=True, slots=True)
+class _Glance(Excerpt):
+    prescription: _Wish
+    variants: Annotated[tuple[_Volume, ...], LIST]
+
+
+def _looked_into(path: Path) -> tuple[dict[str, Any], _Glance]:
+    """The prescription of a program's file as it is, and what is needed of the file."""
     raw = read_json(path, MAX_PROGRAM_BYTES)
-    try:
-        wish = raw["prescription"]
-        if raw["format"] != "meshmark load program" or not isinstance(wish, dict):
-            raise ValueError
-        at = str(path)
-        threads = whole(wish.get("threads", 1), f"{at}: prescription.threads", 1, 1 << 16)
-        memory = sum(whole(v["volume_bytes"], f"{at}: volume_bytes", 0, 1 << 50) for v in raw["variants"])
-    except MeshmarkError as why:
-        raise UsageError(str(why)) from why
-    except (ValueError, KeyError, TypeError) as why:
-        raise UsageError(f"{path}: is no program of meshmark load make") from why
-    return wish, threads, memory
+    if not isinstance(raw, dict) or raw.get("format") != FORMAT:
+        raise UsageError(f"{path}: is no program of meshmark load make")
+    glance = checked(_Glance, raw, str(path))
+    return raw["prescription"], glance
 
 
 def run_time_of(path: Path) -> float:
@@ -239,8 +250,7 @@ def run_time_of(path: Path) -> float:
     Raises:
         UsageError: it cannot be read, or is no program.
     """
-    said = _looked_into(path)[0].get("run_time_s")
-    return float(said) if isinstance(said, int | float) and 0 < said < 1e9 else 0.0
+    return _looked_into(path)[1].prescription.run_time_s
 
 
 def made_for_another(path: Path, wish: Prescription) -> str:

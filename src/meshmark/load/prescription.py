@@ -20,6 +20,8 @@ MOST_PACE: Final = 0.9
 # Of these the formula can only lie within [0, 1].
 _FRACTIONS: Final = ("write_fraction", "system_share")
 
+RunTime = Annotated[float, Field(ge=1e-3, le=1e6)]
+Threads = Annotated[int, Field(ge=1, le=1 << 16)]
 _Kernels = Annotated[
     tuple[Label, ...],
     LIST,
@@ -32,9 +34,9 @@ _Kernels = Annotated[
 class PrescriptionTable(Input):
     """The keys of a prescription, except metrics; `load_balance` is both."""
 
-    run_time_s: Annotated[float, Field(ge=1e-3, le=1e6)]  # wall
+    run_time_s: RunTime  # wall
     name: Name = "program"
-    threads: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    threads: Threads = 1
     load_balance: Annotated[float, Field(ge=1e-5, le=1)] = 1.0  # mean over largest share of the threads' work
     memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] = DEFAULT_MEMORY_MIB  # most that all arrays take together
     kernels: _Kernels = ()  # only these; empty: any

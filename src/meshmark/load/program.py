@@ -20,31 +20,21 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
+from pydantic import AfterValidator, Field
 
 from meshmark.errors import MeshmarkError, quoted
-from meshmark.load.metrics import Metric, Metrics, all_metrics, metric
+from meshmark.load.metrics import Metrics, MetricTable, all_metrics, metric
 from meshmark.load.order import Uniformity
 from meshmark.load.prescription import Prescription, parse_prescription
-from meshmark.load.variants import (
-    COLUMNS,
-    MAX_PROGRAM_BYTES,
-    Table,
-    Variant,
-    found,
-    real,
-    text,
-    variant_from_json,
-    whole,
-)
+from meshmark.load.variants import COLUMNS, MAX_PROGRAM_BYTES, Table, Variant
 from meshmark.store.files import read_text
+from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, Input, Label, Name, checked, fields_of, found
 
 FORMAT: Final = "meshmark load program"
 VERSION: Final = 1
-_MOST_CALLS: Final = 1 << 29  # of one variant: up to there times are exact (order.py)
-_MOST_VARIANTS: Final = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +44,52 @@ class Part:
     variant: Variant
     calls: int
     phase: float
+
+
+def _phase(value: float) -> float:
+    if value * (1 << 24) % 1:
+        raise ValueError("allowed are multiples of 2^-24 below 1")
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartTable(Variant):
+    calls: Annotated[int, Field(ge=1, le=1 << 29)]  # up to there times are exact (order.py)
+    phase: Annotated[float, Field(ge=0, lt=1), AfterValidator(_phase)]
+
+    def part(self) -> Part:
+        rest = fields_of(self)
+        calls, phase = rest.pop("calls"), rest.pop("phase")
+        return Part(Variant(**rest), calls, phase)
+
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Deviations = Mapping[Label, Annotated[float, Field(ge=0, le=1e9)]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedTable(Excerpt):
+    """What is not computed from the variants again, and the run time, which is compared."""
+
+    run_time_s: Annotated[float, Field(ge=0, le=1e12)]
+    worst_deviation: Deviations
+    window_s: Annotated[float, Field(ge=0, le=1e6)]
+    window_cov: Deviations
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramFile(Input):
+    format: str
+    version: int
+    machine: Annotated[str, Field(max_length=120), PRINTABLE]
+    kernels: dict[Label, Label]
+    calibrations: Annotated[int, Field(ge=0, le=1_000_000)]
+    prescription: dict[str, Any]
+    metrics: dict[Name, MetricTable]
+    shares: Annotated[tuple[Share, ...], LIST]
+    variants: Annotated[tuple[PartTable, ...], LIST, Field(min_length=1, max_length=10_000)]
+    planned: PlannedTable
+    notes: Annotated[tuple[Annotated[str, Field(min_length=1, max_length=1000), PRINTABLE], ...], LIST]
 
 
 def shares(threads: int, load_balance: float) -> tuple[float, ...]:
@@ -190,21 +226,17 @@ def parse_program(data: str, where: str) -> Program:
     Raises:
         MeshmarkError: one line that names the field, what was found and what is allowed.
     """
-    raw = _checked_json(data, where)
-    parts = _parts(raw["variants"], where)
+    file = checked(ProgramFile, _json_of(data, where), where, MeshmarkError)
+    parts = tuple(row.part() for row in file.variants)
+    names: set[str] = set()
+    for i, p in enumerate(parts):
+        if p.variant.name in names:
+            raise MeshmarkError(f"{where}: variants[{i}]: {p.variant.name} is there twice")
+        names.add(p.variant.name)
     counters = {c for p in parts for c in p.variant.counters}
-    own: dict[str, Metric] = {}
-    for name, table in raw["metrics"].items():
-        at = f"{where}: metrics.{text(name, f'{where}: metrics', 60)}"
-        if not isinstance(table, dict) or table.keys() != {"formula", "unit"}:
-            raise MeshmarkError(f"{at}: found {found(table)}; allowed are formula and unit")
-        own[name] = metric(
-            name,
-            text(table["formula"], f"{at}.formula", 500),
-            text(table["unit"], f"{at}.unit", 30, 0),
-            (*COLUMNS, *sorted(counters)),
-        )
-    wish = parse_prescription(raw["prescription"], f"{where}: prescription", all_metrics(own))
+    known = (*COLUMNS, *sorted(counters))
+    own = {name: metric(name, m.formula, m.unit, known) for name, m in file.metrics.items()}
+    wish = parse_prescription(file.prescription, f"{where}: prescription", all_metrics(own))
     for i, p in enumerate(parts):
         if p.variant.threads != wish.threads:
             raise MeshmarkError(
@@ -216,34 +248,30 @@ def parse_program(data: str, where: str) -> Program:
                 f"load_balance = {wish.load_balance:g} needs others"
             )
     due = shares(wish.threads, wish.load_balance)
-    if len(raw["shares"]) != len(due) or any(
-        abs(real(s, f"{where}: shares", 0, 1) - d) > 1e-9 for s, d in zip(raw["shares"], due, strict=True)
-    ):
+    if len(file.shares) != len(due) or any(abs(s - d) > 1e-9 for s, d in zip(file.shares, due, strict=True)):
         raise MeshmarkError(
-            f"{where}: shares: found {found(raw['shares'])}; threads and load_balance give {list(due[:3])}"
+            f"{where}: shares: found {found(list(file.shares))}; threads and load_balance give {list(due[:3])}"
         )
 
+    planned = file.planned
     program = Program(
         prescription=wish,
         parts=parts,
-        uniformity=_uniformity(raw["planned"], f"{where}: planned"),
-        machine=text(raw["machine"], f"{where}: machine", least=0),
-        versions={
-            text(k, f"{where}: kernels"): text(v, f"{where}: kernels.{k[:60]}") for k, v in raw["kernels"].items()
-        },
+        uniformity=Uniformity(planned.worst_deviation, planned.window_s, planned.window_cov),
+        machine=file.machine,
+        versions=file.kernels,
         own_metrics=own,
-        calibrations=whole(raw["calibrations"], f"{where}: calibrations", 0, 1_000_000),
-        notes=tuple(text(n, f"{where}: notes", 1000) for n in raw["notes"]),
+        calibrations=file.calibrations,
+        notes=file.notes,
     )
-    said = real(raw["planned"].get("run_time_s"), f"{where}: planned.run_time_s", 0, 1e12)
     gives = program.totals()["wall_s"]
-    if abs(said - gives) > 1e-6 * gives:
-        raise MeshmarkError(f"{where}: planned.run_time_s: found {said:g}; its variants give {gives:g}")
+    if abs(planned.run_time_s - gives) > 1e-6 * gives:
+        raise MeshmarkError(f"{where}: planned.run_time_s: found {planned.run_time_s:g}; its variants give {gives:g}")
     return program
 
 
-def _checked_json(data: str, where: str) -> dict[str, Any]:
-    """The text of a program's file as JSON, with exactly the known fields, each of its type."""
+def _json_of(data: str, where: str) -> dict[str, Any]:
+    """The text of a program's file, of this format and version."""
 
     def refuse(word: str) -> float:
         raise ValueError(f"{word} is no number")
@@ -262,61 +290,4 @@ def _checked_json(data: str, where: str) -> dict[str, Any]:
         raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:
         raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
-    known = (
-        "format",
-        "version",
-        "machine",
-        "kernels",
-        "calibrations",
-        "prescription",
-        "metrics",
-        "shares",
-        "variants",
-        "planned",
-        "notes",
-    )
-    for key in known:
-        if key not in raw:
-            raise MeshmarkError(f"{where}: has no {key}")
-    for key in raw:
-        if key not in known:
-            raise MeshmarkError(f"{where}: unknown field {key[:60]!r}; allowed are {', '.join(known)}")
-    for key in ("kernels", "prescription", "metrics", "planned"):
-        if not isinstance(raw[key], dict):
-            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is an object")
-    for key in ("shares", "variants", "notes"):
-        if not isinstance(raw[key], list):
-            raise MeshmarkError(f"{where}: {key}: found {found(raw[key])}; allowed is a list")
     return raw
-
-
-def _parts(raw: list[Any], where: str) -> tuple[Part, ...]:
-    if not 0 < len(raw) <= _MOST_VARIANTS:
-        raise MeshmarkError(f"{where}: variants: found {len(raw)}; allowed are 1 to {_MOST_VARIANTS}")
-    parts: list[Part] = []
-    names: set[str] = set()
-    for i, entry in enumerate(raw):
-        at = f"{where}: variants[{i}]"
-        if not isinstance(entry, dict):
-            raise MeshmarkError(f"{at}: found {found(entry)}; allowed is an object")
-        rest = dict(entry)
-        calls = whole(rest.pop("calls", None), f"{at}.calls", 1, _MOST_CALLS)
-        phase = real(rest.pop("phase", None), f"{at}.phase", 0, 1)
-        if phase >= 1 or phase * (1 << 24) % 1:
-            raise MeshmarkError(f"{at}.phase: found {phase!r}; allowed are multiples of 2^-24 below 1")
-        v = variant_from_json(rest, at)
-        if v.name in names:
-            raise MeshmarkError(f"{at}: {v.name} is there twice")
-        names.add(v.name)
-        parts.append(Part(v, calls, phase))
-    return tuple(parts)
-
-
-def _uniformity(raw: Mapping[str, Any], where: str) -> Uniformity:
-    tables: list[dict[str, float]] = []
-    for key in ("worst_deviation", "window_cov"):
-        table = raw.get(key)
-        if not isinstance(table, dict):
-            raise MeshmarkError(f"{where}.{key}: found {found(table)}; allowed is an object of numbers")
-        tables.append({text(k, f"{where}.{key}"): real(v, f"{where}.{key}.{k[:60]}", 0, 1e9) for k, v in table.items()})
-    return Uniformity(tables[0], real(raw.get("window_s"), f"{where}.window_s", 0, 1e6), tables[1])

@@ -34,7 +34,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from meshmark.errors import UsageError, quoted
 from meshmark.load.metrics import RESERVED, Metrics, MetricTables, all_metrics, metrics_of
-from meshmark.load.prescription import Prescription, parse_prescription
+from meshmark.load.prescription import Prescription, Threads, parse_prescription
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
@@ -173,7 +173,7 @@ class ProgramTable(Input):
     nice: Annotated[int, Field(ge=-20, le=19)] = 0
     priority: Annotated[str, OneOf(PRIORITIES)] = "other"
     policy: _Policy = ""  # of meshmark run --bind; "": the scenario's
-    threads: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    threads: Threads = 1
     wait_policy: Annotated[str, OneOf(WAIT_POLICIES)] = ""
     memory: Annotated[str, AfterValidator(_memory)] = ""  # of meshmark run --memory
     memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None  # of one copy, where that was said

@@ -10,12 +10,14 @@ import dataclasses
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
+from meshmark.errors import UsageError
+from meshmark.values.inputs import LIST, Input, Label, OneOf
 
 Vector = NDArray[np.float64]
 
@@ -33,45 +35,46 @@ DERIVED: Final = {
 # Of conditions of records that are counters. Which a run has depends on the machine and on the rights of its user.
 COUNTER_PREFIX: Final = "counter_"
 
-_NAME_LENGTH: Final = 120
-_MOST_THREADS: Final = 1 << 16
 MAX_PROGRAM_BYTES: Final = 64 << 20  # of a file of variants, which is what a program is
 
 
-def _count() -> float:
-    """A field that `meshmark-load describe` publishes among its counts, with unit and meaning."""
-    found: float = field(default=0.0, metadata={"count": True})
-    return found
+Time = Annotated[float, Field(ge=1e-9, le=1e6)]
+Time0 = Annotated[float, Field(ge=0, le=1e9)]
+Count = Annotated[float, Field(ge=0, le=1e18)]  # `meshmark-load describe` has its unit and meaning
+Volume = Annotated[int, Field(ge=0, le=1 << 50)]
+Amount = Annotated[int, Field(ge=1, le=1 << 50)]
+End = Annotated[float, Field(ge=0, le=1e6)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Variant:
+class Variant(Input):
     """One variant; times and counts are of one call, over all its threads together."""
 
-    name: str  # unique, such as triad/128MiB/s1/t1
-    kernel: str
-    kind: str  # stream, irregular, dense, …; `idle` and `system` are used only where asked for
-    volume_bytes: int  # of all its arrays
-    stride: int = 1  # in elements
-    threads: int = 1
-    window: int = 1  # units of the load kernel in one call
+    name: Label  # unique, such as triad/128MiB/s1/t1
+    kernel: Label
+    kind: Label  # stream, irregular, dense, …; `idle` and `system` are used only where asked for
+    volume_bytes: Volume  # of all its arrays
+    stride: Amount = 1  # in elements
+    threads: Annotated[int, Field(ge=1, le=1 << 16)] = 1
+    window: Amount = 1  # units of the load kernel in one call
     team: bool = False  # its threads work on each unit together, so they cannot have uneven shares
-    served_by: str = "memory"  # the level that holds the volume
-    wall_s: float
-    cpu_s: float  # sum of the threads
-    system_s: float = 0.0
-    wall_interval_s: tuple[float, float] | None = None
-    serial_s: float | None = None  # of the same units on one thread; None: looked up among the other variants
-    flops: float = _count()
-    int_ops: float = _count()
-    load_bytes: float = _count()
-    store_bytes: float = _count()
-    line_read_bytes: float = _count()
-    line_write_bytes: float = _count()
-    io_read_bytes: float = _count()
-    io_write_bytes: float = _count()
-    system_calls: float = _count()
-    counters: Mapping[str, float] = field(default_factory=dict)  # by name, without prefix; where there are any
+    served_by: Annotated[str, OneOf(LEVELS)] = "memory"  # the level that holds the volume
+    wall_s: Time
+    cpu_s: Time0  # sum of the threads
+    system_s: Time0 = 0.0
+    wall_interval_s: Annotated[tuple[End, End], LIST, Field(description="two numbers")] | None = None
+    serial_s: Time | None = None  # of the same units on one thread; None: looked up among the other variants
+    flops: Count = 0.0
+    int_ops: Count = 0.0
+    load_bytes: Count = 0.0
+    store_bytes: Count = 0.0
+    line_read_bytes: Count = 0.0
+    line_write_bytes: Count = 0.0
+    io_read_bytes: Count = 0.0
+    io_write_bytes: Count = 0.0
+    system_calls: Count = 0.0
+    # By name, without prefix; where there are any.
+    counters: Annotated[Mapping[Label, Count], Field(max_length=1000)] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values in a fixed order; what is as by default is left out."""
@@ -92,7 +95,7 @@ class Variant:
         return out
 
 
-COUNTS: Final = tuple(f.name for f in dataclasses.fields(Variant) if f.metadata.get("count"))
+COUNTS: Final = tuple(f.name for f in dataclasses.fields(Variant) if f.type == "Count")
 COLUMNS: Final = (*TIMES, *COUNTS, *DERIVED)
 
 
@@ -108,87 +111,6 @@ def served_by(volume_bytes: int, l1_bytes: int, l2_bytes: int, l3_bytes: int, th
         if volume_bytes <= size:
             return level
     return "memory"
-
-
-def found(value: object) -> str:
-    """What was found in a file, for a message: as Python writes it, in one line of at most 60 characters."""
-    try:
-        said = repr(value)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
-        said = f"a value of type {type(value).__name__}, too long to be shown"
-    return quoted(said, 60)
-
-
-def real(value: object, what: str, low: float, high: float) -> float:
-    """A finite number within [low, high]; MeshmarkError where it is not."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise MeshmarkError(f"{what}: found {found(value)}; allowed is a number from {low:g} to {high:g}")
-    return float(value)
-
-
-def whole(value: object, what: str, low: int, high: int) -> int:
-    """An integer within [low, high]; MeshmarkError where it is not."""
-    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-        raise MeshmarkError(f"{what}: found {found(value)}; allowed is an integer from {low} to {high}")
-    return value
-
-
-def text(value: object, what: str, most: int = _NAME_LENGTH, least: int = 1) -> str:
-    """Printable text of limited length; MeshmarkError where it is not."""
-    if not isinstance(value, str) or not least <= len(value) <= most or not value.isprintable():
-        raise MeshmarkError(f"{what}: found {found(value)}; allowed is printable text of {least} to {most} characters")
-    return value
-
-
-def variant_from_json(raw: object, what: str) -> Variant:
-    """A variant from what `to_json` wrote, or anyone else.
-
-    Raises:
-        MeshmarkError: one line that names the field, what was found and what is allowed.
-    """
-    if not isinstance(raw, dict):
-        raise MeshmarkError(f"{what}: found {found(raw)}; allowed is an object")
-    known = {f.name: f for f in dataclasses.fields(Variant)}
-    for key in raw:
-        if key not in known:
-            raise MeshmarkError(f"{what}: unknown field {found(key)}; allowed are {', '.join(known)}")
-    for key in ("name", "kernel", "kind", "volume_bytes", "wall_s", "cpu_s"):
-        if key not in raw:
-            raise MeshmarkError(f"{what}: has no {key}")
-    kept: dict[str, Any] = {}
-    for key, value in raw.items():
-        at = f"{what}.{key}"
-        if key in ("name", "kernel", "kind"):
-            kept[key] = text(value, at)
-        elif key == "served_by":
-            if value not in LEVELS:
-                raise MeshmarkError(f"{at}: found {found(value)}; allowed are {', '.join(LEVELS)}")
-            kept[key] = value
-        elif key == "team":
-            if not isinstance(value, bool):
-                raise MeshmarkError(f"{at}: found {found(value)}; allowed are true and false")
-            kept[key] = value
-        elif key == "volume_bytes":
-            kept[key] = whole(value, at, 0, 1 << 50)
-        elif key == "threads":
-            kept[key] = whole(value, at, 1, _MOST_THREADS)
-        elif key in ("stride", "window"):
-            kept[key] = whole(value, at, 1, 1 << 50)
-        elif key == "wall_interval_s":
-            if not isinstance(value, list) or len(value) != 2:
-                raise MeshmarkError(f"{at}: found {found(value)}; allowed are two numbers")
-            kept[key] = tuple(real(v, at, 0, 1e6) for v in value)
-        elif key == "counters":
-            if not isinstance(value, dict) or len(value) > 1000:
-                raise MeshmarkError(f"{at}: found {found(value)}; allowed is an object of numbers")
-            kept[key] = {text(k, at): real(v, f"{at}.{k}", 0, 1e18) for k, v in value.items()}
-        elif key in ("wall_s", "serial_s"):
-            kept[key] = real(value, at, 1e-9, 1e6)
-        elif key in TIMES:
-            kept[key] = real(value, at, 0, 1e9)
-        else:
-            kept[key] = real(value, at, 0, 1e18)
-    return Variant(**kept)
 
 
 class Table:

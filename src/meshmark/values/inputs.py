@@ -40,6 +40,13 @@ class Input:
         return schema
 
 
+class Excerpt(Input):
+    """A table of which other keys are passed by."""
+
+    __slots__ = ()
+    __pydantic_config__ = ConfigDict(extra="ignore", strict=True, allow_inf_nan=False)
+
+
 def _printable(text: str) -> str:
     if not text.isprintable():
         raise ValueError("allowed is printable text")
@@ -70,14 +77,14 @@ def checked(kind: type[T], raw: object, where: str, error: type[MeshmarkError] =
     Raises:
         error: one line that names the key, what was found and what is allowed.
     """
-    hashable: Any = kind
-    adapter: TypeAdapter[T] = _adapter(hashable)
+    described: Any = kind
     try:
-        return adapter.validate_python(raw)
+        made: T = _adapter(described).validate_python(raw)
     except ValidationError as why:
         faults = why.errors(include_url=False)
         first = next((f for f in faults if f["type"] in _UNKNOWN), faults[0])
-        raise error(f"{where}: {_line(first, raw, adapter.json_schema())}") from why
+        raise error(f"{where}: {_line(first, raw, _schema(described))}") from why
+    return made
 
 
 def fields_of(value: DataclassInstance) -> dict[str, Any]:
@@ -88,6 +95,11 @@ def fields_of(value: DataclassInstance) -> dict[str, Any]:
 @cache
 def _adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
+
+
+@cache
+def _schema(kind: Any) -> Mapping[str, Any]:
+    return _adapter(kind).json_schema()
 
 
 def found(value: object) -> str:
@@ -132,7 +144,7 @@ def _line(fault: Any, raw: object, schema: Mapping[str, Any]) -> str:
     at = f"{path}: " if path else ""
     if fault["type"] == "value_error" and (said.startswith("found ") or isinstance(value, dict)):
         return f"{at}{said}"
-    what = "nothing" if fault["type"].startswith("missing") else found(value)
+    what = "nothing" if fault["type"].startswith("missing") and isinstance(last, str) else found(value)
     return f"{at}found {what}; {said if fault['type'] == 'value_error' else _allowed(node, schema, value)}"
 
 
@@ -142,6 +154,8 @@ def _step(path: str, value: object, node: Mapping[str, Any], part: Any, schema: 
     What a validator made of a value, such as a list of one number, has parts that the file does not have.
     """
     if isinstance(part, int):
+        if isinstance(value, list) and part >= len(value):
+            return path, value, node  # the list is too short
         within = node.get("prefixItems", [])
         node = within[part] if part < len(within) else node.get("items", node)
         if isinstance(value, list) and part < len(value):

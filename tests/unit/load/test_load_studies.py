@@ -44,10 +44,11 @@ from meshmark.load.studies.overload import overload
 from meshmark.load.studies.results import Results, point, read_records
 from meshmark.load.studies.shared_bus import shared_bus
 from meshmark.load.synthesis import explain, synthesize
-from meshmark.load.variants import Variant, variant_from_json
+from meshmark.load.variants import Variant
 from meshmark.report.drawing import for_file
 from meshmark.report.studies import STUDIES, draw
 from meshmark.store.record import Record
+from meshmark.values.inputs import checked
 from support.made_base import made_base
 from support.made_program import made_program
 from support.waiting import until
@@ -350,7 +351,7 @@ def variants(program: Path) -> list[Variant]:
     took = {x["name"]: x for x in map(json.loads, done.stdout.splitlines()) if x["type"] == "variant"}
     made = []
     for raw in json.loads(program.read_text())["variants"]:
-        one = variant_from_json({k: v for k, v in raw.items() if k not in ("calls", "phase")}, "made")
+        one = checked(Variant, {k: v for k, v in raw.items() if k not in ("calls", "phase")}, "made")
         call_s = took[one.name]["cpu_s"] / took[one.name]["calls"]
         made.append(replace(one, wall_s=call_s, cpu_s=call_s))
     return made

@@ -25,7 +25,8 @@ from meshmark.load.program import Part, Program, dump_program, parse_program
 from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
 from meshmark.load.synthesis.mix import spread_evenly
 from meshmark.load.synthesis.problem import ImpossibleError
-from meshmark.load.variants import COLUMNS, Table, Variant, served_by, variant_from_json
+from meshmark.load.variants import COLUMNS, Table, Variant, served_by
+from meshmark.values.inputs import checked
 from support.made_base import MIB, made_base, random_wish
 
 METRICS = all_metrics()
@@ -781,7 +782,7 @@ def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
 
 def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
     for v in base()[:50]:
-        assert variant_from_json(json.loads(json.dumps(v.to_json())), "x") == v
+        assert checked(Variant, json.loads(json.dumps(v.to_json())), "x") == v
     good = base()[0].to_json()
     for key, value in (
         ("wall_s", 0),
@@ -796,7 +797,7 @@ def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
         ("wall_interval_s", [1]),
     ):
         with pytest.raises(MeshmarkError, match=key) as why:
-            variant_from_json({**good, key: value}, "base: entry 3")
+            checked(Variant, {**good, key: value}, "base: entry 3")
         assert one_line(why).startswith("base: entry 3")
     with pytest.raises(UsageError, match="two variants are named"):
         Table([base()[0], base()[0]])
