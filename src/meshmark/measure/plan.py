@@ -8,26 +8,29 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Annotated, Any, Final, NamedTuple
+
+from pydantic import Field
 
 from meshmark.describe import Description, description
-from meshmark.errors import MeshmarkError, quoted
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.probe import words
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
 from meshmark.values.grammar import seconds
+from meshmark.values.inputs import LIST, Excerpt, checked
 
-_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}")  # it names a file of the run folder
+_ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # it names a file of the run folder
 BUDGET: Final = "--budget"
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Step(Excerpt):
     """One process: `argv` without the probe's own path, `budget_s` is what it may take."""
 
-    id: str
+    id: Annotated[str, Field(pattern=_ID, description="an id of a step: letters, digits, _ . -")]
     instrument: str
-    argv: tuple[str, ...]
+    argv: Annotated[tuple[str, ...], LIST]
     budget_s: float
     ranks: int = 0  # processes that a launcher starts; 0: the probe alone
     mpi: str = ""  # whose launcher
@@ -39,9 +42,9 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Excerpt):
     spec: str
-    steps: tuple[Step, ...]
+    steps: Annotated[tuple[Step, ...], LIST]
 
     @property
     def budget_s(self) -> float:
@@ -54,24 +57,9 @@ class Plan:
     def load(path: Path) -> Plan:
         """Raises MeshmarkError where the file is missing or is no plan."""
         try:
-            raw = read_json(path)
-            steps = tuple(
-                Step(
-                    s["id"],
-                    s["instrument"],
-                    tuple(map(str, s["argv"])),
-                    float(s["budget_s"]),
-                    int(s.get("ranks", 0)),
-                    str(s.get("mpi", "")),
-                )
-                for s in raw["steps"]
-            )
-            for step in steps:
-                if not _ID.fullmatch(step.id):
-                    raise ValueError(f"id of a step: found '{step.id}', allowed are letters, digits, _ . -")
-            return Plan(str(raw["spec"]), steps)
-        except (MeshmarkError, ValueError, KeyError, TypeError, AttributeError, OverflowError) as why:
-            raise MeshmarkError(f"cannot read the plan {path}: {quoted(why)}") from why
+            return checked(Plan, read_json(path), str(path), MeshmarkError)
+        except UsageError as why:  # it is ours
+            raise MeshmarkError(f"cannot read the plan: {why}") from why
 
 
 class Launch(NamedTuple):

@@ -10,40 +10,41 @@ options = { footprint = "4KiB..1GiB", pages = "4KiB,thp", budget = "10s" }
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Final
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field
 
 from meshmark.describe import description
-from meshmark.errors import UsageError, quoted
+from meshmark.errors import UsageError
 from meshmark.measure.probe import check, words
 from meshmark.store.files import parse_toml, read_text
+from meshmark.values.inputs import LIST, Input, checked
 
 MAX_BYTES = 1 << 20
+_NAME: Final = "a name of at most 60 letters, digits, _ . -"
 SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
 
 
-class StepSpec(BaseModel):
+@dataclass(frozen=True, slots=True)
+class StepSpec(Input):
     """One call of one instrument; `options` are its own, as on the command line without dashes."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
     instrument: str
-    name: str = Field(default="", pattern=r"^[A-Za-z0-9_.-]*$", max_length=60)
-    repetitions: int = Field(default=1, ge=1, le=100, strict=True)  # true is no number
-    options: dict[str, Any] = Field(default_factory=dict)
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=60, description=_NAME)] = ""
+    repetitions: Annotated[int, Field(ge=1, le=100)] = 1
+    options: dict[str, Any] = field(default_factory=dict)
 
 
-class Spec(BaseModel):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spec(Input):
     """A whole survey."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    name: str = Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60)
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]+$", max_length=60, description=_NAME)]
     summary: str = ""
-    step: list[StepSpec] = Field(min_length=1)
+    step: Annotated[tuple[StepSpec, ...], LIST, Field(min_length=1, description="at least one table [[step]]")]
 
 
 def parse_spec(text: str, origin: str) -> Spec:
@@ -52,23 +53,12 @@ def parse_spec(text: str, origin: str) -> Spec:
     Raises:
         UsageError: names the file, the field, what was found and what is allowed.
     """
-    raw = parse_toml(text, origin)
-    try:
-        spec = Spec.model_validate(raw)
-    except ValidationError as why:
-        first = why.errors()[0]
-        place = ".".join(quoted(p) for p in first["loc"]) or "the file"
-        found = quoted(first.get("input"), 60)
-        allowed = first["msg"]
-        if first["type"] == "extra_forbidden":
-            model = StepSpec if len(first["loc"]) > 1 else Spec
-            allowed = "allowed keys are " + ", ".join(model.model_fields)
-        raise UsageError(f"{origin}: {place}: found {found!r}; {allowed}") from why
+    spec = checked(Spec, parse_toml(text, origin), origin)
     for number, step in enumerate(spec.step):
         try:
             check(step.instrument, words(description(step.instrument), step.options))
         except UsageError as why:
-            raise UsageError(f"{origin}: step.{number}: {why}", why.hint) from why
+            raise UsageError(f"{origin}: step[{number}]: {why}", why.hint) from why
     return spec
 
 

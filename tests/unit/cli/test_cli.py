@@ -129,7 +129,7 @@ def test_an_error_quotes_a_hundred_characters(home: dict[str, str], words: str) 
 @pytest.mark.parametrize(
     ("spec", "says"),
     [
-        ("name = 'x'\n[[step]]\ninstrument = 'latency'\nbudgt = 1", "step.0.budgt"),
+        ("name = 'x'\n[[step]]\ninstrument = 'latency'\nbudgt = 1", "step[0].budgt"),
         ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { footprint = '4 parsecs' }", "footprint"),
         ("name = 'x'\n[[step]]\ninstrument = 'latency'\noptions = { fotprint = '4KiB' }", "fotprint"),
         ("name = 'x'\n[[step]]\ninstrument = 'nonsense'", "nonsense"),
