@@ -2,186 +2,250 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from typing import Final, Literal, get_args
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal, get_args, get_type_hints
+
+from pydantic import AfterValidator, Field
+
+from meshmark.values.inputs import LIST, Input
 
 Kind = Literal["published", "derived", "fitted", "assumed"]
 KINDS: Final = frozenset(get_args(Kind))
-# table: key: what it is. `*` stands for any name. The native side knows the limits of each number.
+
+
+def _whole(value: float) -> float:
+    if value != int(value):
+        raise ValueError("allowed is a whole number of at least 1")
+    return value
+
+
+def _not_negative(value: object) -> object:
+    for n in value if isinstance(value, list) else [value]:
+        if isinstance(n, int | float) and not isinstance(n, bool) and not (n >= 0 and math.isfinite(n)):
+            raise ValueError("allowed are finite numbers of at least 0")
+    return value
+
+
+# The simulator knows more limits of each; here are those of what only this side reads, or works on before.
+Number = Annotated[float, Field(ge=0)] | None
+Above0 = Annotated[float, Field(gt=0)] | None
+Whole = Annotated[float, Field(ge=1, description="a whole number of at least 1"), AfterValidator(_whole)] | None
+Other = Annotated[Any, AfterValidator(_not_negative)]  # no single number: the simulator checks it
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bus(Input):
+    cpus_per_bus: Annotated[Number, "cores that share a bus"] = None
+    bandwidth_gb_per_s: Annotated[Number, "of the bus (GB/s)"] = None
+    latency_ns: Annotated[Number, "of a transfer (ns)"] = None
+    turnaround_ns: Annotated[Number, "lost when the bus changes its sender (ns)"] = None
+    gap_ns: Annotated[Number, "lost a transfer (ns)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topology(Input):
+    kind: Annotated[Other, "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph"] = None
+    shape: Annotated[Other, "torus, mesh, ring: nodes along each dimension"] = None
+    links: Annotated[Other, "kind of link, or per dimension (or level) a list of kinds, repeated along it"] = None
+    double_links_of_two: Annotated[Other, "torus: a dimension of two nodes has two links, not one"] = None
+    dimensions: Annotated[Number, "hypercube: 2^dimensions nodes"] = None
+    arity: Annotated[Number, "fat_tree: children of a switch"] = None
+    levels: Annotated[Number, "fat_tree: levels of switches"] = None
+    parents: Annotated[Number, "fat_tree: parents of a switch [arity]"] = None
+    nodes: Annotated[Number, "crossbar, switches: number of nodes"] = None
+    radix: Annotated[Other, "switches: children of a switch, a number a level"] = None
+    routers: Annotated[Number, "graph: number of routers"] = None
+    edges: Annotated[Other, "graph: [from, to] or [from, to, kind], both ways"] = None
+    hosts: Annotated[Other, "graph: router of each node [all routers]"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Link(Input):
+    bandwidth_gb_per_s: Annotated[Number, "each way (GB/s)"] = None
+    latency_ns: Annotated[Number, "one way, without the routers' pipelines (ns)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Router(Input):
+    flit_bytes: Annotated[Number, "data of a flit (B)"] = None
+    pipeline_ns: Annotated[Number, "from the arrival of a head to its first arbitration (ns)"] = None
+    cycle_ns: Annotated[Number, "between arbitrations (ns)"] = None
+    allocation_ns: Annotated[Number, "exclusive: from the grant of a virtual channel to the switch (ns)"] = None
+    requeue_ns: Annotated[Number, "exclusive: from a packet's last flit to the next packet's routing (ns)"] = None
+    credit_ns: Annotated[Number, "from the freeing of space to its use upstream (ns)"] = None
+    buffer_flits: Annotated[Number, "of each virtual channel (flits)"] = None
+    adaptive_channels: Annotated[Number, "virtual channels a message class with adaptive routing"] = None
+    escape_channels: Annotated[Number, "classes of deadlock-free channels a message class: 0, 1 or 2"] = None
+    channels_per_escape: Annotated[Number, "virtual channels of each of them"] = None
+    message_classes: Annotated[Number, "1 to 4; a machine with memory needs 3"] = None
+    local_arbiters: Annotated[Number, "packets an input may have on their way at once"] = None
+    channel_sharing: Annotated[Other, "packets (virtual cut-through) or exclusive (a packet owns its channel)"] = None
+    routing: Annotated[Other, "adaptive or dimension_order"] = None
+    deadlock_allowed: Annotated[Other, "true: simulate a routing that can deadlock"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packets(Input):
+    request_flits: Annotated[Number, "of a request, forward or probe (flits)"] = None
+    data_flits: Annotated[Number, "of a line with its header (flits)"] = None
+    ack_flits: Annotated[Number, "of an acknowledgement (flits)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node(Input):
+    bus: Bus | None = None
+    cpus: Annotated[Number, "cores of a node"] = None
+    controllers: Annotated[Number, "memory controllers of a node"] = None
+    leave_ns: Annotated[Number, "for a packet to leave its endpoint (ns)"] = None
+    arrive_ns: Annotated[Number, "for a packet to reach its endpoint from the router (ns)"] = None
+    port_gb_per_s: Annotated[Number, "between an endpoint and its router, each way; 0: unlimited (GB/s)"] = None
+    bypass: Annotated[Other, "true: a core reaches its own node's memory without the router"] = None
+    outstanding: Annotated[Number, "misses of all cores of a node at once; 0: no bound"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cpu(Input):
+    clock_ghz: Annotated[Above0, "(GHz)"] = None
+    outstanding: Annotated[Whole, "misses of a core at once"] = None
+    stream_outstanding: Annotated[
+        Whole, "those that a regular stream keeps going, prefetched ones too [outstanding]"
+    ] = None
+    write_buffers: Annotated[Number, "writes of a core on their way at once"] = None
+    write_buffers_apart: Annotated[
+        Other, "false: writes hold the buffers that reads hold, and count in outstanding [true]"
+    ] = None
+    request_ns: Annotated[Number, "from a load to its request's leaving the core (ns)"] = None
+    request_cycles: Annotated[Number, "the same, in cycles of the core"] = None
+    fill_ns: Annotated[Number, "from the data's arrival to its use (ns)"] = None
+    fill_cycles: Annotated[Number, "the same, in cycles of the core"] = None
+    issue_ns: Annotated[Number, "between two misses of a core (ns)"] = None
+    issue_cycles: Annotated[Number, "the same, in cycles of the core"] = None
+    probe_ns: Annotated[Number, "from a probe's arrival to the answer's leaving (ns)"] = None
+    critical_word_first: Annotated[Other, "false: a load ends with the last flit of its data"] = None
+    line_work_ns: Annotated[Number, "a core's own work on each line that a STREAM kernel reads or owns (ns)"] = None
+    line_work_cycles: Annotated[Number, "the same, in cycles of the core"] = None
+    streaming_store_ns: Annotated[
+        Number, "the same on each line that it stores past its caches (ns) [line_work_ns]"
+    ] = None
+    streaming_store_cycles: Annotated[Number, "the same, in cycles of the core"] = None
+    flops_per_cycle: Annotated[Number, "fp64, of a core"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cache(Input):
+    name: Annotated[Other, "L1, L2 …"] = None
+    size_kib: Annotated[Above0, "(KiB)"] = None
+    latency_ns: Annotated[Number, "load to use (ns)"] = None
+    bandwidth_gb_per_s: Annotated[Number, "copy, gross, of one core (GB/s)"] = None
+    shared_by: Annotated[Whole, "cores that share one"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory(Input):
+    channels: Annotated[Number, "of a controller, each with its own lines"] = None
+    channel_gb_per_s: Annotated[Number, "of a channel (GB/s)"] = None
+    line_bytes: Annotated[Number, "(B)"] = None
+    access_ns: Annotated[Number, "in the controller and the open page (ns)"] = None
+    access_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
+    activate_ns: Annotated[Number, "more where the page is closed (ns)"] = None
+    page_bytes: Annotated[Number, "of a bank; 0: every page is open (B)"] = None
+    banks: Annotated[Number, "of a channel"] = None
+    turnaround_ns: Annotated[Number, "lost when a channel changes between reads and writes (ns)"] = None
+    write_batch: Annotated[Number, "writes between two changes"] = None
+    gap_ns: Annotated[Number, "lost a line (ns)"] = None
+    gap_cycles: Annotated[Number, "the same, in cycles of the core, where the controller runs with it"] = None
+    gap_clocks: Annotated[Number, "the same, in clocks of the memory; with ratchet_mhz"] = None
+    queue: Annotated[Number, "requests that a controller holds"] = None
+    node_share: Annotated[Other, "of a channel's rate, one number a node"] = None
+    node_channels: Annotated[Other, "channels of a controller, one number a node"] = None
+    ratchet_mhz: Annotated[Above0, "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)"] = None
+    channel_bytes: Annotated[Above0, "with ratchet_mhz: width of a channel (B)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coherence(Input):
+    kind: Annotated[Other, "directory, broadcast or snoop"] = None
+    directory_ns: Annotated[Number, "from a request at the home to the forward's leaving it (ns)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Placement(Input):
+    striping: Annotated[Other, "none, pair or all: lines go round the memories of these nodes"] = None
+    pair_dimension: Annotated[Number, "dimension along which pairs lie"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Io(Input):
+    port_gb_per_s: Annotated[Number, "between an I/O port and its router (GB/s)"] = None
+    device_gb_per_s: Annotated[Above0, "what the devices behind a port sustain (GB/s)"] = None
+    nodes: Annotated[Other, "those that have a port"] = None
+    ports_per_node: Annotated[Number, "where all have"] = None
+    outstanding: Annotated[Whole, "lines of a port on their way at once"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tlb(Input):
+    entries: Annotated[Whole, "of a core"] = None
+    page_kib: Annotated[Above0, "(KiB)"] = None
+    large_page_kib: Annotated[Above0, "largest page that one entry maps (KiB)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages(Input):
+    overhead_us: Annotated[Number, "of one message, both ends (µs)"] = None
+    one_sided_overhead_us: Annotated[Number, "of a put or get (µs)"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine(Input):
+    format: Annotated[int, "1"] = 1
+    title: Annotated[str, "for people"] = ""
+    publication: Annotated[str, "name of the document that describes the machine"] = ""
+    extends: Annotated[str, "another machine file of the same folder, whose tables this one adds to and overrides"] = ""
+    note: Annotated[str, "for people"] = ""
+    abstract: Annotated[bool, "true: only a base for others"] = False
+    topology: Topology | None = None
+    links: dict[str, Link] | None = None
+    router: Router | None = None
+    packets: Packets | None = None
+    node: Node | None = None
+    cpu: Cpu | None = None
+    cache: Annotated[tuple[Cache, ...], LIST] = ()
+    memory: Memory | None = None
+    coherence: Coherence | None = None
+    placement: Placement | None = None
+    io: Io | None = None
+    tlb: Tlb | None = None
+    messages: Messages | None = None
+
+
+_TABLES: Final[Mapping[str, type]] = {
+    "": Machine,
+    "topology": Topology,
+    "links.*": Link,
+    "router": Router,
+    "packets": Packets,
+    "node": Node,
+    "node.bus": Bus,
+    "cpu": Cpu,
+    "cache[]": Cache,
+    "memory": Memory,
+    "coherence": Coherence,
+    "placement": Placement,
+    "io": Io,
+    "tlb": Tlb,
+    "messages": Messages,
+}
+# table: key: what it is. `*` stands for any name.
 KEYS: Final[Mapping[str, Mapping[str, str]]] = {
-    "": {
-        "format": "1",
-        "title": "for people",
-        "publication": "name of the document that describes the machine",
-        "extends": "another machine file of the same folder, whose tables this one adds to and overrides",
-        "note": "for people",
-        "abstract": "true: only a base for others",
-    },
-    "topology": {
-        "kind": "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph",
-        "shape": "torus, mesh, ring: nodes along each dimension",
-        "links": "kind of link, or per dimension (or level) a list of kinds, repeated along it",
-        "double_links_of_two": "torus: a dimension of two nodes has two links, not one",
-        "dimensions": "hypercube: 2^dimensions nodes",
-        "arity": "fat_tree: children of a switch",
-        "levels": "fat_tree: levels of switches",
-        "parents": "fat_tree: parents of a switch [arity]",
-        "nodes": "crossbar, switches: number of nodes",
-        "radix": "switches: children of a switch, a number a level",
-        "routers": "graph: number of routers",
-        "edges": "graph: [from, to] or [from, to, kind], both ways",
-        "hosts": "graph: router of each node [all routers]",
-    },
-    "links.*": {
-        "bandwidth_gb_per_s": "each way (GB/s)",
-        "latency_ns": "one way, without the routers' pipelines (ns)",
-    },
-    "router": {
-        "flit_bytes": "data of a flit (B)",
-        "pipeline_ns": "from the arrival of a head to its first arbitration (ns)",
-        "cycle_ns": "between arbitrations (ns)",
-        "allocation_ns": "exclusive: from the grant of a virtual channel to the switch (ns)",
-        "requeue_ns": "exclusive: from a packet's last flit to the next packet's routing (ns)",
-        "credit_ns": "from the freeing of space to its use upstream (ns)",
-        "buffer_flits": "of each virtual channel (flits)",
-        "adaptive_channels": "virtual channels a message class with adaptive routing",
-        "escape_channels": "classes of deadlock-free channels a message class: 0, 1 or 2",
-        "channels_per_escape": "virtual channels of each of them",
-        "message_classes": "1 to 4; a machine with memory needs 3",
-        "local_arbiters": "packets an input may have on their way at once",
-        "channel_sharing": "packets (virtual cut-through) or exclusive (a packet owns its channel)",
-        "routing": "adaptive or dimension_order",
-        "deadlock_allowed": "true: simulate a routing that can deadlock",
-    },
-    "packets": {
-        "request_flits": "of a request, forward or probe (flits)",
-        "data_flits": "of a line with its header (flits)",
-        "ack_flits": "of an acknowledgement (flits)",
-    },
-    "node": {
-        "cpus": "cores of a node",
-        "controllers": "memory controllers of a node",
-        "leave_ns": "for a packet to leave its endpoint (ns)",
-        "arrive_ns": "for a packet to reach its endpoint from the router (ns)",
-        "port_gb_per_s": "between an endpoint and its router, each way; 0: unlimited (GB/s)",
-        "bypass": "true: a core reaches its own node's memory without the router",
-        "outstanding": "misses of all cores of a node at once; 0: no bound",
-    },
-    "node.bus": {
-        "cpus_per_bus": "cores that share a bus",
-        "bandwidth_gb_per_s": "of the bus (GB/s)",
-        "latency_ns": "of a transfer (ns)",
-        "turnaround_ns": "lost when the bus changes its sender (ns)",
-        "gap_ns": "lost a transfer (ns)",
-    },
-    "cpu": {
-        "clock_ghz": "(GHz)",
-        "outstanding": "misses of a core at once",
-        "stream_outstanding": "those that a regular stream keeps going, prefetched ones too [outstanding]",
-        "write_buffers": "writes of a core on their way at once",
-        "write_buffers_apart": "false: writes hold the buffers that reads hold, and count in outstanding [true]",
-        "request_ns": "from a load to its request's leaving the core (ns)",
-        "request_cycles": "the same, in cycles of the core",
-        "fill_ns": "from the data's arrival to its use (ns)",
-        "fill_cycles": "the same, in cycles of the core",
-        "issue_ns": "between two misses of a core (ns)",
-        "issue_cycles": "the same, in cycles of the core",
-        "probe_ns": "from a probe's arrival to the answer's leaving (ns)",
-        "critical_word_first": "false: a load ends with the last flit of its data",
-        "line_work_ns": "a core's own work on each line that a STREAM kernel reads or owns (ns)",
-        "line_work_cycles": "the same, in cycles of the core",
-        "streaming_store_ns": "the same on each line that it stores past its caches (ns) [line_work_ns]",
-        "streaming_store_cycles": "the same, in cycles of the core",
-        "flops_per_cycle": "fp64, of a core",
-    },
-    "cache[]": {
-        "name": "L1, L2 …",
-        "size_kib": "(KiB)",
-        "latency_ns": "load to use (ns)",
-        "bandwidth_gb_per_s": "copy, gross, of one core (GB/s)",
-        "shared_by": "cores that share one",
-    },
-    "memory": {
-        "channels": "of a controller, each with its own lines",
-        "channel_gb_per_s": "of a channel (GB/s)",
-        "line_bytes": "(B)",
-        "access_ns": "in the controller and the open page (ns)",
-        "access_clocks": "the same, in clocks of the memory; with ratchet_mhz",
-        "activate_ns": "more where the page is closed (ns)",
-        "page_bytes": "of a bank; 0: every page is open (B)",
-        "banks": "of a channel",
-        "turnaround_ns": "lost when a channel changes between reads and writes (ns)",
-        "write_batch": "writes between two changes",
-        "gap_ns": "lost a line (ns)",
-        "gap_cycles": "the same, in cycles of the core, where the controller runs with it",
-        "gap_clocks": "the same, in clocks of the memory; with ratchet_mhz",
-        "queue": "requests that a controller holds",
-        "node_share": "of a channel's rate, one number a node",
-        "node_channels": "channels of a controller, one number a node",
-        "ratchet_mhz": "the channels run at 2 f / ceil(f / this), f the core's clock (MHz)",
-        "channel_bytes": "with ratchet_mhz: width of a channel (B)",
-    },
-    "coherence": {
-        "kind": "directory, broadcast or snoop",
-        "directory_ns": "from a request at the home to the forward's leaving it (ns)",
-    },
-    "placement": {
-        "striping": "none, pair or all: lines go round the memories of these nodes",
-        "pair_dimension": "dimension along which pairs lie",
-    },
-    "io": {
-        "port_gb_per_s": "between an I/O port and its router (GB/s)",
-        "device_gb_per_s": "what the devices behind a port sustain (GB/s)",
-        "nodes": "those that have a port",
-        "ports_per_node": "where all have",
-        "outstanding": "lines of a port on their way at once",
-    },
-    "tlb": {
-        "entries": "of a core",
-        "page_kib": "(KiB)",
-        "large_page_kib": "largest page that one entry maps (KiB)",
-    },
-    "messages": {
-        "overhead_us": "of one message, both ends (µs)",
-        "one_sided_overhead_us": "of a put or get (µs)",
-    },
+    name: {
+        key: hint.__metadata__[-1]
+        for key, hint in get_type_hints(table, include_extras=True).items()
+        if isinstance(getattr(hint, "__metadata__", [None])[-1], str)
+    }
+    for name, table in _TABLES.items()
 }
-COUNTS: Final = {
-    "topology",
-    "packets",
-    "placement",
-    "io.nodes",
-}  # tables whose plain numbers say what is built rather than what was measured
-# What is no number; the simulator checks these itself. All others are one number of at least 0 each.
-NO_NUMBERS: Final = {
-    "topology.kind",
-    "topology.shape",
-    "topology.links",
-    "topology.double_links_of_two",
-    "topology.radix",
-    "topology.edges",
-    "topology.hosts",
-    "router.channel_sharing",
-    "router.routing",
-    "router.deadlock_allowed",
-    "node.bypass",
-    "cpu.write_buffers_apart",
-    "cpu.critical_word_first",
-    "cache[].name",
-    "memory.node_share",
-    "memory.node_channels",
-    "coherence.kind",
-    "placement.striping",
-    "io.nodes",
-}
-# Limits of what only this side reads, or works on before the simulator sees it.
-ABOVE_ZERO: Final = {
-    "cpu.clock_ghz",
-    "cache[].size_kib",
-    "memory.ratchet_mhz",
-    "memory.channel_bytes",
-    "io.device_gb_per_s",
-    "tlb.page_kib",
-    "tlb.large_page_kib",
-}
-WHOLE: Final = {"cpu.outstanding", "cpu.stream_outstanding", "cache[].shared_by", "io.outstanding", "tlb.entries"}
+# Tables whose plain numbers say what is built rather than what was measured.
+COUNTS: Final = {"topology", "packets", "placement", "io.nodes"}

@@ -9,7 +9,6 @@ docs/reference/machine-files.md lists every key.
 from __future__ import annotations
 
 import difflib
-import json
 import math
 import re
 import tomllib
@@ -20,32 +19,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, cast
 
-from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.model.keys import ABOVE_ZERO, COUNTS, KEYS, KINDS, NO_NUMBERS, WHOLE, Kind
-from meshmark.store.files import read_text
+from meshmark.errors import MeshmarkError, UsageError
+from meshmark.model.keys import COUNTS, KEYS, KINDS, Kind, Machine
+from meshmark.store.files import parse_toml, read_text
+from meshmark.values.inputs import checked
 
 FOLDER: Final = Path(__file__).parent / "machines"
 FORMAT: Final = 1
 _MAX_BYTES: Final = 1 << 20
-
-
-def _fault(dotted: str, value: Any) -> str | None:
-    """Why a value cannot be that of a key; None: it can, as far as this side knows."""
-    for n in value if isinstance(value, list) else [value]:
-        if isinstance(n, float) and not math.isfinite(n):
-            return f"found {n!r}, a finite number is needed"
-        if isinstance(n, int | float) and not isinstance(n, bool) and n < 0:
-            return f"found {n!r}, a number of at least 0 is needed"
-    key = re.sub(r"\[\d+\]", "[]", dotted)
-    if key in NO_NUMBERS or "." not in key:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return f"found {json.dumps(value, default=str)[:60]}, a number is needed"
-    if key in ABOVE_ZERO and value == 0:
-        return "found 0, a number above 0 is needed"
-    if key in WHOLE and (value < 1 or value != int(value)):
-        return f"found {value!r}, a whole number of at least 1 is needed"
-    return None
 
 
 class MachineFileError(UsageError):
@@ -168,8 +149,6 @@ class MachineFile:
                 raise UsageError(f"--set: found '{setting}', table.key=value is needed")
             value = _value(text.strip())
             for dotted in _targets(key, data):
-                if why := _fault(dotted, value):
-                    raise MachineFileError(f"{self.path.name}: {dotted}: {why}")
                 table: Any = data
                 *way, last = dotted.split(".")
                 for part in way:
@@ -178,6 +157,7 @@ class MachineFile:
                 table[last] = value
                 origins[dotted] = Origin("assumed", "set on the command line")
                 unknown.pop(dotted, None)
+        checked(Machine, data, self.path.name, MachineFileError)
         return MachineFile(
             self.name,
             self.path,
@@ -239,74 +219,44 @@ def _known_keys(table: str) -> Mapping[str, str] | None:
 
 
 class _Reader:
-    """Takes values apart from their origins, and refuses what a machine file does not have."""
+    """Takes values apart from their origins."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.origins: dict[str, Origin] = {}
         self.unknown: dict[str, str] = {}
+        self.bare: dict[str, Any] = {}  # numbers without an origin that need one
 
     def wrong(self, key: str, why: str) -> MachineFileError:
         return MachineFileError(f"{self.path.name}: {key}: {why}")
 
+    def machine(self, raw: Mapping[str, Any]) -> dict[str, Any]:
+        """Its plain values.
+
+        Raises:
+            MachineFileError: by key, for what a machine file does not have.
+        """
+        plain = self.table(raw, "")
+        checked(Machine, plain, self.path.name, MachineFileError)
+        for dotted, value in self.bare.items():
+            raise self.wrong(dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed")
+        return plain
+
     def table(self, raw: Mapping[str, Any], name: str) -> dict[str, Any]:
-        known = _known_keys(name)
         around = self.origin_of(raw, name)
         plain: dict[str, Any] = {}
         for key, value in raw.items():
             dotted = f"{name}.{key}" if name else key
             if key in KINDS:
                 continue
-            if isinstance(value, dict) and not self.is_number(value):
-                if name == "" and key == "links":
-                    plain[key] = {k: self.subtable(v, f"links.{k}") for k, v in value.items()}
-                elif dotted in KEYS:
-                    plain[key] = self.table(value, dotted)
-                else:
-                    raise self.wrong(dotted, f"found an unknown table, {self.near(key, [k for k in KEYS if k])}")
-                continue
-            if name == "" and key == "cache":
-                plain[key] = [
-                    self.cache_entry(entry, i) for i, entry in enumerate(value if isinstance(value, list) else [value])
-                ]
-                continue
-            if known is None or key not in known:
-                raise self.wrong(dotted, f"found an unknown key, {self.near(key, list(known or ()))}")
-            taken = self.take(value, dotted, around)
-            if taken is not None:
+            if dotted == "cache":
+                entries = value if isinstance(value, list) else [value]
+                plain[key] = [self.table(e, f"cache[{i}]") if isinstance(e, dict) else e for i, e in enumerate(entries)]
+            elif isinstance(value, dict) and (_known_keys(dotted) or not {"value", "unknown"} & value.keys()):
+                plain[key] = self.table(value, dotted) if dotted.count(".") < 2 else value  # none is deeper
+            elif (taken := self.take(value, dotted, around)) is not None:
                 plain[key] = taken
         return plain
-
-    def subtable(self, value: Any, dotted: str) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise self.wrong(dotted, f"found {value!r}, a table is needed")
-        return self.table(value, dotted)
-
-    def cache_entry(self, entry: Any, number: int) -> dict[str, Any]:
-        if not isinstance(entry, dict):
-            raise self.wrong(f"cache[{number}]", f"found {entry!r}, a table is needed")
-        around = self.origin_of(entry, f"cache[{number}]")
-        plain = {}
-        for key, value in entry.items():
-            if key in KINDS:
-                continue
-            if key not in KEYS["cache[]"]:
-                raise self.wrong(
-                    f"cache[{number}].{key}", f"found an unknown key, {self.near(key, list(KEYS['cache[]']))}"
-                )
-            taken = self.take(value, f"cache[{number}].{key}", around)
-            if taken is not None:
-                plain[key] = taken
-        return plain
-
-    @staticmethod
-    def is_number(value: Mapping[str, Any]) -> bool:
-        return "value" in value or "unknown" in value
-
-    @staticmethod
-    def near(key: str, known: list[str]) -> str:
-        close = difflib.get_close_matches(key, known, 1, 0.5)
-        return f"is it {close[0]}?" if close else f"allowed are {', '.join(known)}"
 
     def origin_of(self, raw: Mapping[str, Any], dotted: str) -> Origin | None:
         said = [k for k in raw if k in KINDS]
@@ -336,15 +286,11 @@ class _Reader:
             value = value["value"]
         numbers = value if isinstance(value, list) else [value]
         is_number = any(isinstance(n, int | float) and not isinstance(n, bool) for n in numbers)
-        if why := _fault(dotted, value):
-            raise self.wrong(dotted, why)
         if is_number:
-            if origin is None and dotted.split(".", maxsplit=1)[0] not in COUNTS and dotted != "format":
-                raise self.wrong(
-                    dotted, f"found {value!r} without its origin, one of {', '.join(sorted(KINDS))} is needed"
-                )
             if origin is not None:
                 self.origins[dotted] = origin
+            elif dotted.split(".", maxsplit=1)[0] not in COUNTS and dotted != "format":
+                self.bare[dotted] = value
         return value
 
 
@@ -365,19 +311,17 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
         MachineFileError: it cannot be read, or is wrong; the message names the file, the key and the reason.
     """
     try:
-        raw = tomllib.loads(read_text(path, _MAX_BYTES))
+        raw = parse_toml(read_text(path, _MAX_BYTES), path.name)
     except UsageError as why:
         raise MachineFileError(str(why)) from why
-    except (ValueError, RecursionError) as why:  # TOMLDecodeError, or an integer of thousands of digits
-        raise MachineFileError(f"{path.name}: no TOML: {quoted(why)}") from why
     reader = _Reader(path)
     if raw.get("format") != FORMAT and "extends" not in raw:
         raise reader.wrong("format", f"found {raw.get('format')!r}, this program reads {FORMAT}")
-    data = reader.table(raw, "")
+    data = reader.machine(raw)
     origins, unknown = reader.origins, reader.unknown
     base_name = data.pop("extends", None)
     if base_name is not None:
-        if not isinstance(base_name, str) or "/" in base_name or base_name in seen:
+        if "/" in base_name or base_name in seen:
             raise reader.wrong("extends", f"found {base_name!r}, another machine file of its folder is needed")
         below = path.parent / f"{base_name}.toml"
         if not below.is_file():
@@ -391,15 +335,12 @@ def read_machine(path: Path, seen: tuple[str, ...] = ()) -> MachineFile:
             **origins,
         }
         unknown = {k: v for k, v in {**base.unknown, **unknown}.items() if k not in reader.origins}
-    for key in ("title", "publication", "note"):
-        if not isinstance(data.get(key, ""), str):
-            raise reader.wrong(key, f"found {data[key]!r}, a text is needed")
     return MachineFile(
         name=path.stem,
         path=path,
-        title=str(data.pop("title", path.stem)),
-        publication=str(data.pop("publication", "")),
-        note=str(data.pop("note", "")),
+        title=data.pop("title", path.stem),
+        publication=data.pop("publication", ""),
+        note=data.pop("note", ""),
         data={k: v for k, v in data.items() if k not in {"format", "abstract"}},
         origins=origins,
         unknown=unknown,
