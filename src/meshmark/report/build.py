@@ -5,13 +5,24 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
 from typing import Any
 
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
-from meshmark.report.drawing import Drawn, for_file, said
-from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
+from meshmark.report.drawing import Drawn, chart_page, for_file, said
+from meshmark.report.html import (
+    Cell,
+    Cells,
+    Fact,
+    Level,
+    Span,
+    Strip,
+    Table,
+    Tile,
+    absent_table,
+    flag_counts,
+    numbers,
+)
 from meshmark.report.sections import SECTIONS, Section
 from meshmark.report.selection import cleaned, left_out_said, noting, number_in, selected, text_of, value_of
 from meshmark.report.topology_svg import topology_svg
@@ -84,22 +95,30 @@ def _page(
     # Whatever was asked of a run yields a result or says why not.
     asked = {*(r.instrument for r in records), *(a.instrument for a in absences)}
     shown = [s for s in SECTIONS if s.told(asked, s.name in drawn)]
-    parts = {
-        "title": escape(run.machine),
-        "subtitle": _subtitle(run),
-        "verdict": _verdict(records, absences),
-        "nav": "".join(f'<a href="#{s.name}">{escape(s.title)}</a>' for s in shown),
-        "figures": _figures(records, absences, asked, run),
-        "topology": _topology(records, run),
-        "machine": _machine_table(records, run),
-        "sections": "".join(_section(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown)
-        + _others(records, run.run_id),
-        "clock": _clock(records),
-        "absent": absent_table(absences, asked_all=bool(run.steps)) + _not_asked(asked, bool(run.steps)),
-        "flags": flag_legend(records),
-        "provenance": _provenance(records, run),
-    }
-    return fill_template("page.html", parts, drawn)
+    sections = [_part(s, s.name in drawn, notes[s.name], records, absences, run) for s in shown]
+    known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
+    return chart_page(
+        "report.html",
+        drawn,
+        title=run.machine,
+        subtitle=_subtitle(run),
+        verdict=_verdict(records, absences),
+        run=run.run_id,
+        tiles=_tiles(records, absences, asked, run),
+        topology=topology_svg(_facts(run, "topology")) if run.host else "",
+        no_topology=_no_topology(records, run),
+        machine=_machine(records, run),
+        settings=_settings(run) if run.host else [],
+        nav=[(s.name, s.title) for s in shown],
+        sections=[*sections, *_others(records), *_clock(records)],
+        absent=absent_table(absences),
+        asked_all=bool(run.steps),  # only then is it known what was asked for
+        not_asked=", ".join(i for i in [*known, "clock"] if i not in asked),
+        flag_counts=flag_counts(records),
+        records=len(records),
+        provenance=_provenance(records, run),
+        steps=_steps(run),
+    )
 
 
 def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
@@ -109,29 +128,29 @@ def _facts(run: RunInfo, *keys: str) -> dict[str, Any]:
     return dict(found) if isinstance(found, Mapping) and set(found) != {"absent"} else {}
 
 
-def _topology(records: Sequence[Record], run: RunInfo) -> str:
-    if not run.host:
-        models = records and all(r.source == "model" for r in records)
-        what = "A simulated machine." if models else "Only results are stored of this run, and nothing of its host."
-        return f'<p class="absent">{what}</p>'
-    return topology_svg(_facts(run, "topology")) or '<p class="absent">The topology could not be read.</p>'
+def _no_topology(records: Sequence[Record], run: RunInfo) -> str:
+    """Why the page has no drawing of the machine, where it has none."""
+    if run.host:
+        return "The topology could not be read."
+    models = records and all(r.source == "model" for r in records)
+    return "A simulated machine." if models else "Only results are stored of this run, and nothing of its host."
 
 
 def _subtitle(run: RunInfo) -> str:
-    words = []
+    texts = []
     cpu = _facts(run, "cpu").get("model")
     if isinstance(cpu, str):
-        words.append(escape(cpu))
+        texts.append(cpu)
     summary = _facts(run, "topology").get("summary")
     if isinstance(summary, str):
-        words.append(escape(summary))
+        texts.append(summary)
     total = _facts(run, "memory").get("total_bytes")
     if isinstance(total, int | float):
-        words.append(size(float(total)))
+        texts.append(size(float(total)))
     virtual = _facts(run, "virtual")
     if virtual.get("guest") is True:
-        words.append(f"a guest under {escape(str(virtual.get('hypervisor')))}")
-    return " · ".join(words)
+        texts.append(f"a guest under {virtual.get('hypervisor')}")
+    return " · ".join(texts)
 
 
 def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
@@ -143,7 +162,7 @@ def _verdict(records: Sequence[Record], absences: Sequence[Absence]) -> str:
     parts.append(f"{flagged} carry a flag ({', '.join(kinds)})." if flagged else "None carries a flag.")
     if errors:
         parts.append(f"{errors} step{'s' if errors != 1 else ''} failed; see what is absent.")
-    return escape(" ".join(parts))
+    return " ".join(parts)
 
 
 def _cpus(run: RunInfo) -> int:
@@ -152,7 +171,7 @@ def _cpus(run: RunInfo) -> int:
     return len(cpus) if isinstance(cpus, list) else 0
 
 
-def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str], run: RunInfo) -> str:
+def _tiles(records: Sequence[Record], absences: Sequence[Absence], asked: Collection[str], run: RunInfo) -> list[Tile]:
     found = figures(records, _cpus(run))
     tiles = []
     for key, (title, record) in found.items():
@@ -160,29 +179,25 @@ def _figures(records: Sequence[Record], absences: Sequence[Absence], asked: Coll
         if key == "core_frequency" or INSTRUMENT_OF[key] not in asked:
             continue
         if record is None:
-            reason = escape(why_absent(records, absences, INSTRUMENT_OF[key]))
-            tiles.append(f'<div class="tile none"><h3>{escape(title)}</h3><p class="absent">absent: {reason}</p></div>')
+            tiles.append(Tile(title, absent=why_absent(records, absences, INSTRUMENT_OF[key])))
             continue
         scale = scale_for(record.unit, record.value)
         low, high = record.interval or (0.0, 0.0)
         interval = f"{number(low / scale.factor)} – {number(high / scale.factor)}" if record.interval else "none"
         best = "–" if record.best is None else number(record.best / scale.factor)
-        tiles.append(
-            f'<div class="tile" title="{escape(command_of(record), quote=True)}">'
-            f'<h3>{escape(title)}</h3><p class="big">{show(record.value, record.unit)}</p>'
-            f'<p class="small">{escape(told(record))}</p>'
-            f'<p class="small">95 % interval {interval}</p>'
-            f'<p class="small">best {best} · spread {percent(record.spread)} · '
-            f"n{NBSP}{len(record.samples)}</p>{_strip(record)}{badges(record.flags)}</div>"
-        )
+        lines = [
+            told(record),
+            f"95 % interval {interval}",
+            f"best {best} · spread {percent(record.spread)} · n{NBSP}{len(record.samples)}",
+        ]
+        big = show(record.value, record.unit)
+        tiles.append(Tile(title, big, lines, command_of(record), _strip(record), record.flags))
     if (pair := balance(found)) is not None:
         peak, triad = pair
         threads = found["triad_all"][0].partition(", ")[2]
-        tiles.append(
-            f'<div class="tile"><h3>Balance</h3><p class="big">{peak.value / triad.value:.2f} flop/byte</p>'
-            f'<p class="small">fp64 peak over triad, {escape(threads)}</p>{badges(peak.flags | triad.flags)}</div>'
-        )
-    return "".join(tiles)
+        big = f"{peak.value / triad.value:.2f} flop/byte"
+        tiles.append(Tile("Balance", big, [f"fp64 peak over triad, {threads}"], flags=peak.flags | triad.flags))
+    return tiles
 
 
 _TOLD = {
@@ -205,92 +220,76 @@ def told(record: Record) -> str:
     return " · ".join(said(k, c[k]) for k in _TOLD.get(record.instrument, ()) if c.get(k) is not None)
 
 
-def _strip(record: Record) -> str:
-    """Every sample as a tick on a line from the least to the greatest."""
+def _strip(record: Record) -> Strip | None:
+    """Every sample as a tick on a line from the minimum to the maximum."""
     low, high = sorted(record.ends)
     if len(record.samples) < 2 or high == low:
-        return ""
+        return None
 
-    def x(value: float) -> str:
-        return f"{2 + 196 * (value - low) / (high - low):.1f}"
+    def x(value: float) -> float:
+        return 2 + 196 * (value - low) / (high - low)
 
-    ticks = "".join(f'<line x1="{x(s)}" x2="{x(s)}" y1="3" y2="13"/>' for s in record.samples)
-    at = x(record.value)
     text = f"{len(record.samples)} samples from {show(low, record.unit)} to {show(high, record.unit)}"
-    return (
-        f'<svg class="strip" viewBox="0 0 200 16" role="img" aria-label="{text}"><title>{text}</title>{ticks}'
-        f'<line class="median" x1="{at}" x2="{at}" y1="0" y2="16"/></svg>'
-    )
+    return Strip(text, [x(s) for s in record.samples], x(record.value))
 
 
-def _row(name: str, value: str, note: str = "") -> str:
-    note_cell = f'<span class="note">{note}</span>' if note else ""
-    return f"<tr><th>{escape(name)}</th><td>{value}{note_cell}</td></tr>"
-
-
-def _fact(value: Any, unit: str = "") -> str:
+def _span(value: Any, unit: str = "") -> Span:
     """A fact for people; a missing one with its reason."""
     if isinstance(value, Mapping) and set(value) == {"absent"}:
-        return f'<span class="absent">absent: {escape(str(value["absent"]))}</span>'
+        return Span(f"absent: {value['absent']}", "absent")
     if value is None:
-        return '<span class="absent">absent</span>'
+        return Span("absent", "absent")
     if unit and isinstance(value, int | float):
-        return show(float(value), unit)
+        return Span(show(float(value), unit))
     if isinstance(value, list):
-        return escape(", ".join(map(str, value))) or "none"
-    return escape(str(value))
+        return Span(", ".join(map(str, value)) or "none")
+    return Span(str(value))
 
 
-def _machine_table(records: Sequence[Record], run: RunInfo) -> str:
+def _machine(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     if not run.host:
-        rows = _clock_row(records, "") + _levels(records, {})
-        return f'<table class="card">{"".join(rows)}</table>' if rows else ""
-    rows = []
-    host = run.host
+        return _clock_fact(records) + _levels(records, {})
     cpu, memory = _facts(run, "cpu"), _facts(run, "memory")
-    rows.append(_row("Processor", _fact(cpu.get("model"))))
-    rows.append(
-        _row(
-            "Vector instructions",
-            _fact([i for i in cpu.get("isa", []) if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]),
-        )
-    )
-    rows += _clock_row(records, "claimed " + _fact(cpu.get("claimed_hz"), "Hz"))
-    rows += _levels(records, host)
-    rows.append(_row("Memory", _fact(memory.get("total_bytes"), "B"), "channels " + _fact(memory.get("channels"))))
+    isa = [i for i in cpu.get("isa", []) if i.startswith(("sse4_2", "avx", "asimd", "sve", "fma", "amx"))]
     peak = memory.get("peak_bytes_per_s")
+    bandwidth = [_span(peak, "B/s")]
     triad = figures(records)["triad_all"][1]
-    share = (
-        f"; triad reaches {percent(triad.value / peak)}" if isinstance(peak, int | float) and peak > 0 and triad else ""
-    )
-    rows.append(_row("Hardware bandwidth", _fact(peak, "B/s") + share))
+    if isinstance(peak, int | float) and peak > 0 and triad:
+        bandwidth.append(Span(f"; triad reaches {percent(triad.value / peak)}"))
+    facts = [
+        Fact("Processor", [_span(cpu.get("model"))]),
+        Fact("Vector instructions", [_span(isa)]),
+        *_clock_fact(records, _span(cpu.get("claimed_hz"), "Hz")),
+        *_levels(records, run.host),
+        Fact("Memory", [_span(memory.get("total_bytes"), "B")], [Span("channels "), _span(memory.get("channels"))]),
+        Fact("Hardware bandwidth", bandwidth),
+    ]
     virtual = _facts(run, "virtual")
     if virtual:
-        rows.append(_row("Guest", f"yes, {escape(str(virtual.get('hypervisor')))}" if virtual.get("guest") else "no"))
+        facts.append(Fact("Guest", [Span(f"yes, {virtual.get('hypervisor')}" if virtual.get("guest") else "no")]))
     doubts = _facts(run, "topology").get("doubts") or []
-    for doubt in doubts if isinstance(doubts, list) else []:
-        rows.append(_row("Doubt", escape(str(doubt))))
-    return f'<table class="card">{"".join(rows)}</table>{_settings(run)}'
+    return facts + [Fact("Doubt", [Span(str(d))]) for d in (doubts if isinstance(doubts, list) else [])]
 
 
-def _clock_row(records: Sequence[Record], claimed: str) -> list[str]:
+def _clock_fact(records: Sequence[Record], claimed: Span | None = None) -> list[Fact]:
     clocks = [r.value for r in records if r.metric == "core_frequency"]
-    if not clocks and not claimed:
+    if not clocks and claimed is None:
         return []
     measured = " – ".join(show(f(clocks), "Hz") for f in (min, max)) if clocks else ""
-    text = f"measured {measured}" if measured else '<span class="absent">not measured</span>'
-    return [_row("Clock", text, claimed)]
+    text = Span(f"measured {measured}") if measured else Span("not measured", "absent")
+    return [Fact("Clock", [text], [Span("claimed "), claimed] if claimed is not None else [])]
 
 
-def _settings(run: RunInfo) -> str:
+def _settings(run: RunInfo) -> list[Fact]:
     """What an administrator could change, and what of it can be read here."""
-    rows = []
+    facts = []
     pages, settings, firmware = (_facts(run, k) for k in ("pages", "settings", "firmware"))
     if pages:
-        rows.append(_row("Transparent huge pages", _fact(pages.get("thp")), "defrag " + _fact(pages.get("thp_defrag"))))
+        defrag = [Span("defrag "), _span(pages.get("thp_defrag"))]
+        facts.append(Fact("Transparent huge pages", [_span(pages.get("thp"))], defrag))
         huge = pages.get("huge")
         pools = [f"{size(float(p['size_bytes']))}: {p['total']}" for p in huge] if isinstance(huge, list) else []
-        rows.append(_row("Explicit huge pages", escape(", ".join(pools)) or '<span class="absent">none</span>'))
+        facts.append(Fact("Explicit huge pages", [Span(", ".join(pools)) if pools else Span("none", "absent")]))
     for key, title in (
         ("governor", "Governor"),
         ("boost", "Boost"),
@@ -299,20 +298,17 @@ def _settings(run: RunInfo) -> str:
         ("clocksource", "Clock source"),
     ):
         if key in settings:
-            rows.append(_row(title, _fact(settings.get(key))))
+            facts.append(Fact(title, [_span(settings.get(key))]))
     if firmware:
         date = firmware.get("bios_date")
-        rows.append(
-            _row("Firmware", _fact(firmware.get("bios_version")), escape(date) if isinstance(date, str) else "")
-        )
-    rows.append(_row("Kernel", _fact(_facts(run, "kernel").get("release"))))
-    table = f'<table class="card">{"".join(rows)}</table>'
-    return f"<details><summary>Pages, governor, balancing, firmware, kernel</summary>{table}</details>"
+        note = [Span(date)] if isinstance(date, str) and date else []
+        facts.append(Fact("Firmware", [_span(firmware.get("bios_version"))], note))
+    return [*facts, Fact("Kernel", [_span(_facts(run, "kernel").get("release"))])]
 
 
-def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
+def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[Fact]:
     """What the curve shows beside what the system claims; neither is called the capacity."""
-    rows = []
+    facts = []
     caches = host.get("caches")
     if isinstance(caches, list):
         claims = []
@@ -320,18 +316,18 @@ def _levels(records: Sequence[Record], host: Mapping[str, Any]) -> list[str]:
             if isinstance(c, Mapping) and c.get("kind") != "instruction":
                 shared = f" shared by {c['shared_by']}" if c.get("shared_by", 1) > 1 else ""
                 claims.append(f"L{c['level']} {size(float(c['size_bytes']))}{shared}")
-        rows.append(_row("Caches, claimed", escape(", ".join(claims))))
+        facts.append(Fact("Caches, claimed", [Span(", ".join(claims))]))
     levels = selected(records, (), "level_latency", positive=("from_bytes", "to_bytes"))
     for pages in sorted({text_of(r, "pages") for r in levels}, reverse=True):
-        texts = []
+        of = []
         for r in levels:
             if text_of(r, "pages") != pages:
                 continue
             to, since = (size(value_of(r, k)) for k in ("to_bytes", "from_bytes"))
             where = f"to {to}" if r.conditions.get("kind") == "cache" else f"memory, from {since}"
-            texts.append(f"<span>{show(r.value, 's')} <small>{where}</small>{badges(r.flags)}</span>")
-        rows.append(f"<tr><th>Levels, measured, pages {escape(pages)}</th><td class=levels>{''.join(texts)}</td></tr>")
-    return rows
+            of.append(Level(show(r.value, "s"), where, r.flags))
+        facts.append(Fact(f"Levels, measured, pages {pages}", levels=of))
+    return facts
 
 
 def command_of(record: Record) -> str:
@@ -346,51 +342,75 @@ def command_of(record: Record) -> str:
 
 
 def _commands(records: Sequence[Record], *instruments: str) -> str:
-    lines = "\n".join(sorted({command_of(r) for r in records if r.instrument in instruments} - {""}))
-    return f"<details><summary>Repeat it</summary><pre>{escape(lines)}</pre></details>" if lines else ""
+    return "\n".join(sorted({command_of(r) for r in records if r.instrument in instruments} - {""}))
 
 
-def _section(
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A section as `report.html` draws it.
+
+    Attributes:
+        name: by which it can be linked; "": it cannot.
+        note: what the chart leaves out.
+        beside: what follows the chart, rendered.
+        absent: why there is no chart.
+        results: how many the table is of; it may show fewer.
+        open: whether the table is shown at once.
+    """
+
+    title: str
+    instrument: str
+    name: str = ""
+    caption: str = ""
+    drawn: bool = False
+    note: str = ""
+    beside: str = ""
+    absent: str = ""
+    table: Table | None = None
+    results: int = 0
+    open: bool = False
+    commands: str = ""
+
+
+def _part(
     section: Section, drawn: bool, note: str, records: Sequence[Record], absences: Sequence[Absence], run: RunInfo
-) -> str:
-    head = f'<section id="{section.name}"><h2>{escape(section.title)}</h2>'
+) -> _Part:
     topology = [_facts(run, "topology")] if section.mapped else []
-    beside = section.beside(records, *topology) if section.beside else ""
-    rest = _section_table(section, records, run.run_id) + _commands(records, section.instrument, *section.more)
-    if not drawn:
-        reason = escape(note or why_absent(records, absences, section.instrument))
-        # What was measured and is not enough for a chart still has its table.
-        absent = f'<p class="absent">absent: {reason}</p>'
-        return f"{head}{beside or absent}{rest}</section>"
-    return (
-        f'{head}<p class="caption">{escape(section.caption)}</p>'
-        f'<div class="chart" id="chart-{section.name}" role="img" aria-label="{escape(section.title)}"></div>'
-        f"{f'<p class=small>Not in the chart: {escape(note)}.</p>' if note else ''}{beside}{rest}</section>"
+    # The numbers behind the chart stand once an instrument, with its first chart.
+    first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
+    mine = [r for r in records if r.instrument in {section.instrument, *section.more} and section.name == first]
+    return _Part(
+        section.title,
+        section.instrument,
+        section.name,
+        section.caption,
+        drawn,
+        note,
+        beside=section.beside(records, *topology) if section.beside else "",
+        absent=note or why_absent(records, absences, section.instrument),
+        table=_table(mine) if mine else None,
+        results=len(mine),
+        commands=_commands(records, section.instrument, *section.more),
     )
 
 
 _HIDDEN = OBSERVED | {"page_bytes", "cpus", "fill"}
 
 
-def _section_table(section: Section, records: Sequence[Record], run_id: str) -> str:
-    """The numbers behind the chart, once an instrument (with its first chart)."""
-    first = next(s.name for s in SECTIONS if s.instrument == section.instrument)
-    mine = [r for r in records if r.instrument in {section.instrument, *section.more}]
-    return _table(mine, section.instrument, run_id) if section.name == first and mine else ""
-
-
-def _others(records: Sequence[Record], run_id: str) -> str:
+def _others(records: Sequence[Record]) -> list[_Part]:
     """Results of instruments that no section is about, as tables."""
     known = {"clock", *(i for s in SECTIONS for i in (s.instrument, *s.more))}
-    others = dict.fromkeys(r.instrument for r in records if r.instrument not in known)
-    return "".join(
-        f"<section><h2>{escape(name)}</h2>"
-        f"{_table([r for r in records if r.instrument == name], name, run_id)}{_commands(records, name)}</section>"
-        for name in others
-    )
+    others: dict[str, list[Record]] = {}
+    for r in records:
+        if r.instrument not in known:
+            others.setdefault(r.instrument, []).append(r)
+    return [
+        _Part(name, name, table=_table(mine), results=len(mine), commands=_commands(mine, name))
+        for name, mine in others.items()
+    ]
 
 
-def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
+def _table(mine: Sequence[Record]) -> Table:
     keys: list[str] = []
     for r in mine:
         keys += [
@@ -398,29 +418,22 @@ def _table(mine: Sequence[Record], instrument: str, run_id: str) -> str:
         ]
     keys = [k for k in keys if len({str(r.conditions.get(k)) for r in mine}) > 1]
     head = ["metric", *(k.replace("_", " ") for k in keys), "median", "95 % interval", "best", "spread", "n", "flags"]
-    body = []
-    for r in mine[:MOST_ROWS]:
-        cells = [_cell(k, r.conditions.get(k)) for k in keys]
-        values = [
-            show(r.value, r.unit),
-            _interval(r),
-            "–" if r.best is None else show(r.best, r.unit),
-            percent(r.spread),
-            str(len(r.samples)),
+    rows: list[Cells] = [
+        [
+            r.metric,
+            *(_cell(k, r.conditions.get(k)) for k in keys),
+            *numbers(
+                show(r.value, r.unit),
+                _interval(r),
+                "–" if r.best is None else show(r.best, r.unit),
+                percent(r.spread),
+                str(len(r.samples)),
+            ),
+            Cell("", flags=r.flags),
         ]
-        body.append(
-            f"<tr><td>{escape(r.metric)}</td>"
-            + "".join(f"<td>{c}</td>" for c in cells)
-            + "".join(f'<td class="n">{v}</td>' for v in values)
-            + f"<td>{badges(r.flags)}</td></tr>"
-        )
-    rest = (
-        f"<p>The first {MOST_ROWS}; all of them: <code>meshmark store export --run {escape(run_id)} "
-        f"--instrument {escape(instrument)}</code></p>"
-        if len(mine) > MOST_ROWS
-        else ""
-    )
-    return f"<details><summary>{len(mine)} results as a table</summary>{rest}{grid(head, body)}</details>"
+        for r in mine[:MOST_ROWS]
+    ]
+    return Table(head, rows)
 
 
 def _interval(record: Record) -> str:
@@ -432,52 +445,61 @@ def _cell(key: str, value: Any) -> str:
     if value is None:
         return "–"
     bytes_ = number_in(value) if key.endswith("_bytes") else None
-    return escape(str(value)) if bytes_ is None else size(bytes_)
+    return str(value) if bytes_ is None else size(bytes_)
 
 
-def _clock(records: Sequence[Record]) -> str:
-    mine = [r for r in records if r.instrument == "clock"]
+def _clock(records: Sequence[Record]) -> list[_Part]:
+    mine = sorted((r for r in records if r.instrument == "clock"), key=lambda r: r.metric)
     if not mine:
-        return ""
-    rows = [
-        f"<tr><td>{escape(r.metric.replace('_', ' '))}</td><td>{escape(str(r.conditions.get('clock', '–')))}</td>"
-        f"<td>{escape(str(r.conditions.get('cpu', 'all')))}</td>"
-        f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_interval(r)}</td><td>{badges(r.flags)}</td></tr>'
-        for r in sorted(mine, key=lambda r: r.metric)
+        return []
+    rows: list[Cells] = [
+        [
+            r.metric.replace("_", " "),
+            str(r.conditions.get("clock", "–")),
+            str(r.conditions.get("cpu", "all")),
+            *numbers(show(r.value, r.unit), _interval(r)),
+            Cell("", flags=r.flags),
+        ]
+        for r in mine
     ]
-    table = grid(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows)
-    return (
-        '<section id="clocks"><h2>Clocks</h2><p class="caption">What they cost, how fine they are, and how fast each '
-        f"core really ran.</p>{table}{_commands(records, 'clock')}</section>"
-    )
+    table = Table(["what", "clock", "CPU", "median", "95 % interval", "flags"], rows)
+    caption = "What they cost, how fine they are, and how fast each core really ran."
+    return [
+        _Part(
+            "Clocks",
+            "clock",
+            "clocks",
+            caption,
+            table=table,
+            results=len(mine),
+            open=True,
+            commands=_commands(records, "clock"),
+        )
+    ]
 
 
-def _not_asked(asked: Collection[str], asked_all: bool) -> str:
-    """The instruments of sections that this page has not, in a line."""
-    known = dict.fromkeys(i for s in SECTIONS for i in (s.instrument, *s.more))
-    rest = ", ".join(i for i in [*known, "clock"] if i not in asked)
-    return f"<p>{'Not asked of this run' if asked_all else 'No results of'}: {escape(rest)}.</p>" if rest else ""
-
-
-def _provenance(records: Sequence[Record], run: RunInfo) -> str:
+def _provenance(records: Sequence[Record], run: RunInfo) -> list[Fact]:
     builds = sorted({" ".join(str(v) for k in ("build", "compiler") if (v := r.provenance.get(k))) for r in records})
     known = {
-        "Run": escape(run.run_id),
-        "Started": escape(run.started[:19].replace("T", " ") + " UTC") if run.started else "",
+        "Run": run.run_id,
+        "Started": run.started[:19].replace("T", " ") + " UTC" if run.started else "",
         "Took": seconds(run.elapsed_s) if run.elapsed_s > 0 else "",
-        "Specification": escape(run.spec_name),
-        "Command": f"<code>{escape(run.command)}</code>" if run.command else "",
-        "Version": escape(run.version),
-        "Build": escape("; ".join(b for b in builds if b)),
+        "Specification": run.spec_name,
+        "Command": run.command,
+        "Version": run.version,
+        "Build": "; ".join(b for b in builds if b),
     }
-    table = f'<table class="card">{"".join(_row(k, v) for k, v in known.items() if v)}</table>'
-    if not run.steps:
-        return table
-    steps = [
-        f"<tr><td>{escape(str(s.get('id')))}</td><td>{escape(str(s.get('status')))}</td>"
-        f'<td class="n">{float(s.get("elapsed_s", 0)):.1f} s</td>'
-        f"<td><code>{escape(' '.join(map(str, s.get('argv', []))))}</code></td></tr>"
+    return [Fact(name, [Span(text, "code" if name == "Command" else "")]) for name, text in known.items() if text]
+
+
+def _steps(run: RunInfo) -> Table:
+    rows: list[Cells] = [
+        [
+            str(s.get("id")),
+            str(s.get("status")),
+            Cell(f"{float(s.get('elapsed_s', 0)):.1f} s", number=True),
+            Cell(" ".join(map(str, s.get("argv", []))), code=True),
+        ]
         for s in run.steps
     ]
-    all_ = grid(["step", "status", "took", "meshmark-probe …"], steps, "data wrap")
-    return f"{table}<details><summary>{len(run.steps)} steps</summary>{all_}</details>"
+    return Table(["step", "status", "took", "meshmark-probe …"], rows, wrap=True)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from html import escape
 from typing import Final
 
 import altair as alt
@@ -26,7 +25,8 @@ from meshmark.report.drawing import (
     ticks,
     tooltip,
 )
-from meshmark.report.html import badges, grid
+from meshmark.report.html import Cell, Cells, Table, numbers
+from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, listed, selected, text_of, value_of
 from meshmark.store.record import Record
 from meshmark.values.units import number, show, size
@@ -176,58 +176,48 @@ def halo(records: Sequence[Record]) -> alt.TopLevelMixin | None:
     return both
 
 
-def ranking_table(records: Sequence[Record]) -> str:
-    """Tables of protocols by sizes and the stretches of their winners, as a part of the page; '' without any."""
-    parts = []
-    found = ranking.rankings(records)
-    for one in found:
-        scales = ranking.column_scales(one)
-        head = ["protocol", "over best", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
-        body = []
-        for protocol in one.protocols:
-            cells = [f"<td>{escape(protocol)}</td><td class=n>{one.over_best(protocol):.2f}</td>"]
-            for s in one.sizes:
-                r = one.cells.get((protocol, s))
-                if r is None:
-                    cells.append("<td class=n>–</td>")
-                    continue
-                factor = scales[s].factor
-                text = f"{number(r.value / factor)} {ranking.half_percent(r)}"
-                text = f"<b>{text}</b>" if r is one.best(s) else text
-                cells.append(f"<td class=n>{text}{badges(r.flags)}</td>")
-            body.append(f"<tr>{''.join(cells)}</tr>")
-        table = grid(head, body, numbers=range(1, len(head)))
-        winners = "".join(f"<li>{escape(line)}</li>" for line in ranking.told(ranking.stretches(one)))
-        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
-        parts.append(
-            f"<h3>{name}</h3><ul>{winners}</ul>"
-            f"<details><summary>Ranking of {len(one.protocols)} protocols: median ± half of its interval, the best of "
-            f"a size in bold</summary>{table}</details>"
-        )
-    return "".join(parts)
+def _ranking_table(one: ranking.Ranking) -> Table:
+    """Protocols by sizes; the best of a size in bold."""
+    scales = ranking.column_scales(one)
+
+    def cell(protocol: str, size: int) -> Cell:
+        r = one.cells.get((protocol, size))
+        if r is None:
+            return Cell("–", number=True)
+        text = f"{number(r.value / scales[size].factor)} {ranking.half_percent(r)}"
+        return Cell(text, number=True, bold=r is one.best(size), flags=r.flags)
+
+    head = ["protocol", "over best", *(f"{s} words, {scales[s].symbol}" for s in one.sizes)]
+    rows: list[Cells] = [
+        [p, *numbers(f"{one.over_best(p):.2f}"), *(cell(p, s) for s in one.sizes)] for p in one.protocols
+    ]
+    return Table(head, rows, numbers=range(1, len(head)))
 
 
-def defects(records: Sequence[Record]) -> str:
-    """What `defects` counted, library by library, as a part of the page; '' where it was not asked."""
+def _defects(records: Sequence[Record]) -> list[str]:
+    """What `defects` counted, library by library; nothing where it was not asked."""
     found = [r for r in records if r.instrument == "defects"]
     items = []
     for library in libraries_of(found):
         mine = [r for r in found if library_of(r) == library]
         wrong = [r for r in mine if r.value > 0]
         if not wrong:
-            items.append(f"<li>{escape(library)}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived</li>")
+            items.append(f"{library}: all words of {len(mine)} trial{'s' * (len(mine) > 1)} arrived")
         for r in wrong:
             what, words = text_of(r, "protocol"), text_of(r, "words")
             how = listed(text_of(r, "trial"), what if words == UNKNOWN else f"{what} of {words} words")
             off = r.conditions.get("shifted_bytes")
             shift = f", found {off} bytes beside their place" if off else ""
-            items.append(f"<li>{escape(library)}: {escape(how)}: {r.value:.0f} wrong{escape(shift)}</li>")
-    return f"<h3>Data that went astray</h3><ul>{''.join(items)}</ul>" if items else ""
+            items.append(f"{library}: {how}: {r.value:.0f} wrong{shift}")
+    return items
 
 
 def beside(records: Sequence[Record]) -> str:
-    """What follows the chart of the halo exchange."""
-    return ranking_table(records) + defects(records)
+    """What follows the chart of the halo exchange: rankings, the stretches of their winners, and defects; '' without
+    any."""
+    found = [(one, ranking.told(ranking.stretches(one)), _ranking_table(one)) for one in ranking.rankings(records)]
+    defects = _defects(records)
+    return render("parts/halo.html", rankings=found, defects=defects) if found or defects else ""
 
 
 def _messages(records: Sequence[Record], metric: str) -> list[Row]:
@@ -368,26 +358,22 @@ def collectives_libraries(records: Sequence[Record]) -> alt.TopLevelMixin | None
 
 def comparison_table(records: Sequence[Record], subject: ranking.Subject) -> str:
     """Which library is faster where, and the ratios as a table, as a part of the page; '' without two libraries."""
-    parts = []
+    found = []
     for pair in ranking.comparisons(ranking.rankings(records, subject)):
-        a, b, ratios = pair
-        sizes = sorted({s for _, s in ratios})
+        sizes = sorted({s for _, s in pair.ratios})
         lines = _compared(pair)
-        body = []
-        for name, of in lines.items():
-            cells = [f"<td>{escape(name)}</td><td>{escape('; '.join(pair.faster(of)))}</td>"]
-            for s in sizes:
-                ratio = of.get(s)
-                text = ranking.ratio_text(ratio) if ratio else "–"
-                cells.append(f"<td class=n>{f'<b>{text}</b>' if ratio and ratio.clear else text}</td>")
-            body.append(f"<tr>{''.join(cells)}</tr>")
+        rows: list[Cells] = [
+            [
+                name,
+                "; ".join(pair.faster(of)),
+                *(
+                    Cell(ranking.ratio_text(r), number=True, bold=r.clear) if r else Cell("–", number=True)
+                    for r in (of.get(s) for s in sizes)
+                ),
+            ]
+            for name, of in lines.items()
+        ]
         head = ["", "faster", *(subject.said(s) for s in sizes)]
-        verdict = "".join(f"<li>{escape(line)}</li>" for line in pair.faster(pair.best)) if _BEST in lines else ""
-        verdict = f"<p>Faster, by the {_BEST}:</p><ul>{verdict}</ul>" if verdict else ""
-        parts.append(
-            f"<h3>{escape(b.library)} over {escape(a.library)}, {escape(a.where)}</h3>{verdict}"
-            f"<p class=small>{escape(ranking.turns_said(pair).capitalize())}.</p>"
-            f"<details><summary>Ratio of times with its interval, in bold where it is clear</summary>"
-            f"{grid(head, body, numbers=range(2, len(head)))}</details>"
-        )
-    return "".join(parts)
+        faster = pair.faster(pair.best) if _BEST in lines else []
+        found.append((pair, faster, ranking.turns_said(pair).capitalize(), Table(head, rows, range(2, len(head)))))
+    return render("parts/libraries.html", pairs=found, best=_BEST) if found else ""

@@ -1,17 +1,18 @@
-"""What charts share: rows of records, colours, axes and sizes."""
+"""What charts share: rows of records, colours, axes and sizes; and the pages that they stand on."""
 
 from __future__ import annotations
 
 import functools
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, ParamSpec
 
 import altair as alt
 
+from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, number
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
@@ -271,3 +272,13 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
         spec["width"], spec["height"] = WIDTH, HEIGHT
     spec["background"] = "white"
     return spec
+
+
+def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:
+    """A self-contained page: a template with its data, its charts and their library."""
+    import vl_convert
+
+    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
+    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
+    specs = {name: themed(chart) for name, chart in drawn.items()}
+    return str(render(template, specs=specs, bundle=bundle, **data))

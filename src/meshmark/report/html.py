@@ -1,73 +1,114 @@
-"""Parts that pages share: the template, tables, flags and what is absent."""
+"""The data of what pages share: tiles, tables, cards of facts. `templates/macros.html` draws them."""
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Collection, Mapping, Sequence
-from html import escape
-from importlib import resources
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from meshmark.report.drawing import Drawn, themed
 from meshmark.store.record import Record
 from meshmark.store.run import Absence
-from meshmark.values.units import FLAG_TEXT
 
 
-def fill_template(template: str, parts: Mapping[str, str], drawn: Mapping[str, Drawn]) -> str:
-    """A self-contained page: a template of this package with its parts, its style, its charts and their library."""
-    import vl_convert
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A cell of a table; a plain text is one as well."""
 
-    specs = {name: themed(chart) for name, chart in drawn.items()}
-    # Without a snippet: vega, vega-lite and vega-embed, the last as window.vegaEmbed. The type says otherwise.
-    bundle = vl_convert.javascript_bundle(None)  # type: ignore[arg-type]
-    folder = resources.files("meshmark.report")
-    common = {
-        "style": (folder / "page.css").read_text(encoding="utf-8"),
-        "script": (folder / "page.js").read_text(encoding="utf-8"),
-        # A text with a tag in it would end the script element.
-        "specs": json.dumps(specs, default=str).replace("<", "\\u003c"),
-        "bundle": bundle.replace("</script", "<\\/script"),
-    }
-    # In one pass: what was put in is never looked at again.
-    both = {**common, **parts}
-    return re.sub(r"<!--(\w+)-->", lambda m: both[m[1]], (folder / template).read_text(encoding="utf-8"))
+    text: str
+    number: bool = False
+    bold: bool = False
+    code: bool = False
+    flags: Collection[str] = ()
 
 
-def badges(flags: Sequence[str] | frozenset[str]) -> str:
-    return "".join(
-        f'<span class="flag" title="{escape(FLAG_TEXT.get(f, f))}">{escape(f)}</span>' for f in sorted(flags)
-    )
+Cells = Sequence[Cell | str]
 
 
-def grid(head: Sequence[str], rows: Sequence[str], kind: str = "data", numbers: Collection[int] = ()) -> str:
-    """A table that scrolls in its own box; `rows` are `<tr>` elements, `numbers` columns with titles to the right."""
-    titles = "".join(f"<th{' class=n' if i in numbers else ''}>{escape(h)}</th>" for i, h in enumerate(head))
-    table = f'<table class="{kind}"><thead><tr>{titles}</tr></thead><tbody>{"".join(rows)}</tbody></table>'
-    label = f"table: {head[0] or 'steps'}"  # a name and a place in the order of Tab, for those who scroll with keys
-    return f'<div class="scroll" role="region" tabindex="0" aria-label="{escape(label, quote=True)}">{table}</div>'
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that scrolls in its own box.
+
+    Attributes:
+        numbers: columns whose titles stand to the right.
+        wrap: whether cells may have several lines.
+    """
+
+    head: Sequence[str]
+    rows: Sequence[Cells]
+    numbers: Collection[int] = ()
+    wrap: bool = False
 
 
-def absent_table(absences: Sequence[Absence], asked_all: bool = True) -> str:
-    """What is absent, with its reasons; `asked_all`: it is known of all that was asked for."""
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure of a page; `absent` is the reason why it is not there."""
+
+    title: str
+    big: str = ""
+    lines: Sequence[str] = ()
+    hint: str = ""
+    strip: Strip | None = None
+    flags: Collection[str] = ()
+    absent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Strip:
+    """Every sample as a tick on a line from the minimum to the maximum; positions in px."""
+
+    text: str
+    ticks: Sequence[float]
+    median: float
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of a fact."""
+
+    text: str
+    kind: Literal["", "absent", "code"] = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A level of the memory hierarchy, with where it reaches."""
+
+    text: str
+    where: str
+    flags: Collection[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A row of a card: what it is about, its value, and a remark."""
+
+    name: str
+    value: Sequence[Span] = ()
+    note: Sequence[Span] = ()
+    levels: Sequence[Level] = ()
+
+
+def numbers(*texts: str) -> list[Cell]:
+    return [Cell(t, number=True) for t in texts]
+
+
+def absent_table(absences: Sequence[Absence]) -> Table | None:
+    """What is absent, with its reasons."""
     if not absences:
-        return f"<p>Nothing {'that was asked for is' if asked_all else 'is recorded as'} absent.</p>"
-    rows = [
-        f"<tr><td>{escape(a.instrument)}{' · ' + escape(a.metric) if a.metric else ''}</td>"
-        f"<td>{'failed' if a.kind == 'error' else 'absent'}</td>"
-        f"<td>{escape(', '.join(f'{k} {v}' for k, v in a.conditions.items()))}</td>"
-        f"<td>{escape(a.reason)}</td><td>{escape(a.enable)}</td></tr>"
+        return None
+    rows: list[Cells] = [
+        [
+            a.instrument + (f" · {a.metric}" if a.metric else ""),
+            "failed" if a.kind == "error" else "absent",
+            ", ".join(f"{k} {v}" for k, v in a.conditions.items()),
+            a.reason,
+            a.enable,
+        ]
         for a in absences
     ]
-    return grid(["what", "", "conditions", "why", "what would help"], rows, "data wrap")
+    return Table(["what", "", "conditions", "why", "what would help"], rows, wrap=True)
 
 
-def flag_legend(records: Sequence[Record]) -> str:
-    used = sorted({f for r in records for f in r.flags})
-    if not used:
-        return "<p>No result carries a flag.</p>"
-    counts = {f: sum(1 for r in records if f in r.flags) for f in used}
-    items = "".join(
-        f"<li>{badges([f])} {escape(FLAG_TEXT.get(f, ''))}: {n} of {len(records)}</li>" for f, n in counts.items()
-    )
-    return f'<ul class="flags">{items}</ul>'
+def flag_counts(records: Sequence[Record]) -> list[tuple[str, int]]:
+    """Flags of the records, with how many carry each."""
+    return [(f, sum(1 for r in records if f in r.flags)) for f in sorted({f for r in records for f in r.flags})]

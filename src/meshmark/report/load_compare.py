@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from html import escape
-from typing import Final
+from collections.abc import Mapping
 
 from meshmark.load.compare import (
     HEADS,
@@ -17,15 +16,9 @@ from meshmark.load.compare import (
     value_told,
 )
 from meshmark.load.recorded import checked_beside, found_beside
-from meshmark.report.gantt import gantt_svg, most_traffic, page, scrolled
+from meshmark.report.gantt import gantt_svg, most_traffic
+from meshmark.report.render import render
 from meshmark.values.units import seconds_of
-
-_STYLE: Final = (
-    "<style>.dot .i{stroke:var(--ink);stroke-width:2}.dot .d{fill:var(--ink)}.dot .one{stroke:var(--soft);"
-    "stroke-dasharray:2 2}.scroll svg.dot{min-width:0;display:inline-block;"
-    "vertical-align:middle}td.text{text-align:left;white-space:normal}td.all{font-weight:600}"
-    "h2 small{font-weight:400;color:var(--soft);font-size:14px}</style>"
-)
 
 
 def _scale(c: Comparison) -> tuple[float, float]:
@@ -37,19 +30,17 @@ def _scale(c: Comparison) -> tuple[float, float]:
     return min(0.9, 0.97 * min(seen)), max(1.1, 1.03 * max(seen))
 
 
-def _dot(ratio: float, interval: tuple[float, float] | None, low: float, high: float) -> str:
-    """A ratio on a logarithmic axis, dashed where it would be 1."""
+def _dot(
+    ratio: float, interval: tuple[float, float] | None, low: float, high: float
+) -> Mapping[str, float | tuple[float, ...] | None] | None:
+    """Positions in px of a ratio, its interval and 1 on a logarithmic axis."""
     if not math.isfinite(ratio) or ratio <= 0:
-        return ""
+        return None
 
-    def x(v: float) -> str:
-        return f"{4 + 132 * math.log(max(v, 1e-9) / low) / math.log(high / low):.1f}"
+    def x(v: float) -> float:
+        return 4 + 132 * math.log(max(v, 1e-9) / low) / math.log(high / low)
 
-    line = f'<path class="i" d="M{x(interval[0])} 9H{x(interval[1])}"/>' if interval else ""
-    return (
-        f'<svg class="dot" width="140" height="18" viewBox="0 0 140 18" aria-hidden="true"><path class="one" '
-        f'd="M{x(1)} 0V18"/>{line}<circle class="d" cx="{x(ratio)}" cy="9" r="4"/></svg>'
-    )
+    return {"at": x(ratio), "one": x(1), "interval": tuple(map(x, interval)) if interval else None}
 
 
 def compare_html(c: Comparison) -> str:
@@ -65,53 +56,33 @@ def compare_html(c: Comparison) -> str:
         name = f"{letter}: {side.name}"
         about = f"{run.scenario.get('name', '')} · {when} UTC{of}"
         svg = gantt_svg(run, machine, header=False, end_s=end_s, most=most, name=name)
-        charts.append(f"<h2>{escape(name)} <small>{escape(about)}</small></h2>{scrolled(svg, f'chart {letter}')}")
+        charts.append({"letter": letter, "name": name, "about": about, "svg": svg})
     low, high = _scale(c)
     rows = []
     for name, cells, m, one in rows_of(c):
         last = one is None or len(m.copies) == 1
         ratio = one.ratio if one is not None else m.slowdown.ratio if m.slowdown else math.nan
         interval = m.slowdown.interval if last and m.slowdown else None
-        why = one.reason if one is not None else ""
-        kind = ' class="all"' if one is None else ""
         rows.append(
-            f"<tr><td{kind}>{escape(name)}</td>"
-            + "".join(f"<td{kind}>{x}</td>" for x in cells)
-            + f'<td>{_dot(ratio, interval, low, high)}</td><td class="flags">'
-            f'{escape(flags_told(m)) if last else ""}</td><td class="why">{escape(why)}</td></tr>'
+            {
+                "cells": [name, *cells],
+                "all": one is None,
+                "dot": _dot(ratio, interval, low, high),
+                "flags": flags_told(m) if last else "",
+                "why": one.reason if one is not None else "",
+            }
         )
-    heads = [*(f"{h}, s" for h in HEADS), "slowdown", "95 %"]
-    plot = f"{low:.2g} to {high:.2g}, dashed: 1"
-    programs = (
-        "<table><tr><th>program</th>"
-        + "".join(f"<th>{h}</th>" for h in heads)
-        + f'<th>{plot}</th><th class="left">flags</th><th></th></tr>{"".join(rows)}</table>'
+    page = render(
+        "load_compare.html",
+        title=f"{c.a.name} and {c.b.name}",
+        subtitle=f"A → B on one axis of {seconds_of(end_s)}",
+        charts=charts,
+        heads=[*(f"{h}, s" for h in HEADS), "slowdown", "95 %"],
+        plot=f"{low:.2g} to {high:.2g}, dashed: 1",
+        rows=rows,
+        samples=samples_told(c),
+        only=(("A", c.only_a), ("B", c.only_b)),
+        totals=[(TOTALS[n], value_told(n, a), value_told(n, b), change_told(a, b)) for n, a, b in c.totals],
+        differ=list(c.differ),
     )
-    totals = (
-        "<table><tr><th>total</th><th>A</th><th>B</th><th>B over A</th></tr>"
-        + "".join(
-            f"<tr><td>{escape(TOTALS[n])}</td><td>{value_told(n, a)}</td><td>{value_told(n, b)}</td>"
-            f"<td>{change_told(a, b)}</td></tr>"
-            for n, a, b in c.totals
-        )
-        + "</table>"
-    )
-    told = "".join(
-        f'<tr><td>{escape(what)}</td><td class="text">{escape(a)}</td><td class="text">{escape(b)}</td></tr>'
-        for what, a, b in c.differ
-    )
-    heads_ab = '<tr><th>condition</th><th class="left">A</th><th class="left">B</th></tr>'
-    differ = scrolled(f"<table>{heads_ab}{told}</table>", "conditions") if told else "<p>Nothing that is known.</p>"
-    only = "".join(
-        f'<p class="small">Only in {letter}: {escape(", ".join(names))}</p>'
-        for letter, names in (("A", c.only_a), ("B", c.only_b))
-        if names
-    )
-    body = (
-        f"{_STYLE}<section>{charts[0]}</section><section>{charts[1]}</section>"
-        f"<section><h2>Programs</h2>{scrolled(programs, 'programs')}"
-        f'<p class="small">{escape(samples_told(c))}. Letters before a flag say whose it is.</p>{only}</section>'
-        f"<section><h2>Totals</h2>{scrolled(totals, 'totals')}</section>"
-        f"<section><h2>What differs</h2>{differ}</section>"
-    )
-    return page(f"{c.a.name} and {c.b.name}", f"A → B on one axis of {seconds_of(end_s)}", body)
+    return str(page)

@@ -5,7 +5,6 @@ step taken apart beside what another latency would do, pop by grids, the kernels
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
 from typing import Final
 
 import altair as alt
@@ -13,7 +12,7 @@ import altair as alt
 from meshmark.report import charts
 from meshmark.report.comm import TIME
 from meshmark.report.drawing import FULL, PALETTE, Row, chart_of, clearest, drawing, layered, log_axis, row, tooltip
-from meshmark.report.html import badges, grid
+from meshmark.report.html import Cell, Table
 from meshmark.report.programs import (
     ANATOMY,
     GYRO,
@@ -35,6 +34,7 @@ from meshmark.report.programs import (
     told,
     where_of,
 )
+from meshmark.report.render import render
 from meshmark.report.selection import selected, text_of
 from meshmark.store.record import Record
 from meshmark.values.units import show
@@ -57,35 +57,34 @@ _COLOURS: Final = {
 _STROKES: Final = alt.Scale(domain=list(_COLOURS), range=list(_COLOURS.values()))
 
 
-def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> str:
-    """As a part of the page; the first row in bold where it is the best."""
+def _table(head: Sequence[str], rows: Sequence[tuple[Sequence[str], frozenset[str]]], best: bool) -> Table:
+    """The first row in bold where it is the best."""
     body = []
     for i, (cells, flags) in enumerate(rows):
-        texts = [f"<b>{escape(t)}</b>" if best and i == 0 else escape(t) for t in cells]
-        cells_html = f"<td>{texts[0]}</td>" + "".join(f"<td class=n>{t}</td>" for t in texts[1:])
-        body.append(f"<tr>{cells_html}<td>{badges(flags)}</td></tr>")
-    return grid([*head, ""], body, numbers=range(1, len(head)))
+        bold = best and i == 0
+        texts = [Cell(t, number=column > 0, bold=bold) for column, t in enumerate(cells)]
+        body.append([*texts, Cell("", flags=flags)])
+    return Table([*head, ""], body, numbers=range(1, len(head)))
 
 
 def tables(records: Sequence[Record], program: Program) -> str:
     """What follows the chart of a program: its parts, and of anatomy what another latency would do."""
     parts = []
     for one in shown(records, program):
-        name = f"{escape(one.library)}, {escape(one.where)}, {escape(one.transport)}"
         rows = [(row_of(one, s, program), s.flags) for s in one.splits]
-        parts.append(f"<h3>{name}</h3>{_table(head_of(program), rows, program.ranked)}")
-        if program is ANATOMY:
-            lines = [f"{s.name}: {line}" for s in one.splits for line in told(s, prediction(records, s))]
-            parts.append(f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>")
-    return "".join(parts)
+        lines = [f"{s.name}: {line}" for s in one.splits for line in told(s, prediction(records, s))]
+        name = f"{one.library}, {one.where}, {one.transport}"
+        parts.append((name, _table(head_of(program), rows, program.ranked), lines if program is ANATOMY else None))
+    return render("parts/programs.html", parts=parts) if parts else ""
 
 
 def kernels_told(records: Sequence[Record]) -> str:
     """The kernels of npb as a part of the page."""
-    return "".join(
-        f"<h3>{escape(', '.join(map(str, (key[1], key[5], key[4]))))}</h3>{_table(KERNEL_HEAD, rows, False)}"
+    parts = [
+        (", ".join(map(str, (key[1], key[5], key[4]))), _table(KERNEL_HEAD, rows, False), None)
         for key, rows in kernels(records).items()
-    )
+    ]
+    return render("parts/programs.html", parts=parts) if parts else ""
 
 
 # ------------------------------------------------------------------ charts

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +15,8 @@ import altair as alt
 from meshmark.errors import UsageError
 from meshmark.load.studies.outcome import RECORDS
 from meshmark.measure.journal import Reading, read_journal
-from meshmark.report.drawing import PALETTE, Drawn, Row, row, tooltip
-from meshmark.report.html import absent_table, badges, fill_template, flag_legend, grid
+from meshmark.report.drawing import PALETTE, Drawn, Row, chart_page, row, tooltip
+from meshmark.report.html import Cell, Cells, Fact, Span, Table, absent_table, flag_counts, numbers
 from meshmark.report.selection import cleaned, number, number_in, selected, value_of
 from meshmark.store.files import write_text
 from meshmark.store.lines import whole_lines
@@ -363,24 +362,9 @@ def study_page(folder: Path) -> str:
     ]
     verdict = f"{len(records)} results, " + (f"{flagged} flagged" if flagged else "none flagged")
     verdict += f", {len(reading.absences)} absent." if reading.absences else "."
-    sections = [
-        f'<section id="{name}"><p class="caption">{escape(CAPTIONS[name])}</p>'
-        f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(STUDIES[name][0])}"></div></section>'
-        for name in drawn
-    ]
     slowed = [r for r in records if r.metric == "slowdown"]
     others = [r for r in records if r.metric not in {"slowdown", "elapsed"}]
-    if slowed:
-        sections.append(f'<section id="slowdowns"><h2>Slowdowns</h2>{_slowdowns(slowed, records)}</section>')
-    if others:
-        table = _others(others)
-        if len(others) > _MANY_ROWS:
-            table = f"<details><summary>{len(others)} results as a table</summary>{table}</details>"
-        sections.append(f'<section id="others"><h2>What else came of it</h2>{table}</section>')
-    rows = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
-    provenance = "".join(
-        f"<tr><th>{escape(k)}</th><td>{escape(str(v))}</td></tr>" for k, v in rows if v not in (None, "")
-    )
+    shown = [(k, about.get(k)) for k in ("run", "command", "seed", "repetitions", "build", "compiler", "kernel")]
     absent = [
         replace(
             a,
@@ -392,16 +376,21 @@ def study_page(folder: Path) -> str:
         )
         for a in reading.absences
     ]
-    parts = {
-        "title": escape(title),
-        "subtitle": escape(" · ".join(w for w in words if w)),
-        "verdict": escape(verdict),
-        "sections": "".join(sections),
-        "absent": absent_table(absent),
-        "flags": flag_legend(records),
-        "provenance": f'<table class="card">{provenance}</table>',
-    }
-    return fill_template("study.html", parts, drawn)
+    return chart_page(
+        "study.html",
+        drawn,
+        title=title,
+        subtitle=" · ".join(w for w in words if w),
+        verdict=verdict,
+        charts=[(name, STUDIES[name][0], CAPTIONS[name]) for name in drawn],
+        slowdowns=_slowdowns(slowed, records) if slowed else None,
+        others=_others(others) if others else None,
+        many=_MANY_ROWS,
+        absent=absent_table(absent),
+        flag_counts=flag_counts(records),
+        records=len(records),
+        provenance=[Fact(k, [Span(str(v))]) for k, v in shown if v not in (None, "")],
+    )
 
 
 def write_study(folder: Path) -> Path:
@@ -436,7 +425,7 @@ def _varying(records: Sequence[Record]) -> list[str]:
     return found or [str(k) for k in _ASKED if k in keys][:1]
 
 
-def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
+def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> Table:
     """A line a point: alone, together, the estimate of all runs and its interval."""
     keys = _varying(slowed)
     times = {
@@ -444,35 +433,32 @@ def _slowdowns(slowed: Sequence[Record], records: Sequence[Record]) -> str:
         for r in records
         if r.metric == "elapsed"
     }
-    body = []
+    rows: list[Cells] = []
     for r in slowed:
         of = tuple(str(r.conditions.get(k)) for k in keys)
         spent = [times.get((company, *of)) for company in ("alone", "together")]
         s = _slowdown(r)
         runs = " + ".join(_told(k, r.conditions.get(k)) for k in ("alone_runs", "together_runs"))
-        cells = [*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], escape(runs)]
-        body.append(
-            "<tr>"
-            + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
-            + "".join(f'<td class="n">{c}</td>' for c in cells)
-            + f"<td>{badges(r.flags)}</td></tr>"
-        )
+        cells = numbers(*("–" if t is None else show(t, "s") for t in spent), s["median"], s["interval"], runs)
+        rows.append([*(_told(k, r.conditions.get(k)) for k in keys), *cells, Cell("", flags=r.flags)])
     head = [*(k.replace("_", " ") for k in keys), "alone", "together", "slowdown", "95 % interval", "runs", "flags"]
-    return grid(head, body, numbers=range(len(keys), len(keys) + 5))
+    return Table(head, rows, numbers=range(len(keys), len(keys) + 5))
 
 
 def _span(r: Record) -> str:
     return " – ".join(show(end, r.unit) for end in r.ends)
 
 
-def _others(records: Sequence[Record]) -> str:
+def _others(records: Sequence[Record]) -> Table:
     keys = _varying(records)
-    body = [
-        f"<tr><td>{escape(r.metric.replace('_', ' '))}</td>"
-        + "".join(f"<td>{escape(_told(k, r.conditions.get(k)))}</td>" for k in keys)
-        + f'<td class="n">{show(r.value, r.unit)}</td><td class="n">{_span(r)}'
-        f'</td><td class="n">{len(r.samples)}</td><td>{badges(r.flags)}</td></tr>'
+    rows: list[Cells] = [
+        [
+            r.metric.replace("_", " "),
+            *(_told(k, r.conditions.get(k)) for k in keys),
+            *numbers(show(r.value, r.unit), _span(r), str(len(r.samples))),
+            Cell("", flags=r.flags),
+        ]
         for r in records
     ]
     head = ["what", *(k.replace("_", " ") for k in keys), "median", "best – worst", "n", "flags"]
-    return grid(head, body, numbers=range(len(keys) + 1, len(keys) + 4))
+    return Table(head, rows, numbers=range(len(keys) + 1, len(keys) + 4))

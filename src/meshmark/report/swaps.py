@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
 from typing import Any, Final
 
 import altair as alt
@@ -13,8 +12,9 @@ import altair as alt
 from meshmark.report.comm import RATE, TIME, libraries_of, library_of
 from meshmark.report.contention import STARTS, Contention, contentions, told
 from meshmark.report.drawing import Row, chart_of, clearest, drawing, row, tooltip
-from meshmark.report.html import badges, grid
+from meshmark.report.html import Cell, Cells, Table, numbers
 from meshmark.report.ranking import ratio_text
+from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, selected, value_of
 from meshmark.store.record import Better, Record, median
 from meshmark.values.units import number, scale_for, show, size
@@ -175,29 +175,17 @@ def _cells(base: alt.Chart, scale: alt.Scale, legend: alt.Legend | None) -> alt.
 
 def contention_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     """The size at which contention starts, by distance, and the factors as a table: a part of the page."""
+
+    def cell(found: Contention, distance: int, bytes_: int) -> Cell:
+        f = found.cells.get((distance, bytes_))
+        return Cell(ratio_text(f.ratio), number=True, bold=f.starts, flags=f.flags) if f else Cell("–", number=True)
+
     parts = []
     for found in contentions(records):
-        head = f"<h3>{escape(found.library)}, {escape(found.where)}, {escape(found.transport)}</h3>"
-        if not found.cells:
-            parts.append(f"{head}<p>One pair at each distance: nothing to contend with.</p>")
-            continue
-        lines = "".join(f"<li>{escape(line)}</li>" for line in told(found))
-        body = []
-        for d in found.distances:
-            cells = []
-            for s in found.sizes:
-                f = found.cells.get((d, s))
-                text = ratio_text(f.ratio) if f else "–"
-                text = f"<b>{text}</b>{badges(f.flags)}" if f and f.starts else text + (badges(f.flags) if f else "")
-                cells.append(f"<td class=n>{text}</td>")
-            body.append(f"<tr><td>{d}</td>{''.join(cells)}</tr>")
-        table = grid(["distance", *(size(s) for s in found.sizes)], body, numbers=range(1, len(found.sizes) + 1))
-        parts.append(
-            f"{head}<p>Size from which contention is above {STARTS} with its whole interval:</p><ul>{lines}</ul>"
-            f"<details><summary>Contention with its interval, in bold where it is above {STARTS}</summary>{table}"
-            f"</details>"
-        )
-    return "".join(parts)
+        head = ["distance", *(size(s) for s in found.sizes)]
+        rows: list[Cells] = [[str(d), *(cell(found, d, s) for s in found.sizes)] for d in found.distances]
+        parts.append((found, told(found), Table(head, rows, range(1, len(head)))))
+    return render("parts/contention.html", parts=parts, starts=STARTS) if parts else ""
 
 
 # ------------------------------------------------------------------ pairs
@@ -396,18 +384,17 @@ def _ring(p: _Pairs) -> alt.LayerChart | alt.FacetChart:
 
 def pairs_told(records: Sequence[Record], topology: Mapping[str, Any]) -> str:
     """Times or bandwidths by what lies between two ranks, as a part of the page."""
-    body = []
-    for p in _pairs(records, topology):
+    found = _pairs(records, topology)
+    if not found:
+        return ""
+    rows: list[Cells] = []
+    for p in found:
         for level, words in sorted({(r["level"], r["between"]) for r in p.rows if p.places}):
             values = [r["value"] for r in p.rows if r["level"] == level]
             scale = scale_for(p.unit, median(values))
             low, high = (show(f(values), p.unit, scale) for f in (min, max))
-            body.append(
-                f"<tr><td>{escape(p.library)}</td><td>{size(p.bytes)}</td><td>{escape(words)}</td>"
-                f"<td class=n>{len(values)}</td><td class=n>{show(median(values), p.unit, scale)}</td>"
-                f"<td class=n>{low} – {high}</td></tr>"
-            )
-    if not body:
-        why = "Ranks had no CPU of their own" if topology else "The machine's topology is not recorded"
-        return f"<p>{why}, so that the map has no nodes.</p>" if _pairs(records, topology) else ""
-    return grid(["library", "message", "between the ranks", "pairs", "median", "least – most"], body, numbers=(3, 4, 5))
+            middle = show(median(values), p.unit, scale)
+            rows.append([p.library, size(p.bytes), words, *numbers(str(len(values)), middle, f"{low} – {high}")])
+    head = ["library", "message", "between the ranks", "pairs", "median", "least – most"]
+    why = "Ranks had no CPU of their own" if topology else "The machine's topology is not recorded"
+    return render("parts/pairs.html", table=Table(head, rows, numbers=(3, 4, 5)), why=why)

@@ -1,24 +1,17 @@
-"""The machine as a drawing: packages hold NUMA nodes, nodes hold last-level caches, those hold cores with their CPUs.
-
-Plain SVG text from the facts; styled by the page's own variables, so that it follows light and dark.
-"""
+"""The machine as a drawing: packages hold NUMA nodes, nodes hold caches of the last level, those hold cores."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from html import escape
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from meshmark.report.render import render
 from meshmark.values.units import size
 
 PAD, HEAD = 10, 22
 # Fills of jobs, light enough for dark text; their numbers tell them apart without colour. After Okabe and Ito.
 JOB_FILLS: Final = ("#8cc5e8", "#f3c77a", "#7fd1b3", "#e0a9c6", "#f2a27a", "#f4ea8a", "#b8c0c8", "#a9b8e8")
-_ALONE: Final = (
-    "svg{background:#fff}.t-package,.t-node,.t-cache,.t-core{fill:#f4f6f8;stroke:#5a6672}.t-package{fill:#fff}"
-    ".t-text{fill:#1d252c;font:12px system-ui,sans-serif}"
-)
 
 
 class _Box:
@@ -45,18 +38,12 @@ class _Box:
             self.width = max(PAD + columns * (cell_w + PAD), 8 * len(title) + 2 * PAD)
             self.height = HEAD + PAD + rows * (cell_h + PAD)
 
-    def svg(self, x: int, y: int) -> str:
-        here_x, here_y = x + self.x, y + self.y
-        text_x = here_x + (self.width / 2 if self.kind == "core" else PAD)
-        text_y = here_y + (self.height / 2 + 4 if self.kind == "core" else 16)
-        anchor = ' text-anchor="middle"' if self.kind == "core" else ""
-        parts = [
-            f'<g><title>{escape(self.title)}</title><rect class="t-{self.kind}" x="{here_x}" y="{here_y}" '
-            f'width="{self.width}" height="{self.height}" rx="5"{self.fill}/>'
-            f'<text class="t-text t-{self.kind}-text" x="{text_x}" y="{text_y}"{anchor}>{escape(self.title)}</text></g>'
-        ]
-        parts += [child.svg(here_x, here_y) for child in self.children]
-        return "".join(parts)
+    def placed(self, x: int, y: int) -> Iterator[Mapping[str, Any]]:
+        """This box and those in it, where they are in the drawing."""
+        here = {"x": x + self.x, "y": y + self.y, "width": self.width, "height": self.height}
+        yield {**here, "title": self.title, "kind": self.kind, "fill": self.fill}
+        for child in self.children:
+            yield from child.placed(here["x"], here["y"])
 
 
 def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] | None = None) -> str:
@@ -84,7 +71,7 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         fill = ""
         if jobs:
             title += (":" if dense else " · job ") + "+".join(map(str, jobs))
-            fill = f' style="fill:{JOB_FILLS[(jobs[0] - 1) % len(JOB_FILLS)]}"'
+            fill = JOB_FILLS[(jobs[0] - 1) % len(JOB_FILLS)]
         wide = (34 if dense else 74) + (0 if not held else 24 if dense else 56)
         return _Box(title, "core", width=wide, height=22 if dense else 30, fill=fill)
 
@@ -119,11 +106,12 @@ def topology_svg(topology: Mapping[str, Any], held: Mapping[int, Sequence[int]] 
         boxes.append(_Box(f"package {package['os_index']}", "package", children))
     boxes += [node_box(n, set()) for n in nodes if int(n["os_index"]) not in drawn]
     root = _Box("", "machine", boxes)
-    summary = escape(str(topology.get("summary", "the machine's topology")))
-    body = "".join(child.svg(0, -HEAD) for child in root.children)
-    if held is not None:
-        body = f"<style>{_ALONE}</style>{body}"
-    return (
-        f'<svg class="topology" role="img" aria-label="{summary}" viewBox="0 0 {root.width} {root.height - HEAD}" '
-        f'style="max-width:{root.width}px" xmlns="http://www.w3.org/2000/svg">{body}</svg>'
+    return render(
+        "topology.svg",
+        summary=str(topology.get("summary", "the machine's topology")),
+        width=root.width,
+        height=root.height - HEAD,
+        pad=PAD,
+        alone=held is not None,
+        boxes=[box for child in root.children for box in child.placed(0, -HEAD)],
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +11,8 @@ import altair as alt
 
 from meshmark.model.claims.base import Row
 from meshmark.model.claims.gs1280 import FIGURE_13
-from meshmark.report.drawing import PALETTE, Drawn, for_file
-from meshmark.report.html import fill_template
+from meshmark.report.drawing import PALETTE, Drawn, chart_page, for_file
+from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
 
 TITLES: Final = {
@@ -87,62 +86,47 @@ def as_json(row: Row) -> dict[str, Any]:
 
 
 def _page(rows: Sequence[Row], drawn: Mapping[str, Drawn], made: str) -> str:
-    count = scores(rows)
     tiles = []
-    for role in ROLES:
-        c = count[role]
+    for role, c in scores(rows).items():
         total = sum(c.values())
         if total == 0:
             continue
-        rest = (
-            f"{c['outside']} outside, {c['not_modelled']} not modelled"
-            if c["outside"] or c["not_modelled"]
-            else "all inside"
-        )
-        tiles.append(
-            f'<div class="tile"><h3>{role}</h3><p class="big">{c["inside"]} of {total}</p>'
-            f'<p class="small">{rest}</p></div>'
-        )
-    documents = list(dict.fromkeys(r.claim.document for r in rows))
-    sections, nav = [], []
-    for name, (title, caption) in CHARTS.items():
-        if name in drawn:
-            sections.append(
-                f'<section id="{name}"><h2>{escape(title)}</h2><p class="caption">{escape(caption)}</p>'
-                f'<div class="chart" id="chart-{name}" role="img" aria-label="{escape(title)}"></div></section>'
-            )
-    for document in documents:
-        title = TITLES.get(document, document)
-        nav.append(f'<a href="#{document}">{escape(title)}</a>')
-        table = _table([r for r in rows if r.claim.document == document])
-        sections.append(f'<section id="{document}"><h2>{escape(title)}</h2>{table}</section>')
-    parts = {
-        "subtitle": f"{len(rows)} statements of {len(documents)} publications, modelled, published and compared",
-        "nav": "".join(nav),
-        "tiles": "".join(tiles),
-        "sections": "".join(sections),
-        "made": escape(made),
+        outside = f"{c['outside']} outside, {c['not_modelled']} not modelled"
+        rest = outside if c["outside"] or c["not_modelled"] else "all inside"
+        tiles.append(Tile(role, f"{c['inside']} of {total}", [rest]))
+    names = list(dict.fromkeys(r.claim.document for r in rows))
+    documents = [
+        {
+            "id": name,
+            "title": TITLES.get(name, name),
+            "statements": [_statement(r) for r in rows if r.claim.document == name],
+        }
+        for name in names
+    ]
+    return chart_page(
+        "validation.html",
+        drawn,
+        subtitle=f"{len(rows)} statements of {len(names)} publications, modelled, published and compared",
+        tiles=tiles,
+        charts=[(name, *about) for name, about in CHARTS.items() if name in drawn],
+        documents=documents,
+        made=made,
+    )
+
+
+def _statement(row: Row) -> dict[str, Any]:
+    """A row of a publication's table."""
+    of = row.finding
+    return {
+        "claim": row.claim,
+        "published": published(row),
+        "modelled": of.modelled,
+        "error": "" if of.error_percent is None else f"{of.error_percent:+.1f} %",
+        "role": row.counts_as + (f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""),
+        "kind": {True: "in", False: "out", None: "none"}[of.inside],
+        "verdict": verdict(row),
+        "why": of.why,
     }
-    return fill_template("validation.html", parts, drawn)
-
-
-def _table(rows: Sequence[Row]) -> str:
-    body = []
-    for row in rows:
-        kind = {True: "in", False: "out", None: "none"}[row.finding.inside]
-        error = "" if row.finding.error_percent is None else f"{row.finding.error_percent:+.1f} %"
-        fitted = f" (by {', '.join(row.fitted_in)})" if row.counts_as == "fitted" else ""
-        body.append(
-            f'<tr><td>{row.claim.id}</td><td class="quantity">{escape(row.claim.quantity)}<br>'
-            f'<span class="place">{escape(row.claim.place)}</span></td><td>{escape(published(row))}</td>'
-            f"<td>{escape(row.claim.tolerance)}</td>"
-            f'<td>{escape(row.finding.modelled)}</td><td class="n">{error}</td><td>{row.counts_as}{escape(fitted)}</td>'
-            f'<td class="verdict {kind}">{verdict(row)}</td><td class="why">{escape(row.finding.why)}</td></tr>'
-        )
-    head = ("", "statement", "published", "tolerance", "modelled", "error", "role", "", "why it misses")
-    titles = "".join(f"<th>{h}</th>" for h in head)
-    table = f"<thead><tr>{titles}</tr></thead><tbody>{''.join(body)}</tbody>"
-    return f'<div class="scroll"><table class="data wrap">{table}</table></div>'
 
 
 # ------------------------------------------------------------------ charts

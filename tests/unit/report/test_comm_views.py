@@ -232,7 +232,7 @@ def test_two_ranks_have_one_line_and_nothing_to_contend_with(tmp_path: Path) -> 
     texts = {r["text"] for rows in drawn["datasets"].values() for r in rows if "text" in r}
     assert texts > {"CPU 0", "CPU 1"} and any(t.endswith("ns") for t in texts) and any("GB/s" in t for t in texts)
     part = page.partition('id="swap_pairs"')[2].partition("</section>")[0]
-    assert re.search("<td>8.B</td><td>one node</td><td class=n>1</td>", part)
+    assert re.search('<td>8.B</td><td>one node</td><td class="n">1</td>', part)
 
 
 def test_charts_hold_every_point_once() -> None:
@@ -389,7 +389,7 @@ def test_recorded_machines_tell_what_lies_between_ranks(name: str, ranks: int, b
     machine = open_machine(str(MACHINES / name)).topology.to_dict()
     records = made_run.swap(ranks, (2**20,), node=2)
     assert {r["between"] for r in rows_of(swaps.pairs(records, machine)) if "pair" in r} == between
-    counts = re.findall(r"<td>([^<]*)</td><td class=n>(\d+)</td>", swaps.pairs_told(records, machine))
+    counts = re.findall(r'<td>([^<]*)</td><td class="n">(\d+)</td>', swaps.pairs_told(records, machine))
     assert {words for words, _ in counts} == between and sum(int(n) for _, n in counts) == ranks * (ranks - 1) / 2
 
 

@@ -42,7 +42,7 @@ def test_every_section_is_drawn_and_the_page_needs_nothing_from_outside(tmp_path
         for suffix in ("png", "svg"):
             assert (tmp_path / "charts" / f"{section.name}.{suffix}").stat().st_size > 1000
     assert (tmp_path / "charts" / "latency.png").read_bytes().startswith(b"\x89PNG")
-    outside = re.findall(r'(?:src|href)="(?!#)([^"]+)"|url\((https?:[^)]+)\)|@import', page.split("<script>")[0])
+    outside = re.findall(r'(?:src|href)="(?!#|data:)([^"]+)"|url\((https?:[^)]+)\)|@import', page.split("<script>")[0])
     assert not outside
     assert "<!--" not in page.split("<script>")[0]  # every placeholder was filled
     assert "meshmark measure latency --seed 1" in page

@@ -1,0 +1,63 @@
+"""HTML and SVG from the templates of this package.
+
+Jinja2 is imported on first use, so that commands that draw nothing start without it.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from meshmark.values.units import FLAG_TEXT, seconds_of, size
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+TEMPLATES: Final = Path(__file__).with_name("templates")
+STYLE_SHEET: Final = TEMPLATES / "page.css"
+
+
+@functools.cache
+def _environment() -> Environment:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
+
+    def within(text: str, tag: str) -> Markup:
+        # `<\/script` means the same to the strings and patterns of a script.
+        return Markup(re.sub(f"</({tag})", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--"))
+
+    made = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        auto_reload=False,
+    )
+    made.policies["json.dumps_kwargs"] = {"default": str}
+    made.filters |= {
+        "fixed": lambda value, digits=1: f"{value:.{digits}f}",
+        "flag_text": lambda flag: FLAG_TEXT.get(flag, flag),
+        "seconds_of": seconds_of,
+        "size": size,
+        "within": within,
+    }
+    return made
+
+
+def render(template: str, **data: Any) -> Markup:
+    """A template filled with data, which is escaped unless it was rendered itself.
+
+    Args:
+        template: path below `templates/`.
+
+    Raises:
+        jinja2.UndefinedError: the template needs data that is not given.
+    """
+    from markupsafe import Markup
+
+    return Markup(_environment().get_template(template).render(data))
