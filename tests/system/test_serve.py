@@ -280,7 +280,7 @@ PATHS = [
     "model/m1/..%2f..%2f/",
     "report/..%2f..%2fetc%2fpasswd",
     "recording//etc/passwd",
-    "site.css/../server.py",
+    "page.css/../server.py",
     "recording/night.parquet%00.txt/",
     "//etc/passwd",
     "recording/%ff%fe/",
@@ -305,7 +305,7 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
         "recording/night.parquet/api/header",
         "report/x",
         "grafana.json",
-        "site.css",
+        "page.css",
         "model/m1/swap/api/header",
     ):
         assert site.get(path, Host="evil.example")[0] == 421, path

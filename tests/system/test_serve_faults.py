@@ -194,7 +194,7 @@ def test_every_answer_of_an_error_has_the_headers(folder: Path, capfd: pytest.Ca
         (401, closed.get("")),
         (503, site.get("live/api/header")),
         (413, site.get("", **{"Content-Length": "5"})),
-        (416, site.get("site.css", Range="bytes=999999-")),
+        (416, site.get("page.css", Range="bytes=999999-")),
     ]
     methods = ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PROPFIND", "X" * 300)
     asked += [(405, site.get("", method)) for method in methods]
@@ -288,7 +288,7 @@ def test_a_circle_of_links_among_static_files_is_not_found(
     ],
 )
 def test_names_of_this_host_are_let_in(folder: Path, host: str) -> None:
-    assert Site(folder).get("site.css", Host=host)[0] == 200
+    assert Site(folder).get("page.css", Host=host)[0] == 200
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_names_of_this_host_are_let_in(folder: Path, host: str) -> None:
     ],
 )
 def test_other_names_are_not(folder: Path, host: str) -> None:
-    assert Site(folder).get("site.css", Host=host)[0] == 421
+    assert Site(folder).get("page.css", Host=host)[0] == 421
 
 
 @pytest.mark.parametrize("host", ["LOCALHOST", "localhost.", "127.1.2.3", "[::1]", "::1"])

@@ -91,7 +91,7 @@ def test_the_pages_are_linked_and_shown(home: Path) -> None:
     text = body.decode()
     assert status == 200 and "default-src 'self'" in headers["content-security-policy"]
     links = {html.unescape(h) for h in re.findall(r'href="([^"]+)"', text)}
-    assert {"run/first", "run/second%20%3Ci%3E", "run/cut", "study/done", "../", "../site.css"} <= links
+    assert {"run/first", "run/second%20%3Ci%3E", "run/cut", "study/done", "../", "../page.css"} <= links
     assert "study/half" not in links and "second &lt;i&gt;" in text and "<i>" not in text
     assert text.count("<option") == 8
     for path, words in (

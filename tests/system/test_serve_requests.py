@@ -58,7 +58,7 @@ def half_open(port: int, sent: bytes = b"GET / HTTP/1.1\r\nHost: localhost\r\nX:
 
 def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
     site = Site(folder, header_s=0.5)
-    whole = b"GET /site.css HTTP/1.1\r\nHost: localhost\r\n"
+    whole = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n"
     sent = [b"", b"G", whole, whole + b"\r\n" + whole, whole + b"\r\nG"]
     with contextlib.ExitStack() as stack:
         socks = [stack.enter_context(half_open(site.port or 0, text)) for text in sent]
@@ -74,7 +74,7 @@ def test_half_sent_requests_are_closed_in_the_end(folder: Path) -> None:
 def test_a_request_for_the_head_of_a_stream_ends(folder: Path) -> None:
     site = Site(folder)
     connection = http.client.HTTPConnection("127.0.0.1", site.port or 0, timeout=20)
-    for method, path in (("HEAD", "/live/api/frames"), ("GET", "/site.css"), ("HEAD", "/site.css")):
+    for method, path in (("HEAD", "/live/api/frames"), ("GET", "/page.css"), ("HEAD", "/page.css")):
         connection.request(method, path)  # on one connection
         answer = connection.getresponse()
         assert answer.status == 200 and bool(answer.read()) == (method == "GET")
@@ -249,7 +249,7 @@ WORDS = (
     "past",
     "metrics",
     "main.js",
-    "site.css",
+    "page.css",
     "%",
     "\0",
     "\\",

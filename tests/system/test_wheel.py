@@ -54,7 +54,7 @@ def test_the_wheel_has_all_that_the_package_reads(wheel: Path) -> None:
         assert files[f"meshmark/bin/{name}"].external_attr >> 16 & 0o111, f"{name} is no program"
     for name in ("place", "values"):
         assert f"meshmark/lib/libmeshmark-{name}.so" in files
-    for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json", "site.css"):
+    for name in ("static/index.html", "static/main.js", "static/main.css", "grafana.json"):
         assert f"meshmark/web/{name}" in files
     # Whatever lies beside the package's own code goes with it.
     listed = done("git", "ls-files", "-z", "src/meshmark", cwd=ROOT).split("\0")

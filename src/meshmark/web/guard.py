@@ -16,7 +16,6 @@ import re
 import secrets
 import sys
 import traceback
-from html import escape
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +24,7 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from meshmark.errors import UsageError, quoted
+from meshmark.report.render import render
 from meshmark.store.files import open_regular
 
 VARIABLE: Final = "MESHMARK_TOKEN"
@@ -198,12 +198,8 @@ def _sent_on(request: Request) -> Response:
     raw = request.scope.get("raw_path") or b"/"
     last = raw.rpartition(b"/")[2].decode("latin-1")
     rest = "&".join(p for p in request.url.query.split("&") if p.partition("=")[0] != "token")
-    to = escape(f"./{last}" + (f"?{rest}" if rest else ""))
-    return HTMLResponse(
-        f'<!doctype html>\n<html lang="en">\n<meta charset="utf-8">\n<meta http-equiv="refresh" content="0;url={to}">\n'
-        f'<link rel="icon" href="data:,">\n<title>Meshmark</title>\n<p><a href="{to}">Meshmark</a></p>\n',
-        headers={"cache-control": "no-store"},
-    )
+    page = render("site/forward.html", to=f"./{last}" + (f"?{rest}" if rest else ""))
+    return HTMLResponse(str(page), headers={"cache-control": "no-store"})
 
 
 def _log(request: Request, why: Exception) -> None:

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import base64
 import gzip
-import html
 import json
 import math
-import re
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -24,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshmark.errors import MeshmarkError
+from meshmark.report.render import render
 from meshmark.store.files import utf8, write_file
 from meshmark.watch.difference import Difference
 from meshmark.watch.frames import Frame, Header
@@ -34,9 +33,12 @@ STATIC: Final = Path(__file__).parent / "static"
 MOST_FRAMES: Final = 36_000  # as many as the page keeps of a live machine
 MOST_NUMBERS: Final = 8_000_000  # of all frames: 64 MB in the reader's browser
 POLICY: Final = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
-_STYLE: Final = '<link rel="stylesheet" href="main.css" />'
-_SCRIPT: Final = '<script type="module" src="main.js"></script>'
-_TITLE: Final = "<title>Meshmark</title>"
+_MARKS: Final = {
+    "title": "<title>Meshmark</title>",
+    "style": '<link rel="stylesheet" href="main.css" />',
+    "script": '<script type="module" src="main.js"></script>',
+    "end": "</body>",
+}
 
 
 def thinned_by(frames: int, numbers: int) -> int:
@@ -174,11 +176,6 @@ def _packed(said: dict[str, Any], tables: list[bytes]) -> bytes:
     return gzip.compress(struct.pack("<I", len(words)) + words + b"".join(tables), compresslevel=9, mtime=0)
 
 
-def _within(text: str, tag: str) -> str:
-    """Text of a script or a style that cannot end it: `<\\/script` is the same to a script's strings and patterns."""
-    return re.sub(f"</({tag})", r"<\\/\1", text, flags=re.IGNORECASE).replace("<!--", "<\\!--")
-
-
 def one_file(title: str, packed: bytes) -> str:
     """The page with all that it needs.
 
@@ -193,22 +190,24 @@ def one_file(title: str, packed: bytes) -> str:
         index, script, style = ((STATIC / n).read_text(encoding="utf-8") for n in ("index.html", "main.js", "main.css"))
     except OSError as why:
         raise MeshmarkError(f"the page is not built: {STATIC.name}/ lacks it", "make setup builds it") from why
-    data = base64.b64encode(packed).decode()
-    policy = f'<meta http-equiv="content-security-policy" content="{POLICY}" />'
-    parts = {
-        _TITLE: f"<title>{html.escape(title)}</title>\n    {policy}",
-        _STYLE: f"<style>{_within(style, 'style')}</style>",
-        _SCRIPT: f'<script type="module">{_within(script, "script")}</script>',
-        "</body>": f'  <script type="text/plain" id="data">{data}</script>\n  </body>',
-    }
-    found = sorted((index.find(mark), mark) for mark in parts)
+    found = sorted((index.find(text), mark) for mark, text in _MARKS.items())
     if found[0][0] < 0:
-        raise MeshmarkError(f"the page was built otherwise: index.html lacks {found[0][1]}", "make setup builds it")
-    made, end = [], 0
-    for at, mark in found:  # from the index alone: what was put in is not searched again
-        made += [index[end:at], parts[mark]]
-        end = at + len(mark)
-    return "".join([*made, index[end:]])
+        lacking = _MARKS[found[0][1]]
+        raise MeshmarkError(f"the page was built otherwise: index.html lacks {lacking}", "make setup builds it")
+    # From the index alone: what is put in is not searched again.
+    begins = [0, *(at + len(_MARKS[mark]) for at, mark in found)]
+    before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in found), len(index)], strict=True))
+    page = render(
+        "site/one_file.html",
+        before=before,
+        parts=[{"mark": mark, "after": text} for (_, mark), text in zip(found, after, strict=True)],
+        title=title,
+        policy=POLICY,
+        style=style,
+        script=script,
+        data=base64.b64encode(packed).decode(),
+    )
+    return str(page)
 
 
 def check_out(out: Path) -> None:

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
 
+from meshmark.report.render import STYLE_SHEET
 from meshmark.store.files import utf8
 from meshmark.web.guard import Guard
 from meshmark.web.hub import Hub, Past
@@ -32,7 +33,6 @@ from meshmark.web.server import Known, NotHere, guarded, map_routes, metrics_rou
 from meshmark.web.shelf import Shelf
 
 GRAFANA: Final = Path(__file__).with_name("grafana.json")
-_CSS: Final = Path(__file__).with_name("site.css")
 
 
 def make_site(parts: Parts, token: str = "") -> Guard:
@@ -99,7 +99,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         return _alone(await reports.get((run.name, run.stamp), made))
 
     async def css(_: Request) -> Response:
-        return FileResponse(_CSS, media_type="text/css")
+        return FileResponse(STYLE_SHEET, media_type="text/css")
 
     async def grafana(_: Request) -> Response:
         return FileResponse(GRAFANA, media_type="application/json", filename="meshmark-grafana.json")
@@ -119,7 +119,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     return guarded(
         [
             Route("/", front),
-            Route("/site.css", css),
+            Route("/page.css", css),
             Route("/grafana.json", grafana),
             Route("/model", chosen),
             Route("/report/{name:path}", report),
