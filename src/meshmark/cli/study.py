@@ -95,11 +95,8 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
     Raises:
         MeshmarkError: a run is invalid; raised last.
     """
-    import vl_convert
-
     from meshmark.report import studies
-    from meshmark.report.drawing import for_file
-    from meshmark.store.files import write_file, write_text
+    from meshmark.report.drawing import write_charts
     from meshmark.store.store import Store, run_name
 
     if store is not None and result.records:
@@ -107,11 +104,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
             run_name("study"), result.study, list(result.records), list(result.absences), result.records[0].machine
         )
     drawn = [studies.write_study(result.folder)]
-    for name, chart in studies.draw(result.records).items():
-        spec = for_file(chart)
-        drawn.append(result.folder / f"{name}.png")
-        write_file(drawn[-1], vl_convert.vegalite_to_png(spec, scale=2))
-        write_text(drawn[-1].with_suffix(".svg"), vl_convert.vegalite_to_svg(spec))
+    drawn += [p for p in write_charts(studies.draw(result.records), result.folder) if p.suffix == ".png"]
     if as_json:
         for record in result.records:
             print(json.dumps(record.to_json()))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from meshmark.report.card import INSTRUMENT_OF, balance, figures, machine_card, why_absent
-from meshmark.report.drawing import Drawn, chart_page, for_file, said
+from meshmark.report.drawing import Drawn, chart_page, said, write_charts
 from meshmark.report.html import (
     Cell,
     Cells,
@@ -47,17 +47,9 @@ def write_report(records: Sequence[Record], absences: Sequence[Absence], run: Ru
     Raises:
         MeshmarkError: the folder cannot be written.
     """
-    import vl_convert
-
     records = cleaned(records)
     drawn, notes = _draw(records, run)
-    paths = []
-    for name, chart in drawn.items():
-        spec = for_file(chart)
-        png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
-        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_text(svg, vl_convert.vegalite_to_svg(spec))
-        paths += [png, svg]
+    paths = write_charts(drawn, out / "charts")
     card_path, html_path = out / "card.json", out / "report.html"
     card = machine_card(records, absences, run)
     write_file(card_path, json.dumps(card, indent=1, default=str).encode() + b"\n")

@@ -8,12 +8,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ParamSpec
 
 import altair as alt
 
 from meshmark.report.render import render
 from meshmark.report.selection import UNKNOWN, number
+from meshmark.store.files import write_file, write_text
 from meshmark.store.record import Record
 from meshmark.values.units import percent, show, size
 
@@ -272,6 +274,23 @@ def for_file(drawn: Drawn) -> dict[str, Any]:
         spec["width"], spec["height"] = WIDTH, HEIGHT
     spec["background"] = "white"
     return spec
+
+
+def write_specs(specs: Mapping[str, dict[str, Any]], folder: Path) -> list[Path]:
+    """Writes each Vega-Lite specification as PNG and SVG, each file whole or not at all; returns the files."""
+    import vl_convert
+
+    paths = []
+    for name, spec in specs.items():
+        png, svg = folder / f"{name}.png", folder / f"{name}.svg"
+        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
+        write_text(svg, vl_convert.vegalite_to_svg(spec))
+        paths += [png, svg]
+    return paths
+
+
+def write_charts(drawn: Mapping[str, Drawn], folder: Path) -> list[Path]:
+    return write_specs({name: for_file(chart) for name, chart in drawn.items()}, folder)
 
 
 def chart_page(template: str, drawn: Mapping[str, Drawn], **data: Any) -> str:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import altair as alt
 
 from meshmark.errors import MeshmarkError
-from meshmark.store.files import write_file, write_text
+from meshmark.report.drawing import write_specs
 from meshmark.watch.frames import USE, Frame, Header
 from meshmark.watch.palette import PALETTES, STEPS
 
@@ -170,14 +170,4 @@ def draw_difference(
 
 
 def _write(charts: dict[str, alt.VConcatChart], out: Path) -> list[Path]:
-    import vl_convert
-
-    paths = []
-    for name, chart in charts.items():
-        spec: dict[str, Any] = chart.to_dict()
-        spec["background"] = "white"
-        png, svg = out / f"{name}.png", out / f"{name}.svg"
-        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_text(svg, vl_convert.vegalite_to_svg(spec))
-        paths += [png, svg]
-    return paths
+    return write_specs({name: chart.to_dict() | {"background": "white"} for name, chart in charts.items()}, out)

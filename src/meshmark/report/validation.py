@@ -11,7 +11,7 @@ import altair as alt
 
 from meshmark.model.claims.base import Row
 from meshmark.model.claims.gs1280 import FIGURE_13
-from meshmark.report.drawing import PALETTE, Drawn, chart_page, for_file
+from meshmark.report.drawing import PALETTE, Drawn, chart_page, write_charts
 from meshmark.report.html import Tile
 from meshmark.store.files import write_file, write_text
 
@@ -47,16 +47,8 @@ def published(row: Row) -> str:
 
 def write_page(rows: Sequence[Row], out: Path, made: str) -> list[Path]:
     """Writes `validation.html`, `validation.json` and each chart as PNG and SVG, each whole or not at all."""
-    import vl_convert
-
     drawn = draw(rows)
-    paths = []
-    for name, chart in drawn.items():
-        spec = for_file(chart)
-        png, svg = out / "charts" / f"{name}.png", out / "charts" / f"{name}.svg"
-        write_file(png, vl_convert.vegalite_to_png(spec, scale=2))
-        write_text(svg, vl_convert.vegalite_to_svg(spec))
-        paths += [png, svg]
+    paths = write_charts(drawn, out / "charts")
     html, data = out / "validation.html", out / "validation.json"
     write_file(
         data, json.dumps({"scores": scores(rows), "statements": [as_json(r) for r in rows]}, indent=1).encode() + b"\n"
