@@ -85,9 +85,9 @@ tsan:
 	tools/build.sh tsan all mm_tests
 	ctest --test-dir build/tsan -j 2 --output-on-failure --no-tests=error
 
-mutants: setup-tests ## plant faults in the core, and count those that the tests catch (an hour or more); ARGS=--help
+mutants: setup-tests ## plant faults in the core, and count those that the tests catch (two hours); ARGS, NATIVE_ARGS=--help
 	$(BIN)/uv pip install -q --target build/mutants/lib -r requirements/mutants.txt
-	$(BIN)/python tests/mutation/python.py $(ARGS)
+	$(BIN)/python tests/mutation/python.py $(ARGS); python=$$?; $(BIN)/python tests/mutation/native.py $(NATIVE_ARGS) && exit $$python
 
 bench-peers: setup ## measure the peers and ours side by side; more words in ARGS, OSU=FOLDER; see bench/README.md
 	$(BIN)/python bench/peers.py $(ARGS)

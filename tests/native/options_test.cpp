@@ -16,6 +16,28 @@ TEST(Size, ReadsBinaryAndDecimalUnits) {
   EXPECT_EQ(mm::parse_size("f", "64"), 64u);
 }
 
+TEST(Size, KnowsEveryUnit) {
+  const std::pair<const char*, std::size_t> sizes[] = {
+      {"0", 0},
+      {"3B", 3},
+      {"2K", 2048},
+      {"2KiB", 2048},
+      {"2kB", 2000},
+      {"2KB", 2000},
+      {"2M", 2u << 20},
+      {"2MiB", 2u << 20},
+      {"2MB", 2'000'000},
+      {"2G", std::size_t{2} << 30},
+      {"2GiB", std::size_t{2} << 30},
+      {"2GB", 2'000'000'000},
+      {"2TiB", std::size_t{2} << 40},
+      {"2TB", 2'000'000'000'000},
+      {"1024TiB", std::size_t{1} << 50},
+  };
+  for (const auto& [text, bytes] : sizes) EXPECT_EQ(mm::parse_size("f", text), bytes) << text;
+  EXPECT_THROW(mm::parse_size("f", "1025TiB"), mm::UsageError);
+}
+
 TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
   for (const char* text : {"", "-1", "1XB", "GiB", "1e99", "nan", "inf", "1 KiB", " 1", "0x10q", "9999999TiB"}) {
     try {
@@ -40,6 +62,16 @@ TEST(Sizes, RangesDoubleAndMayBeFiner) {
   EXPECT_THROW(mm::parse_sizes("f", "0..1KiB"), mm::UsageError);
 }
 
+TEST(Sizes, MayBeOneOrARangeOfOne) {
+  EXPECT_EQ(mm::parse_sizes("f", "0"), (std::vector<std::size_t>{0}));
+  EXPECT_EQ(mm::parse_sizes("f", "1KiB..1KiB"), (std::vector<std::size_t>{1024}));
+  EXPECT_EQ(mm::parse_sizes("f", "1KiB..4KiB/1"), (std::vector<std::size_t>{1024, 2048, 4096}));
+  EXPECT_EQ(mm::parse_sizes("f", "1KiB..2KiB/2"), (std::vector<std::size_t>{1024, 1472, 2048})) << "whole cache lines";
+  EXPECT_EQ(mm::parse_sizes("f", "1..4/2"), (std::vector<std::size_t>{1, 2, 3, 4})) << "under one: whole bytes";
+  for (const char* text : {"1KiB..2KiB/0", "1KiB..2KiB/-1", "1KiB..2KiB/1.5", "1KiB..", "..1KiB", "1KiB..2KiB/"})
+    EXPECT_THROW(mm::parse_sizes("f", text), mm::UsageError) << text;
+}
+
 TEST(Integers, AllIsWhatTheMachineHas) {
   EXPECT_EQ(mm::parse_integers("n", "1..all", 6), (std::vector<int>{1, 2, 4, 6}));
   EXPECT_EQ(mm::parse_integers("n", "all", 3), (std::vector<int>{3}));
@@ -53,12 +85,48 @@ TEST(Integers, ARangeIsByOneOrDoubles) {
     EXPECT_THROW(mm::parse_integers("n", text, 6), mm::UsageError) << text;
 }
 
+TEST(Integers, HaveALimitAndSoHaveTheirRanges) {
+  EXPECT_EQ(mm::parse_integers("n", "0,16777216", 6), (std::vector<int>{0, 1 << 24}));
+  EXPECT_THROW(mm::parse_integers("n", "16777217", 6), mm::UsageError);
+  EXPECT_EQ(mm::parse_integers("n", "1-65537", 6).size(), 65537u);
+  EXPECT_THROW(mm::parse_integers("n", "1-65538", 6), mm::UsageError);
+  EXPECT_EQ(mm::parse_integers("n", "1..16777216", 6).size(), 25u) << "few, however far it reaches";
+  EXPECT_EQ(mm::parse_integers("n", "4-4", 6), (std::vector<int>{4}));
+}
+
+TEST(Integer, IsWholeAndHasASign) {
+  EXPECT_EQ(mm::parse_integer("n", "-12"), -12);
+  for (const char* text : {"", "1.0", "1 ", "x", "99999999999999999999"})
+    EXPECT_THROW(mm::parse_integer("n", text), mm::UsageError) << text;
+}
+
+TEST(Words, AreSplitAndJoined) {
+  EXPECT_EQ(mm::split("a,,b", ','), (std::vector<std::string>{"a", "", "b"}));
+  EXPECT_EQ(mm::split("", ','), (std::vector<std::string>{""}));
+  EXPECT_EQ(mm::split("a,", ','), (std::vector<std::string>{"a", ""}));
+  EXPECT_EQ(mm::joined({"a", "b", "c"}), "a, b, c");
+  EXPECT_EQ(mm::joined({}), "");
+}
+
 TEST(Time, ABareNumberIsSeconds) {
   EXPECT_EQ(mm::parse_time("t", "2"), 2.0);
   EXPECT_EQ(mm::parse_time("t", "250us"), 250e-6);
   EXPECT_EQ(mm::parse_time("t", "1.5m"), 90.0);
   for (const char* text : {"", "s", "1 s", "1d", "-1s", "1e999s", "nan", "0x1s"})
     EXPECT_THROW(mm::parse_time("t", text), mm::UsageError) << text;
+}
+
+TEST(Time, KnowsEveryUnit) {
+  const std::pair<const char*, double> times[] = {{"2s", 2},     {"2ms", 2e-3}, {"2us", 2e-6},
+                                                  {"2ns", 2e-9}, {"2m", 120},   {"2min", 120},
+                                                  {"2h", 7200},  {"0", 0},      {"1e3s", 1000}};
+  for (const auto& [text, time_s] : times) EXPECT_DOUBLE_EQ(mm::parse_time("t", text), time_s) << text;
+}
+
+TEST(Real, IsFinite) {
+  EXPECT_EQ(mm::parse_real("r", "-1.5e3"), -1500);
+  for (const char* text : {"nan", "inf", "-inf", "", "1x", "0x1"})
+    EXPECT_THROW(mm::parse_real("r", text), mm::UsageError) << text;
 }
 
 // Where a program sets the locale of its user, a decimal comma must not turn 1.5 into 1.

@@ -46,6 +46,75 @@ TEST(MedianInterval, IsRefusedBelowSixSamples) {
   EXPECT_FALSE(mm::median_interval(five));
 }
 
+TEST(MedianInterval, IsBetweenTheOrderStatisticsOfItsRank) {
+  const std::vector<double> six{4, 6, 1, 3, 5, 2}, nine{9, 1, 8, 2, 7, 3, 6, 4, 5};
+  EXPECT_EQ(mm::median_interval(six), (std::pair<double, double>{1, 6}));
+  EXPECT_EQ(mm::median_interval(nine), (std::pair<double, double>{2, 8}));
+}
+
+// By the normal approximation, where the binomial terms of the exact one are too small for a double.
+TEST(MedianRank, OfManySamplesContinuesThatOfFewer) {
+  EXPECT_EQ(mm::median_rank(999), 469u);
+  EXPECT_EQ(mm::median_rank(1000), 469u);
+  EXPECT_EQ(mm::median_rank(2000), 956u);
+}
+
+TEST(InsideWidth, ComparesHalfTheIntervalWithTheMedian) {
+  const std::vector<double> samples{1, 2, 3, 4, 5, 6};  // 3.5, and 2.5 to either side: 71.4 %
+  EXPECT_TRUE(mm::inside_width(samples, 72));
+  EXPECT_FALSE(mm::inside_width(samples, 71));
+  const std::vector<double> below{-1, -2, -3, -4, -5, -6};
+  EXPECT_TRUE(mm::inside_width(below, 72));
+  EXPECT_FALSE(mm::inside_width(below, 71));
+  EXPECT_TRUE(mm::inside_width(std::vector<double>(6, 2.0), 0));
+  EXPECT_FALSE(mm::inside_width(std::vector<double>(5, 2.0), 100)) << "five samples have no interval";
+}
+
+TEST(RelativeMad, IsNotMovedByOneOutlier) {
+  EXPECT_DOUBLE_EQ(mm::relative_mad(std::vector<double>{1, 2, 3, 4, 100}), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(mm::relative_mad(std::vector<double>{-1, -2, -3}), 0.5);
+  EXPECT_EQ(mm::relative_mad(std::vector<double>{0, 0, 0}), 0);
+}
+
+TEST(Plateaus, HaveTheirNumberOfPointsAndTheirTolerance) {
+  const std::vector<double> y{1, 1.5, 8, 8, 8, 40, 300};
+  EXPECT_EQ(mm::plateaus(y, 0.5).size(), 2u) << "1.5 is just within";
+  EXPECT_EQ(mm::plateaus(y, 0.49).size(), 1u);
+  EXPECT_EQ(mm::plateaus(y, 0.5, 3).size(), 1u);
+  EXPECT_TRUE(mm::plateaus(y, 0.5, 4).empty());
+  EXPECT_EQ(mm::plateaus(y, 0.5, 1).size(), 4u);
+  // Of two stretches of the same length the flatter one is the plateau.
+  const auto flatter = mm::plateaus(std::vector<double>{1.0, 1.1, 1.2, 1.25}, 0.15);
+  ASSERT_EQ(flatter.size(), 1u);
+  const auto two = mm::plateaus(std::vector<double>{10, 11.4, 11.5, 30}, 0.15);
+  ASSERT_EQ(two.size(), 1u);
+  const auto chosen = mm::plateaus(std::vector<double>{10, 11.4, 12, 30}, 0.15);
+  ASSERT_EQ(chosen.size(), 1u);
+  EXPECT_EQ(chosen[0].first, 1u);
+  EXPECT_EQ(chosen[0].last, 2u);
+}
+
+TEST(Plateaus, NeighboursOfOneLevelAreOneWithTheMedianOfBoth) {
+  // The spike in the middle belongs to neither stretch, and the second is within the tolerance of the first.
+  const std::vector<double> y{10, 10, 10, 14, 11, 11, 11, 40};
+  const auto found = mm::plateaus(y, 0.1);
+  ASSERT_EQ(found.size(), 1u);
+  EXPECT_EQ(found[0].first, 0u);
+  EXPECT_EQ(found[0].last, 6u);
+  EXPECT_EQ(found[0].level, 11);
+}
+
+TEST(Levels, ArePlateausThatAreFarEnoughApart) {
+  const std::vector<double> y{10, 10, 13, 13, 20, 20};
+  const auto found = mm::levels(y, 1.4);
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].last, 3u);
+  EXPECT_EQ(found[0].level, 11.5);  // the median of both stretches
+  EXPECT_EQ(found[1].level, 20);
+  EXPECT_EQ(mm::levels(y, 1.3).size(), 3u) << "as far apart as that";
+  EXPECT_EQ(mm::levels(y, 1.8).size(), 1u);
+}
+
 // Three levels with noise and one point on each slope.
 TEST(Plateaus, FindsLevelsAndNotSlopes) {
   const std::vector<double> y{1.70, 1.71, 1.69, 1.70, 4.0, 6.1, 6.0, 6.2, 15, 35, 36, 34.5, 80, 139, 141, 150, 156};

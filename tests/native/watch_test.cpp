@@ -23,6 +23,7 @@
 #include "watch/counters.hpp"
 #include "watch/definitions.hpp"
 #include "watch/sampler.hpp"
+#include "watch/utilisation.hpp"
 
 namespace {
 
@@ -74,6 +75,182 @@ TEST(Watch, AMetricThatTwoSourcesSayHasAPlaceForAllComponents) {
   board.forget(0, 1);
   EXPECT_TRUE(std::isnan(board.at(first, 1)));
   EXPECT_EQ(board.at(other, 0), 3);
+}
+
+TEST(Watch, NumbersAreAsLongAsTheirUnitNeeds) {
+  Board board;
+  for (int i = 0; i < 7; ++i) board.add("node", {{"name", i}});
+  const auto rate = board.add({"node.rate", "B/s", "moved"}), plain = board.add({"node.ratio", "1", "a ratio"});
+  const auto share = board.add({"node.busy", "1", "busy", "time"});
+  const double values[] = {0, 999.9994, 1000, -1000.9, 1.23456789e-5, 999999.5, -0.5};
+  for (std::size_t i = 0; i < 7; ++i) board.set(rate, i, values[i]);
+  board.set(plain, 0, 0.123456789);
+  board.set(plain, 1, INFINITY);
+  board.set(share, 0, 0.99996);
+  board.set(share, 1, 0.00004);
+  board.note("at", "[1,2]");
+  std::string line = "{";
+  board.write_values(line);
+  EXPECT_EQ(line, R"({"values":{"node.rate":[0,999.999,1000,-1000,1.23457e-05,999999,-0.5],)"
+                  R"("node.ratio":[0.123457,null,null,null,null,null,null],)"
+                  R"("node.busy":[1,0,null,null,null,null,null]},"at":[1,2])");
+}
+
+TEST(Watch, TheHeaderDescribesComponentsMetricsAndWhatIsAbsent) {
+  Board board;
+  EXPECT_EQ(board.components("cpu"), 0U);
+  EXPECT_EQ(board.add("cpu", {{"name", "CPU 0"}}), 0U);
+  EXPECT_EQ(board.add("cpu", {{"name", "CPU 1"}}), 1U);
+  EXPECT_EQ(board.components("cpu"), 2U);
+  EXPECT_EQ(board.component("cpu", 1).at("name"), "CPU 1");
+  Metric guessed{"cpu.guess", "s", "a guess"};
+  guessed.estimated = true;
+  EXPECT_EQ(board.add({"cpu.busy", "1", "busy", "time"}), 0U);
+  EXPECT_EQ(board.add(guessed), 1U);
+  EXPECT_EQ(board.find("cpu.guess"), 1U);
+  EXPECT_EQ(board.find("cpu.other"), kNone);
+  board.absent("cpu.power", "no meter", "buy one");
+  board.absent("cpu.heat", "no sensor");
+  ASSERT_NE(board.absence("cpu.heat"), nullptr);
+  EXPECT_EQ(board.absence("cpu.heat")->at("why"), "no sensor");
+  EXPECT_EQ(board.absence("cpu.busy"), nullptr);
+  board.say("rate", 3);
+  const mm::json expected = mm::json::parse(R"({
+      "components": {"cpu": [{"name": "CPU 0"}, {"name": "CPU 1"}]},
+      "metrics": [{"name": "cpu.busy", "unit": "1", "what": "busy", "of": "time"},
+                  {"name": "cpu.guess", "unit": "s", "what": "a guess", "estimated": true}],
+      "absent": [{"metric": "cpu.power", "why": "no meter", "hint": "buy one"},
+                 {"metric": "cpu.heat", "why": "no sensor"}],
+      "rate": 3})");
+  EXPECT_EQ(board.header(), expected);
+}
+
+/// A board with memory controllers on two nodes, of OS numbers 4 and 6: two on the first, one on the second.
+struct Controllers {
+  Board board;
+  Host host;
+  std::size_t read, write;
+  Controllers() {
+    for (const int node : {0, 0, 1}) board.add("memory", {{"name", "memory"}, {"node", node}});
+    read = board.add({"memory.read", "B/s", "read"});
+    write = board.add({"memory.write", "B/s", "written"});
+    host.nodes = {4, 6};
+  }
+  void move(std::size_t component, double reads, double writes) {
+    board.set(read, component, reads);
+    board.set(write, component, writes);
+  }
+  double busy(std::size_t component) { return board.at(board.find("memory.busy"), component); }
+};
+
+const std::vector<std::string> kMoved = {"memory.read", "memory.write"};
+
+TEST(Utilisation, IsAShareOfWhatASurveySustainedAtTheSameMix) {
+  Controllers c;
+  // Of node 4: 80 B/s of reads alone, 40 at one half, for two controllers. Nothing of node 6.
+  c.host.attained = mm::json::parse(R"({"memory": {"4": [[1.0, 80], [0.5, 40]]}, "from": "a night"})");
+  const Utilisation use(c.board, c.host, "memory", kMoved);
+  EXPECT_EQ(use.denominator().at("used"), "attained");
+  EXPECT_EQ(use.denominator().at("attained"), mm::json::parse("[40, 40, null]"));
+  EXPECT_EQ(use.denominator().at("from").at("attained"), "a night");
+  EXPECT_EQ(c.board.metrics()[c.board.find("memory.busy")].of, "sustained here, by a night");
+  c.move(0, 20, 0);
+  c.move(1, 7.5, 2.5);
+  c.move(2, 1, 1);
+  use.sample(c.board);
+  EXPECT_DOUBLE_EQ(c.busy(0), 0.5);        // reads alone: of 40
+  EXPECT_DOUBLE_EQ(c.busy(1), 10.0 / 30);  // three quarters: between 20 and 40
+  EXPECT_TRUE(std::isnan(c.busy(2)));      // the other node was not surveyed
+  c.move(0, 2, 8);
+  c.move(1, 0, 0);
+  use.sample(c.board);
+  EXPECT_DOUBLE_EQ(c.busy(0), 0.5);  // fewer reads than the survey had: its lowest mix, 20
+  EXPECT_DOUBLE_EQ(c.busy(1), 0);
+}
+
+TEST(Utilisation, IsAShareOfThePeakWhereNobodySurveyed) {
+  Controllers firmware;
+  firmware.host.attained = mm::json::parse(R"({"wire": {"memory": 300}})");
+  const Utilisation by_firmware(firmware.board, firmware.host, "memory", kMoved);
+  EXPECT_EQ(by_firmware.denominator().at("used"), "wire");
+  EXPECT_EQ(by_firmware.denominator().at("wire"), mm::json::parse("[100.0, 100.0, 100.0]"));
+  EXPECT_EQ(firmware.board.metrics()[firmware.board.find("memory.busy")].of, "theoretical peak");
+  firmware.move(1, 20, 30);
+  by_firmware.sample(firmware.board);
+  EXPECT_DOUBLE_EQ(firmware.busy(1), 0.5);
+
+  Controllers clocked;
+  const auto wire = clocked.board.add({"memory.wire", "B/s", "by its clock"});
+  clocked.host.attained = firmware.host.attained;
+  const Utilisation by_clock(clocked.board, clocked.host, "memory", kMoved);
+  EXPECT_FALSE(by_clock.denominator().contains("wire"));
+  EXPECT_EQ(by_clock.denominator().at("from").at("wire"), "by its clock");
+  clocked.board.set(wire, 0, 200);
+  clocked.board.set(wire, 1, 0);
+  clocked.move(0, 20, 30);
+  clocked.move(1, 20, 30);
+  by_clock.sample(clocked.board);
+  EXPECT_DOUBLE_EQ(clocked.busy(0), 0.25);
+  EXPECT_TRUE(std::isnan(clocked.busy(1))) << "of nothing there is no share";
+}
+
+TEST(Utilisation, IsAbsentWithAReasonOrLeftToWhoReportsIt) {
+  Controllers unknown;
+  Utilisation none(unknown.board, unknown.host, "memory", kMoved);
+  EXPECT_EQ(unknown.board.find("memory.busy"), kNone);
+  ASSERT_NE(unknown.board.absence("memory.busy"), nullptr);
+  EXPECT_EQ(unknown.board.absence("memory.busy")->at("hint"), "meshmark survey");
+  EXPECT_TRUE(none.denominator().is_null());
+  none.sample(unknown.board);
+
+  Controllers reported;
+  reported.board.add({"memory.busy", "1", "by the hardware", "time"});
+  reported.host.attained = mm::json::parse(R"({"wire": {"memory": 300}})");
+  const Utilisation left(reported.board, reported.host, "memory", kMoved);
+  EXPECT_TRUE(left.denominator().is_null());
+  reported.move(0, 1, 1);
+  left.sample(reported.board);
+  EXPECT_TRUE(std::isnan(reported.busy(0)));
+
+  Controllers unmoved;
+  unmoved.host.attained = reported.host.attained;
+  const Utilisation nothing(unmoved.board, unmoved.host, "memory", {"memory.other"});
+  EXPECT_EQ(unmoved.board.find("memory.busy"), kNone);
+  EXPECT_EQ(unmoved.board.absence("memory.busy"), nullptr);
+}
+
+TEST(Utilisation, OfWhatIsAbsentTheReasonIsThatOfItsParts) {
+  Host host;
+  host.nodes = {0, 1};
+  Board parts;
+  parts.absent("memory.read", "not permitted", "as root");
+  parts.absent("link.out", "no such counter");
+  explain_unknown_use(host, parts);
+  EXPECT_EQ(parts.absence("memory.busy")->at("why"), "not permitted");
+  EXPECT_EQ(parts.absence("memory.busy")->at("hint"), "as root");
+  EXPECT_EQ(parts.absence("link.busy")->at("why"), "no such counter");
+  EXPECT_FALSE(parts.absence("link.busy")->contains("hint"));
+
+  Board bare;
+  explain_unknown_use(host, bare);
+  EXPECT_EQ(bare.absence("memory.busy")->at("hint"), "meshmark doctor");
+  EXPECT_NE(std::string(bare.absence("link.busy")->at("why")).find("no counters of links"), std::string::npos);
+
+  host.cpuinfo = "flags : fpu hypervisor sse\n";
+  host.nodes = {0};
+  Board guest;
+  explain_unknown_use(host, guest);
+  EXPECT_NE(std::string(guest.absence("memory.busy")->at("why")).find("hypervisor"), std::string::npos);
+  EXPECT_FALSE(guest.absence("memory.busy")->contains("hint"));
+  EXPECT_EQ(guest.absence("link.busy"), nullptr) << "one node has no links";
+
+  Board known;
+  known.add("memory", {{"name", "memory"}});
+  known.add({"memory.busy", "1", "busy", "time"});
+  known.absent("link.busy", "told before");
+  explain_unknown_use(host, known);
+  EXPECT_EQ(known.absence("memory.busy"), nullptr);
+  EXPECT_EQ(known.absence("link.busy")->at("why"), "told before");
 }
 
 TEST(Watch, ASlowReaderLosesWholeLines) {

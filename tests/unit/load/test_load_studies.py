@@ -35,7 +35,7 @@ from meshmark.load.studies.bench import How
 from meshmark.load.studies.cells import QUIET, lengthened, member, order, run_cells, scenario, start_study
 from meshmark.load.studies.copies import copies
 from meshmark.load.studies.curve import interference_curve
-from meshmark.load.studies.interference import interference_matrix, kernel_class
+from meshmark.load.studies.interference import interference_matrix
 from meshmark.load.studies.isolation import isolation
 from meshmark.load.studies.mix import mix
 from meshmark.load.studies.omp_overload import omp_overload, serialisation
@@ -323,16 +323,6 @@ def test_one_memory_domain_is_absent_with_the_reason(tmp_path: Path) -> None:
 def test_one_cpu_is_absent_for_what_needs_two(tmp_path: Path) -> None:
     with pytest.raises(AbsentError, match="two CPUs"):
         interference_curve(BUSY, base(), tmp_path / "study", cpus=CPUS[:1])
-
-
-def test_a_class_is_a_kind_or_a_kernel_at_a_level() -> None:
-    v = base()[0]
-    assert kernel_class(v.kind)(v)
-    assert kernel_class(v.kernel)(v)
-    assert kernel_class(f"{v.kind}@{v.served_by}")(v)
-    assert not kernel_class(f"{v.kind}@{'L1' if v.served_by != 'L1' else 'memory'}")(v)
-    with pytest.raises(UsageError):
-        kernel_class("stream@L9")
 
 
 # ------------------------------------------------------------------ real programs

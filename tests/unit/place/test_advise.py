@@ -209,6 +209,17 @@ def test_a_race_that_is_stopped_early_decides_nothing() -> None:
     assert race.verdict().ratio == pytest.approx(0.5)
 
 
+def test_what_was_not_told_apart_from_the_choice_is_named_with_its_ratio() -> None:
+    race = Race("abc", "a")
+    noise = {"a": [1.0, 1.2, 1.0, 1.2, 1.0], "b": [1.3, 1.1, 1.3, 1.1, 1.3], "c": [3.0, 3.6, 3.6, 3.0, 3.0]}
+    while len(race.rounds) < 6 and (name := race.next()) is not None:
+        race.add(name, noise[name][len(race.costs(name))] if len(race.costs(name)) < 5 else 1.0)
+    race.stop("the budget ended")
+    close = race.verdict().close
+    assert list(close) == ["b"]  # c is three times as slow, whatever the noise; a is the choice
+    assert 1 < close["b"] < 1.3
+
+
 # ------------------------------------------------------------------ candidates
 
 

@@ -1,0 +1,510 @@
+"""`make mutants`: plants faults in the core of the native half, and counts those that its tests catch.
+
+A mutant changes one operator, constant or statement of one file. The file is compiled with the command of its original
+and linked, before the archives that contain the original, into a program of the room's native tests; where these pass,
+the Python tests of the room run with a mutated program. The sources are never changed: all that is written is in
+build/mutants/native. An interrupted run resumes, and only survivors run again as long as a file stays the same.
+
+    tests/mutation/native.py [--rooms place,model] [--count 12] [--children 2]
+
+Mutants whose object code equals the original's change nothing and do not count, nor do those of equivalent.txt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import hashlib
+import json
+import os
+import random
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+BUILD: Final = ROOT / "build" / "mutants" / "native"
+OUTCOMES: Final = BUILD / "outcomes.json"
+EQUIVALENT: Final = Path(__file__).with_name("equivalent.txt")
+FLOOR: Final = 0.85  # share of the mutants that must be caught
+LIMIT_S: Final = 20.0  # beside five times what the tests take with the original
+MEMORY_BYTES: Final = 8 << 30  # of a mutant's tests
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """What is mutated, relative to native/, and what may catch it: first the native tests, then those in Python.
+
+    Attributes:
+        tests: files of tests/native, without `_test.cpp`.
+        program: what the Python tests run, by the variable that names it.
+    """
+
+    sources: tuple[str, ...]
+    tests: tuple[str, ...]
+    program: tuple[str, str] | None = None
+    python: tuple[str, ...] = ()
+
+
+ROOMS: Final = {
+    "base": Room(
+        ("base/stats.cpp", "base/options.cpp"),
+        ("stats", "options", "arguments"),
+    ),
+    "rounds": Room(
+        ("base/rounds.cpp", "base/conditions.cpp"),
+        ("stats",),
+        ("meshmark-probe", "MESHMARK_PROBE"),
+        ("tests/system/test_probe.py",),
+    ),
+    "place": Room(
+        ("place/policy/*.cpp", "place/ledger/*.cpp", "place/search/*.cpp"),
+        ("place_policy", "place_ledger", "place_bounds"),
+    ),
+    "model": Room(
+        ("model/routing.cpp", "model/requests.cpp"),
+        ("model",),
+        ("meshmark-model", "MESHMARK_MODEL"),
+        ("tests/unit/model",),
+    ),
+    "load": Room(
+        ("load/scenario/*.cpp",),
+        ("load_scenario",),
+        ("meshmark-load", "MESHMARK_LOAD"),
+        ("tests/unit/load/test_load_runs.py",),
+    ),
+    "watch": Room(
+        ("watch/utilisation.cpp", "watch/board.cpp"),
+        ("watch",),
+        ("meshmark-watch", "MESHMARK_WATCH"),
+        ("tests/unit/watch/test_sampler.py",),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One change of one file.
+
+    Attributes:
+        name: the file and a digest of the changed line's text and the change, so that it survives edits elsewhere.
+        begin, end: characters of the file that `text` replaces.
+    """
+
+    name: str
+    file: str
+    line: int
+    begin: int
+    end: int
+    text: str
+
+
+# ---------------------------------------------------------------- operators
+
+_HIDDEN: Final = re.compile(
+    r"""//[^\n]* | /\*.*?\*/ | R"(?P<mark>\w*)\(.*?\)(?P=mark)" | "(?:\\.|[^"\\\n])*" | (?<![\w])'(?:\\.|[^'\\\n])+'
+    | ^[ ]*\#[^\n]*(?:\\\n[^\n]*)* | \[\[\w+\]\] | \bstatic_assert\b.*?; | \btemplate\ <[^\n]*""",
+    re.VERBOSE | re.DOTALL | re.MULTILINE,
+)
+# Binary operators have spaces around them (clang-format), which templates, pointers and references have not.
+_BINARY: Final = {
+    "<": ("<=", ">"),
+    "<=": ("<", ">"),
+    ">": (">=", "<"),
+    ">=": (">", "<"),
+    "==": ("!=",),
+    "!=": ("==",),
+    "&&": ("||",),
+    "||": ("&&",),
+    "+": ("-",),
+    "-": ("+",),
+    "*": ("/",),
+    "/": ("*",),
+    "%": ("*",),
+    "&": ("|",),
+    "|": ("&",),
+    "+=": ("-=",),
+    "-=": ("+=",),
+    "*=": ("/=",),
+    "/=": ("*=",),
+    "|=": ("&=",),
+    "&=": ("|=",),
+    "<<": (">>",),
+    ">>": ("<<",),
+}
+_OPERATOR: Final = re.compile(r"(?<= )(?:[<>=!+*/|&-]=|&&|\|\||<<|>>|[<>+*/%&|-])(?= |\n)")
+_STEP: Final = re.compile(r"\+\+|--")
+_NOT: Final = re.compile(r"!(?=[\w(:*])")
+_WORD: Final = re.compile(r"\b(?:true|false)\b|\bstd::(?:min|max)\b(?=[(<])|\b(?:any_of|all_of)\b|\.(?:front|back)\(\)")
+_WORDS: Final = {
+    "true": "false",
+    "false": "true",
+    "std::min": "std::max",
+    "std::max": "std::min",
+    "any_of": "all_of",
+    "all_of": "any_of",
+    ".front()": ".back()",
+    ".back()": ".front()",
+}
+_NUMBER: Final = re.compile(r"(?<![\w.])(?:\d+\.\d*(?:e-?\d+)?|\d+e-?\d+|\d+)(?![\w.'])")
+_STATEMENT: Final = re.compile(
+    r"^ +(?!(?:return|throw|const|constexpr|auto|static|using|case|default|else|for|while|if|do|struct|class|enum)\b)"
+    r"(?:\+\+|--)?[\w:.>()\[\]-]+(?: [-+*/|&]?= [^\n]*|\([^\n]*\)|\+\+|--)?;$",
+    re.MULTILINE,
+)
+_EARLY: Final = re.compile(r"^ +if \([^\n]*\) (?:return|continue|break|throw|wrong|refuse)\b[^\n]*;$", re.MULTILINE)
+# What people read, and limits against absurd input, are not the promise of a test.
+_SKIPPED: Final = re.compile(r"fprintf\(stderr|\bcomplain\(|\bkMax\w* = |reserve\(")
+
+
+def masked(text: str) -> str:
+    """The text, with blanks for what is no code."""
+    return _HIDDEN.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)
+
+
+def _changes(code: str) -> Iterator[tuple[int, int, str]]:
+    """Begin, end and new text of all changes."""
+    for m in _OPERATOR.finditer(code):
+        yield from ((m.start(), m.end(), new) for new in _BINARY.get(m[0], ()))
+    for m in _STEP.finditer(code):
+        yield m.start(), m.end(), "--" if m[0] == "++" else "++"
+    for m in _NOT.finditer(code):
+        yield m.start(), m.end(), ""
+    for m in _WORD.finditer(code):
+        yield m.start(), m.end(), _WORDS[m[0]]
+    for m in _NUMBER.finditer(code):
+        yield m.start(), m.end(), f"({m[0]} * 2)" if set(m[0]) & {".", "e"} else str(int(m[0]) + 1)
+        if m[0] == "1":
+            yield m.start(), m.end(), "0"
+    for pattern in (_STATEMENT, _EARLY):
+        for m in pattern.finditer(code):
+            if m[0].count("(") == m[0].count(")"):
+                yield m.start() + len(m[0]) - len(m[0].lstrip()), m.end(), ";"
+
+
+def mutants(file: str, text: str) -> list[Mutant]:
+    """All mutants of a file, in its order; `file` is relative to native/."""
+    code, found = masked(text), []
+    seen: Counter[tuple[str, int, str]] = Counter()
+    for begin, end, new in sorted(_changes(code)):
+        first = text.rfind("\n", 0, begin) + 1
+        line = text[first : text.find("\n", begin)]
+        if _SKIPPED.search(line):
+            continue
+        key = (line.strip(), begin - first - (len(line) - len(line.lstrip())), new)
+        digest = hashlib.sha256(repr((*key, seen[key])).encode()).hexdigest()[:8]
+        seen[key] += 1
+        found.append(Mutant(f"{file}:{digest}", file, text.count("\n", 0, begin) + 1, begin, end, new))
+    return found
+
+
+def sample(file: str, text: str, count: int, seed: int) -> list[Mutant]:
+    """At most `count` of a file's mutants, at different places where possible; the same for a seed."""
+    rest = mutants(file, text)
+    random.Random(f"{seed} {file}").shuffle(rest)
+    places: Counter[int] = Counter()
+    rounds = {}  # the first mutant of each place comes before the second of any
+    for mutant in rest:
+        rounds[mutant.name] = places[mutant.begin]
+        places[mutant.begin] += 1
+    rest.sort(key=lambda m: rounds[m.name])
+    return sorted(rest[:count], key=lambda m: m.begin)
+
+
+def equivalent() -> set[str]:
+    """Names of the mutants that were judged to change nothing that can be observed."""
+    lines = EQUIVALENT.read_text(encoding="utf-8").splitlines() if EQUIVALENT.is_file() else []
+    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
+
+
+# ---------------------------------------------------------------- building
+
+
+def configure(rooms: list[Room]) -> None:
+    """Builds all that mutants of these rooms are linked with: one object a file, lightly optimised."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    flags = ["-DCMAKE_BUILD_TYPE=None", "-DCMAKE_CXX_FLAGS=-O1", "-DCMAKE_UNITY_BUILD=OFF"]
+    quiet = ["-DCMAKE_MESSAGE_LOG_LEVEL=WARNING"]
+    subprocess.run(
+        ["cmake", "-S", str(ROOT), "-B", str(BUILD), "-G", "Ninja", *flags, *quiet],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    inputs: set[str] = set()
+    for room in rooms:
+        inputs.update(w for w in link_line("mm_tests", room.tests) if w.endswith((".o", ".a")))
+        if room.program:
+            inputs.update(w for w in link_line(room.program[0], ()) if w.endswith((".o", ".a")))
+    mine = [w for w in inputs if not w.startswith("/")]
+    subprocess.run(["ninja", "-C", str(BUILD), "--quiet", *sorted(mine)], check=True)
+
+
+@cache
+def compiling(file: str) -> tuple[list[str], str]:
+    """Command that compiles a file, and the object it makes."""
+    commands = json.loads((BUILD / "compile_commands.json").read_text(encoding="utf-8"))
+    path = str(ROOT / "native" / file)
+    words = shlex.split(next(c["command"] for c in commands if c["file"] == path))
+    return words, words[words.index("-o") + 1]
+
+
+@cache
+def link_line(target: str, tests: tuple[str, ...]) -> tuple[str, ...]:
+    """Command that links a program; of the native tests, only with those named and without what they do not use."""
+    done = subprocess.run(
+        ["ninja", "-C", str(BUILD), "-t", "commands", target], check=True, capture_output=True, text=True
+    )
+    line = next(x for x in reversed(done.stdout.splitlines()) if " -o " in x and "&&" in x)
+    words = [w for w in shlex.split(line.split("&&")[1]) if w != ":"]
+    if target != "mm_tests":
+        return tuple(words)
+    kept = {f"{name}_test.cpp.o" for name in tests}
+    return tuple(
+        w
+        for w in words
+        if not (w.endswith("_test.cpp.o") and Path(w).name not in kept) and "mm_instruments.dir" not in w
+    )
+
+
+def compile_file(file: str, text: str, folder: Path) -> Path | None:
+    """Object of a changed file; None: it does not compile."""
+    words = list(compiling(file)[0])
+    source, target = folder / Path(file).name, folder / "changed.o"
+    source.write_text(text, encoding="utf-8")
+    words[words.index("-o") + 1] = str(target)
+    words[words.index("-c") + 1] = str(source)
+    for flag in ("-MF", "-MT", "-MD"):
+        if flag in words:
+            at = words.index(flag)
+            del words[at : at + (1 if flag == "-MD" else 2)]
+    words[1:1] = ["-w", f"-ffile-prefix-map={folder}=.", "-iquote", str((ROOT / "native" / file).parent)]
+    done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
+    return target if done.returncode == 0 else None
+
+
+def link(target: str, file: str, changed: Path, folder: Path, tests: tuple[str, ...]) -> Path | None:
+    """The program with a changed object; of the native tests, only those named."""
+    original = compiling(file)[1]
+    words = [w for w in link_line(target, tests) if w != original]
+    program = folder / target
+    at = words.index("-o")
+    words[at : at + 2] = [str(changed), "-fuse-ld=gold", "-o", str(program)]
+    done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
+    return program if done.returncode == 0 else None
+
+
+# ---------------------------------------------------------------- running
+
+
+def passes(words: list[str], limit_s: float, folder: Path, **variables: str) -> bool:
+    """Whether the tests pass in time; what they started is ended."""
+    log = folder / "tests.log"
+    limited = ["prlimit", f"--as={MEMORY_BYTES}", "--core=0", *words]
+    environment = {**os.environ, "TMPDIR": str(folder), **variables}
+    with (
+        log.open("w") as out,
+        subprocess.Popen(
+            limited,
+            cwd=ROOT,
+            stdout=out,
+            stderr=out,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+            env=environment,
+        ) as child,
+    ):
+        try:
+            return child.wait(limit_s) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+
+
+def native_tests(program: Path) -> list[str]:
+    return [str(program), "--gtest_fail_fast", "--gtest_brief=1"]
+
+
+def python_tests(room: Room) -> list[str]:
+    return [sys.executable, "-m", "pytest", "-q", "-x", "-m", "not slow", "-p", "no:cacheprovider", *room.python]
+
+
+@dataclass(frozen=True, slots=True)
+class Original:
+    """What a file's tests take without a fault, and its object."""
+
+    object_bytes: bytes
+    native_s: float
+    python_s: float
+
+
+def try_original(room: Room, file: str) -> Original:
+    """Compiles, links and tests a file as a mutant is.
+
+    Raises:
+        SystemExit: its tests fail.
+    """
+    folder = BUILD / "work" / "original"
+    folder.mkdir(parents=True, exist_ok=True)
+    changed = compile_file(file, (ROOT / "native" / file).read_text(encoding="utf-8"), folder)
+    assert changed is not None, file
+    spent = []
+    program = link("mm_tests", file, changed, folder, room.tests)
+    begun = time.monotonic()
+    if program is None or not passes(native_tests(program), 600, folder):
+        raise SystemExit(f"{file}: its tests fail without a mutant: {folder / 'tests.log'}")
+    spent.append(time.monotonic() - begun)
+    if room.program:
+        program = link(room.program[0], file, changed, folder, ())
+        begun = time.monotonic()
+        if program is None or not passes(python_tests(room), 600, folder, **{room.program[1]: str(program)}):
+            raise SystemExit(f"{file}: its Python tests fail without a mutant: {folder / 'tests.log'}")
+        spent.append(time.monotonic() - begun)
+    return Original(changed.read_bytes(), spent[0], spent[-1])
+
+
+def outcome(room: Room, mutant: Mutant, original: Original, folder: Path) -> str:
+    """caught, survived, equal (the same object code) or broken (it does not compile)."""
+    folder.mkdir(parents=True, exist_ok=True)
+    text = (ROOT / "native" / mutant.file).read_text(encoding="utf-8")
+    changed = compile_file(mutant.file, text[: mutant.begin] + mutant.text + text[mutant.end :], folder)
+    if changed is None:
+        return "broken"
+    if changed.read_bytes() == original.object_bytes:
+        return "equal"
+    program = link("mm_tests", mutant.file, changed, folder, room.tests)
+    if program is None:
+        return "broken"
+    if not passes(native_tests(program), 5 * original.native_s + LIMIT_S, folder):
+        return "caught"
+    if room.program:
+        program = link(room.program[0], mutant.file, changed, folder, ())
+        variables = {room.program[1]: str(program)}
+        # Twice: tests that start processes depend on the machine's load, and a mutant fails every time.
+        if not any(passes(python_tests(room), 5 * original.python_s + LIMIT_S, folder, **variables) for _ in range(2)):
+            return "caught"
+    return "survived"
+
+
+def digest_of(file: str) -> str:
+    return hashlib.sha256((ROOT / "native" / file).read_bytes()).hexdigest()[:16]
+
+
+class Kept:
+    """Outcomes on disk, valid as long as a file's text is the same."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, dict[str, str]] = json.loads(OUTCOMES.read_text()) if OUTCOMES.is_file() else {}
+
+    def of(self, file: str) -> dict[str, str]:
+        return self.all.setdefault(f"{file} {digest_of(file)}", {})
+
+    def write(self) -> None:
+        partial = OUTCOMES.with_suffix(".part")
+        partial.write_text(json.dumps(self.all, indent=1), encoding="utf-8")
+        partial.replace(OUTCOMES)
+
+
+def files_of(room: Room) -> list[str]:
+    native = ROOT / "native"
+    return sorted(p.relative_to(native).as_posix() for pattern in room.sources for p in native.glob(pattern))
+
+
+def run_file(room: Room, file: str, options: argparse.Namespace, kept: Kept) -> None:
+    text = (ROOT / "native" / file).read_text(encoding="utf-8")
+    known, skipped = kept.of(file), equivalent()
+    for name in [n for n, how in known.items() if how == "survived"]:
+        del known[name]  # today's tests may catch it
+    left = [m for m in sample(file, text, options.count, options.seed) if m.name not in known and m.name not in skipped]
+    if not left:
+        return
+    original = try_original(room, file)
+    free = [BUILD / "work" / str(i) for i in range(options.children)]
+
+    def one(mutant: Mutant) -> None:
+        folder = free.pop()
+        try:
+            known[mutant.name] = outcome(room, mutant, original, folder)
+        finally:
+            free.append(folder)
+        kept.write()
+
+    with ThreadPoolExecutor(options.children) as pool:
+        list(pool.map(one, left))
+
+
+def difference(name: str) -> str:
+    file = name.split(":", maxsplit=1)[0]
+    text = (ROOT / "native" / file).read_text(encoding="utf-8")
+    mutant = next((m for m in mutants(file, text) if m.name == name), None)
+    if mutant is None:
+        raise SystemExit(f"{name}: no such mutant of today's {file}")
+    changed = text[: mutant.begin] + mutant.text + text[mutant.end :]
+    return "".join(difflib.unified_diff(text.splitlines(True), changed.splitlines(True), f"native/{file}", name, n=2))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rooms", default=",".join(ROOMS), help="rooms of the core [all]")
+    parser.add_argument("--count", type=int, default=12, help="mutants a file [12]")
+    parser.add_argument("--seed", type=int, default=1, help="of the sample [1]")
+    parser.add_argument("--children", type=int, default=os.cpu_count() or 1, help="mutants at once")
+    parser.add_argument("--survivors", action="store_true", help="list survivors of the last run, run nothing")
+    parser.add_argument("--show", default="", help="print the difference that a mutant makes")
+    options = parser.parse_args()
+    rooms = options.rooms.split(",")
+    if unknown := set(rooms) - set(ROOMS):
+        parser.error(f"--rooms: found {', '.join(sorted(unknown))}, allowed are {', '.join(ROOMS)}")
+    if options.show:
+        print(difference(options.show), end="")
+        return 0
+    kept, skipped = Kept(), equivalent()
+    if not options.survivors:
+        configure([ROOMS[name] for name in rooms])
+    total: Counter[str] = Counter()
+    rows, survivors = [], []
+    for name in rooms:
+        for file in files_of(ROOMS[name]):
+            if not options.survivors:
+                run_file(ROOMS[name], file, options, kept)
+            chosen = sample(file, (ROOT / "native" / file).read_text(encoding="utf-8"), options.count, options.seed)
+            known = kept.of(file)
+            counts = Counter("equivalent" if m.name in skipped else known.get(m.name, "not run") for m in chosen)
+            survivors += [m for m in chosen if m.name not in skipped and known.get(m.name) == "survived"]
+            total += counts
+            rows.append((file, counts))
+            if not options.survivors:
+                print(row(file, counts) if len(rows) > 1 else f"{HEADER}\n{row(file, counts)}", flush=True)
+    if options.survivors:
+        print("\n".join(f"{m.name} (line {m.line})" for m in survivors))
+        return 0
+    print(f"{row('all', total)}\nsurvivors: --survivors; the difference of one: --show NAME")
+    return 0 if total["caught"] >= FLOOR * (total["caught"] + total["survived"]) else 1
+
+
+HEADER: Final = (
+    f"{'file':32} {'mutants':>8} {'caught':>8} {'share':>7} {'survived':>9} {'no change':>10} {'no build':>9}"
+)
+
+
+def row(name: str, counts: Counter[str]) -> str:
+    caught, valid = counts["caught"], counts["caught"] + counts["survived"]
+    same = counts["equal"] + counts["equivalent"]
+    share = f"{caught / valid:7.0%}" if valid else "      -"
+    return f"{name:32} {valid:8} {caught:8} {share} {counts['survived']:9} {same:10} {counts['broken']:9}"
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
