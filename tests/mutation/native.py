@@ -70,11 +70,11 @@ ROOMS: Final = {
     ),
     "place": Room(
         ("place/policy/*.cpp", "place/ledger/*.cpp", "place/search/*.cpp"),
-        ("place_policy", "place_ledger", "place_bounds"),
+        ("place_ledger_files", "place_policy", "place_ledger", "place_bounds"),
     ),
     "model": Room(
         ("model/routing.cpp", "model/requests.cpp"),
-        ("model",),
+        ("model", "model_requests"),
         ("meshmark-model", "MESHMARK_MODEL"),
         ("tests/unit/model",),
     ),
@@ -270,10 +270,11 @@ def link_line(target: str, tests: tuple[str, ...]) -> tuple[str, ...]:
     if target != "mm_tests":
         return tuple(words)
     kept = {f"{name}_test.cpp.o" for name in tests}
+    unused = ("mm_instruments.dir", "libmeshmark-place.so")
     return tuple(
         w
         for w in words
-        if not (w.endswith("_test.cpp.o") and Path(w).name not in kept) and "mm_instruments.dir" not in w
+        if not (w.endswith("_test.cpp.o") and Path(w).name not in kept) and not any(name in w for name in unused)
     )
 
 
@@ -301,6 +302,7 @@ def link(target: str, file: str, changed: Path, folder: Path, tests: tuple[str, 
     at = words.index("-o")
     words[at : at + 2] = [str(changed), "-fuse-ld=gold", "-o", str(program)]
     done = subprocess.run(words, cwd=BUILD, capture_output=True, check=False)
+    (folder / "tests.log").write_bytes(done.stderr)
     return program if done.returncode == 0 else None
 
 
