@@ -75,20 +75,16 @@ ROOMS: Final = {
     "model": Room(
         ("model/routing.cpp", "model/requests.cpp"),
         ("model", "model_requests"),
-        ("meshmark-model", "MESHMARK_MODEL"),
-        ("tests/unit/model",),
     ),
     "load": Room(
         ("load/scenario/*.cpp",),
-        ("load_scenario",),
+        ("load_scenario", "load_run"),
         ("meshmark-load", "MESHMARK_LOAD"),
         ("tests/unit/load/test_load_runs.py",),
     ),
     "watch": Room(
         ("watch/utilisation.cpp", "watch/board.cpp"),
         ("watch",),
-        ("meshmark-watch", "MESHMARK_WATCH"),
-        ("tests/unit/watch/test_sampler.py",),
     ),
 }
 

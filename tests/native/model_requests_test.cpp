@@ -252,6 +252,10 @@ TEST(Requests, OfATrialAreRefusedByTheKey) {
     run[key] = -1;
     EXPECT_EQ(refused(m, run), std::string("runs[3].") + key);
   }
+  json least = trial({{"start_ns", 0}, {"think_ns", 0}, {"pace_ns", 0}, {"burst", 0}, {"rest_ns", 0}, {"group", 0}},
+                     {{"work_ns", 0}, {"stride_bytes", 0}, {"base_line", 0}, {"sharers", 0}, {"owner", 0}});
+  for (const char* const key : {"warm_ns", "measure_ns", "window_ns"}) least[key] = 0;
+  EXPECT_EQ(refused(m, least), "taken");
   for (const int batches : {0, 10001}) {
     json run = trial();
     run["batches"] = batches;

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import random
 import statistics
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.store.record import Record, RecordError, median, median_interval, median_rank
+from meshmark.store.record import Metric, Record, RecordError, median, median_interval, median_rank
 from support.result_line import LINE
 
 
@@ -50,6 +51,38 @@ def test_only_the_metric_says_which_sample_is_the_best(
         assert (record.best, record.ends) == (best, ends)
 
 
+def test_a_record_of_a_metric_is_in_its_unit_and_direction_with_the_summary_of_all_samples() -> None:
+    about: Any = {"machine": "m", "instrument": "loaded", "conditions": {"cpu": 1}, "provenance": {"command": "x"}}
+    metric = Metric("bandwidth", "B/s", "higher", "how much is moved")
+    record = Record.of(metric, [5, 1, 2, 3, 4, 6], source="model", flags=frozenset({"noisy"}), **about)
+    assert record == Record.from_json(
+        {
+            **about,
+            "source": "model",
+            "metric": "bandwidth",
+            "unit": "B/s",
+            "better": "higher",
+            "value": 3.5,
+            "interval": [1, 6],
+            "samples": [5, 1, 2, 3, 4, 6],
+            "flags": ["noisy"],
+        }
+    )
+    assert Record.of(metric, [7], source="paper", **about).interval is None
+    assert Record.of(metric, [7], source="paper", **about).flags == frozenset()
+
+
+def test_the_spread_is_relative_to_the_least_sample() -> None:
+    def spread(*samples: float) -> float:
+        value = statistics.median(samples)
+        return Record.from_json({**LINE, "samples": list(samples), "value": value, "interval": None}).spread
+
+    assert spread(2, 3) == 0.5
+    assert spread(0, 0) == 0
+    assert math.isnan(spread(0, 3))
+    assert spread(4) == 0
+
+
 def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -> None:
     found = {u: Record.from_json({**LINE, "unit": u}).better for u in ("s", "B/s", "op/s", "flop/s", "Hz", "1", "B")}
     assert found == {
@@ -77,6 +110,22 @@ def test_results_of_before_have_a_direction_where_their_unit_leaves_no_doubt() -
         ("source", "rumour"),
         ("flags", ["perfect"]),
         ("flags", "noisy"),
+        ("flags", ""),
+        ("flags", 5),
+        ("flags", None),
+        ("value", True),
+        ("value", None),
+        ("interval", [1.0, 6.0, 7.0]),
+        ("interval", [1.0]),
+        ("samples", [True] * 6),
+        ("samples", None),
+        ("machine", ""),
+        ("machine", "\ud800"),
+        ("instrument", None),
+        ("unit", None),
+        ("conditions", {"a": "\ud800"}),
+        ("conditions", []),
+        ("provenance", {"\ud800": 1}),
         ("unit", ""),
         ("metric", 7),
         ("better", "fast"),
