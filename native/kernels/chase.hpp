@@ -15,7 +15,7 @@ struct Link {
   Link* next;
 };
 
-/// A small, fast generator: rings of 16 million slots are built in the time budget of a measurement.
+/// A small, fast generator: rings of 16 million slots must be built within the budget of a measurement.
 /// Source: splitmix64, after Steele, Lea, Flood, Fast Splittable Pseudorandom Number Generators (2014).
 struct SplitMix {
   std::uint64_t state;
@@ -33,11 +33,11 @@ struct SplitMix {
 };
 
 /// Joins the slots base, base + stride, … (count of them) into one random cycle: random, because a prefetcher that
-/// guesses the next slot would turn latency into bandwidth; one cycle over the whole range, because a short one
-/// would stay in cache and one that stays within a page for long would hide the cost of address translation.
+/// predicts the next slot would turn latency into bandwidth; one cycle over the whole range, because a short one would
+/// stay in cache, and one that stays within a page for long would hide the cost of address translation.
 /// Pre: count >= 2, stride >= sizeof(Link) and a multiple of it. Returns the first slot.
 /// Source: Sattolo, An algorithm to generate a random cyclic permutation (1986).
-/// `starts` are filled with slots at equal distances along the cycle, for several walkers of one ring.
+/// Fills `starts` with slots at equal distances along the cycle, for several walks of one ring.
 inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t stride, std::uint64_t seed,
                               std::span<Link*> starts = {}) {
   std::vector<std::uint32_t> order(count);
@@ -51,15 +51,15 @@ inline Link* make_random_ring(std::byte* base, std::size_t count, std::size_t st
   return slot(0);
 }
 
-/// The same with constant stride, in the order of addresses: what hardware prefetchers are made for.
+/// The same with constant stride, in the order of addresses, as hardware prefetchers expect.
 inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t stride) {
   const auto slot = [&](std::size_t i) { return reinterpret_cast<Link*>(base + i * stride); };
   for (std::size_t i = 0; i < count; ++i) slot(i)->next = slot(i + 1 < count ? i + 1 : 0);
   return slot(0);
 }
 
-/// Follows `loads` links and returns the last, which the caller must keep: an unused result lets the compiler
-/// delete the walk. Rounds up to a multiple of 16, so that the loop's own work hides behind the loads.
+/// Follows `loads` links and returns the last, which the caller must keep: if the result is unused, the compiler
+/// deletes the walk. Rounds up to a multiple of 16, so that the loads hide the loop overhead.
 [[nodiscard]] inline Link* walk(Link* at, std::uint64_t loads) noexcept {
   for (std::uint64_t i = (loads + 15) / 16; i != 0; --i) {
     at = at->next, at = at->next, at = at->next, at = at->next;
@@ -70,11 +70,11 @@ inline Link* make_stride_ring(std::byte* base, std::size_t count, std::size_t st
   return at;
 }
 
-/// Follows `steps` links on each of K rings at once: K loads are on their way together. `at` holds where each stands.
+/// Follows `steps` links on each of K rings at once, with K outstanding loads. `at` holds the current positions.
 template <class... Place>
 [[gnu::always_inline]] inline void walk_places(Link** at, std::uint64_t steps, Place*... p) noexcept {
-  // Each place in a register of its own, as far as there are any: two that the compiler packs into one vector would
-  // wait for each other, and an array would live in memory.
+  // Each position in a separate register, as far as there are enough: two packed into one vector would wait for each
+  // other, and an array would be in memory.
   for (std::uint64_t i = steps; i != 0; --i) {
     const auto step = [](auto*& place) {
       place = place->next;
@@ -92,7 +92,7 @@ inline void walk_together(Link** at, std::uint64_t steps) noexcept {
 
 using WalkTogether = void (*)(Link**, std::uint64_t);
 
-/// The walk of `chains` rings, nullptr for a number that is not built.
+/// The walk of `chains` rings, nullptr for an unsupported number.
 inline WalkTogether walk_of(int chains) {
   switch (chains) {
     case 1:

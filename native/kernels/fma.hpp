@@ -1,8 +1,8 @@
 #pragma once
-/// Loops that only compute: chains of x = x · m + a in registers, enough of them to fill every unit's pipeline.
+/// Compute-only loops: chains of x = x · m + a in registers, enough of them to fill the pipelines of all units.
 ///
-/// With m = 1/2 and a = 1 every chain goes to 2 and stays there exactly, whatever the type, so that the result can be
-/// verified and nothing overflows. Integers go x = x · 3 + 1 modulo 2³², whose closed form is known as well.
+/// With m = 1/2 and a = 1 every chain converges to exactly 2, whatever the type, so that the result can be verified and
+/// nothing overflows. Integers use x = x · 3 + 1 modulo 2³², which has a closed form.
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -20,12 +20,12 @@ namespace mm {
 
 enum class FmaType { fp64, fp32, int32 };
 
-/// Runs `iterations` steps of every chain and returns a checksum: the sum of the distance of all lanes from where they
-/// must be (0 when every lane is right). Operations: iterations · lanes · 2.
+/// Runs `iterations` steps of every chain and returns a checksum: the summed distances of all lanes from their expected
+/// values (0 if all are correct). Operations: iterations · lanes · 2.
 using FmaFunction = double (*)(std::uint64_t iterations);
 
 struct FmaKernel {
-  FmaFunction run = nullptr;  ///< nullptr: this set has no such instruction
+  FmaFunction run = nullptr;  ///< nullptr: the instruction set has no such instruction
   int lanes = 0;              ///< chains × elements of a vector
 };
 
@@ -33,18 +33,18 @@ namespace fma {
 
 /// x after n steps of x = 3x + 1 from 0, modulo 2^32: (3^n - 1) / 2.
 inline std::uint32_t affine(std::uint64_t n) {
-  std::uint64_t power = 1, base = 3, mask = 0x1ffffffff;  // one bit more, for the halving
+  std::uint64_t power = 1, base = 3, mask = 0x1ffffffff;  // one extra bit for the halving
   for (std::uint64_t e = n; e != 0; e >>= 1, base = base * base & mask)
     if (e & 1) power = power * base & mask;
   return static_cast<std::uint32_t>(((power - 1) & mask) >> 1);
 }
 
-// Sixteen registers hold twelve chains and the two constants with room to spare; four clocks of latency times two
-// units need eight, five need ten.
+// Twelve chains and two constants fit into sixteen registers; two units with a latency of four cycles need eight
+// chains, five cycles need ten.
 #define MM_CHAINS(STEP) \
   STEP(0) STEP(1) STEP(2) STEP(3) STEP(4) STEP(5) STEP(6) STEP(7) STEP(8) STEP(9) STEP(10) STEP(11)
 
-// Every chain in a register at the end of a step, and no step merged with the next.
+// Keeps every chain in a register at the end of a step, and steps separate.
 #define MM_HOLD                                                                                                  \
   asm volatile(""                                                                                                \
                : "+" MM_REG(x0), "+" MM_REG(x1), "+" MM_REG(x2), "+" MM_REG(x3), "+" MM_REG(x4), "+" MM_REG(x5), \
@@ -153,7 +153,7 @@ MM_INT_KERNEL(neon_int32, , uint32x4_t, 4, vdupq_n_u32, MM_S, vst1q_u32)
 
 }  // namespace fma
 
-/// The kernel of a type and an instruction set; `run` is nullptr where there is none. The processor must have the set.
+/// The kernel of a type and an instruction set, which the processor must support; `run` is nullptr if there is none.
 inline FmaKernel fma_kernel(std::string_view isa, FmaType type) {
 #if defined(__x86_64__)
   if (isa == "sse2" && type == FmaType::fp64) return {fma::sse2_fp64, 24};

@@ -35,8 +35,8 @@ inline std::uint64_t random_at(std::uint64_t n) noexcept {
   return r;
 }
 
-/// `updates` times: take the next number, and xor it into the word that its low bits name. Returns the last number.
-/// `mask` is the number of words minus one, a power of two minus one.
+/// Repeats `updates` times: takes the next number, and xors it into the word given by its low bits. Returns the last
+/// number. `mask` is the number of words minus one, and that number is a power of two.
 inline std::uint64_t update_plain(std::uint64_t* table, std::uint64_t mask, std::uint64_t x,
                                   std::uint64_t updates) noexcept {
   for (; updates != 0; --updates) {
@@ -46,9 +46,9 @@ inline std::uint64_t update_plain(std::uint64_t* table, std::uint64_t mask, std:
   return x;
 }
 
-/// The same updates in the same order with the lines asked for ahead: the stream runs `kLookahead` numbers in front,
-/// well below the 1024 that the benchmark allows. `updates` must be a multiple of kLookahead.
-inline constexpr std::uint64_t kLookahead = 32;  // 64 ask for more lines than a core can have on their way
+/// The same updates in the same order with prefetching: the stream is `kLookahead` numbers ahead, well below the 1024
+/// that the benchmark allows. `updates` must be a multiple of kLookahead.
+inline constexpr std::uint64_t kLookahead = 32;  // 64 would exceed the outstanding loads of a core
 inline std::uint64_t update_ahead(std::uint64_t* table, std::uint64_t mask, std::uint64_t x,
                                   std::uint64_t updates) noexcept {
   std::uint64_t ahead[kLookahead];

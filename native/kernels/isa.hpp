@@ -1,6 +1,6 @@
 #pragma once
-/// Which vector instruction sets the kernels are built for, and which this processor has. The build itself is for a
-/// baseline processor; a kernel of a wider set is reached through a table only after `has` said yes.
+/// The vector instruction sets that the kernels are built for, and those that this processor has. The build targets a
+/// baseline processor; kernels of a wider set are called through a table, only if `has_isa`.
 #include <string_view>
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace mm {
 
 struct Isa {
   std::string_view name;
-  int bytes;  ///< width of a vector register (SVE: asked at run time)
+  int bytes;  ///< width of a vector register (SVE: known at run time)
 };
 
 inline bool has_isa(std::string_view name) {
@@ -27,7 +27,7 @@ inline bool has_isa(std::string_view name) {
   return false;
 }
 
-/// All sets the kernels are built for on this architecture, narrow to wide.
+/// All sets that the kernels are built for on this architecture, narrow to wide.
 inline std::vector<std::string_view> built_isas() {
 #if defined(__x86_64__)
   return {"sse2", "avx2", "avx512"};

@@ -1,5 +1,5 @@
 #pragma once
-/// Two threads and one cache line between them.
+/// A cache line transferred between two threads.
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -12,7 +12,8 @@
 
 namespace mm {
 
-/// A line that two threads hand to and fro; alone in its pair of lines, since processors fetch neighbours too.
+/// A line that two threads pass back and forth; alone in its pair of lines, since processors also prefetch the
+/// neighbour.
 struct alignas(128) Ball {
   std::atomic<std::uint32_t> value{0};
 };
@@ -26,7 +27,7 @@ inline void swap_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noex
          seen = side) {}
 }
 
-/// The same by plain loads and stores: each side waits for its turn by reading. After multichase's pingpong.
+/// The same by plain loads and stores: each side polls for its turn. After multichase's pingpong.
 inline void pass_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noexcept {
   for (std::uint64_t i = 0; i < rounds; ++i) {
     while (ball.value.load(std::memory_order_acquire) != side) {
@@ -38,18 +39,18 @@ inline void pass_ball(Ball& ball, std::uint32_t side, std::uint64_t rounds) noex
   }
 }
 
-/// Writes into every slot of a ring, so that the writer's cache owns all its lines in modified state.
+/// Writes to every slot of a ring, so that the writer's cache holds all its lines in modified state.
 inline void dirty_ring(Link* start) noexcept {
   Link* at = start;
   do {
-    auto* beside = reinterpret_cast<std::atomic<std::uint64_t>*>(at + 1);  // the word behind the link
+    auto* beside = reinterpret_cast<std::atomic<std::uint64_t>*>(at + 1);  // the word after the link
     beside->store(beside->load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
     at = at->next;
   } while (at != start);
   std::atomic_thread_fence(std::memory_order_seq_cst);
 }
 
-/// Throws every line of [base, base + bytes) out of all caches.
+/// Flushes every line of [base, base + bytes) from all caches.
 inline void flush_lines(const std::byte* base, std::size_t bytes) noexcept {
   for (std::size_t i = 0; i < bytes; i += 64) {
 #if defined(__x86_64__)

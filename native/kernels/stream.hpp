@@ -1,5 +1,5 @@
 #pragma once
-/// Loops that move data: copy, scale, add, triad (after STREAM: McCalpin, Memory Bandwidth and Machine Balance in
+/// Streaming loops: copy, scale, add, triad (after STREAM: McCalpin, Memory Bandwidth and Machine Balance in
 /// Current High Performance Computers, 1995), read, write and in-place update, with ordinary and with streaming
 /// (non-temporal) stores, for every vector width.
 #include <array>
@@ -25,22 +25,22 @@ namespace mm {
 
 enum class StreamKernel { copy, scale, add, triad, read, write, update };
 
-/// `a` is written (read: summed), `b` and `c` are read; `s` is the factor. Returns the sum for `read`, else 0.
+/// `a` is written (read: summed), `b` and `c` are read; `s` is the factor. Returns the sum for `read`, otherwise 0.
 using StreamFunction = double (*)(double* a, const double* b, const double* c, std::size_t n, double s);
 
 struct StreamTable {
-  /// `ahead` is `streaming` with a software prefetch; the same functions where there is nothing to read ahead.
+  /// `ahead` is `streaming` with a software prefetch; the same functions for kernels without loads.
   std::array<StreamFunction, 7> ordinary, streaming, ahead;
 };
 
 struct StreamShape {
   std::string_view name;
-  int arrays;         ///< that it touches
-  int reads, writes;  ///< doubles an element, as STREAM counts them: every operand once
+  int arrays;         ///< number of arrays it touches
+  int reads, writes;  ///< doubles per element, counted as in STREAM: every operand once
   int allocates;      ///< doubles that ordinary stores add, because a line is read before it is written
-  int flops;          ///< an element
-  double net() const { return 8.0 * (reads + writes); }  ///< B an element
-  double allocated() const { return 8.0 * allocates; }   ///< B an element
+  int flops;          ///< per element
+  double net() const { return 8.0 * (reads + writes); }  ///< B per element
+  double allocated() const { return 8.0 * allocates; }   ///< B per element
 };
 
 inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 1, 1, 1, 0},
@@ -51,9 +51,9 @@ inline constexpr std::array<StreamShape, 7> kStreamShapes{{{"copy", 2, 1, 1, 1, 
                                                            {"write", 1, 0, 1, 1, 0},
                                                            {"update", 1, 1, 1, 0, 1}}};
 
-/// Whether a thread moved more than the ports of any core to its first cache let through: three loads and two stores of
-/// a full vector a clock, and a margin. `core_hz` times the clock once; a trial that the host interrupted is too low,
-/// so that only the best of many says so.
+/// Whether a thread moved more than the ports of any core to its first-level cache allow: three loads and two stores of
+/// a full vector per cycle, and a margin. `core_hz` measures the clock once; interrupted trials are too low, so only
+/// the best of many counts.
 template <class CoreHz>
 bool beyond_ports(double bytes_per_s, double vector_bytes, const CoreHz& core_hz) {
   for (int trial = 0; trial < 20; ++trial)
@@ -63,7 +63,7 @@ bool beyond_ports(double bytes_per_s, double vector_bytes, const CoreHz& core_hz
 
 namespace stream {
 
-inline constexpr std::size_t kAhead = 128;  // doubles: a KiB ahead of the loads
+inline constexpr std::size_t kAhead = 128;  // doubles: 1 KiB ahead of the loads
 
 #if defined(__x86_64__)
 inline double hsum(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_pd(v, v))); }
@@ -98,7 +98,7 @@ inline double hsum(__m128d v) { return _mm_cvtsd_f64(_mm_add_sd(v, _mm_unpackhi_
 #define FENCE() _mm_sfence()
 #include "stream_isa.inc"
 
-// By hand: the compiler's own reduction starts from an undefined value and warns of it.
+// By hand: the compiler's own reduction starts from an undefined value, with a warning.
 __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
   alignas(64) double lane[8];
   _mm512_store_pd(lane, v);
@@ -122,8 +122,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 
 #elif defined(__aarch64__)
 
-// Arm's streaming store of a pair is STNP; the compiler makes it from the builtin for non-temporal stores where it
-// can, and an ordinary store otherwise.
+// Arm's streaming store of a pair is STNP, which has no intrinsic.
 #define MM_ISA neon
 #define MM_T
 #define V float64x2_t
@@ -159,7 +158,7 @@ __attribute__((target("avx512f"))) inline double hsum(__m512d v) {
 
 }  // namespace stream
 
-/// The kernels of an instruction set, nullptr where they are not built. The processor must have the set.
+/// The kernels of an instruction set, which the processor must support; nullptr if they are not built.
 inline const StreamTable* stream_table(std::string_view isa) {
 #if defined(__x86_64__)
   if (isa == "sse2") return &stream::sse2::kTable;

@@ -6,9 +6,8 @@
 
 namespace {
 
-// A ring that closes early would sit in cache and report a latency that is too good to be true, so the property
-// that matters is: one cycle, every slot.
-TEST(Ring, VisitsEverySlotExactlyOnceWhateverTheSeed) {
+// A ring that closes early would stay in cache and yield too low a latency: it must be one cycle over all slots.
+TEST(Ring, VisitsEverySlotExactlyOnceForAnySeed) {
   constexpr std::size_t kSlots = 1000, kStride = 64;
   for (std::uint64_t seed : {0u, 1u, 2026u}) {
     std::vector<std::byte> memory(kSlots * kStride + 64);
@@ -28,7 +27,7 @@ TEST(Ring, OrderDependsOnTheSeed) {
   EXPECT_GT(differ, 32);
 }
 
-TEST(Walk, GoesAsFarAsItSays) {
+TEST(Walk, FollowsTheGivenNumberOfLinks) {
   std::vector<std::byte> memory(48 * 64);
   mm::Link* const start = mm::make_stride_ring(memory.data(), 48, 64);
   EXPECT_EQ(mm::walk(start, 48), start);

@@ -9,7 +9,7 @@ TEST(Fma, ClosedFormOfTheIntegerChain) {
   for (std::uint64_t n = 0; n < 200; ++n, x = 3 * x + 1) ASSERT_EQ(mm::fma::affine(n), x) << n;
 }
 
-TEST(Fma, EveryChainOfEveryKernelEndsWhereItMust) {
+TEST(Fma, EveryChainOfEveryKernelEndsWithItsExpectedValue) {
   for (std::string_view isa : mm::built_isas()) {
     if (!mm::has_isa(isa)) continue;
     for (const auto type : {mm::FmaType::fp64, mm::FmaType::fp32, mm::FmaType::int32}) {

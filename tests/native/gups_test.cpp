@@ -6,12 +6,12 @@
 
 namespace {
 
-TEST(RandomStream, JumpsToWhereSteppingComes) {
+TEST(RandomStream, JumpEqualsRepeatedSteps) {
   std::uint64_t x = 1;
   for (std::uint64_t n = 0; n < 3000; ++n, x = mm::next_random(x)) ASSERT_EQ(mm::random_at(n), x) << n;
 }
 
-TEST(Updates, AheadDoesWhatPlainDoesAndTwiceIsNothing) {
+TEST(Updates, AheadEqualsPlainAndTwiceRestoresTheTable) {
   constexpr std::uint64_t kWords = 1 << 12;
   std::vector<std::uint64_t> a(kWords), b(kWords);
   for (std::uint64_t i = 0; i < kWords; ++i) a[i] = b[i] = i;

@@ -9,8 +9,7 @@
 
 namespace {
 
-// A ball that one side returned twice, or never, would hang or end in the other state; the count of turns is checked by
-// a word that only the holder may touch.
+// If one side passed the line twice, or never, the exchange would hang or end with the other value.
 template <class Exchange>
 void play(Exchange exchange) {
   mm::Ball ball;
@@ -24,7 +23,7 @@ void play(Exchange exchange) {
 TEST(PingPong, EachSwapWaitsForTheOther) { play(mm::swap_ball); }
 TEST(PingPong, EachPassWaitsForTheOther) { play(mm::pass_ball); }
 
-TEST(PingPong, OneSideAloneGetsNoFurtherThanOneTurn) {
+TEST(PingPong, EachSideTakesExactlyOneTurnPerRound) {
   mm::Ball ball;
   mm::swap_ball(ball, 0, 1);
   EXPECT_EQ(ball.value.load(), 1u);
@@ -32,7 +31,7 @@ TEST(PingPong, OneSideAloneGetsNoFurtherThanOneTurn) {
   EXPECT_EQ(ball.value.load(), 0u);
 }
 
-TEST(DirtyRing, EverySlotIsWrittenAndTheRingIsWhole) {
+TEST(DirtyRing, WritesEverySlotAndKeepsTheRing) {
   const auto arena = mm::Arena::make({.bytes = 64 * 256, .pages = mm::Pages::base});
   std::vector<mm::Link*> starts(1);
   mm::make_random_ring(arena->data(), 256, 64, 7, starts);

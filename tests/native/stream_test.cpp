@@ -30,20 +30,20 @@ double expected(mm::StreamKernel kernel, double a, double b, double c, double s)
   }
 }
 
-// Every kernel against its definition, for lengths that do and do not fill the unrolled loop, and nothing beyond.
-TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
+// Every kernel against its definition, for lengths that do and do not fill the unrolled loop, with no write beyond.
+TEST(Stream, EveryKernelOfEveryWidthMatchesItsDefinition) {
   for (std::string_view isa : mm::built_isas()) {
     if (!mm::has_isa(isa)) continue;
     const mm::StreamTable* table = mm::stream_table(isa);
     ASSERT_NE(table, nullptr) << isa;
     for (std::size_t n : {1u, 7u, 8u, 31u, 32u, 33u, 64u, 1000u, 1023u}) {
       for (std::size_t k = 0; k < 7; ++k)
-        for (const int how : {0, 1, 2}) {
+        for (const int variant : {0, 1, 2}) {
           std::vector<Line> a(140), b(140), c(140);
           double *x = a[0].d, *y = b[0].d, *z = c[0].d;
           for (std::size_t i = 0; i < 1120; ++i)
             x[i] = static_cast<double>(i), y[i] = 2.0 * static_cast<double>(i), z[i] = 5;
-          const auto f = (how == 0 ? table->ordinary : how == 1 ? table->streaming : table->ahead)[k];
+          const auto f = (variant == 0 ? table->ordinary : variant == 1 ? table->streaming : table->ahead)[k];
           const double sum = f(x, y, z, n, 3);
           const auto kernel = static_cast<mm::StreamKernel>(k);
           if (kernel == mm::StreamKernel::read) {
@@ -59,18 +59,18 @@ TEST(Stream, EveryKernelOfEveryWidthDoesWhatItSays) {
   }
 }
 
-TEST(Stream, BestIsaIsOneThatTheProcessorHas) {
+TEST(Stream, BestIsaIsSupportedByTheProcessor) {
   EXPECT_TRUE(mm::has_isa(mm::best_isa()));
   EXPECT_FALSE(mm::has_isa("mmx"));
 }
 
-// A host that takes the CPU away while the clock is timed made every result absent.
-TEST(Stream, AnInterruptedClockMakesNoRateImpossible) {
+// An interruption while the clock is measured once made every result absent.
+TEST(Stream, InterruptedClockMeasurementsAreRepeated) {
   int trials = 0;
   const auto interrupted_twice = [&] { return ++trials <= 2 ? 1e7 : 3e9; };
   EXPECT_FALSE(mm::beyond_ports(200e9, 32, interrupted_twice));
   EXPECT_EQ(trials, 3);
-  EXPECT_TRUE(mm::beyond_ports(2000e9, 32, [] { return 3e9; })) << "six vectors a clock and more";
+  EXPECT_TRUE(mm::beyond_ports(2000e9, 32, [] { return 3e9; })) << "more than six vectors per cycle";
 }
 
 }  // namespace
