@@ -1,4 +1,4 @@
-/// bandwidth: how fast data streams between cores and the level of the hierarchy that holds the footprint.
+/// bandwidth: data rate between cores and the level of the memory hierarchy that holds the footprint.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -28,24 +28,25 @@ const mm::Description kBandwidth{
     .name = "bandwidth",
     .summary = "data rate of copy, scale, add, triad, read, write and update over footprint and threads",
     .detail =
-        "Every thread streams through its own part of the arrays, which it touched first; the footprint is the sum of "
-        "all arrays of all threads. Net bytes are counted as STREAM does, gross bytes with the reads that ordinary "
-        "stores cause.\n"
+        "Every thread streams through its own part of the arrays, which it touched first; the footprint is the sum "
+        "over all arrays of all threads. Net bytes are counted as in STREAM; gross bytes include the lines that "
+        "ordinary stores read first.\n"
         "example: meshmark-probe bandwidth --kernel triad --store ordinary,streaming --threads 1,all --footprint 1GiB",
     .source = "after STREAM: McCalpin (1995); Hager, Wellein: Introduction to HPC (2010), 3.1; XEON 5500 study (2009)",
-    .spoils = {"neighbours on the memory controller or in a shared cache", "4 KiB pages: prefetchers stop at page ends",
-               "fewer threads than it takes to saturate a memory node", "a footprint that a claimed cache would hold"},
+    .spoils = {"other traffic on the memory controller or in a shared cache",
+               "4 KiB pages: prefetchers stop at page ends", "fewer threads than it takes to saturate a memory node",
+               "a footprint that fits into an unreported cache"},
     .needs = {},
-    .parameters = {mm::choices("kernel", "what is done with the arrays", "triad",
+    .parameters = {mm::choices("kernel", "STREAM kernels", "triad",
                                {"copy", "scale", "add", "triad", "read", "write", "update"}),
-                   mm::choices("store", "stores that go through the caches, or past them (non-temporal)",
+                   mm::choices("store", "stores through the caches, or non-temporal stores that bypass them",
                                "ordinary,streaming", {"ordinary", "streaming"}),
-                   mm::choices("isa", "vector instructions; best: the widest of this processor; all", "best",
-                               {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}),
-                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   mm::choice("fill", "which CPUs a team takes first", "cores", {"cores", "spread", "compact"}),
+                   mm::choices("isa", "vector instructions; best: the widest of this processor; all: each of them",
+                               "best", {"best", "all", "sse2", "avx2", "avx512", "neon", "sve"}),
+                   {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
+                   mm::choice("fill", "order in which a team fills the CPUs", "cores", {"cores", "spread", "compact"}),
                    {"footprint_bytes",
-                    "sum of all arrays of all threads; memory: four times all last-level caches, at least 512 MiB",
+                    "sum over all arrays of all threads; memory: four times all last-level caches, at least 512 MiB",
                     "B",
                     mm::Kind::sizes,
                     "memory",
@@ -54,14 +55,15 @@ const mm::Description kBandwidth{
                    mm::choices("mode", "threads of one process, or processes with their own memory", "threads",
                                {"threads", "processes"}),
                    {"diagnose",
-                    "net rates of a foreign binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
+                    "net rates of another binary, copy=21.4GB,scale=…,add=…,triad=… (per second): did it use "
                     "streaming stores?",
                     "", mm::Kind::text, ""}},
-    .metrics = {{"bandwidth_net", "bytes of all operands over time, as STREAM counts", "B/s", mm::Better::higher},
-                {"bandwidth_gross", "the same with the lines that ordinary stores read first", "B/s",
+    .metrics = {{"bandwidth_net", "bytes of all operands over time, counted as in STREAM", "B/s", mm::Better::higher},
+                {"bandwidth_gross", "the same plus the lines that ordinary stores read first", "B/s",
                  mm::Better::higher},
-                {"saturation_threads", "fewest threads that reach 95 % of the best rate", "1", mm::Better::none},
-                {"streaming_likelihood", "share of a foreign binary's kernels that look like streaming stores", "1",
+                {"saturation_threads", "minimum number of threads that reaches 95 % of the best rate", "1",
+                 mm::Better::none},
+                {"streaming_likelihood", "share of another binary's kernels that match streaming stores", "1",
                  mm::Better::none}},
     .identity = {"kernel", "store", "isa", "threads", "cpus", "footprint_bytes", "pages", "memory_node", "fill",
                  "mode"},
@@ -95,7 +97,7 @@ struct Setup {
   int node;
 };
 
-/// Takes the variant with software prefetch where a trial finds it faster: processors differ by a fifth either way.
+/// Selects the variant with software prefetch if a trial is faster: processors differ by a fifth in either direction.
 void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers, std::uint64_t passes) {
   Job other = job;
   other.function = ahead;
@@ -107,19 +109,19 @@ void choose_prefetch(Job& job, mm::StreamFunction ahead, const Workers& workers,
   if (best_ahead < best) job = other;
 }
 
-/// What Run observes of threads and their arenas, of the processes of a processes.
-void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& seen) {
+/// Observes in the processes of a process team what Run observes of threads and their arenas.
+void observe_processes(mm::ProcessTeam& processes, const Job& job, const std::vector<int>& cpus, json& observed) {
   const auto huge = processes.run(mm::stream::order_of(Op::huge_share, job, 0));
   const auto nodes = processes.run(mm::stream::order_of(Op::node, job, 0));
   std::vector<int> distinct(nodes.begin(), nodes.end());
   std::sort(distinct.begin(), distinct.end());
   distinct.erase(std::unique(distinct.begin(), distinct.end()), distinct.end());
-  seen["huge_share"] = *std::min_element(huge.begin(), huge.end());
-  seen["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
-  seen["observed_cpus"] = mm::cpu_list(cpus);
+  observed["huge_share"] = *std::min_element(huge.begin(), huge.end());
+  observed["observed_node"] = distinct.size() == 1 ? json(distinct.front()) : json(mm::cpu_list(distinct));
+  observed["observed_cpus"] = mm::cpu_list(cpus);
 }
 
-/// Adds one point of `cpus`: threads that share `shares`, or the processes of `processes` where there is one.
+/// Adds one point of `cpus`: threads with these shares, or the processes of `processes` if not null.
 void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, const std::vector<int>& cpus,
                const std::vector<Share>& shares, const std::shared_ptr<mm::ProcessTeam>& processes) {
   const std::size_t index = kernel_index(s.kernel);
@@ -157,7 +159,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   p.metrics = {"bandwidth_net", "bandwidth_gross"};
   Workers workers;
   if (processes) {
-    // The processes work, not our threads: a thread waits for them and must not keep their CPU.
+    // The processes work, not our threads: a thread waits for them and must not occupy their CPU.
     p.cpu = cpus[0];
     p.shield = p.timed_inside = false;
     workers = mm::stream::processes_on(processes);
@@ -166,14 +168,14 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
     for (std::size_t t = 0; t < threads; ++t) p.arenas.push_back(shares[t].arena);
     workers = mm::stream::threads_on(p.team, shares);
   }
-  // Write-allocate reads a line from the next level when it is written; inside the first cache there is nothing to
-  // read.
+  // Write-allocate reads a line from the next level before it is written; within the first-level cache this is no
+  // traffic.
   const bool beyond_first = n * 8 * arrays > std::max<std::size_t>(mm::topology().cache_bytes(1), 16 << 10);
   const double net = shape.net() * static_cast<double>(n * threads);
   const double gross =
       net + (s.store == "ordinary" && beyond_first ? shape.allocated() * static_cast<double>(n * threads) : 0);
   const int vector_bytes = s.isa == "avx512" ? 64 : s.isa == "avx2" ? 32 : s.isa == "sve" ? 256 : 16;
-  // One untimed pass leaves the caches as the kernel leaves them; far beyond them there is nothing to leave.
+  // One untimed pass brings the caches to their steady state; far beyond their capacity it has no effect.
   const bool warms = bytes < std::max<std::size_t>(4 * mm::topology().last_level_bytes(), 256 << 20);
   struct Progress {
     std::uint64_t passes = 0;
@@ -195,15 +197,15 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
       progress->moved = progress->moved || processes->moved();
       progress->faulted = progress->faulted || processes->faulted();
     }
-    progress->wrong = progress->wrong || !workers.right(*job, progress->passes);
+    progress->wrong = progress->wrong || !workers.correct(*job, progress->passes);
     if (mm::beyond_ports(net * passes / took / static_cast<double>(threads), vector_bytes, core_hz))
-      throw mm::Failure("faster than a core's ports to its first cache");
+      throw mm::Failure("the rate exceeds the bandwidth of a core's ports to its first-level cache");
     return mm::Values{net * passes / took, gross * passes / took};
   };
   p.observe = [=] {
-    json seen{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
-    if (processes) observe_processes(*processes, *job, cpus, seen);
-    return seen;
+    json observed{{"prefetch_bytes", job->function == plain ? 0 : 8 * mm::stream::kAhead}};
+    if (processes) observe_processes(*processes, *job, cpus, observed);
+    return observed;
   };
   p.check = [=] {
     std::vector<std::string> flags;
@@ -220,7 +222,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const Setup& s, con
   points.push_back(std::move(p));
 }
 
-/// How many threads it takes: for every series over threads, the fewest that reach 95 % of its best.
+/// For every series over threads, derives the minimum number that reaches 95 % of its best rate.
 void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   std::map<std::string, std::vector<const mm::Outcome*>> series;
   for (const mm::Outcome& o : outcomes) {
@@ -228,12 +230,12 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     std::string key;
     for (const char* k : {"kernel", "store", "isa", "pages", "memory_node", "fill", "mode"})
       key += o.conditions[k].dump() + '|';
-    // The footprint is rounded to whole elements of all threads, so that it differs a little between teams.
+    // The footprint is rounded to whole elements per thread, so it differs slightly between teams.
     key += std::to_string(std::lround(std::log2(o.conditions["footprint_bytes"].get<double>()) * 8));
     series[key].push_back(&o);
   }
   for (auto& [key, points] : series) {
-    if (points.size() < 3) continue;  // two counts tell nothing of saturation
+    if (points.size() < 3) continue;  // two thread counts do not show saturation
     std::sort(points.begin(), points.end(),
               [](auto* a, auto* b) { return a->conditions["threads"] < b->conditions["threads"]; });
     double best = 0;
@@ -248,7 +250,7 @@ void derive_saturation(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   }
 }
 
-/// Compares a foreign binary's four rates with ours of both kinds: each kernel votes for the nearer one, by ratio.
+/// Compares another binary's four rates with ours for both kinds of stores: each kernel votes for the nearer, by ratio.
 void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
   const std::string text = run.text("diagnose");
   if (text.empty()) return;
@@ -269,19 +271,19 @@ void diagnose(mm::Run& run, const std::vector<mm::Outcome>& outcomes) {
     c[name + "_foreign"] = foreign;
     c[name + "_ordinary"] = ordinary;
     c[name + "_streaming"] = streaming;
-    if (std::fabs(std::log(streaming / ordinary)) < 0.05) continue;  // the two kinds do not differ here: no vote
+    if (std::fabs(std::log(streaming / ordinary)) < 0.05) continue;  // too similar for a vote
     votes.push_back(std::fabs(std::log(foreign / streaming)) < std::fabs(std::log(foreign / ordinary)) ? 1 : 0);
   }
   if (votes.empty()) {
     run.absent("streaming_likelihood", c,
-               "no kernel was measured with both kinds of stores, or they do not differ here",
-               "--kernel copy,scale,add,triad --store ordinary,streaming --footprint of the foreign run");
+               "no kernel was measured with both kinds of stores, or their rates do not differ",
+               "--kernel copy,scale,add,triad --store ordinary,streaming, and --footprint as in the other run");
     return;
   }
   const double share = std::accumulate(votes.begin(), votes.end(), 0.0) / static_cast<double>(votes.size());
   c["votes"] = votes.size();
   c["verdict"] = share > 0.5 ? "streaming stores" : share < 0.5 ? "ordinary stores" : "undecided";
-  run.derive("streaming_likelihood", {share}, c, {}, "nearest of our own net rates, by kernel");
+  run.derive("streaming_likelihood", {share}, c, {}, "nearest measured net rate, by kernel");
 }
 
 std::vector<std::string> isas_of(mm::Run& run) {
@@ -295,27 +297,27 @@ std::vector<std::string> isas_of(mm::Run& run) {
     } else if (mm::has_isa(name) && mm::stream_table(name) != nullptr)
       isas.push_back(name);
     else
-      run.absent("bandwidth_net", {{"isa", name}}, "this processor does not have " + name);
+      run.absent("bandwidth_net", {{"isa", name}}, "this processor does not support " + name);
   }
   return isas;
 }
 
-/// What is measured for each kind of pages and each node.
+/// What is measured for each page size and each node.
 struct Sweep {
   std::string fill;
-  std::vector<int> order, threads;  ///< CPUs in the order of filling; how many of them at once
+  std::vector<int> order, threads;  ///< CPUs in fill order; numbers of threads
   std::vector<std::string> isas, kernels, stores;
   std::vector<std::size_t> footprints;
 };
 
-/// Pages, node, and the largest footprint that there is time for.
+/// Pages, node, and the largest footprint that the budget allows.
 struct Group {
   mm::Pages pages;
   int node;
   std::size_t largest = 0;
 };
 
-/// What cannot be touched in half of this share of the budget is not begun; the smallest is, in any case.
+/// The largest footprint that can be touched in half of this share of the budget; at least the smallest one.
 std::size_t affordable_footprint(const mm::Run& run, const Sweep& sweep, mm::Pages pages, double share) {
   const std::size_t affordable = run.affordable_bytes(pages, 0.5 * share);
   std::size_t largest = sweep.footprints.front();
@@ -332,14 +334,14 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
     for (const std::string& isa : sweep.isas)
       for (const std::string& kernel : sweep.kernels)
         for (const std::string& store : sweep.stores) {
-          if (kernel == "read" && store == "streaming") continue;  // it stores nothing
+          if (kernel == "read" && store == "streaming") continue;  // it has no stores
           add_point(run, points, {kernel, store, isa, sweep.fill, *f, group.pages, group.node}, cpus, shares,
                     processes);
           if (*f > group.largest && !points.empty()) points.back().missing = run.out_of_budget();
         }
 }
 
-/// The t-th thread's arena serves every team that has a t-th thread; the smallest such team needs the most of it.
+/// Every team with a t-th thread uses the same arena for it; the smallest such team determines the size.
 std::vector<Share> touch_shares(mm::Run& run, const Sweep& sweep, const Group& group) {
   std::vector<Share> shares;
   for (int t = 0; t < *std::max_element(sweep.threads.begin(), sweep.threads.end()); ++t) {
@@ -359,14 +361,14 @@ std::vector<Share> touch_shares(mm::Run& run, const Sweep& sweep, const Group& g
 std::vector<mm::Outcome> measure_threads(mm::Run& run, const Sweep& sweep, const Group& group) {
   std::vector<mm::Point> points;
   {
-    const std::vector<Share> shares = touch_shares(run, sweep, group);  // the points hold what they need
+    const std::vector<Share> shares = touch_shares(run, sweep, group);  // the points keep the arenas they need
     for (const int t : sweep.threads)
       if (static_cast<std::size_t>(t) <= shares.size()) add_points(run, points, sweep, group, t, shares, nullptr);
   }
   return run.measure(std::move(points));
 }
 
-/// A team of `count` processes holds all its memory for itself.
+/// Measures one team of `count` processes, whose memory is not shared with others.
 std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, const Group& group, int count) {
   const std::vector<int> cpus(sweep.order.begin(), sweep.order.begin() + count);
   const std::size_t bytes = group.largest / cpus.size();
@@ -385,7 +387,7 @@ std::vector<mm::Outcome> measure_processes(mm::Run& run, const Sweep& sweep, con
     return run.measure(std::move(points));
   } catch (const mm::Absent& why) {
     run.absent("bandwidth_net", conditions, why.what(), why.enable);
-  } catch (const mm::Failure& why) {  // what kept a process from its memory comes as text
+  } catch (const mm::Failure& why) {  // an allocation failure in a process arrives as text
     run.absent("bandwidth_net", conditions, why.what());
   }
   return {};
@@ -406,7 +408,7 @@ void measure(mm::Run& run) {
   const auto modes = run.choices("mode");
   const bool in_threads = std::find(modes.begin(), modes.end(), "threads") != modes.end();
   const bool in_processes = std::find(modes.begin(), modes.end(), "processes") != modes.end();
-  // The threads' points are measured together, each team's on their own.
+  // All teams of threads are measured together, each team of processes alone.
   std::size_t slices = groups.size() * ((in_threads ? 1 : 0) + (in_processes ? threads.size() : 0));
   std::vector<mm::Outcome> outcomes;
   const auto take = [&](std::vector<mm::Outcome> more) {

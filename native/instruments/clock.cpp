@@ -1,4 +1,4 @@
-/// clock: what the clocks of this machine can tell, what they cost, and how fast a core really runs.
+/// clock: resolution, cost and monotonicity of this machine's clocks, and the actual frequency of a core.
 #include <atomic>
 #include <cmath>
 #include <functional>
@@ -13,25 +13,25 @@ using mm::json;
 
 const mm::Description kClock{
     .name = "clock",
-    .summary = "resolution, cost and monotonicity of every clock, and the core's real frequency",
+    .summary = "resolution, cost and monotonicity of every clock, and the core's actual frequency",
     .detail =
-        "Reads each clock in a loop; lets CPUs take turns to catch one going backwards; times chains of dependent "
-        "additions (one a clock) for the frequency a core reaches.\nexample: meshmark-probe clock --cpus 0",
+        "Reads each clock in a loop; reads it on CPUs in turn to detect steps backwards; times chains of dependent "
+        "additions (one per cycle) for the core frequency.\nexample: meshmark-probe clock --cpus 0",
     .source = "dependent-chain timing after McCalpin and Fog; monotonicity check after Linux's own TSC warp test",
     .spoils = {"a hypervisor that traps the counter",
-               "turbo and power states: the frequency is the one of this moment"},
+               "turbo and power states: the frequency is that of the moment of measurement"},
     .needs = {},
     .parameters = {mm::choices(
-        "clocks", "which clocks", "tsc,monotonic,monotonic_raw,monotonic_coarse,realtime,thread_cputime",
+        "clocks", "clocks to measure", "tsc,monotonic,monotonic_raw,monotonic_coarse,realtime,thread_cputime",
         {"tsc", "monotonic", "monotonic_raw", "monotonic_coarse", "realtime", "thread_cputime"})},
-    .metrics = {{"clock_overhead", "time one reading takes", "s", mm::Better::lower},
-                {"clock_resolution", "smallest step between two readings that differ", "s", mm::Better::lower},
-                {"clock_backward", "steps backwards seen while CPUs took turns", "1", mm::Better::lower},
-                {"clock_drift", "change of the counter's rate between a resting and a busy core, relative", "1",
+    .metrics = {{"clock_overhead", "time per reading", "s", mm::Better::lower},
+                {"clock_resolution", "smallest step between two different readings", "s", mm::Better::lower},
+                {"clock_backward", "steps backwards while CPUs read in turn", "1", mm::Better::lower},
+                {"clock_drift", "relative change of the counter's rate between an idle and a busy core", "1",
                  mm::Better::lower},
                 {"counter_frequency", "rate of the time-stamp counter", "Hz", mm::Better::none},
-                {"core_frequency", "dependent additions a second", "Hz", mm::Better::higher},
-                {"timer_perturbation", "slow-down of 1024 dependent additions by one clock reading, relative", "1",
+                {"core_frequency", "dependent additions per second", "Hz", mm::Better::higher},
+                {"timer_perturbation", "relative slowdown of 1024 dependent additions by one clock reading", "1",
                  mm::Better::lower}},
     .identity = {"clock", "cpu"},
 };
@@ -39,23 +39,23 @@ const mm::Description kClock{
 using Reader = mm::Ticks (*)();
 
 template <clockid_t id>
-mm::Ticks read_kernel() {
+mm::Ticks read_clock() {
   return mm::kernel_ns(id);
 }
 
 struct Source {
   const char* name;
   Reader read;
-  bool counter;  // ticks of the counter; else ns
+  bool counter;  // readings are ticks of the counter; otherwise ns
   double seconds(mm::Ticks t) const { return counter ? mm::seconds(t) : static_cast<double>(t) * 1e-9; }
 };
 
 constexpr Source kSources[] = {{"tsc", mm::ticks, true},
-                               {"monotonic", read_kernel<CLOCK_MONOTONIC>, false},
-                               {"monotonic_raw", read_kernel<CLOCK_MONOTONIC_RAW>, false},
-                               {"monotonic_coarse", read_kernel<CLOCK_MONOTONIC_COARSE>, false},
-                               {"realtime", read_kernel<CLOCK_REALTIME>, false},
-                               {"thread_cputime", read_kernel<CLOCK_THREAD_CPUTIME_ID>, false}};
+                               {"monotonic", read_clock<CLOCK_MONOTONIC>, false},
+                               {"monotonic_raw", read_clock<CLOCK_MONOTONIC_RAW>, false},
+                               {"monotonic_coarse", read_clock<CLOCK_MONOTONIC_COARSE>, false},
+                               {"realtime", read_clock<CLOCK_REALTIME>, false},
+                               {"thread_cputime", read_clock<CLOCK_THREAD_CPUTIME_ID>, false}};
 
 mm::Values overhead(const Source& source) {
   constexpr int kReads = 20000;
@@ -65,19 +65,19 @@ mm::Values overhead(const Source& source) {
 }
 
 mm::Values resolution(const Source& source) {
-  mm::Ticks least = ~mm::Ticks{0}, last = source.read();
-  const double end = mm::wall_s() + 0.012;  // a coarse clock steps every 4 ms as a rule
+  mm::Ticks min_step = ~mm::Ticks{0}, last = source.read();
+  const double end = mm::wall_s() + 0.012;  // a coarse clock typically steps every 4 ms
   while (mm::wall_s() < end)
     for (int i = 0; i < 64; ++i) {
       const mm::Ticks now = source.read();
-      if (now > last) least = std::min(least, now - last);
+      if (now > last) min_step = std::min(min_step, now - last);
       last = now;
     }
-  if (least == ~mm::Ticks{0}) throw mm::Failure(std::string(source.name) + " did not step within 12 ms");
-  return {source.seconds(least)};
+  if (min_step == ~mm::Ticks{0}) throw mm::Failure(std::string(source.name) + " did not step within 12 ms");
+  return {source.seconds(min_step)};
 }
 
-/// Members read in turn, each only after the one before has published its reading.
+/// Members of the team read in turn, each after the one before has published its reading.
 mm::Values backward(mm::Team& team, const Source& source) {
   std::atomic<mm::Ticks> last{source.read()};
   std::atomic<int> turn{0}, steps{0};
@@ -132,9 +132,9 @@ void measure(mm::Run& run) {
       const json c{{"clock", name}};
       add("clock_overhead", c, [&source] { return overhead(source); }, cpu);
       add("clock_resolution", c, [&source] { return resolution(source); }, cpu);
-      if (name == "thread_cputime") continue;  // every thread has its own
+      if (name == "thread_cputime") continue;  // separate for every thread
       if (cpus.size() < 2) {
-        run.absent("clock_backward", c, "needs two CPUs that take turns", "--cpus with two or more");
+        run.absent("clock_backward", c, "needs at min_step 2 CPUs, found 1", "--cpus with two or more");
         continue;
       }
       mm::Point p;

@@ -1,5 +1,5 @@
 #pragma once
-/// What dgemm and linpack share: the library's parameters, its name in the conditions, and the peak beside it.
+/// What dgemm and linpack share: parameters and conditions of the library, and the measurement of peak.
 #include <algorithm>
 #include <atomic>
 
@@ -13,16 +13,16 @@ namespace mm {
 
 inline std::vector<Parameter> dense_parameters(const char* sizes) {
   return {{"n", "sizes of the square matrices", "", Kind::integers, sizes, 2, 200000},
-          {"threads", "the library's own threads; one number", "", Kind::integers, "all", 1, 4096},
+          {"threads", "number of the library's threads, one value", "", Kind::integers, "all", 1, 4096},
           {"library", "auto, mkl, openblas, flexiblas, blis, reference, or a path", "", Kind::text, "auto"},
-          {"coretype", "OpenBLAS's kernel; auto: the fastest by trial", "", Kind::text, "auto"}};
+          {"coretype", "OpenBLAS's kernel; auto: the fastest in a trial", "", Kind::text, "auto"}};
 }
 
-/// Binds this process, and thereby the threads that a library will make, to the CPUs that `--threads` asks for.
+/// Binds this process, and so the threads that a library creates, to as many CPUs as `--threads` requests.
 inline std::vector<int> bind_for_library(Run& run) {
   std::vector<int> cpus = fill_order("cores", run.cpus());
   const auto threads = run.integers("threads", static_cast<int>(cpus.size()));
-  if (threads.size() != 1) run.refuse("threads", "found several", "one number: a library is loaded once a process");
+  if (threads.size() != 1) run.refuse("threads", "found several", "one number: a process loads the library once");
   if (threads.front() > static_cast<int>(cpus.size()))
     run.refuse("threads", "found " + std::to_string(threads.front()), "1 to " + std::to_string(cpus.size()));
   cpus.resize(static_cast<std::size_t>(threads.front()));
@@ -30,7 +30,7 @@ inline std::vector<int> bind_for_library(Run& run) {
   return cpus;
 }
 
-/// fp64 multiply-add rate of this team now, flop/s: best of a few short bursts.
+/// Current fp64 multiply-add rate of this team, flop/s: the best of a few short bursts.
 inline double peak_now(Team& team) {
   const std::string_view isa = best_isa() == "sve" ? "neon" : best_isa();
   const FmaKernel kernel = fma_kernel(isa, FmaType::fp64);
@@ -53,17 +53,18 @@ inline void describe_library(json& c, const Blas& blas) {
   for (const Blas::Trial& t : blas.trials) c["trial_" + t.kernel] = t.flop_rate;
 }
 
-/// Why a library stays far below what the cores can do, and what to set.
+/// A likely cause and a remedy if a library stays far below the peak of the cores.
 inline std::string advice(const Blas& blas, double share, int n) {
   if (share >= 0.6) return "";
-  if (n < 500) return "a matrix of this size does not fill the cores; take --n 2000 or more";
+  if (n < 500) return "a matrix of this size cannot use all units; use --n 2000 or more";
   if (blas.name == "reference BLAS")
-    return "the reference library is not tuned; install libopenblas0-pthread (Debian) or name another with --library";
+    return "the reference library is not optimised; install libopenblas0-pthread (Debian) or select another with "
+           "--library";
   if (blas.name == "OpenBLAS")
-    return "OpenBLAS runs its kernel " + blas.kernel +
-           "; set OPENBLAS_CORETYPE to the one of the processor, or install a "
-           "version that knows it";
-  return "the library may not know this processor; try another with --library";
+    return "OpenBLAS uses its kernel " + blas.kernel +
+           "; set OPENBLAS_CORETYPE to that of the processor, or install a "
+           "version that supports it";
+  return "the library may not support this processor; try another with --library";
 }
 
 }  // namespace mm

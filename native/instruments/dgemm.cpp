@@ -1,4 +1,4 @@
-/// dgemm: matrix multiplication through the installed BLAS, beside the peak of the cores.
+/// dgemm: matrix multiplication by the installed BLAS, compared with the peak of the cores.
 #include <cmath>
 #include <random>
 
@@ -11,20 +11,21 @@ using mm::json;
 
 const mm::Description kDgemm{
     .name = "dgemm",
-    .summary = "matrix multiplication rate of the installed BLAS, beside the measured peak",
+    .summary = "matrix multiplication rate of the installed BLAS, compared with the measured peak",
     .detail =
-        "C = A B in double precision, 2n^3 operations, through the library that is found or named at run time. Where "
-        "OpenBLAS would run a kernel that is not the fastest for this processor, a short trial of each kernel "
-        "decides. The product is checked against a random vector (Freivalds).\n"
+        "C = A B in double precision, 2n^3 operations, by the library that is found or named at run time. If "
+        "OpenBLAS's default kernel may not be the fastest for this processor, a short trial selects the kernel. The "
+        "product is verified with a random vector (Freivalds).\n"
         "example: meshmark-probe dgemm --n 1000,3000 --threads all",
     .source = "HPC Challenge DGEMM; Freivalds, Probabilistic machines can use less running time (1977)",
-    .spoils = {"a library that does not know the processor (see library_kernel and the trials)",
-               "other load: the library's threads wait for the slowest"},
+    .spoils = {"a library that does not support the processor (see library_kernel and the trials)",
+               "other load: the library's threads wait for the slowest one"},
     .needs = {"a BLAS library"},
     .parameters = mm::dense_parameters("1000,2000"),
     .metrics = {{"flop_rate", "2n^3 over time", "flop/s", mm::Better::higher},
-                {"residual", "largest error of C x against A (B x), over eps n |A| |B| |x|", "1", mm::Better::lower},
-                {"peak_share", "flop_rate over the multiply-add peak measured beside it", "1", mm::Better::higher}},
+                {"residual", "maximum error of C x against A (B x), over eps n |A| |B| |x|", "1", mm::Better::lower},
+                {"peak_share", "flop_rate over the multiply-add peak measured at the same time", "1",
+                 mm::Better::higher}},
     .identity = {"n", "threads", "library", "library_kernel"},
     .bytes_per_iteration = 0,
     .flops_per_iteration = 2,
@@ -50,7 +51,7 @@ double residual(const Matrices& m, int n) {
   apply(m.c, x, cx);
   double worst = 0;
   for (std::size_t i = 0; i < size; ++i) worst = std::max(worst, std::fabs(abx[i] - cx[i]));
-  return worst / (2.2e-16 * n * 0.25 * n);  // entries are in [-0.5, 0.5]: |A||B||x| is about n²/4 a row
+  return worst / (2.2e-16 * n * 0.25 * n);  // entries are in [-0.5, 0.5]: |A||B||x| is about n²/4 per row
 }
 
 void measure(mm::Run& run) {
@@ -79,7 +80,7 @@ void measure(mm::Run& run) {
     p.metrics = {"flop_rate", "peak_share"};
     p.team = team;
     p.least_samples = n > 2500 ? 6 : 7;
-    // The library's threads are its own: raising only the team's would hold up the library.
+    // Raising only the priority of the team's threads would delay the library's own threads.
     p.shield = false;
     p.prepare = [=] {
       *peak = mm::peak_now(*team);
@@ -87,7 +88,7 @@ void measure(mm::Run& run) {
     };
     p.burst = [=] {
       const double flops = 2.0 * n * n * n;
-      const int batch = std::max(1, static_cast<int>(5e-3 * *peak / flops));  // some ms at least
+      const int batch = std::max(1, static_cast<int>(5e-3 * *peak / flops));  // at least a few ms
       const mm::Ticks begin = mm::ticks();
       for (int i = 0; i < batch; ++i) blas->multiply(n, m.a, m.b, m.c);
       const double took = mm::seconds(mm::ticks() - begin) / batch;
@@ -105,7 +106,7 @@ void measure(mm::Run& run) {
       return *bad ? std::vector<std::string>{"unverified"} : std::vector<std::string>{};
     };
     points.push_back(std::move(p));
-    // A residual is a number of the result, not of a moment: one a size.
+    // The residual depends on the result, not on the time of measurement: one sample per size.
     mm::Point r;
     r.conditions = points.back().conditions;
     r.metrics = {"residual"};

@@ -1,4 +1,4 @@
-/// gups: random updates of a table, by its size, its pages and the number of threads.
+/// gups: random updates of a table, by its size, page size and number of threads.
 #include <algorithm>
 #include <bit>
 
@@ -14,19 +14,17 @@ using mm::json;
 
 const mm::Description kGups{
     .name = "gups",
-    .summary = "random updates of a table of 64-bit words a second",
+    .summary = "rate of random updates of a table of 64-bit words",
     .detail =
-        "table[x & mask] ^= x over HPCC's random stream, each thread from another place of it. plain: one after the "
-        "other; "
-        "ahead: the same with the lines of the next 32 updates on their way. At the end all updates are made once "
-        "more, which must give back the first table: more than 1 % of wrong words (threads may overwrite each "
-        "other, as the benchmark's rules permit) sets the flag unverified.\n"
+        "table[x & mask] ^= x over HPCC's random stream, each thread from a different position. plain: one update "
+        "after the other; ahead: the same with the lines of the next 32 updates prefetched. At the end all updates are "
+        "repeated, which must restore the initial table: more than 1 % of wrong words (the benchmark's rules permit "
+        "races between threads) sets the flag unverified.\n"
         "example: meshmark-probe gups --table 1GiB --pages 4KiB,thp --threads 1,all",
     .source =
         "HPC Challenge RandomAccess: Koester, Lucas; Luszczek et al., Introduction to the HPC Challenge Benchmark "
         "Suite (2005); GS1280 study (2003), GUPS",
-    .spoils = {"pages: with 4 KiB pages most updates miss the translation cache",
-               "neighbours on the memory controller"},
+    .spoils = {"pages: with 4 KiB pages most updates miss the TLB", "other traffic on the memory controller"},
     .needs = {},
     .parameters = {{"table_bytes",
                     "size of the table, rounded down to a power of two",
@@ -35,11 +33,11 @@ const mm::Description kGups{
                     "256MiB",
                     65536,
                     {}},
-                   mm::choices("kernel", "plain, or with the next updates' lines on their way", "plain,ahead",
+                   mm::choices("kernel", "plain, or with the lines of the next updates prefetched", "plain,ahead",
                                {"plain", "ahead"}),
-                   {"threads", "a list, a range, all; they share one table", "", mm::Kind::integers, "1,all", 1,
-                    65536}},
-    .metrics = {{"update_rate", "updates of all threads a second", "op/s", mm::Better::higher}},
+                   {"threads", "numbers of threads on one table: a list, a range, all", "", mm::Kind::integers, "1,all",
+                    1, 65536}},
+    .metrics = {{"update_rate", "updates of all threads per second", "op/s", mm::Better::higher}},
     .identity = {"table_bytes", "kernel", "threads", "pages", "memory_node"},
     .bytes_per_iteration = 16,
 };
@@ -60,7 +58,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   std::uint64_t* const words = table->words;
   const auto work = [=](std::uint64_t n) {
     team->run([&](int rank) {
-      // Every thread its own stretch of the stream, as far from the others as the benchmark's processes are.
+      // Each thread has a separate section of the stream, as far apart as those of the benchmark's processes.
       const std::uint64_t start = mm::random_at(static_cast<std::uint64_t>(rank) * (std::uint64_t{1} << 50));
       mm::keep(f(words, count - 1, start, n));
     });
@@ -88,7 +86,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     return mm::Values{static_cast<double>(*updates * threads) / took};
   };
   p.check = [=]() -> std::vector<std::string> {
-    // The table is as `burst` left it after a fresh one: the same updates once more, by one thread, must undo it all.
+    // Starting from a fresh table, repeating the same updates must restore it.
     for (std::uint64_t i = 0; i < count; ++i) words[i] = i;
     work(*updates);
     for (std::size_t rank = 0; rank < threads; ++rank)

@@ -1,4 +1,4 @@
-/// io: raw and file reads and writes through fio.
+/// io: reads and writes of devices and files by fio.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/prctl.h>
@@ -24,26 +24,26 @@ namespace fs = std::filesystem;
 
 const mm::Description kIo{
     .name = "io",
-    .summary = "raw and file reads and writes through fio, over queue depth and number of jobs",
+    .summary = "reads and writes of devices and files by fio, over queue depth and number of jobs",
     .detail =
-        "Every sample is one short run of fio (--runtime) with direct input and output, past the page cache. A file is "
-        "laid "
-        "out before the clock starts and removed afterwards. A block device is read and never written.\n"
+        "Every sample is a short run of fio (--runtime) with direct I/O, bypassing the page cache. A file is written "
+        "before the clock starts and removed afterwards. A block device is only read.\n"
         "example: meshmark-probe io --target . --direction read,write --depth 1,16 --jobs 1",
     .source = "fio (Axboe); GS1280 study (2003), I/O scaling; Opteron e325 and XEON 5500 studies",
-    .spoils = {"a cache in the storage or in the hypervisor: size the file beyond it", "other users of the device",
-               "a file system that refuses direct input and output (see direct)"},
+    .spoils = {"a cache in the storage or in the hypervisor: use a larger file", "other users of the device",
+               "a file system without direct I/O (see direct)"},
     .needs = {"fio"},
     .parameters =
-        {{"target", "a folder (a file is made in it), a file, or a block device (read only)", "", mm::Kind::text, "."},
-         mm::choices("direction", "what is done", "read", {"read", "write", "randread", "randwrite"}),
-         {"block_bytes", "of one request", "B", mm::Kind::sizes, "128KiB", 512, 1 << 30},
+        {{"target", "a folder (for a temporary file), a file, or a block device (read only)", "", mm::Kind::text, "."},
+         mm::choices("direction", "access patterns", "read", {"read", "write", "randread", "randwrite"}),
+         {"block_bytes", "size of a request", "B", mm::Kind::sizes, "128KiB", 512, 1 << 30},
          {"queue_depth", "outstanding requests, a list", "", mm::Kind::integers, "1,16", 1, 4096, {}, "--depth"},
-         {"jobs", "processes at once, a list", "", mm::Kind::integers, "1", 1, 1024},
-         {"size_bytes", "of the file", "B", mm::Kind::size, "256MiB", 4096, {}},
-         {"runtime_s", "of one sample", "s", mm::Kind::time, "300ms", 0.1, 600},
-         {"engine", "fio's engine; auto: libaio, else io_uring, else psync", "", mm::Kind::text, "auto"}},
-    .metrics = {{"bandwidth_net", "bytes moved over time", "B/s", mm::Better::higher},
+         {"jobs", "concurrent processes, a list", "", mm::Kind::integers, "1", 1, 1024},
+         {"size_bytes", "size of the file", "B", mm::Kind::size, "256MiB", 4096, {}},
+         {"runtime_s", "duration of a sample", "s", mm::Kind::time, "300ms", 0.1, 600},
+         {"engine", "fio's engine; auto: libaio, io_uring or psync, whichever is available first", "", mm::Kind::text,
+          "auto"}},
+    .metrics = {{"bandwidth_net", "bytes transferred over time", "B/s", mm::Better::higher},
                 {"operation_latency", "mean time from submission to completion", "s", mm::Better::lower}},
     .identity = {"target", "direction", "block_bytes", "queue_depth", "jobs", "size_bytes"},
     .bytes_per_iteration = 131072,
@@ -61,11 +61,11 @@ struct Output {
   std::string out, err;
 };
 
-/// Runs a program without a shell; it dies with us and after `limit_s`.
+/// Runs a program without a shell; it is killed when this process ends, and after `limit_s`.
 Output run_program(const std::vector<std::string>& command, double limit_s) {
   int out[2], err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0)
-    throw mm::Failure("no pipe: " + std::string(std::strerror(errno)));
+    throw mm::Failure("cannot create a pipe: " + std::string(std::strerror(errno)));
   const pid_t child = fork();
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGTERM);
@@ -73,7 +73,7 @@ Output run_program(const std::vector<std::string>& command, double limit_s) {
     dup2(out[1], STDOUT_FILENO);
     dup2(err[1], STDERR_FILENO);
     std::vector<char*> argv;
-    for (const std::string& w : command) argv.push_back(const_cast<char*>(w.c_str()));
+    for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
     argv.push_back(nullptr);
     execv(argv[0], argv.data());
     _exit(127);
@@ -104,42 +104,43 @@ Output run_program(const std::vector<std::string>& command, double limit_s) {
   close(out[0]);
   close(err[0]);
   waitpid(child, &result.status, 0);
-  if (late) throw mm::Failure(fs::path(command[0]).filename().string() + " did not end in time and was killed");
+  if (late) throw mm::Failure(fs::path(command[0]).filename().string() + " timed out and was killed");
   return result;
 }
 
-/// First line of a message of fio's, without its prefix.
+/// First line of fio's message, at most 200 characters.
 std::string first_line(const std::string& text) {
   std::string line = text.substr(0, text.find('\n'));
-  return line.empty() ? "it reported nothing" : line.substr(0, 200);
+  return line.empty() ? "no output" : line.substr(0, 200);
 }
 
-/// A file without a name: it goes with the last process that holds it, however that one ends.
+/// A file without a name: the system removes it when the last process that has it open ends, however that happens.
 class NamelessFile {
  public:
   explicit NamelessFile(const std::string& folder) {
     fd_ = open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd_ >= 0) return;
-    // Not every file system has files without names; a kill between these two calls leaves one.
+    // Not every file system supports O_TMPFILE; a kill between open and unlink leaves the file behind.
     const std::string name = (fs::path(folder) / (".meshmark-io-" + std::to_string(getpid()))).string();
     fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_RDWR | O_CLOEXEC, 0600);
     if (fd_ < 0)
-      throw mm::Absent("cannot write in " + mm::quote(folder) + ": " + std::strerror(errno), "another --target");
+      throw mm::Absent("cannot create a file in " + mm::quote(folder) + ": " + std::strerror(errno),
+                       "another --target");
     unlink(name.c_str());
   }
   ~NamelessFile() { close(fd_); }
   NamelessFile(const NamelessFile&) = delete;
   NamelessFile& operator=(const NamelessFile&) = delete;
   int fd() const { return fd_; }
-  /// By which other processes of this user find it.
+  /// A path by which other processes of this user can open it.
   std::string path() const { return "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd_); }
 
  private:
   int fd_;
 };
 
-std::string pick_engine(const std::string& fio, const std::string& asked) {
-  if (asked != "auto") return asked;
+std::string pick_engine(const std::string& fio, const std::string& requested) {
+  if (requested != "auto") return requested;
   const Output known = run_program({fio, "--enghelp"}, 10);
   for (const char* engine : {"libaio", "io_uring"})
     if (known.out.find(engine) != std::string::npos) return engine;
@@ -152,30 +153,30 @@ struct Target {
   const char* kind() const { return device ? "device" : folder ? "folder" : "file"; }
 };
 
-/// Refuses what is not there, and what must not be written.
+/// Refuses a target that does not exist or must not be written.
 Target target_of(mm::Run& run, bool writes) {
   const std::string name = run.text("target");
   struct stat info{};
   if (stat(name.c_str(), &info) != 0)
     run.refuse("target", "found " + mm::quote(name) + ": " + std::strerror(errno),
-               "a folder, a file or a block device that is there");
+               "an existing folder, file or block device");
   const Target target{name, S_ISBLK(info.st_mode), S_ISDIR(info.st_mode)};
   if (target.device && writes)
     run.refuse("target", "found the block device " + mm::quote(name) + " and direction write",
-               "read, randread: a device is never written");
+               "read, randread: devices are never written");
   if (!target.device && !target.folder && writes)
     run.refuse("target", "found the file " + mm::quote(name) + " and direction write",
-               "a folder: files of yours are never written");
+               "a folder: existing files are never written");
   if (!target.device && !target.folder && !S_ISREG(info.st_mode))
     run.refuse("target", "found " + mm::quote(name), "a folder, a file or a block device");
   return target;
 }
 
-/// A file of `size` bytes in a folder: real blocks with changing content, as a hole reads faster than any disk, and
-/// zeros may be stored as nothing.
+/// A file of `size` bytes in a folder, filled with random data: storage may read holes faster than data, and may not
+/// store zeros.
 std::unique_ptr<NamelessFile> lay_out(mm::Run& run, const std::string& folder, std::size_t size) {
   if (fs::space(folder).available < size + size / 10)
-    throw mm::Absent("the disk has no room for " + std::to_string(size >> 20) + " MiB in " + mm::quote(folder),
+    throw mm::Absent("less than " + std::to_string(size >> 20) + " MiB plus 10 % are free in " + mm::quote(folder),
                      "a smaller --size, or another --target");
   auto file = std::make_unique<NamelessFile>(folder);
   std::vector<std::uint64_t> chunk(1 << 17);
@@ -184,8 +185,8 @@ std::unique_ptr<NamelessFile> lay_out(mm::Run& run, const std::string& folder, s
     for (auto& w : chunk) w = x = x * 6364136223846793005u + 1442695040888963407u;
     const std::size_t n = std::min(chunk.size() * 8, size - at);
     if (write(file->fd(), chunk.data(), n) != static_cast<ssize_t>(n))
-      throw mm::Failure("cannot lay out the file in " + mm::quote(folder) + ": " + std::strerror(errno));
-    run.beat("laying out the file");
+      throw mm::Failure("cannot write the file in " + mm::quote(folder) + ": " + std::strerror(errno));
+    run.beat("writing the file");
   }
   fsync(file->fd());
   return file;
@@ -200,7 +201,7 @@ bool opens_directly(const std::string& file) {
 /// One run of fio.
 struct Job {
   std::string fio, engine, file, direction;
-  std::size_t block = 0, size = 0;  ///< size: of a file of our own; 0: the target has its own
+  std::size_t block = 0, size = 0;  ///< size: of a temporary file; 0: that of the target
   int depth = 1, processes = 1;
   double runtime_s = 0;
   bool direct = true, read_only = true;
@@ -230,7 +231,7 @@ std::vector<std::string> argv_of(const Job& job) {
   return argv;
 }
 
-/// Bandwidth in B/s and mean latency in s. Failure where fio fails, or reports nothing.
+/// Bandwidth in B/s and mean latency in s. Failure if fio fails, or reports nothing.
 mm::Values run_fio(const Job& job) {
   const Output got = run_program(argv_of(job), job.runtime_s + 30);
   if (!WIFEXITED(got.status) || WEXITSTATUS(got.status) != 0)
@@ -238,11 +239,11 @@ mm::Values run_fio(const Job& job) {
   const json j = mm::parse_json(got.out.substr(std::min(got.out.find('{'), got.out.size())));
   const char* side = job.direction.find("write") != std::string::npos ? "write" : "read";
   if (!j.is_object() || !j.contains("jobs") || j["jobs"].empty() || !j["jobs"][0].contains(side))
-    throw mm::Failure("fio's output has an unknown form");
+    throw mm::Failure("fio's output has an unknown format");
   const json& r = j["jobs"][0][side];
   const double bytes = r.value("io_bytes", 0.0), ms = r.value("runtime", 0.0);
   const double latency = r.contains("lat_ns") ? r["lat_ns"].value("mean", 0.0) * 1e-9 : 0;
-  if (bytes <= 0 || ms <= 0 || latency <= 0) throw mm::Failure("fio moved nothing in its time");
+  if (bytes <= 0 || ms <= 0 || latency <= 0) throw mm::Failure("fio reports no transfer");
   return {bytes / (ms * 1e-3), latency};
 }
 

@@ -1,4 +1,4 @@
-/// kernels: the time of one unit of every load kernel, by volume, stride and threads: base data for synthesis.
+/// kernels: the time of one unit of every load kernel, by volume, stride and threads: calibration data for synthesis.
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,26 +21,25 @@ const mm::Description kKernels{
     .name = "kernels",
     .summary = "time of a unit of every load kernel, by data volume, stride and number of threads",
     .detail =
-        "A load kernel is cut into equal units with exact counts (floating-point and integer operations, bytes loaded "
-        "and "
-        "stored, cache lines touched and written, bytes of files, system calls), which stand among the conditions; "
-        "`meshmark list kernels` names them. Threads share the units of a call; those of a team kernel do each unit "
-        "together. Every kernel verifies its result after the last sample: a wrong one sets the flag unverified.\n"
-        "After the samples a pass of its own counts events of the threads by the processor and the operating-system "
-        "kernel: counter_cycles, "
-        "counter_instructions, … are of one unit, and counters_of tells whether the work of that kernel is included. "
-        "What "
-        "cannot be counted is absent, once a run. others_share is what other programs took of the CPUs meanwhile; more "
-        "than a quarter sets the flag noisy.\n"
+        "A load kernel consists of equal units with exact counts (floating-point and integer operations, bytes loaded "
+        "and stored, cache lines touched and written, bytes of files, system calls), which are conditions of its "
+        "records; `meshmark list kernels` lists them. Threads share the units of a call; those of a team kernel do "
+        "each unit together. Every kernel verifies its result after the last sample: a wrong one sets the flag "
+        "unverified.\n"
+        "After the samples a separate pass counts events of the threads by the processor and the Linux kernel: "
+        "counter_cycles, counter_instructions, … are per unit, and counters_of states whether work in the Linux kernel "
+        "is included. A counter that is not available is absent, once per run. others_share is the share of CPU time "
+        "that other programs used meanwhile; more than a quarter sets the flag noisy.\n"
         "volume: L1, L2 and L3 are half a cache, memory is four times the last level (512 MiB at most).\n"
         "example: meshmark-probe kernels --kernel triad,gemm --volume L2,memory --stride 1,8 --threads 1,all",
-    .source = "PARbench (Janda, Mueller, Nagel, Trenkler 2007), base data; each kernel names its own source",
-    .spoils = {"other programs: base data of a busy machine make programs that are too short on a quiet one",
-               "neighbours on the last-level cache and the memory controller"},
+    .source = "PARbench (Janda, Mueller, Nagel, Trenkler 2007), base data; each kernel names its source",
+    .spoils = {"other programs: calibration on a busy machine makes programs too short for an idle one",
+               "other traffic in the last-level cache and on the memory controller"},
     .needs = {},
-    .parameters = {{"kernel", "names or kinds (stream, dense, …), a list; all", "", mm::Kind::text, "all"},
+    .parameters = {{"kernel", "load kernels by name or kind (stream, dense, …), a list; all", "", mm::Kind::text,
+                    "all"},
                    {"volume",
-                    "sizes, or L1, L2, L3, memory, a list",
+                    "data volumes: sizes, or L1, L2, L3, memory; a list",
                     "B",
                     mm::Kind::text,
                     "L1,L2,L3,memory",
@@ -48,14 +47,14 @@ const mm::Description kKernels{
                     {},
                     {},
                     "--volume"},
-                   {"stride", "elements, a list", "1", mm::Kind::integers, "1,2,4,8,16,32", 1, 1024},
-                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
-    .metrics = {{"unit_time", "wall time of one unit, all threads sharing them", "s", mm::Better::lower},
-                {"unit_cpu_time", "CPU time of one unit, of all threads", "s", mm::Better::lower}},
+                   {"stride", "strides in elements, a list", "1", mm::Kind::integers, "1,2,4,8,16,32", 1, 1024},
+                   {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536}},
+    .metrics = {{"unit_time", "wall time per unit, all threads sharing the units", "s", mm::Better::lower},
+                {"unit_cpu_time", "CPU time per unit, of all threads", "s", mm::Better::lower}},
     .identity = {"kernel", "volume_bytes", "stride", "threads"},
 };
 
-/// Volumes by their words: a level's half, memory, or a size.
+/// Volumes by name: half of a cache level, memory, or a size.
 std::map<std::string, std::size_t> volumes(const mm::Run& run) {
   const mm::Topology& machine = mm::topology();
   std::map<std::string, std::size_t> found;
@@ -73,21 +72,21 @@ std::map<std::string, std::size_t> volumes(const mm::Run& run) {
   return found;
 }
 
-std::vector<const mm::workloads::Entry*> chosen(const mm::Run& run) {
+std::vector<const mm::workloads::Entry*> selected(const mm::Run& run) {
   std::vector<const mm::workloads::Entry*> found;
   for (const std::string& word : mm::split(run.text("kernel"), ',')) {
     const std::size_t before = found.size();
     for (const mm::workloads::Entry& e : mm::workloads::kernels())
       if (word == "all" || word == e.info.name || word == e.info.kind) found.push_back(&e);
     if (found.size() == before)
-      run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name that meshmark list kernels tells");
+      run.refuse("kernel", "found " + mm::quote(word), "all, a kind, or a name from `meshmark list kernels`");
   }
   return found;
 }
 
 constexpr double kBurst_s = 4e-3;
 
-/// The machine and the system as one kernel's points see them: memory of its own, and who works.
+/// What the points of one variant share: its memory, its kernel and its team.
 struct Work {
   const mm::workloads::Entry* entry;
   mm::workloads::Shape shape;
@@ -98,7 +97,7 @@ struct Work {
   double cpu_s = 0, system_s = 0;
   std::vector<std::unique_ptr<mm::perf::ThreadCounts>> counts{};  ///< by rank
 
-  /// Memory and kernel, once a burst of it is due: to make all of a large volume takes longer than many a budget.
+  /// Allocates memory and kernel before the first burst: all large volumes at once may exceed the budget.
   void make_ready() {
     if (kernel) return;
     memory = std::make_unique<mm::workloads::Memory>(shape.threads,
@@ -108,8 +107,8 @@ struct Work {
         mm::iterations_for(kBurst_s, [&](std::uint64_t n) { return run(n); }, static_cast<std::uint64_t>(team->size()));
   }
 
-  /// Wall time of so many units from where the last ones ended. The threads meet at its end alone: walks of a small
-  /// volume are shorter than a meeting takes. With `counting` the counters look on.
+  /// Wall time of `units`, continuing after the last ones. The threads synchronise only at the end: a barrier takes
+  /// longer than a pass over a small volume. With `counting` the event counters are active.
   double run(std::size_t units, bool counting = false) {
     const std::size_t all = kernel->units(), size = static_cast<std::size_t>(team->size());
     team->run([&](int rank) {
@@ -131,16 +130,17 @@ struct Work {
   }
 };
 
-constexpr double kOthers = 0.25;  // of the CPUs' time: base data would be of them as well
+constexpr double kOthers = 0.25;  // of the CPUs' time: calibration would include their load
 
-/// Of this process, s. The kernel divides the exact sum by what its clock ticks found, so only long sums tell.
+/// System time of this process, s. The Linux kernel splits the exact total by clock ticks: use only over long
+/// periods.
 double process_system_s() {
   rusage use{};
   getrusage(RUSAGE_SELF, &use);
   return static_cast<double>(use.ru_stime.tv_sec) + 1e-6 * static_cast<double>(use.ru_stime.tv_usec);
 }
 
-/// The first level that holds a volume; each thread brings its own first and second.
+/// The first level that holds a volume; each thread adds its own first and second level.
 std::string served_by(std::size_t bytes, int threads) {
   const mm::Topology& machine = mm::topology();
   const auto own = static_cast<std::size_t>(threads);
@@ -151,10 +151,10 @@ std::string served_by(std::size_t bytes, int threads) {
 
 double process_cpu_s() { return static_cast<double>(mm::kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
-/// What other programs take of the CPUs from now on.
+/// CPU time that other programs use from its construction on.
 class Others {
  public:
-  /// Share of the time of all CPUs that may be used. The kernel's accounting has a grain of 10 ms.
+  /// Share of the time of all allowed CPUs. The Linux kernel accounts in steps of 10 ms.
   double share() const {
     const std::vector<int> cpus = mm::allowed_cpus();
     const mm::CpuTimes now = mm::read_cpu_times();
@@ -171,18 +171,18 @@ class Others {
   double began_s_ = mm::wall_s(), cpu_s_ = process_cpu_s();
 };
 
-/// Events of threads that the operating-system kernel counts, and those that some points lack.
+/// Events of threads that the Linux kernel can count, and those that were missing for some points.
 struct Counting {
   mm::perf::ThreadEvents events;
-  std::map<std::string, std::size_t> missed;  ///< points, by name
+  std::map<std::string, std::size_t> missed;  ///< number of points, by event
 };
 
-/// What counters say of one unit, by condition. Where they take turns a burst may end before the turn of some of them:
-/// then it is a longer one.
-json counted(Work& work, Counting& counting) {
+/// Event counts per unit, by condition. If events are multiplexed, a burst may end before some were counted: then it
+/// is repeated longer.
+json event_counts(Work& work, Counting& counting) {
   const mm::perf::ThreadEvents& events = counting.events;
-  json said = json::object();
-  if (events.had().empty()) return said;
+  json found = json::object();
+  if (events.had().empty()) return found;
   const auto size = static_cast<std::size_t>(work.team->size());
   work.counts.resize(size);
   work.team->run([&](int rank) {
@@ -194,23 +194,23 @@ json counted(Work& work, Counting& counting) {
     for (std::size_t e = 0; e < events.had().size(); ++e) {
       double sum = 0;
       for (const auto& thread : work.counts) sum += thread->of(e);
-      // The thread ran, so its clock did; one kernel's now and then says that it did not.
-      const bool stood = sum == 0 && events.had()[e].name == "task_clock_s";
-      if (std::isfinite(sum) && !stood)
-        said["counter_" + events.had()[e].name] = sum / static_cast<double>(units);
+      // A thread that ran has used CPU time, but some Linux kernels occasionally report 0.
+      const bool stuck = sum == 0 && events.had()[e].name == "task_clock_s";
+      if (std::isfinite(sum) && !stuck)
+        found["counter_" + events.had()[e].name] = sum / static_cast<double>(units);
       else
         all = false;
     }
     if (all || units >= 16 * work.burst) break;
   }
   for (const mm::perf::Event& e : events.had())
-    if (!said.contains("counter_" + e.name)) ++counting.missed[e.name];
-  said["counters_of"] = events.user_only() ? "user" : "user and kernel";
+    if (!found.contains("counter_" + e.name)) ++counting.missed[e.name];
+  found["counters_of"] = events.user_only() ? "user" : "user and kernel";
   work.counts.clear();
-  return said;
+  return found;
 }
 
-/// What one unit does, exactly, by condition.
+/// Exact counts of one unit, by condition.
 json amounts(const Work& work) {
   const mm::workloads::Counts counts = work.kernel->counts();
   json found{{"memory_bytes", work.memory->bytes()}, {"team", work.entry->info.team}};
@@ -231,7 +231,7 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
   mm::Point p;
   p.conditions = std::move(conditions);
   p.metrics = {"unit_time", "unit_cpu_time"};
-  if (mm::wall_s() > run.last_call_s()) {  // not even threads are made for what will not be measured
+  if (mm::wall_s() > run.last_call_s()) {  // saves creating threads for a point that will not be measured
     p.missing = run.out_of_budget();
     points.push_back(std::move(p));
     return;
@@ -251,15 +251,15 @@ void add_point(mm::Run& run, std::vector<mm::Point>& points, const mm::workloads
     return mm::Values{took_s / n, used_s / n};
   };
   p.observe = [work, &counting, others, prepare = p.prepare, burst = p.burst] {
-    if (!work->kernel) {  // all its samples are of an earlier run
+    if (!work->kernel) {  // all samples are from an earlier run
       prepare();
       burst();
     }
-    json said = amounts(*work);
-    said.update(counted(*work, counting));
-    said["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
-    said["others_share"] = others->share();
-    return said;
+    json found = amounts(*work);
+    found.update(event_counts(*work, counting));
+    found["system_share"] = work->cpu_s > 0 ? work->system_s / work->cpu_s : 0.0;
+    found["others_share"] = others->share();
+    return found;
   };
   p.check = [work, others] {
     std::vector<std::string> flags;
@@ -275,10 +275,10 @@ void measure(mm::Run& run) {
   const auto threads = run.team_sizes("threads", order);
   const auto strides = run.integers("stride", 32);
   const auto sizes = volumes(run);
-  const auto entries = chosen(run);
+  const auto entries = selected(run);
   mm::perf::allow_many_events();
   Counting counting;
-  // A kernel and a volume at a time: all of them at once would not fit into memory.
+  // One kernel and one volume at a time: all at once would exceed the memory.
   std::size_t groups = 0;
   for (const auto* e : entries) groups += e->info.sized ? sizes.size() : 1;
   for (const auto* e : entries)
@@ -299,7 +299,7 @@ void measure(mm::Run& run) {
     run.absent("", {{"counters", names}}, lacking.reason, lacking.enable);
   }
   for (const auto& [name, points] : counting.missed)
-    run.absent("", {{"counters", name}}, "it did not count in " + std::to_string(points) + " of the variants",
+    run.absent("", {{"counters", name}}, "not counted in " + std::to_string(points) + " of the variants",
                "fewer events at once, or more open files (ulimit -n)");
 }
 

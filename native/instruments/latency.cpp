@@ -1,4 +1,4 @@
-/// latency: what a dependent load costs, over footprint and stride, page size, memory node and co-running chasers.
+/// latency: the cost of a dependent load, over footprint and stride, page size, memory node and co-running chasers.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -15,37 +15,37 @@ namespace {
 
 using mm::json;
 
-constexpr std::size_t kNursery = std::size_t{64} << 20;   // where small rings are built anew for each sample
-constexpr double kPreparing = 0.5;                        // share of the budget in which memory is touched, at most
-constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // a ring up to this is rebuilt elsewhere for each sample
+constexpr std::size_t kNursery = std::size_t{64} << 20;   // memory in which small rings move between samples
+constexpr double kPreparing = 0.5;                        // maximum share of the budget for touching memory
+constexpr std::size_t kSmallRing = std::size_t{1} << 20;  // rings up to this size are rebuilt elsewhere for each sample
 constexpr double kBurst_s = 4e-3;
 
 const mm::Description kLatency{
     .name = "latency",
     .summary = "load-to-use latency of dependent loads over footprint and stride",
     .detail =
-        "One ring of pointers over all slots of the footprint is walked; each load waits for the one before it. "
-        "Levels of the memory hierarchy are found as plateaus of the curve.\n"
+        "A pointer chase over one ring of all slots of the footprint; each load waits for the one before it. Levels of "
+        "the memory hierarchy are detected as plateaus of the curve.\n"
         "example: meshmark-probe latency --footprint 4KiB..1GiB --pages 4KiB,thp --cpus 0",
     .source = "McVoy, Staelin: lmbench (USENIX 1996), section 6.2; GS1280 study (2003), figures 4, 5 and 13",
-    .spoils = {"neighbours that share a cache, a memory controller or the core",
-               "a page size that is not the one asked for",
-               "prefetchers, where the order of slots can be guessed (pattern stride, a small locality)",
-               "a virtual machine's own page tables: with 4 KiB pages they are part of the latency"},
+    .spoils = {"other processes that share a cache, a memory controller or the core",
+               "a page size other than the requested one",
+               "prefetchers, if the order of slots is predictable (pattern stride, a small locality)",
+               "the page tables of a virtual machine: with 4 KiB pages they are part of the latency"},
     .needs = {},
     .parameters = {{"footprint_bytes", "memory the ring spans", "B", mm::Kind::sizes, "2KiB..1GiB", 128, {}},
                    {"stride_bytes", "distance between slots", "B", mm::Kind::sizes, "64", 8, 1 << 30},
                    mm::choices("pattern", "order of slots: one random cycle, or constant stride", "random",
                                {"random", "stride"}),
                    {"locality_bytes",
-                    "the random cycle finishes a block of this size before it goes to another; 0 = none. 8KiB stays "
-                    "in an open memory page, the whole footprint (0) keeps opening closed ones",
+                    "the random cycle completes a block of this size before it goes to another; 0 = none. 8KiB stays "
+                    "in an open DRAM page; with the whole footprint (0) almost every load opens a closed one",
                     "B",
                     mm::Kind::size,
                     "0",
                     0,
                     {}},
-                   {"processes", "how many CPUs chase at once, each its own ring: a list, a range, all", "",
+                   {"processes", "number of CPUs that chase at once, each its own ring: a list, a range, all", "",
                     mm::Kind::integers, "1", 1, 4096}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"level_latency", "latency of a plateau of the curve", "s", mm::Better::lower},
@@ -55,7 +55,7 @@ const mm::Description kLatency{
     .bytes_per_iteration = 8,
 };
 
-/// One chaser's ring and where it stands.
+/// One chaser's ring and its current position.
 struct Chaser {
   std::byte* region = nullptr;  // its own part of an arena
   std::size_t region_bytes = 0;
@@ -67,8 +67,8 @@ struct Shape {
   bool random;
 };
 
-/// A random cycle of blocks, each a random path through all its slots: `make_random_ring` for every block, then the
-/// rings are cut and joined.
+/// A random cycle of blocks, each a random path through all its slots: makes a random ring of every block, then cuts
+/// and joins the rings.
 mm::Link* make_local_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
   const std::size_t per_block = std::max<std::size_t>(2, s.locality / s.stride);
   const std::size_t blocks = s.footprint / s.stride / per_block;
@@ -97,8 +97,8 @@ mm::Link* make_ring(std::byte* base, const Shape& s, std::uint64_t seed) {
   return mm::make_random_ring(base, slots, s.stride, seed);
 }
 
-/// Builds the ring on first use (small ones every time, elsewhere in their region, so that the samples see many
-/// page colourings) and brings the caches to the state that a long walk would find.
+/// Builds the ring on first use (small ones every time, at another place in their region, so that samples cover many
+/// page colourings) and brings the caches to the state after a long walk.
 void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level) {
   const std::size_t slots = s.footprint / s.stride;
   if (c.at == nullptr || (s.footprint <= kSmallRing && c.region_bytes > s.footprint)) {
@@ -107,8 +107,8 @@ void warm(Chaser& c, const Shape& s, std::uint64_t seed, std::size_t last_level)
     std::byte* base = c.region + (s.footprint <= kSmallRing ? random.below(room) * 4096 : 0);
     c.at = make_ring(base, s, random());
   }
-  // A full turn where the ring may fit a cache; beyond, a turn's tail is all that a cache could remember, and even
-  // that is met again only a full turn later. Bounded by time: claimed cache sizes can be wild.
+  // A full turn if the ring may fit a cache. Beyond, a cache can only contain the end of a turn, whose lines are reused
+  // a full turn later. Bounded by time, because reported cache sizes can be wrong.
   const std::size_t loads = s.footprint <= 4 * last_level ? slots : last_level / 64;
   const double end = mm::wall_s() + 0.15;
   for (std::size_t done = 0; done < loads && mm::wall_s() < end; done += 4096)
@@ -127,11 +127,11 @@ struct Sweep {
   std::size_t locality;
 };
 
-/// The memory of a team's chasers: each has a nursery for the small rings, and an arena for every large footprint, so
-/// that all rings stand ready while the rounds go over them.
+/// The memory of a team's chasers: a nursery for the small rings of each, and an arena for every large footprint, so
+/// that all rings exist while the rounds visit them.
 class Arenas {
  public:
-  /// Touches memory from small to large, and none that would take longer than until `until_s`.
+  /// Touches memory from small to large footprints, and skips those that would take longer than until `until_s`.
   Arenas(mm::Run& run, const Group& group, const std::vector<int>& cpus, const Sweep& sweep, double until_s)
       : run_(run), group_(group), cpus_(cpus), begun_s_(mm::wall_s()), until_s_(until_s) {
     make(kSmallRing, kNursery);
@@ -140,13 +140,13 @@ class Arenas {
       if (f > kSmallRing) make(f, f * sweep.strides.size() * sweep.patterns.size());
   }
 
-  /// Why there is no memory for a footprint; none where there is.
+  /// Why there is no memory for a footprint; nullopt if there is.
   std::optional<mm::Absent> missing(std::size_t footprint) const {
     const auto why = missing_.find(footprint);
     return why == missing_.end() ? std::nullopt : std::optional(why->second);
   }
   const std::vector<std::shared_ptr<mm::Arena>>& of(std::size_t footprint) { return arenas_[key(footprint)]; }
-  /// Chasers, each with a region of its own for the next ring of a footprint.
+  /// Chasers, each with a separate region for the next ring of a footprint.
   std::shared_ptr<std::vector<Chaser>> chasers(std::size_t footprint) {
     auto chasers = std::make_shared<std::vector<Chaser>>(cpus_.size());
     const bool small = footprint <= kSmallRing;
@@ -165,7 +165,7 @@ class Arenas {
   void make(std::size_t footprint, std::size_t bytes) {
     const double rate = static_cast<double>(touched_) / std::max(mm::wall_s() - begun_s_, 1e-6);
     const std::size_t more = bytes * cpus_.size();
-    // The nursery and the first of the others in any case: there may be no more.
+    // The nursery and the first other arena are made in any case, so that there is a result.
     if (arenas_.size() > 1 && mm::wall_s() + static_cast<double>(more) / rate > until_s_) {
       missing_.emplace(footprint, run_.out_of_budget());
       return;
@@ -187,12 +187,11 @@ class Arenas {
   const double begun_s_, until_s_;
   std::map<std::size_t, std::vector<std::shared_ptr<mm::Arena>>> arenas_;  ///< by footprint; kSmallRing: the nursery
   std::map<std::size_t, mm::Absent> missing_;
-  std::map<std::size_t, std::size_t> used_;  ///< of the arena of a footprint
+  std::map<std::size_t, std::size_t> used_;  ///< B, of the arena of a footprint
   std::size_t touched_ = 0;
 };
 
-/// All chasers of a team walk `loads` links; returns what a load costs while all chase: the mean over the chasers of
-/// time per load, s.
+/// All chasers of a team walk `loads` links; returns the time per load, mean over the chasers, s.
 double chase(mm::Team& team, std::vector<Chaser>& chasers, std::uint64_t loads) {
   std::vector<double> took_s(chasers.size());
   team.run([&](int rank) {
@@ -208,7 +207,7 @@ double chase(mm::Team& team, std::vector<Chaser>& chasers, std::uint64_t loads) 
          static_cast<double>(loads);
 }
 
-/// The burst of a point. It holds the arenas, so that no chaser outlives its ring.
+/// The point of a shape. It holds the arenas, so that no chaser outlives its ring.
 mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<std::vector<Chaser>>& chasers,
                    const std::vector<std::shared_ptr<mm::Arena>>& arenas, const Shape& shape,
                    std::uint64_t first_seed) {
@@ -232,7 +231,7 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const std::shared_ptr<
   p.burst = [team, chasers, arenas, loads] {
     const double latency = chase(*team, *chasers, *loads);
     const double clock_s = 0.15e-9;  // no core clocks above 6.7 GHz
-    if (latency < clock_s) throw mm::Failure("a load took less than one clock: the walk was not performed");
+    if (latency < clock_s) throw mm::Failure("a load took less than one clock cycle: the walk was not performed");
     return mm::Values{latency};
   };
   return p;
@@ -256,7 +255,7 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
         const auto why = arenas.missing(*f);
         if (stride % sizeof(mm::Link) != 0)
           run.refuse("stride_bytes", "found " + std::to_string(stride), "multiples of 8");
-        if (shape.footprint / stride < 2) continue;  // two slots make the shortest ring
+        if (shape.footprint / stride < 2) continue;  // a ring needs two slots
         if (shape.footprint / stride > std::uint64_t{1} << 32 && !why)
           run.refuse("footprint_bytes", "found " + std::to_string(*f), "at most 2^32 strides");
         mm::Point p = point_of(team, arenas.chasers(*f), arenas.of(*f), shape, run.seed());
@@ -275,7 +274,7 @@ void add_points(mm::Run& run, std::vector<mm::Point>& points, const Sweep& sweep
       }
 }
 
-/// `share` of the budget that is left is for this group.
+/// `share`: of the remaining budget, for this group.
 std::vector<mm::Outcome> measure_group(mm::Run& run, const Group& group, double share) {
   const Sweep sweep{run.sizes("footprint_bytes"), run.sizes("stride_bytes"), run.choices("pattern"),
                     run.bytes("locality_bytes")};
@@ -298,7 +297,7 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
         .push_back(&o);
   }
   for (auto& [name, curve] : curves) {
-    if (curve.size() < 6) continue;  // too few footprints for a shape
+    if (curve.size() < 6) continue;  // too few footprints to detect levels
     std::sort(curve.begin(), curve.end(),
               [](auto* a, auto* b) { return a->conditions["footprint_bytes"] < b->conditions["footprint_bytes"]; });
     std::vector<double> y;
@@ -307,8 +306,8 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
     int level = 0;
     for (const mm::Plateau& plateau : levels) {
       ++level;
-      // The last level is memory where the curve ends on it. Translation misses may still lift its end: then it is
-      // memory if it lies beyond every cache that is claimed, and no further level's multiple of it follows.
+      // The last level is memory if the curve ends on it. TLB misses may raise the end of the curve: then it is memory
+      // if it lies beyond every reported cache, and the curve ends below 2.5 times its latency.
       const auto end_bytes = curve[plateau.last]->conditions["footprint_bytes"].get<std::size_t>();
       const bool lifted = end_bytes > mm::topology().last_level_bytes() && y.back() < 2.5 * plateau.level;
       const bool memory = level > 1 && &plateau == &levels.back() && (plateau.last + 1 == curve.size() || lifted);
@@ -319,8 +318,8 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
       c["kind"] = memory ? "memory" : "cache";
       c["from_bytes"] = curve[plateau.first]->conditions["footprint_bytes"];
       c["to_bytes"] = curve[plateau.last]->conditions["footprint_bytes"];
-      const std::size_t claimed = memory ? 0 : mm::topology().cache_bytes(level);
-      c["claimed_bytes"] = claimed > 0 ? json(claimed) : json(nullptr);
+      const std::size_t reported = memory ? 0 : mm::topology().cache_bytes(level);
+      c["claimed_bytes"] = reported > 0 ? json(reported) : json(nullptr);
       std::vector<double> samples;
       std::vector<std::string> flags;
       for (std::size_t i = plateau.first; i <= plateau.last; ++i) {
@@ -331,7 +330,7 @@ void derive_levels(mm::Run& run, std::vector<mm::Outcome>& outcomes) {
       const std::string from = "load_latency of " + std::to_string(plateau.last - plateau.first + 1) + " footprints";
       run.derive("level_latency", samples, c, flags, from);
       if (!memory) {
-        c["next_bytes"] = curve[plateau.last + 1]->conditions["footprint_bytes"];  // the knee lies between the two
+        c["next_bytes"] = curve[plateau.last + 1]->conditions["footprint_bytes"];  // the knee is between the two
         run.derive("level_capacity", {curve[plateau.last]->conditions["footprint_bytes"].get<double>()}, c, flags,
                    from);
       }

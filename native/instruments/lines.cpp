@@ -1,4 +1,4 @@
-/// lines: what it costs one core to get a cache line that another core has.
+/// lines: core-to-core latency, the cost of a load of a cache line that another core has.
 #include <algorithm>
 #include <atomic>
 
@@ -13,24 +13,25 @@ using mm::json;
 
 constexpr double kBurst_s = 3e-3;
 constexpr std::size_t kRingLines = 256;  // 16 KiB: stays in the owner's first cache
-constexpr std::size_t kPart = 1 << 16;   // of the arena, for one pair
+constexpr std::size_t kPart = 1 << 16;   // B of the arena, per pair
 
 const mm::Description kLines{
     .name = "lines",
-    .summary = "latency of a cache line that is in another core's cache, for every pair of CPUs",
+    .summary = "core-to-core latency: loads of a line in another core's cache, for every pair of CPUs",
     .detail =
-        "swap: two CPUs exchange one line by compare-and-swap; one way is half a round. flag: the same by loads and "
-        "stores, a round. dirty, clean: the CPU `from` writes (or loads) 256 lines, then `to` loads them one after "
-        "the other; time per load.\nexample: meshmark-probe lines --state swap,dirty --cpus 0-3",
+        "swap: two CPUs exchange one line by compare-and-swap; one way is half a round trip. flag: the same by loads "
+        "and stores, a round trip. dirty, clean: the CPU `from` writes (or loads) 256 lines, then `to` loads them one "
+        "after the other; time per load.\n"
+        "example: meshmark-probe lines --state swap,dirty --cpus 0-3",
     .source =
         "GS1280 study (2003), read-dirty latency; Molka et al., Memory Performance and Cache Coherency Effects on an "
         "Intel Nehalem (PACT 2009); Ball protocols as in core-to-core-latency and multichase",
-    .spoils = {"a hypervisor that moves virtual CPUs between cores", "where the line's home is: see home_node",
+    .spoils = {"a hypervisor that moves virtual CPUs between cores", "the home node of the line (see home_node)",
                "load on either core, and a busy sibling thread"},
     .needs = {"two CPUs"},
-    .parameters = {mm::choices("state", "what is done with the line", "swap,flag,dirty,clean",
+    .parameters = {mm::choices("state", "state of the line and method of transfer", "swap,flag,dirty,clean",
                                {"swap", "flag", "dirty", "clean"})},
-    .metrics = {{"line_latency", "time to get the line", "s", mm::Better::lower}},
+    .metrics = {{"line_latency", "time per transfer of a line", "s", mm::Better::lower}},
     .identity = {"from_cpu", "to_cpu", "state", "trip", "home_node"},
     .bytes_per_iteration = 64,
 };
@@ -53,8 +54,8 @@ mm::Point ball_point(const std::shared_ptr<mm::Team>& team, mm::Ball* ball, bool
   };
   const auto latency = [=](double rounds, double took_s) {
     const double round_s = took_s / rounds;
-    if (ball->value.load() != 0) throw mm::Failure("the line was not handed over as often as it was counted");
-    if (round_s < 2 * clock_period()) throw mm::Failure("a line crossed in less than a clock");
+    if (ball->value.load() != 0) throw mm::Failure("the line was not transferred as often as counted");
+    if (round_s < 2 * clock_period()) throw mm::Failure("a transfer took less than one clock cycle");
     return mm::Values{swap ? round_s / 2 : round_s};
   };
   mm::time_batches(p, kBurst_s, batch_s, latency, 100);
@@ -65,7 +66,7 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
   mm::Point p;
   mm::Link* const start = mm::make_random_ring(base, kRingLines, 64, seed);
   auto turns = std::make_shared<int>(0);
-  // Member 0 owns, member 1 loads; they take turns, and only the loads are timed.
+  // Member 0 owns the lines, member 1 loads them, in turn; only the loads are timed.
   const auto work = [=](int count) {
     std::atomic<int> turn{0};
     double loaded_s = 0;
@@ -77,7 +78,7 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
           if (dirty) {
             mm::dirty_ring(start);
           } else {
-            mm::flush_lines(base, kRingLines * 64);  // nobody has them; then the owner loads them, unmodified
+            mm::flush_lines(base, kRingLines * 64);  // in no cache; then the owner loads them unmodified
             mm::keep(mm::walk(start, kRingLines));
           }
         } else {
@@ -85,7 +86,7 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
           mm::Link* const end = mm::walk(start, kRingLines);
           mm::keep(end);
           loaded_s += mm::seconds(mm::ticks() - begin) - mm::clock_info().overhead_s;
-          if (end != start) throw mm::Failure("the ring was not walked whole");
+          if (end != start) throw mm::Failure("the walk did not return to the start of the ring");
         }
         turn.fetch_add(1, std::memory_order_release);
       }
@@ -100,7 +101,7 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
   };
   p.burst = [=] {
     const double latency = work(*turns);
-    if (latency < clock_period()) throw mm::Failure("a line came in less than a clock");
+    if (latency < clock_period()) throw mm::Failure("a load took less than one clock cycle");
     return mm::Values{latency};
   };
   return p;
@@ -109,15 +110,14 @@ mm::Point load_point(const std::shared_ptr<mm::Team>& team, std::byte* base, boo
 void measure(mm::Run& run) {
   const std::vector<int> cpus = run.cpus();
   const auto states = run.choices("state");
-  if (cpus.size() < 2)
-    throw mm::Absent("a line needs two CPUs to go between; this run may use one", "--cpus with two or more");
+  if (cpus.size() < 2) throw mm::Absent("needs at least 2 CPUs, found 1", "--cpus with two or more");
   const auto nodes = run.memory_nodes();
   for (std::size_t i = 0; i < cpus.size(); ++i) {
     run.allot(1.0 / static_cast<double>(cpus.size() - i));
     const int from = cpus[i];
     std::vector<mm::Point> points;
     for (int home : nodes.empty() ? std::vector<int>{mm::topology().cpu(from).node} : nodes) {
-      // A page of its own for every pair and state: the home of a line is where its page is.
+      // A separate page for every pair and state: the page determines the home node of a line.
       const auto arena = run.arena(kPart * cpus.size() * states.size(), run.pages().front(), home, from, "line_latency",
                                    {{"from_cpu", from}, {"home_node", home}});
       if (!arena) continue;
@@ -142,7 +142,7 @@ void measure(mm::Run& run) {
       }
     }
     run.measure(std::move(points));
-    run.release_teams();  // a thousand pairs are two thousand threads
+    run.release_teams();  // 1000 pairs have 2000 threads
   }
 }
 

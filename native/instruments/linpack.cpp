@@ -1,4 +1,4 @@
-/// linpack: a dense system solved by the installed LAPACK, its residual checked by HPL's rule.
+/// linpack: a dense system solved by the installed LAPACK, its residual verified by HPL's rule.
 #include <cmath>
 #include <random>
 
@@ -11,22 +11,22 @@ using mm::json;
 
 std::vector<mm::Parameter> parameters() {
   auto all = mm::dense_parameters("1000");
-  all.push_back({"memory_share", "also solve one system that fills this share of the memory; 0 = none", "",
+  all.push_back({"memory_share", "also solves a system that fills this share of the memory; 0 = none", "",
                  mm::Kind::real, "0", 0, 0.8});
   return all;
 }
 
 const mm::Description kLinpack{
     .name = "linpack",
-    .summary = "a dense linear system solved, in the spirit of LINPACK and HPL",
+    .summary = "a dense linear system solved by the installed LAPACK, after LINPACK and HPL",
     .detail =
         "A x = b with random A by LU with partial pivoting (LAPACK dgesv): 2/3 n^3 + 3/2 n^2 operations. The residual "
         "max|A x - b| / (eps (|A| |x| + |b|) n), infinity norms, must be below 16.\n"
         "example: meshmark-probe linpack --n 1000,4000 --memory-share 0.1",
     .source =
         "Dongarra, Luszczek, Petitet: The LINPACK Benchmark: Past, Present and Future (2003); HPL's residual rule",
-    .spoils = {"a library that does not know the processor (see library_kernel)", "small n: the panel dominates",
-               "other load: the library's threads wait for the slowest"},
+    .spoils = {"a library that does not support the processor (see library_kernel)", "small n: the panel dominates",
+               "other load: the library's threads wait for the slowest one"},
     .needs = {"a LAPACK library"},
     .parameters = parameters(),
     .metrics = {{"flop_rate", "2/3 n^3 + 3/2 n^2 over time", "flop/s", mm::Better::higher},
@@ -93,7 +93,7 @@ void measure(mm::Run& run) {
     p.metrics = {"flop_rate", "residual"};
     p.team = run.team(cpus);
     p.shield = false;
-    p.width_of_first_only = true;  // a residual is no measurement of time
+    p.width_of_first_only = true;  // the residual does not vary like a time
     p.least_samples = n > 3000 ? 1 : 7;
     p.once = n > 3000;
     auto worst = std::make_shared<double>(0);

@@ -1,4 +1,4 @@
-/// loaded: latency against bandwidth: what a load costs while the memory is busy.
+/// loaded: latency under load, as a function of bandwidth.
 #include <algorithm>
 #include <atomic>
 #include <map>
@@ -14,42 +14,40 @@ namespace {
 using mm::json;
 
 constexpr double kBurst_s = 4e-3;
-constexpr double kKnee = 1.25;  // latency at the knee over the idle one
+constexpr double kKnee = 1.25;  // latency at the knee over the idle latency
 
 const mm::Description kLoaded{
     .name = "loaded",
-    .summary = "latency against bandwidth, from one outstanding load to all that a core and a machine can take",
+    .summary = "latency against bandwidth, from one outstanding load to the maximum of a core and a machine",
     .detail =
         "chains: every CPU of a team follows 1 to 32 independent random rings at once. paced: the first CPU follows "
-        "one "
-        "ring while the others stream, with pauses of several lengths and several shares of reads. The knee is the "
-        "highest bandwidth at which latency is below 1.25 times the idle one.\n"
+        "one ring while the others stream, with several lengths of pauses and several shares of reads. The knee is the "
+        "highest bandwidth at which latency is below 1.25 times the idle latency.\n"
         "example: meshmark-probe loaded --chains 1,2,4,8,16 --threads 1,all",
     .source =
         "GS1280 study (2003), figure 15: 1 to 20+ outstanding loads; Little's law; Esmaili-Dokht et al., A Mess of "
         "Memory System Benchmarking (MICRO 2024)",
-    .spoils = {"neighbours on the memory controller", "4 KiB pages: address translation is part of the latency",
-               "too few CPUs to fill the controller: the curve stays flat, which is an answer too"},
-    .needs = {"mode paced needs two CPUs"},
-    .parameters = {mm::choices("mode", "who makes the load", "chains,paced", {"chains", "paced"}),
-                   {"chains", "loads on their way at once, of each CPU", "", mm::Kind::integers,
-                    "1,2,3,4,5,6,8,10,12,16,20,24,32", 1, 32},
-                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
+    .spoils = {"other traffic on the memory controller", "4 KiB pages: address translation is part of the latency",
+               "too few CPUs to saturate the controller: the curve stays flat, which is also a result"},
+    .needs = {"two CPUs for mode paced"},
+    .parameters = {mm::choices("mode", "source of the load", "chains,paced", {"chains", "paced"}),
+                   {"chains", "outstanding loads per CPU", "", mm::Kind::integers, "1,2,3,4,5,6,8,10,12,16,20,24,32", 1,
+                    32},
+                   {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
                    {"pause", "paced: pauses between lines, in spins", "", mm::Kind::integers, "0,4,16,64,256", 0,
                     1 << 20},
                    {"read_share", "paced: shares of reads, a list", "", mm::Kind::text, "1,0.5"},
-                   {"footprint_bytes", "of each CPU", "B", mm::Kind::size, "256MiB", 65536, {}}},
+                   {"footprint_bytes", "footprint of each CPU", "B", mm::Kind::size, "256MiB", 65536, {}}},
     .metrics = {{"load_latency", "time per dependent load", "s", mm::Better::lower},
                 {"bandwidth_net", "lines loaded (and stored) over time", "B/s", mm::Better::higher},
-                {"memory_parallelism", "loads that one core really has on their way, at its best", "1",
-                 mm::Better::higher},
-                {"knee_bandwidth", "highest bandwidth with a latency below 1.25 times the idle one", "B/s",
+                {"memory_parallelism", "maximum outstanding loads per core (MLP)", "1", mm::Better::higher},
+                {"knee_bandwidth", "highest bandwidth with a latency below 1.25 times the idle latency", "B/s",
                  mm::Better::higher}},
     .identity = {"mode", "chains", "threads", "read_share", "pause", "footprint_bytes", "pages", "memory_node"},
     .bytes_per_iteration = 64,
 };
 
-/// Streams over lines with a pause after each; alternates reads and writes by share; until told to stop.
+/// Streams over lines with a pause after each, mixing reads and writes by share, until `stop`.
 std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share, int pause,
                            const std::atomic<bool>& stop) {
   std::uint64_t lines = 0, sum = 0;
@@ -70,16 +68,16 @@ std::uint64_t stream_paced(std::byte* base, std::size_t bytes, double read_share
   return lines;
 }
 
-struct Ground {
+struct Setup {
   std::vector<int> order;
   std::vector<std::shared_ptr<mm::Arena>> arenas;
-  std::vector<std::vector<mm::Link*>> starts;  // by thread: 32 places along its ring
+  std::vector<std::vector<mm::Link*>> starts;  // by thread: 32 positions along its ring
   std::size_t footprint;
   mm::Pages pages;
   int node;
 };
 
-json conditions(const Ground& g, const char* mode, int chains, int threads) {
+json conditions(const Setup& g, const char* mode, int chains, int threads) {
   return {{"mode", mode},
           {"chains", chains},
           {"threads", threads},
@@ -91,12 +89,12 @@ json conditions(const Ground& g, const char* mode, int chains, int threads) {
           {"memory_node", g.node >= 0 ? json(g.node) : json("local")}};
 }
 
-void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Ground>& g, int chains,
+void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Setup>& g, int chains,
                 int threads) {
   const mm::WalkTogether walk = mm::walk_of(chains);
   if (walk == nullptr) run.refuse("chains", "found " + std::to_string(chains), "1-6, 8, 10, 12, 14, 16, 20, 24, 32");
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
-  // Walkers of one ring must not follow in each other's tracks, so all points share these places and move them on.
+  // Walks of one ring must not reuse lines that another has just loaded: all points share and advance these positions.
   const auto work = [=](std::uint64_t steps) {
     team->run([&](int rank) { walk(g->starts[static_cast<std::size_t>(rank)].data(), steps); });
     return team->elapsed_s();
@@ -114,13 +112,13 @@ void add_chains(mm::Run& run, std::vector<mm::Point>& points, const std::shared_
   p.burst = [=] {
     const double took = work(*steps);
     const double step = took / static_cast<double>(*steps);
-    if (step < 0.15e-9) throw mm::Failure("a load took less than a clock");
+    if (step < 0.15e-9) throw mm::Failure("a load took less than one clock cycle");
     return mm::Values{step, 64.0 * chains * threads / step};
   };
   points.push_back(std::move(p));
 }
 
-void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Ground>& g, int threads, int pause,
+void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_ptr<Setup>& g, int threads, int pause,
                double read_share) {
   const auto team = run.team({g->order.begin(), g->order.begin() + threads});
   auto loads = std::make_shared<std::uint64_t>(0);
@@ -134,7 +132,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
     team->run([&](int rank) {
       if (rank != 0) {
         const auto& arena = g->arenas[static_cast<std::size_t>(rank)];
-        // Above the ring's half: the traffic must not overwrite the links of this CPU's own ring.
+        // The upper half of the arena: the traffic must not overwrite the links of this CPU's own ring.
         lines += stream_paced(arena->data() + g->footprint, g->footprint, read_share, pause, stop);
         return;
       }
@@ -164,7 +162,7 @@ void add_paced(mm::Run& run, std::vector<mm::Point>& points, const std::shared_p
   points.push_back(std::move(p));
 }
 
-void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground& g) {
+void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Setup& g) {
   std::map<int, std::vector<const mm::Outcome*>> by_threads;
   for (const mm::Outcome& o : outcomes)
     if (o.metric == "load_latency" && o.conditions["mode"] == "chains")
@@ -207,10 +205,10 @@ void derive(mm::Run& run, const std::vector<mm::Outcome>& outcomes, const Ground
 }
 
 void measure(mm::Run& run) {
-  auto g = std::make_shared<Ground>();
+  auto g = std::make_shared<Setup>();
   g->order = mm::fill_order("cores", run.cpus());
   const auto threads = run.team_sizes("threads", g->order);
-  const int most = *std::max_element(threads.begin(), threads.end());
+  const int max_threads = *std::max_element(threads.begin(), threads.end());
   std::vector<double> shares;
   for (const std::string& text : mm::split(run.text("read_share"), ',')) {
     shares.push_back(mm::parse_real("read_share", text));
@@ -222,7 +220,7 @@ void measure(mm::Run& run) {
   g->node = nodes.empty() ? -1 : nodes.front();
   const auto modes = run.choices("mode");
   const bool paced = std::find(modes.begin(), modes.end(), "paced") != modes.end();
-  for (int t = 0; t < most; ++t) {
+  for (int t = 0; t < max_threads; ++t) {
     auto arena = run.arena(2 * g->footprint, g->pages, g->node, g->order[static_cast<std::size_t>(t)], "load_latency",
                            {{"footprint_bytes", g->footprint}, {"threads", t + 1}});
     if (!arena) break;
@@ -244,8 +242,7 @@ void measure(mm::Run& run) {
           for (int pause : run.integers("pause", 0)) add_paced(run, points, g, t, pause, share);
     }
   if (paced && g->order.size() < 2)
-    run.absent("load_latency", {{"mode", "paced"}}, "one CPU follows the ring, another must make the traffic",
-               "--cpus with two or more");
+    run.absent("load_latency", {{"mode", "paced"}}, "needs at least 2 CPUs, found 1", "--cpus with two or more");
   derive(run, run.measure(std::move(points)), *g);
 }
 

@@ -1,4 +1,4 @@
-/// peak: how fast the cores multiply and add when nothing else holds them up.
+/// peak: multiply-add throughput of the cores from registers.
 #include <algorithm>
 #include <atomic>
 
@@ -16,17 +16,17 @@ const mm::Description kPeak{
     .name = "peak",
     .summary = "fused multiply-add throughput by type and vector width",
     .detail =
-        "Twelve independent chains of multiply-adds stay in registers; one is two operations. SSE2 has no fused "
-        "instruction: there it is a multiplication and an addition. int is a 32-bit multiplication and an addition.\n"
+        "Twelve independent chains of multiply-adds in registers; each counts as two operations. SSE2 has no fused "
+        "instruction and uses a multiplication and an addition. int is a 32-bit multiplication and an addition.\n"
         "example: meshmark-probe peak --type fp64,fp32 --threads 1,all",
     .source = "Fog, Instruction tables; Hager, Wellein: Introduction to HPC (2010), 1.2; likwid-bench peakflops",
-    .spoils = {"the clock: wide vectors and many busy cores lower it", "a busy sibling thread on the same core"},
+    .spoils = {"the clock: wide vectors and many busy cores reduce it", "a busy sibling thread on the same core"},
     .needs = {},
-    .parameters = {mm::choices("type", "what is computed with", "fp64", {"fp64", "fp32", "int"}),
-                   mm::choices("isa", "vector instructions; best: the widest of this processor; all", "best",
-                               {"best", "all", "sse2", "avx2", "avx512", "neon"}),
-                   {"threads", "a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
-                   mm::choice("fill", "which CPUs a team takes first", "cores", {"cores", "spread", "compact"})},
+    .parameters = {mm::choices("type", "data types", "fp64", {"fp64", "fp32", "int"}),
+                   mm::choices("isa", "vector instructions; best: the widest of this processor; all: each of them",
+                               "best", {"best", "all", "sse2", "avx2", "avx512", "neon"}),
+                   {"threads", "numbers of threads: a list, a range, all", "", mm::Kind::integers, "1,all", 1, 65536},
+                   mm::choice("fill", "order in which a team fills the CPUs", "cores", {"cores", "spread", "compact"})},
     .metrics = {{"flop_rate", "floating-point operations over time", "flop/s", mm::Better::higher},
                 {"op_rate", "integer operations over time", "op/s", mm::Better::higher}},
     .identity = {"type", "isa", "threads", "cpus"},
@@ -40,7 +40,7 @@ std::vector<std::string> isas_of(mm::Run& run) {
       if (mm::has_isa(isa) && isa != "sve" && (name == "all" || name == isa)) isas.emplace_back(isa);
     if (name == "best") isas.emplace_back(mm::best_isa() == "sve" ? "neon" : mm::best_isa());
     if (name != "all" && name != "best" && !mm::has_isa(name))
-      run.absent("flop_rate", {{"isa", name}}, "this processor does not have " + name);
+      run.absent("flop_rate", {{"isa", name}}, "this processor does not support " + name);
   }
   return isas;
 }
@@ -55,13 +55,13 @@ mm::Point point_of(const std::shared_ptr<mm::Team>& team, const mm::FmaKernel& k
   const auto batch_s = [=](std::uint64_t n) {
     std::atomic<int> wrong{0};
     team->run([&](int) { wrong += kernel.run(n) != 0; });
-    if (wrong != 0) throw mm::Failure("the chains did not end where they must");
+    if (wrong != 0) throw mm::Failure("the chains ended with wrong values");
     return team->elapsed_s();
   };
   const auto rate = [=](double n, double took_s) {
     const double of_core = 2.0 * kernel.lanes * n / took_s;
-    // Four multiply-add units of the full width at 7 GHz: beyond that, something was not computed.
-    if (of_core > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("more operations than a core can do");
+    // Four multiply-add units of the full width at 7 GHz: a higher rate means that something was not computed.
+    if (of_core > 2.0 * kernel.lanes / 12 * 4 * 7e9) throw mm::Failure("the rate exceeds that of any core");
     return mm::Values{of_core * team->size()};
   };
   mm::time_batches(p, 5e-3, batch_s, rate, 1000);

@@ -6,7 +6,7 @@
 namespace mm::stream {
 namespace {
 
-constexpr std::size_t kSkew = 21 * 64;  // arrays start at different places of their pages: no 4 KiB aliasing
+constexpr std::size_t kSkew = 21 * 64;  // arrays start at different page offsets, to avoid 4 KiB aliasing
 constexpr double kA = 1, kB = 2, kC = 4;
 
 std::size_t rounded(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096 + kSkew; }
@@ -57,20 +57,20 @@ double Job::run(const Part& p, std::uint64_t passes) const {
   return sum;
 }
 
-bool Job::right(const Part& p, std::uint64_t passes, double sum) const {
+bool Job::correct(const Part& p, std::uint64_t passes, double sum) const {
   if (kernel == StreamKernel::read) return sum == kA * static_cast<double>(n);
-  const double want = expected(kernel, factor, passes);
+  const double value = expected(kernel, factor, passes);
   const std::size_t stride = std::max<std::size_t>(1, n / 509);
   for (std::size_t i = 0; i < n; i += stride)
-    if (p.a[i] != want) return false;
-  return p.a[n - 1] == want;
+    if (p.a[i] != value) return false;
+  return p.a[n - 1] == value;
 }
 
 Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& shares) {
   const auto threads = static_cast<std::size_t>(team->size());
   auto parts = std::make_shared<std::vector<Part>>();
   for (std::size_t t = 0; t < threads; ++t) parts->push_back(shares[t].part);
-  auto sums = std::make_shared<std::vector<double>>(threads * 8);  // a line a thread
+  auto sums = std::make_shared<std::vector<double>>(threads * 8);  // one cache line per thread
   Workers w;
   w.work = [=](const Job& job, std::uint64_t passes) {
     team->run([&](int rank) {
@@ -85,16 +85,16 @@ Workers threads_on(const std::shared_ptr<Team>& team, const std::vector<Share>& 
       std::fill(at, at + job.n, kA);
     });
   };
-  w.right = [=](const Job& job, std::uint64_t passes) {
+  w.correct = [=](const Job& job, std::uint64_t passes) {
     for (std::size_t t = 0; t < threads; ++t)
-      if (!job.right((*parts)[t], passes, (*sums)[t * 8])) return false;
+      if (!job.correct((*parts)[t], passes, (*sums)[t * 8])) return false;
     return true;
   };
   return w;
 }
 
 ProcessTeam::Order order_of(Op op, const Job& job, std::uint64_t passes) {
-  // The function lies at the same address in every process of the team: all are copies of this one.
+  // The function has the same address in every process of the team, since all are forks of this one.
   return {static_cast<std::uint64_t>(op),
           static_cast<std::uint64_t>(job.kernel),
           reinterpret_cast<std::uint64_t>(job.function),
@@ -108,7 +108,7 @@ ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint) {
   const Part part(arena->data(), footprint);
   part.fill();
   return [arena, part, sum = 0.0](const ProcessTeam::Order& o) mutable {
-    // NOLINTNEXTLINE(performance-no-int-to-ptr): an order is four numbers, which may come from another process
+    // NOLINTNEXTLINE(performance-no-int-to-ptr): an order consists of integers, to be sent to another process
     const Job job{static_cast<StreamKernel>(o[1]), reinterpret_cast<StreamFunction>(o[2]), o[3],
                   std::bit_cast<double>(o[4])};
     switch (static_cast<Op>(o[0])) {
@@ -118,8 +118,8 @@ ProcessTeam::Work serve(const MemoryRequest& request, std::size_t footprint) {
       case Op::fill:
         std::fill(part.a, part.a + job.n, kA);
         return 0.0;
-      case Op::right:
-        return job.right(part, o[5], sum) ? 1.0 : 0.0;
+      case Op::verify:
+        return job.correct(part, o[5], sum) ? 1.0 : 0.0;
       case Op::huge_share:
         return arena->huge_share();
       default:
@@ -135,9 +135,9 @@ Workers processes_on(const std::shared_ptr<ProcessTeam>& processes) {
     return processes->elapsed_s();
   };
   w.fill = [=](const Job& job) { processes->run(order_of(Op::fill, job, 0)); };
-  w.right = [=](const Job& job, std::uint64_t passes) {
-    const auto& right = processes->run(order_of(Op::right, job, passes));
-    return std::all_of(right.begin(), right.end(), [](double x) { return x == 1.0; });
+  w.correct = [=](const Job& job, std::uint64_t passes) {
+    const auto& correct = processes->run(order_of(Op::verify, job, passes));
+    return std::all_of(correct.begin(), correct.end(), [](double x) { return x == 1.0; });
   };
   return w;
 }
