@@ -1,6 +1,6 @@
 #pragma once
-/// Two ways of access for the same source text of a kernel: plain memory and numbers, as fast as they are written; and
-/// memory and numbers that count what is done to them, for the test of a kernel's counts.
+/// Two access types for the same source text of a load kernel: plain memory and numbers at full speed; and memory and
+/// numbers that count their operations, to test a kernel's counts.
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace mm::workloads {
 
-/// What was counted on this thread since it was last emptied. Lines are those of one unit: `end_unit` adds them up.
+/// The counts of this thread since the last reset. Lines are those of one unit: `end_unit` adds them to the counts.
 struct Tally {
   Counts counts;
   std::unordered_set<std::uintptr_t> touched, written, past;
@@ -102,7 +102,7 @@ struct Number {
   friend Number operator-(Number a) { return one(), Number(T(-a.v)); }
 };
 
-/// The bare value, uncounted: to make an index of data.
+/// The plain value, without counting: for indices.
 template <class T>
 T bare(Number<T> x) {
   return x.v;
@@ -128,13 +128,13 @@ MM_FUNCTION(erf)
 MM_FUNCTION(erfc)
 MM_FUNCTION(fabs)
 #undef MM_FUNCTION
-/// The lesser; one operation. (std::min would take references to what has no address.)
+/// The smaller value; one operation. (std::min would need references, which counted values do not have.)
 template <class T>
-T least(T a, T b) {
+T smaller(T a, T b) {
   return b < a ? b : a;
 }
 template <class T>
-T greatest(T a, T b) {
+T larger(T a, T b) {
   return a < b ? b : a;
 }
 
@@ -142,7 +142,7 @@ struct Plain {
   template <class T>
   using Value = T;
 
-  /// A view of memory. Copy it into a local before a loop: then the compiler knows that it does not change there.
+  /// A view of memory. Copy it into a local variable before a loop, so that the compiler knows that it does not change.
   template <class T>
   struct Array {
     T* p = nullptr;
@@ -150,7 +150,7 @@ struct Plain {
     Array from(std::size_t i) const { return {p + i}; }
   };
 
-  /// Two doubles past the caches, where the processor can; `i` is even.
+  /// Stores two doubles past the caches, if the processor can; `i` is even.
   static void store_past(Array<double> a, std::size_t i, double x, double y) {
 #if defined(__x86_64__)
     _mm_stream_pd(a.p + i, _mm_set_pd(y, x));
@@ -159,7 +159,7 @@ struct Plain {
     a.p[i + 1] = y;
 #endif
   }
-  /// After the last of them: others see them from here on.
+  /// Makes them visible to other threads; call after the last one.
   static void end_past() {
 #if defined(__x86_64__)
     _mm_sfence();
@@ -231,8 +231,8 @@ struct Counted {
   static void end_past() {}
   static constexpr bool has_past = Plain::has_past;
   static void end_unit() { tally().end_unit(); }
-  /// Says that `work` is a thread's small work space or table, used by unit after unit: it stays in the first cache, so
-  /// loads and stores there count, but its lines do not. One at a time.
+  /// Declares `work` as a thread's small work space or table, used by all units: it stays in the first-level cache, so
+  /// its loads and stores count, but its lines do not. One at a time.
   template <class T>
   static void scratch(const T& work) {
     tally().scratch_from = reinterpret_cast<std::uintptr_t>(&work);
@@ -240,7 +240,7 @@ struct Counted {
   }
 };
 
-// Operators between what stands for a reference and a number: conversions are not tried for templates.
+// Operators between references and numbers: templates do not apply implicit conversions.
 #define MM_MIXED(op)                                                                    \
   template <class T>                                                                    \
   auto operator op(const Counted::Reference<T>& a, const Counted::Reference<T>& b) {    \

@@ -23,7 +23,8 @@ std::string size_text(std::size_t bytes) { return std::to_string(bytes) + " B"; 
 
 }  // namespace
 
-Memory::Memory(int threads, Everyone everyone) : threads_(threads), everyone_(std::move(everyone)) {}
+Memory::Memory(int threads, OnEveryThread on_every_thread)
+    : threads_(threads), on_every_thread_(std::move(on_every_thread)) {}
 
 Memory::~Memory() {
   for (const auto& [at, bytes] : maps_) munmap(at, bytes);
@@ -31,18 +32,18 @@ Memory::~Memory() {
 
 void* Memory::take_bytes(std::size_t bytes) {
   static const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-  // A page more, and arrays that start at different lines of their pages: equal places in several arrays would
-  // compete for the same sets of the caches.
+  // Arrays start at different lines of their pages: at equal offsets, elements of several arrays would compete for the
+  // same cache sets.
   const std::size_t skew = (maps_.size() % 15 + 1) * 2 * kLine;
   const std::size_t whole = (bytes + skew + page - 1) / page * page;
-  if (const std::size_t room = memory_available(); whole > room)
-    throw Absent("it needs " + size_text(whole) + " and " + size_text(room) + " may be had");
+  if (const std::size_t available = memory_available(); whole > available)
+    throw Absent("needs " + size_text(whole) + ", available are " + size_text(available));
   void* const map = mmap(nullptr, whole, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (map == MAP_FAILED) throw Absent("the operating system does not grant " + size_text(whole) + " of memory");
+  if (map == MAP_FAILED) throw Absent("the operating system refuses " + size_text(whole) + " of memory");
   maps_.emplace_back(map, whole);
   bytes_ += whole;
   auto* const first = static_cast<char*>(map);
-  everyone_([&](int rank) {
+  on_every_thread_([&](int rank) {
     const auto part = [&](int r) {
       return whole / page * static_cast<std::size_t>(r) / static_cast<std::size_t>(threads_);
     };
@@ -63,18 +64,23 @@ const std::vector<Entry>& kernels() { return registry(); }
 const Entry& kernel(const std::string& name) {
   for (const Entry& e : registry())
     if (e.info.name == name) return e;
-  throw UsageError("kernel", "found " + quote(name), "meshmark list kernels names them");
+  throw UsageError("kernel", "found " + quote(name), "a name from `meshmark list kernels`");
 }
 
 std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted) {
   const Info& info = entry.info;
-  if (shape.threads < info.least_threads || shape.threads > info.most_threads)
-    throw Absent(info.name + " takes " + std::to_string(info.least_threads) + " threads or more" +
-                 (info.most_threads < 1 << 16 ? ", " + std::to_string(info.most_threads) + " at most" : ""));
-  if (info.sized && shape.volume_bytes < info.least_bytes)
-    throw Absent(info.name + " needs a volume of " + size_text(info.least_bytes) + " or more");
+  if (shape.threads < info.min_threads || shape.threads > info.max_threads) {
+    const std::string min = std::to_string(info.min_threads), max = std::to_string(info.max_threads);
+    throw Absent(info.name + " needs " +
+                 (info.max_threads == 1 << 16 ? "at least " + min
+                  : min == max                ? min
+                                              : min + " to " + max) +
+                 " threads");
+  }
+  if (info.sized && shape.volume_bytes < info.min_bytes)
+    throw Absent(info.name + " needs a volume of " + size_text(info.min_bytes) + " or more");
   Shape fitting = shape;
-  fitting.volume_bytes = std::min(shape.volume_bytes, info.most_bytes);
+  fitting.volume_bytes = std::min(shape.volume_bytes, info.max_bytes);
   if (!info.strided) fitting.stride = 1;
   return (counted ? entry.counted : entry.plain)(fitting, memory);
 }
@@ -83,8 +89,8 @@ std::size_t fit(const Shape& shape, std::size_t arrays, std::size_t element, std
   const std::size_t span = unit * static_cast<std::size_t>(shape.stride);
   const std::size_t units = shape.volume_bytes / (arrays * element * span);
   if (units < static_cast<std::size_t>(shape.threads))
-    throw Absent("a volume of " + size_text(shape.volume_bytes) +
-                 " holds fewer units than there are threads at stride " + std::to_string(shape.stride));
+    throw Absent("a volume of " + size_text(shape.volume_bytes) + " has fewer units than threads at stride " +
+                 std::to_string(shape.stride));
   return units * span;
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-/// What a load kernel is: a piece of work with exact counts, cut into equal units that threads share.
+/// A load kernel: work with exact counts, divided into equal units that threads share.
 ///
-/// A kernel is one class template in native/workloads/kernels, written once and compiled twice: over plain memory, and
-/// over memory and numbers that count what is done to them (access.hpp), by which a test checks `counts()`. It knows
-/// nothing of time, placement or output. See kernels/stream.cpp for the pattern.
+/// A kernel is one class template in native/workloads/kernels, compiled twice: with plain memory, and with memory and
+/// numbers that count their operations (access.hpp), by which a test verifies `counts()`. It does not depend on timing,
+/// placement or output. See kernels/stream.cpp for the pattern.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -16,36 +16,36 @@
 
 namespace mm::workloads {
 
-/// Which variant of a kernel.
+/// The variant of a kernel.
 struct Shape {
-  std::size_t volume_bytes = 0;  ///< of all its arrays together, at most
+  std::size_t volume_bytes = 0;  ///< maximum of all its arrays together
   int stride = 1;                ///< in elements
   int threads = 1;
 };
 
-/// Runs a function once on every thread of the team, with its rank.
-using Everyone = std::function<void(const std::function<void(int)>&)>;
+/// Calls a function once on every thread of the team, with its rank.
+using OnEveryThread = std::function<void(const std::function<void(int)>&)>;
 
-/// Zeroed memory for a kernel's arrays, each cut evenly among the threads and touched first by them.
+/// Zeroed memory for a kernel's arrays, each divided evenly among the threads, which touch their parts first.
 class Memory {
  public:
-  Memory(int threads, Everyone everyone);
+  Memory(int threads, OnEveryThread on_every_thread);
   ~Memory();
   Memory(const Memory&) = delete;
   Memory& operator=(const Memory&) = delete;
-  /// n elements that start at a page. Absent where there is not so much memory.
+  /// n elements. Absent if there is not enough memory.
   template <class T>
   T* take(std::size_t n) {
     return static_cast<T*>(take_bytes(n * sizeof(T)));
   }
   std::size_t bytes() const { return bytes_; }
   int threads() const { return threads_; }
-  const Everyone& everyone() const { return everyone_; }
+  const OnEveryThread& on_every_thread() const { return on_every_thread_; }
 
  private:
   void* take_bytes(std::size_t bytes);
   int threads_;
-  Everyone everyone_;
+  OnEveryThread on_every_thread_;
   std::vector<std::pair<void*, std::size_t>> maps_;
   std::size_t bytes_ = 0;
 };
@@ -53,17 +53,16 @@ class Memory {
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Units of one walk over the volume; the next walk begins again with unit 0.
+  /// Units of one pass over the volume; the next pass starts again with unit 0.
   virtual std::size_t units() const = 0;
   /// Of one unit; all units are alike.
   virtual Counts counts() const = 0;
-  /// Units [first, last), last <= units(), by one thread. Units are independent of each other, so threads take
-  /// different ones; but in a kernel with `Info::team` every thread is called with the same ones at once, and they
-  /// do each unit together.
+  /// Runs units [first, last), last <= units(), on one thread. Units are independent, so threads take different ones;
+  /// in a kernel with `Info::team` all threads are called with the same units at once, and do each unit together.
   virtual void run(std::size_t first, std::size_t last, int thread) = 0;
-  /// "" where the result is right, else what is wrong. To be asked after any number of units.
+  /// "" if the result is correct, otherwise what is wrong. Valid after any number of units.
   virtual std::string verify() const = 0;
-  /// What `verify` looks at: a test spoils it and expects to be told.
+  /// The data that `verify` checks: a test corrupts it and expects an error.
   virtual std::span<std::byte> result() = 0;
 };
 
@@ -71,15 +70,15 @@ struct Info {
   std::string name;      ///< snake_case
   std::string kind;      ///< stream, irregular, dense, spectral, solver, compute, integer, sharing, system, idle
   std::string summary;   ///< one line: what it does
-  std::string source;    ///< the field's name for it, or where it is from
-  bool parity = false;   ///< one of the 28 that stand for the published set
+  std::string source;    ///< the usual name in the field, or the origin
+  bool parity = false;   ///< one of the 28 that correspond to the published set
   bool sized = true;     ///< has variants by volume
   bool strided = false;  ///< has variants by stride
   bool team = false;     ///< its threads work on each unit together
-  int least_threads = 1, most_threads = 1 << 16;
-  std::size_t least_bytes = 4096;                 ///< volume
-  std::size_t most_bytes = std::size_t{1} << 40;  ///< likewise; a larger wish is cut to it
-  std::string stands_for = "f64";                 ///< type of its data: f64, f32, i64, u64, i32, u32, u8
+  int min_threads = 1, max_threads = 1 << 16;
+  std::size_t min_bytes = 4096;                  ///< volume
+  std::size_t max_bytes = std::size_t{1} << 40;  ///< volume; larger requests are reduced to it
+  std::string stands_for = "f64";                ///< type of its data: f64, f32, i64, u64, i32, u32, u8
 };
 
 using Maker = std::unique_ptr<Kernel> (*)(const Shape&, Memory&);
@@ -91,14 +90,14 @@ struct Entry {
 
 /// All kernels, by name.
 const std::vector<Entry>& kernels();
-const Entry& kernel(const std::string& name);  ///< UsageError where there is none
+const Entry& kernel(const std::string& name);  ///< UsageError if there is none
 
 void add_kernel(const Info& info, Maker plain, Maker counted);
 
 struct Plain;
 struct Counted;
 
-/// Registers `K`, a class template over the way of access with a constructor (const Shape&, Memory&).
+/// Registers `K`, a class template over the access type with a constructor (const Shape&, Memory&).
 template <template <class> class K>
 struct Register {
   explicit Register(const Info& info) {
@@ -108,16 +107,16 @@ struct Register {
   }
 };
 
-/// Makes a kernel of this shape. Absent where the shape cannot be had (volume too small, too few threads, no memory).
+/// Makes a kernel of this shape. Absent if that is impossible (volume too small, too few threads, no memory).
 std::unique_ptr<Kernel> make(const Entry& entry, const Shape& shape, Memory& memory, bool counted = false);
 
-inline constexpr std::size_t kLine = 64;  ///< B, by which traffic is counted on every machine
+inline constexpr std::size_t kLine = 64;  ///< B, unit of counted traffic on every machine
 
-/// Elements of an array when `arrays` of them of `element` B share a volume, cut to whole units of `unit` elements at
-/// this stride; Absent where there is not one.
+/// Elements per array when `arrays` of them of `element` B share a volume, rounded down to whole units of `unit`
+/// elements at this stride; Absent if there are fewer units than threads.
 std::size_t fit(const Shape& shape, std::size_t arrays, std::size_t element, std::size_t unit);
 
-/// A fixed sequence that looks random (splitmix64): the same on every machine, cheap at any place.
+/// A fixed pseudorandom sequence (splitmix64): the same on every machine, with random access.
 constexpr std::uint64_t scramble(std::uint64_t x) {
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -126,7 +125,7 @@ constexpr std::uint64_t scramble(std::uint64_t x) {
 }
 /// In [0, 1).
 constexpr double unit_real(std::uint64_t x) { return static_cast<double>(scramble(x) >> 11) * 0x1p-53; }
-/// 0 … n-1 in a random order, the same for the same seed.
+/// 0 … n-1 in an order that depends only on the seed.
 std::vector<std::uint32_t> shuffled(std::size_t n, std::uint64_t seed);
 
 }  // namespace mm::workloads

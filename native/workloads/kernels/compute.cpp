@@ -1,5 +1,5 @@
-/// Work whose time goes into arithmetic rather than memory: polynomials in registers, fused multiply-adds, exponentials
-/// and logarithms, random points, divisions and square roots, and forces between bodies.
+/// Compute-bound kernels: polynomials in registers, fused multiply-adds, exponentials and logarithms, random points,
+/// divisions and square roots, and forces between bodies.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -12,13 +12,13 @@
 namespace mm::workloads {
 namespace {
 
-constexpr std::size_t kKept = 1024;  // units of what has no arrays
+constexpr std::size_t kKept = 1024;  // units of kernels without arrays
 
-std::string differs(const std::string& what, std::size_t i, double is, double want) {
-  return what + " " + std::to_string(i) + " is " + std::to_string(is) + ", not " + std::to_string(want);
+std::string differs(const std::string& what, std::size_t i, double actual, double expected) {
+  return what + " " + std::to_string(i) + " is " + std::to_string(actual) + ", not " + std::to_string(expected);
 }
 
-/// Work in registers: all that it leaves is one R a unit.
+/// Work in registers: each unit leaves one result of type R.
 template <class R>
 class Registers : public Kernel {
  public:
@@ -31,12 +31,12 @@ class Registers : public Kernel {
   std::vector<R> kept_;
 };
 
-/// The series of exp to a degree at which nothing is left to add for |x| <= 1: a result that is known otherwise.
+/// The exponential series to a degree at which further terms vanish for |x| <= 1: its result can be computed otherwise.
 template <class A>
 struct Horner final : Registers<double> {
   using Real = typename A::template Value<double>;
   static constexpr std::size_t kDegree = 48, kBlocks = 4;
-  static constexpr std::size_t kChains = 24;  // two vector units that answer after four clocks need eight vectors
+  static constexpr std::size_t kChains = 24;  // two vector units with a latency of four cycles need eight vectors
   static constexpr std::array<double, kDegree + 1> kSeries = [] {
     std::array<double, kDegree + 1> c{1};
     for (std::size_t k = 1; k <= kDegree; ++k) c[k] = c[k - 1] / static_cast<double>(k);
@@ -47,10 +47,10 @@ struct Horner final : Registers<double> {
   Horner(const Shape& shape, Memory&) : Registers<double>(shape, -1.0) {}
   Counts counts() const override {
     Counts c;
-    c.flops = kBlocks * kChains * (2 * kDegree + 3);  // the place of a point, and its sum, besides
+    c.flops = kBlocks * kChains * (2 * kDegree + 3);  // 3: the position of a point, and its sum
     return c;
   }
-  /// Units differ by where between two steps their points are.
+  /// Units differ in the position of their points between two steps.
   static double offset(std::size_t u) { return static_cast<double>(u % kKept) * (kStep / kKept) - 1; }
 
   void run(std::size_t first, std::size_t last, int) override {
@@ -75,20 +75,21 @@ struct Horner final : Registers<double> {
   std::string verify() const override {
     for (std::size_t u = 0; u < kept_.size(); ++u) {
       if (kept_[u] == -1.0) continue;
-      double want = 0;
-      for (std::size_t i = 0; i < kBlocks * kChains; ++i) want += std::exp(offset(u) + static_cast<double>(i) * kStep);
-      if (!(std::fabs(kept_[u] - want) <= 1e-13 * want)) return differs("sum", u, kept_[u], want);
+      double expected = 0;
+      for (std::size_t i = 0; i < kBlocks * kChains; ++i)
+        expected += std::exp(offset(u) + static_cast<double>(i) * kStep);
+      if (!(std::fabs(kept_[u] - expected) <= 1e-13 * expected)) return differs("sum", u, kept_[u], expected);
     }
     return "";
   }
 };
 
-/// The chains of kernels/fma.hpp in the widest vectors of this processor: as many steps as make the same work for
-/// every width. A processor without such instructions, and the counted twin, do them one by one.
+/// The chains of kernels/fma.hpp in the widest vectors of this processor; the number of steps is such that the work is
+/// independent of the width. A processor without these instructions, and the counting variant, use scalars.
 template <class A>
 struct HornerFma final : Registers<double> {
   using Real = typename A::template Value<double>;
-  static constexpr std::size_t kSteps = 96 * 1024;  // of all chains together
+  static constexpr std::size_t kSteps = 96 * 1024;  // over all chains
   static constexpr int kPlainLanes = 24;
 
   HornerFma(const Shape& shape, Memory&) : Registers<double>(shape, -1.0) {
@@ -97,7 +98,7 @@ struct HornerFma final : Registers<double> {
         if (const FmaKernel k = fma_kernel(isa, FmaType::fp64); k.run != nullptr) fma_ = k;
     const auto lanes = static_cast<std::size_t>(fma_.run == nullptr ? kPlainLanes : fma_.lanes);
     if (kSteps % lanes != 0 || kSteps / lanes < 64)
-      throw Absent("its work cannot be cut into " + std::to_string(lanes) + " chains");
+      throw Absent("the work cannot be divided into " + std::to_string(lanes) + " chains");
   }
   Counts counts() const override {
     Counts c;
@@ -107,22 +108,21 @@ struct HornerFma final : Registers<double> {
   void run(std::size_t first, std::size_t last, int) override {
     for (std::size_t u = first; u < last; ++u) {
       if (std::is_same_v<A, Counted> || fma_.run == nullptr)
-        kept_[u] = one_by_one();
+        kept_[u] = run_scalar();
       else
         kept_[u] = fma_.run(kSteps / static_cast<std::size_t>(fma_.lanes));
       A::end_unit();
     }
   }
-  /// Each chain is at its fixed point, 2, exactly.
+  /// Each chain has exactly reached its fixed point 2.
   std::string verify() const override {
     for (std::size_t u = 0; u < kept_.size(); ++u)
-      if (kept_[u] != -1.0 && kept_[u] != 0)
-        return differs("the distance from the fixed point, of unit", u, kept_[u], 0);
+      if (kept_[u] != -1.0 && kept_[u] != 0) return differs("distance from the fixed point in unit", u, kept_[u], 0);
     return "";
   }
 
  private:
-  static double one_by_one() {
+  static double run_scalar() {
     std::array<Real, kPlainLanes> x;
     for (Real& lane : x) lane = 1.5;
     const Real m = 0.5, a = 1;
@@ -135,8 +135,8 @@ struct HornerFma final : Registers<double> {
   FmaKernel fma_;
 };
 
-/// Pairs of normal deviates by the polar method, from points of the square that a counter gives. A point outside the
-/// circle is moved to its rim, where its deviates are 0: no branch, and each unit does the same.
+/// Pairs of normal deviates by the polar method, from pseudorandom points of the square. A point outside the circle is
+/// moved to its rim, where its deviates are 0: no branch, and the same work in each unit.
 template <class A>
 struct MonteCarlo final : Registers<std::array<double, 3>> {
   using Real = typename A::template Value<double>;
@@ -156,7 +156,7 @@ struct MonteCarlo final : Registers<std::array<double, 3>> {
     z = (z ^ (z >> Word(27))) * Word(0x94d049bb133111ebu);
     return z ^ (z >> Word(31));
   }
-  static Real real(Word half) {  // by way of a signed number: that conversion is one instruction
+  static Real real(Word half) {  // through a signed integer: that conversion is one instruction
     return Real(static_cast<double>(static_cast<std::int64_t>(bare(half)))) * Real(0x1p-31) - Real(1);
   }
 
@@ -169,7 +169,7 @@ struct MonteCarlo final : Registers<std::array<double, 3>> {
         const Real x = real(z >> Word(32)), y = real(z & Word(0xffffffffu));
         const Real t = x * x + y * y;
         accepted = accepted + Word(t < Real(1));
-        const Real rim = least(t, Real(1));
+        const Real rim = smaller(t, Real(1));
         const Real factor = sqrt(Real(-2) * log(rim) / rim);
         sum_x = sum_x + factor * x;
         sum_y = sum_y + factor * y;
@@ -181,25 +181,26 @@ struct MonteCarlo final : Registers<std::array<double, 3>> {
   std::string verify() const override {
     for (std::size_t u = 0; u < kept_.size(); ++u) {
       if (kept_[u] == std::array<double, 3>{0, 0, -1}) continue;
-      std::array<double, 3> want{};
+      std::array<double, 3> expected{};
       for (std::size_t i = 0; i < kPoints; ++i) {
         const std::uint64_t z = scramble(u * kPoints + i);
         const double x = 2 * (static_cast<double>(z >> 32) / 0x1p32) - 1;
         const double y = 2 * (static_cast<double>(z & 0xffffffffu) / 0x1p32) - 1, t = x * x + y * y;
         if (t >= 1) continue;
-        want[0] += x * std::sqrt(-2 * std::log(t) / t);
-        want[1] += y * std::sqrt(-2 * std::log(t) / t);
-        want[2] += 1;
+        expected[0] += x * std::sqrt(-2 * std::log(t) / t);
+        expected[1] += y * std::sqrt(-2 * std::log(t) / t);
+        expected[2] += 1;
       }
-      if (kept_[u][2] != want[2]) return differs("accepted points of unit", u, kept_[u][2], want[2]);
+      if (kept_[u][2] != expected[2]) return differs("accepted points of unit", u, kept_[u][2], expected[2]);
       for (std::size_t k = 0; k < 2; ++k)
-        if (!(std::fabs(kept_[u][k] - want[k]) <= 1e-11)) return differs("deviates of unit", u, kept_[u][k], want[k]);
+        if (!(std::fabs(kept_[u][k] - expected[k]) <= 1e-11))
+          return differs("deviates of unit", u, kept_[u][k], expected[k]);
     }
     return "";
   }
 };
 
-/// N arrays of which E elements each make a unit. The first ones are written, and hold 0 before.
+/// N arrays, E elements of each per unit. The first arrays are written, and initially 0.
 template <class A, class T, std::size_t N, std::size_t E>
 class Columns : public Kernel {
  protected:
@@ -219,7 +220,7 @@ class Columns : public Kernel {
   void set(std::size_t k, const Value& value) {
     for (std::size_t i = 0; i < n_; ++i) array_[k].p[i] = static_cast<T>(value(i));
   }
-  /// Counts of a unit that loads N - written arrays once and stores the others once.
+  /// Counts of a unit that loads N - written arrays once and stores the written ones once.
   Counts once(double flops, double written) const {
     constexpr double bytes = E * sizeof(T);
     Counts c;
@@ -237,10 +238,10 @@ class Columns : public Kernel {
       A::end_unit();
     }
   }
-  /// Element i of array k is 0, so not yet done, or within `tolerance` of what it must be.
-  bool near(std::size_t k, std::size_t i, double want, double tolerance) const {
-    const double is = static_cast<double>(array_[k].p[i]);
-    return is == 0 || std::fabs(is - want) <= tolerance;
+  /// Whether element i of array k is 0 (not yet done) or within `tolerance` of the expected value.
+  bool near(std::size_t k, std::size_t i, double expected, double tolerance) const {
+    const double actual = static_cast<double>(array_[k].p[i]);
+    return actual == 0 || std::fabs(actual - expected) <= tolerance;
   }
   std::array<Reals, N> array_;
   std::size_t n_;
@@ -287,7 +288,7 @@ struct BlackScholes final : Columns<A, double, 5, 32> {
   Counts counts() const override { return this->once((16 + 2 * 20) * 32, 2); }
   static double input(std::size_t k, std::size_t i) { return (k < 4 ? 100 : 1) * one_to_two(k, i); }
 
-  /// The normal distribution by the rational approximation 26.2.17 of Abramowitz and Stegun, right within 7.5e-8.
+  /// The normal distribution by the rational approximation 26.2.17 of Abramowitz and Stegun, error below 7.5e-8.
   static Real normal(Real d) {
     const Real z = fabs(d), k = Real(1) / (Real(1) + Real(0.2316419) * z);
     const Real series =
@@ -323,7 +324,7 @@ struct BlackScholes final : Columns<A, double, 5, 32> {
   }
 };
 
-/// Each operation waits for the one before it, but elements do not wait for each other.
+/// Each operation depends on the one before, but elements are independent.
 template <class A>
 struct DivideSqrt final : Columns<A, double, 3, 32> {
   using Base = Columns<A, double, 3, 32>;
@@ -346,19 +347,19 @@ struct DivideSqrt final : Columns<A, double, 3, 32> {
     for (std::size_t i = 0; i < this->n_; ++i) {
       long double x = one_to_two(1, i);
       for (int k = 0; k < kSteps; ++k) x = std::sqrt(one_to_two(2, i) / (x + 1));
-      const auto want = static_cast<double>(x);
-      if (!this->near(0, i, want, 2e-15)) return differs("element", i, this->array_[0].p[i], want);
+      const auto expected = static_cast<double>(x);
+      if (!this->near(0, i, expected, 2e-15)) return differs("element", i, this->array_[0].p[i], expected);
     }
     return "";
   }
 };
 
-/// Softened gravity between all pairs of a unit's bodies. The reciprocal square root is guessed from the bits of its
-/// operand and refined three times by Newton's step: that is right within rounding, and vectors on every processor.
+/// Softened gravity between all pairs of a unit's bodies. The reciprocal square root is estimated from the bits of its
+/// operand and refined by three Newton steps: accurate to rounding, and vectorised on every processor.
 template <class A>
 struct NBody final : Columns<A, float, 7, 32> {
   static constexpr std::size_t kBodies = 32;
-  static constexpr float kSoftening = 0.01f;  // of squares of distances: bodies are in a cube of side 1
+  static constexpr float kSoftening = 0.01f;  // squared distance: bodies are in a cube of side 1
   using Base = Columns<A, float, 7, kBodies>;
   using typename Base::Real;
   using Word = typename A::template Value<std::uint32_t>;
@@ -373,7 +374,7 @@ struct NBody final : Columns<A, float, 7, 32> {
     c.int_ops = kBodies * kBodies * 2;
     return c;
   }
-  static Real guess(Real x) {
+  static Real estimate(Real x) {
     const Word bits = std::bit_cast<std::uint32_t>(bare(x));
     return Real(std::bit_cast<float>(bare(Word(0x5f375a86u) - (bits >> Word(1)))));
   }
@@ -393,7 +394,7 @@ struct NBody final : Columns<A, float, 7, 32> {
         for (std::size_t i = 0; i < kBodies; ++i) {
           const Real dx = xj - x[i], dy = yj - y[i], dz = zj - z[i];
           const Real square = dx * dx + dy * dy + dz * dz + Real(kSoftening), half = Real(0.5f) * square;
-          Real r = guess(square);
+          Real r = estimate(square);
           r = r * (Real(1.5f) - half * r * r);
           r = r * (Real(1.5f) - half * r * r);
           r = r * (Real(1.5f) - half * r * r);
@@ -413,7 +414,7 @@ struct NBody final : Columns<A, float, 7, 32> {
   }
   std::string verify() const override {
     for (std::size_t i = 0; i < this->n_; ++i) {
-      std::array<double, 3> want{}, magnitude{};
+      std::array<double, 3> expected{}, magnitude{};
       const std::size_t from = i / kBodies * kBodies;
       for (std::size_t j = from; j < from + kBodies; ++j) {
         std::array<double, 3> d{};
@@ -421,13 +422,13 @@ struct NBody final : Columns<A, float, 7, 32> {
         const double square = d[0] * d[0] + d[1] * d[1] + d[2] * d[2] + double{kSoftening};
         const double f = double{this->array_[6].p[j]} / (square * std::sqrt(square));
         for (std::size_t k = 0; k < 3; ++k) {
-          want[k] += f * d[k];
+          expected[k] += f * d[k];
           magnitude[k] += std::fabs(f * d[k]);
         }
       }
       for (std::size_t k = 0; k < 3; ++k)
-        if (!this->near(k, i, want[k], 1e-5 * magnitude[k]))
-          return differs("acceleration of body", i, double{this->array_[k].p[i]}, want[k]);
+        if (!this->near(k, i, expected[k], 1e-5 * magnitude[k]))
+          return differs("acceleration of body", i, double{this->array_[k].p[i]}, expected[k]);
     }
     return "";
   }
@@ -435,7 +436,7 @@ struct NBody final : Columns<A, float, 7, 32> {
 
 const Register<Horner> horner{{.name = "horner",
                                .kind = "compute",
-                               .summary = "polynomial of degree 48 at 24 points at a time, in registers",
+                               .summary = "polynomial of degree 48 at 24 points at once, in registers",
                                .source = "Horner's rule; likwid-bench peakflops, ERT",
                                .parity = true,
                                .sized = false}};

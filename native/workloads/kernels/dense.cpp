@@ -15,7 +15,7 @@ template <class A>
 class Gemv final : public Kernel {
   using Real = typename A::template Value<double>;
   using Reals = typename A::template Array<double>;
-  static constexpr std::size_t kRows = 8;  // a line of y
+  static constexpr std::size_t kRows = 8;  // a cache line of y
 
  public:
   Gemv(const Shape& shape, Memory& memory)
@@ -43,7 +43,7 @@ class Gemv final : public Kernel {
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t row = u * kRows; row < (u + 1) * kRows; ++row) {
         const auto a = a_.from(row * n);
-        std::array<Real, 8> part{};  // independent sums: else each waits for the one before
+        std::array<Real, 8> part{};  // independent sums, to hide the latency of additions
         for (std::size_t j = 0; j < n; j += 8)
           for (std::size_t k = 0; k < 8; ++k) part[k] += a[j + k] * x[j + k];
         y[row] = ((part[0] + part[1]) + (part[2] + part[3])) + ((part[4] + part[5]) + (part[6] + part[7]));
@@ -54,10 +54,10 @@ class Gemv final : public Kernel {
   std::string verify() const override {
     for (std::size_t i = 0; i < units_ * kRows; ++i) {
       if (y_.p[i] == kUndone) continue;
-      double want = 0;
-      for (std::size_t j = 0; j < columns_; ++j) want += exact(i * columns_ + j) * x_.p[j];
-      if (y_.p[i] != want)
-        return "row " + std::to_string(i) + " gave " + std::to_string(y_.p[i]) + ", not " + std::to_string(want);
+      double expected = 0;
+      for (std::size_t j = 0; j < columns_; ++j) expected += exact(i * columns_ + j) * x_.p[j];
+      if (y_.p[i] != expected)
+        return "row " + std::to_string(i) + " gave " + std::to_string(y_.p[i]) + ", not " + std::to_string(expected);
     }
     return "";
   }
@@ -68,13 +68,13 @@ class Gemv final : public Kernel {
   Reals a_, x_, y_;
 };
 
-/// C = A B, where A and C are tall and B stays in a cache: what a large product is made of. All are packed in the order
-/// of use: A in panels of four rows, B in panels of four columns, C in tiles of 4 x 4.
+/// C = A B, where A and C are tall and B stays in a cache, as in the inner loops of a large product. All are packed in
+/// the order of use: A in panels of four rows, B in panels of four columns, C in tiles of 4 x 4.
 template <class A>
 class Gemm final : public Kernel {
   using Real = typename A::template Value<double>;
   using Reals = typename A::template Array<double>;
-  static constexpr std::size_t kTile = 4, kRows = 8, kColumns = 16;  // of a tile in registers, of a unit
+  static constexpr std::size_t kTile = 4, kRows = 8, kColumns = 16;  // of a register tile; of a unit
 
  public:
   Gemm(const Shape& shape, Memory& memory)
@@ -85,7 +85,7 @@ class Gemm final : public Kernel {
         across_(columns_ / kColumns),
         rows_(kRows * ((shape.volume_bytes - depth_ * columns_ * 8) / (kRows * (depth_ + columns_) * 8))) {
     if (rows_ / kRows * across_ < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer tiles than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer tiles than threads");
     a_ = {memory.take<double>(rows_ * depth_)};
     b_ = {memory.take<double>(depth_ * columns_)};
     c_ = {memory.take<double>(rows_ * columns_)};
@@ -119,21 +119,21 @@ class Gemm final : public Kernel {
     }
   }
   std::string verify() const override {
-    std::vector<double> b(depth_ * columns_), want(columns_);
+    std::vector<double> b(depth_ * columns_), expected(columns_);
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = exact(i);
     for (std::size_t i = 0; i < rows_; ++i) {
-      std::fill(want.begin(), want.end(), 0.0);
+      std::fill(expected.begin(), expected.end(), 0.0);
       for (std::size_t k = 0; k < depth_; ++k) {
         const double a = exact(i * depth_ + k);
-        for (std::size_t j = 0; j < columns_; ++j) want[j] += a * b[k * columns_ + j];
+        for (std::size_t j = 0; j < columns_; ++j) expected[j] += a * b[k * columns_ + j];
       }
       for (std::size_t j = 0; j < columns_; ++j) {
         const std::size_t unit = i / kRows * across_ + j / kColumns;
         const std::size_t tile = i % kRows / kTile * (kColumns / kTile) + j % kColumns / kTile;
-        const double is = c_.p[unit * kRows * kColumns + tile * kTile * kTile + i % kTile * kTile + j % kTile];
-        if (is != kUndone && is != want[j])
-          return "element " + std::to_string(i) + ", " + std::to_string(j) + " is " + std::to_string(is) + ", not " +
-                 std::to_string(want[j]);
+        const double actual = c_.p[unit * kRows * kColumns + tile * kTile * kTile + i % kTile * kTile + j % kTile];
+        if (actual != kUndone && actual != expected[j])
+          return "element " + std::to_string(i) + ", " + std::to_string(j) + " is " + std::to_string(actual) +
+                 ", not " + std::to_string(expected[j]);
       }
     }
     return "";
@@ -164,7 +164,8 @@ class Gemm final : public Kernel {
   Reals a_, b_, c_;
 };
 
-/// Small square matrices, one a unit, each with its result apart: the same work may be done any number of times.
+/// Small square matrices, one per unit, with separate results, so that the same work can be repeated any number of
+/// times.
 template <class A, std::size_t results>
 class Matrices : public Kernel {
  protected:
@@ -172,9 +173,9 @@ class Matrices : public Kernel {
   using Reals = typename A::template Array<double>;
 
  public:
-  /// `beside`: bytes of a unit beside its matrices.
-  Matrices(const Shape& shape, Memory& memory, std::size_t n, std::size_t beside)
-      : n_(n), units_(units_in(shape, (1 + results) * n * n * 8 + beside)) {
+  /// `extra`: bytes of a unit in addition to its matrices.
+  Matrices(const Shape& shape, Memory& memory, std::size_t n, std::size_t extra)
+      : n_(n), units_(units_in(shape, (1 + results) * n * n * 8 + extra)) {
     a_ = {memory.take<double>(units_ * n * n)};
     out_ = {memory.take<double>(units_ * results * n * n)};
     for (std::size_t u = 0; u < units_; ++u) out_.p[u * results * n * n] = kUndone;
@@ -187,20 +188,20 @@ class Matrices : public Kernel {
  protected:
   double* in(std::size_t u) const { return a_.p + u * n_ * n_; }
   double* out(std::size_t u) const { return out_.p + u * results * n_ * n_; }
-  /// Fills the inputs with symmetric matrices of numbers in [-1/2, 1/2), `more` added to their diagonals.
+  /// Fills the inputs with symmetric matrices of numbers in [-1/2, 1/2), with `more` added to their diagonals.
   void fill_symmetric(double more) {
     for (std::size_t u = 0; u < units_; ++u)
       for (std::size_t i = 0; i < n_; ++i)
         for (std::size_t j = 0; j <= i; ++j)
           in(u)[i * n_ + j] = in(u)[j * n_ + i] = unit_real((u * n_ + i) * n_ + j) - 0.5 + (i == j ? more : 0.0);
   }
-  /// Asks wrong(unit) of every unit that was done: how far its result is off, in units of the tolerance.
+  /// Verifies every completed unit: wrong(unit) returns the error of its result over the tolerance.
   template <class Wrong>
   std::string each_done(const Wrong& wrong) const {
     for (std::size_t u = 0; u < units_; ++u) {
       if (out(u)[0] == kUndone) continue;
       if (const double off = wrong(u); !(off <= 1))
-        return "matrix " + std::to_string(u) + " is off by " + std::to_string(off) + " tolerances";
+        return "the error of matrix " + std::to_string(u) + " is " + std::to_string(off) + " times the tolerance";
     }
     return "";
   }
@@ -215,7 +216,7 @@ class Lu final : public Matrices<A, 1> {
   using typename Base::Real;
   using typename Base::Reals;
   using Indices = typename A::template Array<std::uint32_t>;
-  static std::size_t pivots_of(std::size_t n) { return (n + 15) / 16 * 16; }  // whole lines
+  static std::size_t pivots_of(std::size_t n) { return (n + 15) / 16 * 16; }  // whole cache lines
 
  public:
   Lu(const Shape& shape, Memory& memory) : Lu(shape, memory, size_for(shape)) {}
@@ -247,7 +248,7 @@ class Lu final : public Matrices<A, 1> {
     std::vector<double> left(n * n);
     return this->each_done([&](std::size_t u) {
       const double* const f = this->out(u);
-      std::copy_n(this->in(u), n * n, left.begin());  // becomes P A - L U
+      std::copy_n(this->in(u), n * n, left.begin());  // transformed to P A - L U
       for (std::size_t k = 0; k < n; ++k) {
         const std::size_t p = pivots_.p[u * pivots_of(n) + k];
         if (p < k || p >= n) return HUGE_VAL;
@@ -259,7 +260,7 @@ class Lu final : public Matrices<A, 1> {
       for (std::size_t i = 0; i < n; ++i) {
         for (std::size_t k = 0; k <= i; ++k) {
           const double l = k < i ? f[i * n + k] : 1.0;
-          if (!(std::fabs(l) <= 1)) return HUGE_VAL;  // partial pivoting bounds it
+          if (!(std::fabs(l) <= 1)) return HUGE_VAL;  // bounded by partial pivoting
           for (std::size_t j = k; j < n; ++j) left[i * n + j] -= l * f[k * n + j];
         }
         for (std::size_t j = 0; j < n; ++j) off = std::fabs(left[i * n + j]) <= off ? off : std::fabs(left[i * n + j]);
@@ -289,10 +290,10 @@ class Lu final : public Matrices<A, 1> {
       pivots[k] = static_cast<std::uint32_t>(pivot);
       const auto top = f.from(k * n), chosen = f.from(pivot * n);
 #pragma GCC ivdep
-      for (std::size_t j = 0; j < n; ++j) {  // also where both are the same row: every matrix costs the same
-        const Real was = top[j];
+      for (std::size_t j = 0; j < n; ++j) {  // also if both are the same row, so that every matrix costs the same
+        const Real old = top[j];
         top[j] = Real(chosen[j]);
-        chosen[j] = was;
+        chosen[j] = old;
       }
       const Real inverse = 1.0 / top[k];
       for (std::size_t i = k + 1; i < n; ++i) {
@@ -327,7 +328,7 @@ class Cholesky final : public Matrices<A, 1> {
              .line_write_bytes = n * n * 8};
     for (std::size_t left = this->n_; left-- > 0;) {
       const auto m = static_cast<double>(left);
-      const double rest = m * (m + 1) / 2;  // of the triangle
+      const double rest = m * (m + 1) / 2;  // elements of the triangle
       c.flops += 2 + m + 2 * rest;
       c.load_bytes += (1 + m + m + 2 * rest) * 8;
       c.store_bytes += (1 + m + rest) * 8;
@@ -355,7 +356,7 @@ class Cholesky final : public Matrices<A, 1> {
       double off = 0;
       for (std::size_t i = 0; i < n; ++i)
         for (std::size_t j = 0; j < n; ++j) {
-          const double here = std::fabs(i <= j ? left[i * n + j] : f[i * n + j] - a[i * n + j]);  // below: a copy
+          const double here = std::fabs(i <= j ? left[i * n + j] : f[i * n + j] - a[i * n + j]);  // below: copied
           off = here <= off ? off : here;
         }
       return off / (1e-14 * static_cast<double>(n));
@@ -382,7 +383,7 @@ class Cholesky final : public Matrices<A, 1> {
   }
 };
 
-/// One cyclic sweep of Jacobi rotations: D = V A V^T, whose elements beside the diagonal are smaller.
+/// One cyclic sweep of Jacobi rotations: D = V A V^T with smaller off-diagonal elements.
 template <class A>
 class EigenStep final : public Matrices<A, 2> {
   using Base = Matrices<A, 2>;
@@ -416,7 +417,7 @@ class EigenStep final : public Matrices<A, 2> {
     std::vector<double> half(n * n);
     return this->each_done([&](std::size_t u) {
       const double *const a = this->in(u), *const d = this->out(u), *const v = d + n * n;
-      double off = 0, beside = 0, beside_before = 0;
+      double off = 0, off_diagonal = 0, off_diagonal_before = 0;
       const auto worst = [&off](double here) { off = std::fabs(here) <= off ? off : std::fabs(here); };
       std::fill(half.begin(), half.end(), 0.0);
       for (std::size_t i = 0; i < n; ++i)
@@ -431,9 +432,9 @@ class EigenStep final : public Matrices<A, 2> {
           }
           worst(d[i * n + j] - similar);
           worst(product - (i == j ? 1.0 : 0.0));
-          if (i != j) beside += d[i * n + j] * d[i * n + j], beside_before += a[i * n + j] * a[i * n + j];
+          if (i != j) off_diagonal += d[i * n + j] * d[i * n + j], off_diagonal_before += a[i * n + j] * a[i * n + j];
         }
-      return beside < 0.5 * beside_before ? off / 1e-13 : HUGE_VAL;
+      return off_diagonal < 0.5 * off_diagonal_before ? off / 1e-13 : HUGE_VAL;
     });
   }
 
@@ -469,33 +470,33 @@ class EigenStep final : public Matrices<A, 2> {
 
 const Register<Gemv> gemv{{.name = "gemv",
                            .kind = "dense",
-                           .summary = "y = A x, by blocks of eight rows",
+                           .summary = "y = A x, in blocks of eight rows",
                            .source = "BLAS 2; PolyBench mvt",
                            .parity = true,
-                           .least_bytes = 8704}};
+                           .min_bytes = 8704}};
 const Register<Gemm> gemm{{.name = "gemm",
                            .kind = "dense",
-                           .summary = "C = A B, packed, by tiles of 8 x 16",
+                           .summary = "C = A B, packed, in tiles of 8 x 16",
                            .source = "BLAS 3; layered as by Goto and van de Geijn",
                            .parity = true,
-                           .least_bytes = 8192}};
+                           .min_bytes = 8192}};
 const Register<Lu> lu{{.name = "lu",
                        .kind = "dense",
                        .summary = "copies and factors small matrices, P A = L U",
                        .source = "LAPACK dgetf2; after Linpack",
                        .parity = true,
-                       .least_bytes = 9472}};
+                       .min_bytes = 9472}};
 const Register<Cholesky> cholesky{{.name = "cholesky",
                                    .kind = "dense",
                                    .summary = "copies and factors small matrices, A = R^T R",
                                    .source = "LAPACK dpotf2; PolyBench cholesky",
-                                   .least_bytes = 9216}};
+                                   .min_bytes = 9216}};
 const Register<EigenStep> eigen_step{
     {.name = "eigen_step",
      .kind = "dense",
-     .summary = "a sweep of Jacobi rotations of small symmetric matrices, with vectors",
+     .summary = "a sweep of Jacobi rotations of small symmetric matrices, with eigenvectors",
      .source = "cyclic Jacobi; after EuroBen MOD2D",
-     .least_bytes = 6144}};
+     .min_bytes = 6144}};
 
 }  // namespace
 }  // namespace mm::workloads

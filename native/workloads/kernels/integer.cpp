@@ -1,4 +1,4 @@
-/// Work on integers: sorts, branches that cannot be foreseen, checksums, hashes, counts of bits, a sieve.
+/// Integer kernels: sorts, unpredictable branches, checksums, hashes, population counts, a sieve.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -11,7 +11,7 @@ namespace {
 
 std::string wrong(std::size_t unit, const std::string& what) { return "unit " + std::to_string(unit) + ": " + what; }
 
-/// Units of E elements that are read, and as many that are written: 0 before.
+/// Units of E elements that are read, and as many that are written, initially 0.
 template <class A, class T, std::size_t E>
 class Pair : public Kernel {
  protected:
@@ -27,7 +27,7 @@ class Pair : public Kernel {
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(out_.p, n_)); }
 
  protected:
-  /// What unit u left; empty where it was not done yet.
+  /// The output of unit u; empty if it is not done yet.
   std::span<const T> done(std::size_t u) const {
     const std::span<const T> out(out_.p + u * E, E);
     return std::all_of(out.begin(), out.end(), [](T x) { return x == 0; }) ? std::span<const T>() : out;
@@ -36,7 +36,7 @@ class Pair : public Kernel {
   Values in_, out_;
 };
 
-/// Blocks of words that are only read; one number of each is kept.
+/// Blocks of words that are only read; one number per block is kept.
 template <class A, class T, std::size_t E>
 class Digest : public Kernel {
  protected:
@@ -61,13 +61,13 @@ class Digest : public Kernel {
     c.load_bytes = c.line_read_bytes = E * sizeof(T);
     return c;
   }
-  /// Compares what was kept with want(u).
-  template <class Want>
-  std::string compare(const Want& want) const {
+  /// Compares the kept numbers with expected(u).
+  template <class Expected>
+  std::string compare(const Expected& expected) const {
     for (std::size_t u = 0; u < kept_.size(); ++u)
       if (kept_[u] != kUndone)
-        if (const std::uint64_t w = want(u); kept_[u] != w)
-          return wrong(u, "it has " + std::to_string(kept_[u]) + ", not " + std::to_string(w));
+        if (const std::uint64_t w = expected(u); kept_[u] != w)
+          return wrong(u, "result " + std::to_string(kept_[u]) + ", not " + std::to_string(w));
     return "";
   }
   std::size_t n_;
@@ -77,7 +77,7 @@ class Digest : public Kernel {
 
 constexpr std::size_t kSorted = 512, kBuckets = 256;
 
-/// Two passes, least digit first, over keys of two digits.
+/// Two passes, least significant digit first, over keys of two digits.
 template <class A>
 struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
   using Base = Pair<A, std::uint32_t, kSorted>;
@@ -134,25 +134,25 @@ struct RadixSort final : Pair<A, std::uint32_t, kSorted> {
       A::end_unit();
     }
   }
-  /// In order, and the same keys as often: so say sums of scrambled keys.
+  /// The output must be sorted and have the same keys, by a sum of their hashes.
   std::string verify() const override {
     for (std::size_t u = 0; u < this->units(); ++u) {
       const auto out = this->done(u);
       if (out.empty()) continue;
-      if (!std::is_sorted(out.begin(), out.end())) return wrong(u, "its keys are not in order");
-      std::uint64_t is = 0, want = 0;
+      if (!std::is_sorted(out.begin(), out.end())) return wrong(u, "the keys are not sorted");
+      std::uint64_t actual = 0, expected = 0;
       for (std::size_t i = 0; i < kSorted; ++i) {
-        is += scramble(out[i]);
-        want += scramble(input(u * kSorted + i));
+        actual += scramble(out[i]);
+        expected += scramble(input(u * kSorted + i));
       }
-      if (is != want) return wrong(u, "it has other keys than it was given");
+      if (actual != expected) return wrong(u, "the keys differ from the input");
     }
     return "";
   }
 };
 
-/// Bottom-up merge sort. Every unit has the same keys' ranks in another order: at each node of the tree of merges the
-/// two runs may have changed places, which asks for as many comparisons with other results.
+/// Bottom-up merge sort. All units have the same keys' ranks in different orders: at each node of the tree of merges
+/// the two runs may be exchanged, which takes the same number of comparisons with other results.
 template <class A>
 struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   static constexpr std::size_t kKeys = 256;
@@ -167,7 +167,7 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
 
   ComparisonSort(const Shape& shape, Memory& memory) : Base(shape, memory), ranks_(shuffled(kKeys, 1)) {
     for (std::size_t u = 0; u < this->units(); ++u) {
-      // The order is built from the whole to its halves: `place` holds where what is in its node now stands.
+      // The order is built from the root to the leaves: `place` is the position where the content of a node begins.
       std::array<std::uint8_t, kKeys> place{};
       std::uint64_t bits = 0;
       std::size_t used = 64, tosses = u * 8;
@@ -188,7 +188,7 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   static std::int64_t key(std::size_t u, std::size_t rank) {
     return static_cast<std::int64_t>(rank) * 1000003 - static_cast<std::int64_t>(u % 8192) * 10007 - 1;
   }
-  /// A merge ends when the run with the lesser last key is empty; what the other still has costs no comparison.
+  /// A merge ends when the run with the smaller last key is empty; the rest of the other needs no comparison.
   Counts counts() const override {
     double comparisons = 0;
     for (std::size_t run = 1; run < kKeys; run *= 2)
@@ -254,8 +254,8 @@ struct ComparisonSort final : Pair<A, std::int64_t, 256> {
   std::vector<std::uint32_t> ranks_;
 };
 
-/// Two ways of equal length, chosen by a random bit of each element, and at each visit of a unit by another bit: else a
-/// predictor learns a small volume by heart.
+/// Two paths of equal length, selected by a random bit of each element, a different bit at each visit of a unit: branch
+/// predictors would otherwise memorise a small volume.
 template <class A>
 struct Branchy final : Pair<A, std::uint32_t, 256> {
   static constexpr std::size_t kElements = 256;
@@ -281,7 +281,7 @@ struct Branchy final : Pair<A, std::uint32_t, 256> {
       for (std::size_t i = u * kElements; i < (u + 1) * kElements; ++i) {
         const Word x = in[i];
         if (((x >> bit) & Word(1)) != Word(0)) {
-          asm volatile("" ::: "memory");  // keeps it a branch: without, both ways are computed and one is selected
+          asm volatile("" ::: "memory");  // keeps the branch, instead of computing both paths and selecting one
           out[i] = x * Word(3) + Word(1);
         } else {
           asm volatile("" ::: "memory");
@@ -295,8 +295,8 @@ struct Branchy final : Pair<A, std::uint32_t, 256> {
     for (std::size_t i = 0; i < this->n_; ++i) {
       const std::uint32_t x = input(i), visits = visits_[i / kElements];
       const std::uint32_t odd = x >> ((visits + 31) % 32) & 1;
-      const std::uint32_t want = visits == 0 ? 0 : odd != 0 ? 3 * x + 1 : x / 2 ^ 0x55555555u;
-      if (this->out_.p[i] != want) return wrong(i / kElements, "element " + std::to_string(i) + " is wrong");
+      const std::uint32_t expected = visits == 0 ? 0 : odd != 0 ? 3 * x + 1 : x / 2 ^ 0x55555555u;
+      if (this->out_.p[i] != expected) return wrong(i / kElements, "element " + std::to_string(i) + " is wrong");
     }
     return "";
   }
@@ -305,7 +305,7 @@ struct Branchy final : Pair<A, std::uint32_t, 256> {
   std::vector<std::uint32_t> visits_;
 };
 
-/// CRC-32 of IEEE 802.3, eight bytes at a time by eight tables.
+/// CRC-32 of IEEE 802.3, eight bytes at a time with eight tables.
 template <class A>
 struct Crc32 final : Digest<A, std::uint32_t, 1024> {
   static constexpr std::size_t kWords = 1024;
@@ -326,7 +326,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
   Counts counts() const override {
     constexpr std::size_t steps = kWords / 2;
     Counts c = this->once(steps * (1 + 12 + 7) + 1);
-    c.load_bytes += steps * 8 * 4;  // of the tables, which stay in the first cache
+    c.load_bytes += steps * 8 * 4;  // from the tables, which stay in the first-level cache
     return c;
   }
   void run(std::size_t first, std::size_t last, int) override {
@@ -347,7 +347,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
       A::end_unit();
     }
   }
-  /// A byte at a time, from a table of its own that grows by linearity.
+  /// One byte at a time, with a separate table that is built by linearity.
   std::string verify() const override {
     std::array<std::uint32_t, 256> table{};
     for (std::uint32_t bit = 128, crc = 1; bit > 0; bit /= 2) {
@@ -361,7 +361,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
     std::uint32_t check = 0xffffffffu;
     for (const char c : {'1', '2', '3', '4', '5', '6', '7', '8', '9'})
       check = add(check, static_cast<unsigned char>(c), 1);
-    if (~check != 0xcbf43926u) return "the checksum of 123456789 is wrong";  // the catalogues' check value
+    if (~check != 0xcbf43926u) return "the checksum of 123456789 is wrong";  // the published check value
     return this->compare([&](std::size_t u) {
       std::uint32_t crc = 0xffffffffu;
       for (std::size_t i = u * kWords; i < (u + 1) * kWords; ++i) crc = add(crc, Base::input(i), 4);
@@ -373,7 +373,7 @@ struct Crc32 final : Digest<A, std::uint32_t, 1024> {
   alignas(kLine) std::array<std::uint32_t, 8 * 256> tables_{};
 };
 
-/// Four lanes of exclusive or, multiply and shift, joined at the end.
+/// Four lanes of exclusive or, multiply and shift, combined at the end.
 template <class A>
 struct Hash final : Digest<A, std::uint64_t, 256> {
   static constexpr std::size_t kWords = 256, kLanes = 4;
@@ -416,10 +416,10 @@ struct Hash final : Digest<A, std::uint64_t, 256> {
   }
 };
 
-/// Ones of a block of words, counted side by side in ever wider fields of a word.
+/// Population count of a block of words, in ever wider fields of a word.
 template <class A>
 struct BitCount final : Digest<A, std::uint64_t, 256> {
-  static constexpr std::size_t kWords = 256, kGroup = 16;  // of words whose counts of bytes fit a byte: 16 x 8 < 256
+  static constexpr std::size_t kWords = 256, kGroup = 16;  // words whose byte counts fit into a byte: 16 x 8 < 256
   using Base = Digest<A, std::uint64_t, kWords>;
   using Word = typename Base::Value;
   using Base::Base;
@@ -433,7 +433,7 @@ struct BitCount final : Digest<A, std::uint64_t, 256> {
     const Word pairs = 0x5555555555555555u, fours = 0x3333333333333333u, bytes = 0x0f0f0f0f0f0f0f0fu,
                halves = 0x00ff00ff00ff00ffu;
     for (std::size_t u = first; u < last; ++u) {
-      Word sums = 0;  // four, of 16 bits each
+      Word sums = 0;  // four sums of 16 bits each
       for (std::size_t group = u * kWords; group < (u + 1) * kWords; group += kGroup) {
         Word ones = 0;
         for (std::size_t i = group; i < group + kGroup; ++i) {
@@ -459,8 +459,8 @@ struct BitCount final : Digest<A, std::uint64_t, 256> {
   }
 };
 
-/// Flags of the odd numbers 3, 5, 7, …: each unit sieves the same numbers in bytes of its own, then counts what is
-/// left.
+/// Flags of the odd numbers 3, 5, 7, …: each unit sieves the same numbers in separate bytes, then counts the remaining
+/// ones.
 template <class A>
 struct PrimeSieve final : Kernel {
   static constexpr std::size_t kFlags = 2048;
@@ -479,11 +479,11 @@ struct PrimeSieve final : Kernel {
     return true;
   }
   Counts counts() const override {
-    constexpr std::size_t most = 2 * kFlags + 1;
+    constexpr std::size_t max = 2 * kFlags + 1;
     double marks = 0, tests = 0;
-    for (std::size_t x = 3; x * x <= most; x += 2) {
+    for (std::size_t x = 3; x * x <= max; x += 2) {
       tests += 1;
-      const std::size_t multiples = (most - x * x) / (2 * x) + 1;  // odd ones from its square on
+      const std::size_t multiples = (max - x * x) / (2 * x) + 1;  // odd multiples from the square on
       if (prime(x)) marks += static_cast<double>(multiples);
     }
     Counts c;
@@ -509,13 +509,13 @@ struct PrimeSieve final : Kernel {
     }
   }
   std::string verify() const override {
-    std::vector<std::uint8_t> want(kFlags);
-    for (std::size_t i = 0; i < kFlags; ++i) want[i] = prime(2 * i + 3);
-    const auto primes = static_cast<std::uint32_t>(std::count(want.begin(), want.end(), 1));
+    std::vector<std::uint8_t> expected(kFlags);
+    for (std::size_t i = 0; i < kFlags; ++i) expected[i] = prime(2 * i + 3);
+    const auto primes = static_cast<std::uint32_t>(std::count(expected.begin(), expected.end(), 1));
     for (std::size_t u = 0; u < primes_.size(); ++u) {
       if (primes_[u] == 0) continue;
-      if (primes_[u] != primes) return wrong(u, "it counted " + std::to_string(primes_[u]) + " primes");
-      if (!std::equal(want.begin(), want.end(), flags_.p + u * kFlags)) return wrong(u, "a flag is wrong");
+      if (primes_[u] != primes) return wrong(u, "found " + std::to_string(primes_[u]) + " primes");
+      if (!std::equal(expected.begin(), expected.end(), flags_.p + u * kFlags)) return wrong(u, "a flag is wrong");
     }
     return "";
   }
@@ -523,52 +523,52 @@ struct PrimeSieve final : Kernel {
  private:
   std::size_t n_;
   Flags flags_;
-  std::vector<std::uint32_t> primes_;  ///< 0 where a unit was not done yet
+  std::vector<std::uint32_t> primes_;  ///< 0 for a unit that is not done yet
 };
 
 const Register<RadixSort> radix_sort{{.name = "radix_sort",
                                       .kind = "integer",
-                                      .summary = "sort of 512 keys of 16 bits by two passes over digits",
+                                      .summary = "sort of 512 16-bit keys in two passes over digits",
                                       .source = "least-digit radix sort; after NPB IS",
                                       .parity = true,
-                                      .least_bytes = 16 << 10,
+                                      .min_bytes = 16 << 10,
                                       .stands_for = "u32"}};
 const Register<ComparisonSort> comparison_sort{{.name = "comparison_sort",
                                                 .kind = "integer",
                                                 .summary = "merge sort of 256 keys",
                                                 .source = "RAJAPerf SORT",
-                                                .least_bytes = 16 << 10,
+                                                .min_bytes = 16 << 10,
                                                 .stands_for = "i64"}};
 const Register<Branchy> branchy{{.name = "branchy",
                                  .kind = "integer",
-                                 .summary = "one of two ways for each element, by a random bit of it",
+                                 .summary = "one of two paths for each element, by a random bit",
                                  .source = "after PRK Branch",
                                  .parity = true,
-                                 .least_bytes = 8 << 10,
+                                 .min_bytes = 8 << 10,
                                  .stands_for = "u32"}};
 const Register<Crc32> crc32{{.name = "crc32",
                              .kind = "integer",
                              .summary = "checksums of blocks of 4 KiB",
                              .source = "CRC-32, slicing by eight (Kounavis and Berry)",
-                             .least_bytes = 16 << 10,
+                             .min_bytes = 16 << 10,
                              .stands_for = "u32"}};
 const Register<Hash> hash{{.name = "hash",
                            .kind = "integer",
                            .summary = "64-bit hashes of blocks of 2 KiB",
                            .source = "multiply and xorshift in four lanes, in the manner of xxHash",
-                           .least_bytes = 8 << 10,
+                           .min_bytes = 8 << 10,
                            .stands_for = "u64"}};
 const Register<BitCount> bit_count{{.name = "bit_count",
                                     .kind = "integer",
-                                    .summary = "ones of blocks of 2 KiB",
+                                    .summary = "population counts of blocks of 2 KiB",
                                     .source = "sideways addition (Wilkes, Wheeler, Gill)",
-                                    .least_bytes = 8 << 10,
+                                    .min_bytes = 8 << 10,
                                     .stands_for = "u64"}};
 const Register<PrimeSieve> prime_sieve{{.name = "prime_sieve",
                                         .kind = "integer",
                                         .summary = "odd primes below 4098, in flags of a byte",
                                         .source = "sieve of Eratosthenes; after the BYTE sieve (Gilbreath)",
-                                        .least_bytes = 8 << 10,
+                                        .min_bytes = 8 << 10,
                                         .stands_for = "u8"}};
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Accesses that caches and prefetchers help little with: strides, index lists, random places, dependent chains, trees.
+/// Accesses that caches and prefetchers hardly help: strides, index lists, random places, dependent chains, trees.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -57,8 +57,8 @@ class StridedCopy final : public Kernel {
   Reals to_, from_;
 };
 
-/// A table, and a dense array of one element for each line of it: an index list says which element of which line, each
-/// line once in a walk.
+/// A table, and a dense array with one element per line of the table: an index list selects an element of each line,
+/// each line once per pass.
 template <class A>
 class Indexed : public Kernel {
  protected:
@@ -109,8 +109,8 @@ struct Gather final : Indexed<A> {
   }
   std::string verify() const override {
     for (std::size_t e = 0; e < this->n_; ++e)
-      if (const double is = this->dense_.p[e]; is != kUnset && is != this->index_.p[e])
-        return wrong("element", e, is, this->index_.p[e]);
+      if (const double actual = this->dense_.p[e]; actual != kUnset && actual != this->index_.p[e])
+        return wrong("element", e, actual, this->index_.p[e]);
     return "";
   }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(this->dense_.p, this->n_)); }
@@ -139,11 +139,11 @@ struct Scatter final : Indexed<A> {
   std::string verify() const override {
     for (std::size_t e = 0; e < this->n_; ++e) {
       const std::size_t target = this->index_.p[e], line = target / kPerLine * kPerLine;
-      const double* const is = this->table_.p + line;
+      const double* const actual = this->table_.p + line;
       std::size_t unset = 0;
-      for (std::size_t k = 0; k < kPerLine; ++k) unset += is[k] == kUnset;
+      for (std::size_t k = 0; k < kPerLine; ++k) unset += actual[k] == kUnset;
       if (unset != kPerLine && (unset != kPerLine - 1 || this->table_.p[target] != static_cast<double>(e)))
-        return "the line of element " + std::to_string(target) + " holds more or other than " + std::to_string(e);
+        return "the line of element " + std::to_string(target) + " has other changes than element " + std::to_string(e);
     }
     return "";
   }
@@ -152,7 +152,7 @@ struct Scatter final : Indexed<A> {
   }
 };
 
-/// splitmix64 over numbers that may count: 9 operations.
+/// splitmix64 over numbers that may count operations: 9 operations.
 template <class V>
 V mixed(V x) {
   x += V(0x9e3779b97f4a7c15u);
@@ -161,8 +161,8 @@ V mixed(V x) {
   return x ^ (x >> V(31));
 }
 
-/// table[random] ^= random. Update j of each unit goes to the j-th part of the table, and there to a line that no other
-/// unit has: distinct lines without a list of them, in an order that no prefetcher guesses. Two visits undo each other.
+/// table[random] ^= random. Update j of each unit goes to part j of the table, and there to a line that no other unit
+/// uses: distinct lines without a list, in an order that prefetchers cannot predict. Two passes cancel each other.
 template <class A>
 class RandomUpdate final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -175,7 +175,7 @@ class RandomUpdate final : public Kernel {
     for (std::size_t i = 0; i < words(); ++i) table_.p[i] = i;
   }
   std::size_t units() const override { return units_; }
-  /// Random values are data: 9 operations each, and one to update.
+  /// Random values are data: 9 operations each, and one for the update.
   Counts counts() const override { return counted(0, kPlaces * 10, kPlaces * 8, kPlaces * 8, kPlaces, kPlaces); }
   void run(std::size_t first, std::size_t last, int) override {
     const auto table = table_;
@@ -196,10 +196,11 @@ class RandomUpdate final : public Kernel {
       for (std::size_t j = 0; j < kPlaces; ++j) {
         const u64 value = scramble(u * kPlaces + j);
         const std::size_t target = place(units_, start, j, value);
-        if (j == 0) done = table_.p[target] != target;  // or spoiled: then it is not the updated one either
+        if (j == 0) done = table_.p[target] != target;  // or corrupted: then it does not match the update either
         for (std::size_t i = target / kPerLine * kPerLine, k = 0; k < kPerLine; ++k)
-          if (const u64 is = table_.p[i + k], want = i + k == target && done ? target ^ value : i + k; is != want)
-            return wrong("word", i + k, is, want);
+          if (const u64 actual = table_.p[i + k], expected = i + k == target && done ? target ^ value : i + k;
+              actual != expected)
+            return wrong("word", i + k, actual, expected);
       }
     }
     return "";
@@ -217,7 +218,7 @@ class RandomUpdate final : public Kernel {
   typename A::template Array<u64> table_;
 };
 
-/// One random cycle over all lines. A unit follows it for some loads, each at the address that the one before loaded.
+/// One random cycle over all lines. A unit follows it for some loads, each dependent on the one before.
 template <class A>
 class PointerChase final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -245,7 +246,7 @@ class PointerChase final : public Kernel {
     u64 at = 0;
     for (std::size_t u = first; u < last; ++u) {
       const Word start = starts[u];
-      at = bare(start) + (at & none);  // a unit waits for the one before: their chains must not overlap
+      at = bare(start) + (at & none);  // depends on the unit before, so that their chains do not overlap
       for (std::size_t j = 0; j < kLoads; ++j) {
         const Word to = next[at];
         at = bare(to);
@@ -257,8 +258,8 @@ class PointerChase final : public Kernel {
   std::string verify() const override {
     const std::vector<u32> order = shuffled(units_ * kLoads, kSeed);
     for (std::size_t u = 0; u < units_; ++u) {
-      const u64 want = order[(u + 1) % units_ * kLoads] * kPerLine;
-      if (ends_.p[u] != kNowhere && ends_.p[u] != want) return wrong("the end of chain", u, ends_.p[u], want);
+      const u64 expected = order[(u + 1) % units_ * kLoads] * kPerLine;
+      if (ends_.p[u] != kNowhere && ends_.p[u] != expected) return wrong("the end of chain", u, ends_.p[u], expected);
     }
     return "";
   }
@@ -268,13 +269,13 @@ class PointerChase final : public Kernel {
   static constexpr std::size_t kLoads = 32;
   static constexpr u64 kSeed = 15, kNowhere = ~u64{0};
   std::size_t units_;
-  u64 none_ = 0;  // but no constant to the compiler
+  u64 none_ = 0;  // not a constant to the compiler
   Words next_, starts_, ends_;
 };
 
-/// Searches in a two-level index: a root of 8 to 15 subtrees, chosen by comparing with all separators, and under it
-/// complete binary trees in breadth-first order, descended to the last level whatever is met on the way. The lookups
-/// of a unit go to one subtree and spread evenly over it, so that all units touch equally many lines.
+/// Lookups in a two-level index: a root of 8 to 15 subtrees, selected by comparing with all separators, and complete
+/// binary trees in breadth-first order, descended to the last level even if the key is found before. The lookups of a
+/// unit go to one subtree and spread evenly over it, so that all units touch the same number of lines.
 template <class A>
 class TreeLookup final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -283,11 +284,11 @@ class TreeLookup final : public Kernel {
  public:
   TreeLookup(const Shape& shape, Memory& memory) {
     const std::size_t nodes = shape.volume_bytes / (sizeof(u64) + 2 * sizeof(u64) / kNodesPerLookup);
-    while ((kFewestTrees << (depth_ + 1)) + kPerLine * 2 <= nodes) ++depth_;
+    while ((kMinTrees << (depth_ + 1)) + kPerLine * 2 <= nodes) ++depth_;
     trees_ = (nodes - kPerLine * 2) >> depth_;
     units_ = (trees_ << depth_) / kNodesPerLookup / kLookups;
     if (units_ < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     keys_ = {memory.take<u64>(trees_ << depth_)};
     root_ = {memory.take<u64>(trees_ - 1)};
     queries_ = {memory.take<u64>(units_ * kLookups)};
@@ -305,8 +306,8 @@ class TreeLookup final : public Kernel {
     }
   }
   std::size_t units() const override { return units_; }
-  /// The uppermost three levels of a tree share a line; a level of 2^l nodes has 2^(l-3) lines, of which the lookups
-  /// meet as many as there are, and one each at most.
+  /// The top three levels of a tree share a line; a level of 2^l nodes has 2^(l-3) lines, of which the lookups touch
+  /// all, or one each if there are more.
   Counts counts() const override {
     std::size_t lines = 1 + (trees_ - 1 + kPerLine - 1) / kPerLine + 2 * kLookups / kPerLine;
     for (unsigned level = 3; level < depth_; ++level) lines += std::min(kLookups, std::size_t{1} << (level - 3));
@@ -333,22 +334,22 @@ class TreeLookup final : public Kernel {
   std::string verify() const override {
     const std::vector<u32> order = shuffled(units_, kSeed);
     for (std::size_t e = 0; e < units_ * kLookups; ++e)
-      if (const u64 is = found_.p[e], want = target(order, e); is != kNowhere && is != want)
-        return wrong("the rank found by lookup", e, is, want);
+      if (const u64 actual = found_.p[e], expected = target(order, e); actual != kNowhere && actual != expected)
+        return wrong("the rank found by lookup", e, actual, expected);
     return "";
   }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(found_.p, units_ * kLookups)); }
 
  private:
-  static constexpr std::size_t kLookups = 8, kFewestTrees = 8;
-  static constexpr std::size_t kNodesPerLookup = 16;  // half of the nodes are leaves: each line of leaves once a walk
+  static constexpr std::size_t kLookups = 8, kMinTrees = 8;
+  static constexpr std::size_t kNodesPerLookup = 16;  // half of the nodes are leaves: each line of leaves once per pass
   static constexpr u64 kSeed = 16, kNowhere = ~u64{0};
-  /// Rank `r` of a subtree's keys, among all: subtrees have 2^depth - 1 keys, and the last rank of each is none.
+  /// The key of rank `r` among all: subtrees have 2^depth - 1 keys, and the last rank of each is unused.
   static u64 key(std::size_t r) { return (u64{r} << 16) + (scramble(r) >> 48); }
-  /// The rank that lookup e looks for: a leaf of even rank, in the e-th eighth of its tree.
+  /// The rank of the key of lookup e: a leaf of even rank, in the e-th eighth of its tree.
   std::size_t target(const std::vector<u32>& order, std::size_t e) const {
     const std::size_t unit = order[e / kLookups], lines = units_ / trees_;  // lines of leaves in each eighth
-    const std::size_t eighth = (e ^ scramble(unit)) % kLookups;             // in another order for each unit
+    const std::size_t eighth = (e ^ scramble(unit)) % kLookups;             // in a different order for each unit
     const std::size_t leaf = (eighth * lines + unit % lines) * kPerLine + scramble(e) % kPerLine;
     return (unit / lines << depth_) + 2 * leaf;
   }
@@ -357,7 +358,7 @@ class TreeLookup final : public Kernel {
   Words keys_, root_, queries_, found_;
 };
 
-/// How often each value is there, for each block of bytes: bins of their own, as threads have them.
+/// Frequency of each value, per block of bytes, in separate bins, as with private histograms of threads.
 template <class A>
 class Histogram final : public Kernel {
   using Byte = typename A::template Value<u8>;
@@ -392,12 +393,13 @@ class Histogram final : public Kernel {
   }
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u) {
-      std::array<u32, kBins> want{};
+      std::array<u32, kBins> expected{};
       for (std::size_t k = 0; k < kBlock / 8; ++k)
-        for (unsigned shift = 0; shift < 64; shift += 8) ++want[eight(u * (kBlock / 8) + k) >> shift & 0xff];
-      const std::span is(bins_.p + u * kBins, kBins);
-      if (std::equal(is.begin(), is.end(), want.begin())) continue;
-      if (const auto some = std::find_if(is.begin(), is.end(), [](u32 n) { return n != 0; }); some != is.end())
+        for (unsigned shift = 0; shift < 64; shift += 8) ++expected[eight(u * (kBlock / 8) + k) >> shift & 0xff];
+      const std::span actual(bins_.p + u * kBins, kBins);
+      if (std::equal(actual.begin(), actual.end(), expected.begin())) continue;
+      if (const auto any = std::find_if(actual.begin(), actual.end(), [](u32 n) { return n != 0; });
+          any != actual.end())
         return "the histogram of block " + std::to_string(u) + " is wrong";
     }
     return "";
@@ -413,8 +415,8 @@ class Histogram final : public Kernel {
   typename A::template Array<u32> bins_;
 };
 
-/// One level of a breadth-first search, bottom up: each vertex looks for a parent among its neighbours, half of which
-/// are in the frontier. Edges of a unit spread over as many lines of the levels as there are, or one each.
+/// One level of a breadth-first search, bottom up: each vertex searches a parent among its neighbours, half of which
+/// are in the frontier. The edges of a unit spread over all lines of the levels, or touch one each if there are more.
 template <class A>
 class BfsLevel final : public Kernel {
   using Word = typename A::template Value<u32>;
@@ -427,7 +429,7 @@ class BfsLevel final : public Kernel {
         edges_{memory.take<u32>(units_ * kEdges)},
         level_{memory.take<u32>(units_ * kVertices)},
         parent_{memory.take<u32>(units_ * kVertices)} {
-    // The k-th edge of a unit leads to a random vertex of a part of the levels that no other edge of it looks at.
+    // Edge k of a unit leads to a random vertex in a part of the levels that no other edge of the unit refers to.
     const std::size_t parts = std::min(lines_, kEdges);
     std::array<std::size_t, kEdges> from{}, span{};
     for (std::size_t k = 0; k < kEdges; ++k) {
@@ -468,10 +470,11 @@ class BfsLevel final : public Kernel {
   }
   std::string verify() const override {
     for (std::size_t v = 0; v < units_ * kVertices; ++v) {
-      u32 want = kOrphan;
+      u32 expected = kOrphan;
       for (std::size_t e = v * kDegree; e < (v + 1) * kDegree; ++e)
-        if (level_.p[edges_.p[e]] == kFrontier) want = edges_.p[e];
-      if (const u32 is = parent_.p[v]; is != kUnseen && is != want) return wrong("the parent of vertex", v, is, want);
+        if (level_.p[edges_.p[e]] == kFrontier) expected = edges_.p[e];
+      if (const u32 actual = parent_.p[v]; actual != kUnseen && actual != expected)
+        return wrong("the parent of vertex", v, actual, expected);
     }
     return "";
   }
@@ -481,63 +484,64 @@ class BfsLevel final : public Kernel {
   static constexpr std::size_t kDegree = 8, kVertices = kLine / sizeof(u32), kEdges = kDegree * kVertices;
   static constexpr u32 kUnseen = ~u32{0}, kOrphan = kUnseen - 1, kFrontier = 3;
   static u32 level_of(std::size_t v) { return kFrontier + static_cast<u32>(scramble(v) & 1); }
-  std::size_t units_, lines_;  // of levels: a line holds as many vertices as a unit has
+  std::size_t units_, lines_;  // lines_: of the levels; a line holds as many vertices as a unit
   Words edges_, level_, parent_;
 };
 
-constexpr std::size_t kMaxIndexed = std::size_t{32} << 30;  // 32 bits of index
+constexpr std::size_t kMaxIndexed = std::size_t{32} << 30;  // limit of 32-bit indices
 
 const Register<StridedCopy> strided_copy{{.name = "strided_copy",
                                           .kind = "irregular",
-                                          .summary = "a[i] = b[i stride]: writes in order, reads with a stride",
+                                          .summary = "a[i] = b[i stride]: sequential writes, strided reads",
                                           .source = "Spatter uniform stride; PARbench's strides",
                                           .parity = true,
                                           .strided = true,
-                                          .least_bytes = 8192}};
+                                          .min_bytes = 8192}};
 const Register<Gather> gather{{.name = "gather",
                                .kind = "irregular",
-                               .summary = "a[i] = b[index[i]], each from another line",
+                               .summary = "a[i] = b[index[i]], each from a different line",
                                .source = "Spatter Gather",
                                .parity = true,
-                               .least_bytes = 8192,
-                               .most_bytes = kMaxIndexed}};
+                               .min_bytes = 8192,
+                               .max_bytes = kMaxIndexed}};
 const Register<Scatter> scatter{{.name = "scatter",
                                  .kind = "irregular",
-                                 .summary = "a[index[i]] = b[i], each to another line",
+                                 .summary = "a[index[i]] = b[i], each to a different line",
                                  .source = "Spatter Scatter",
-                                 .least_bytes = 8192,
-                                 .most_bytes = kMaxIndexed}};
+                                 .min_bytes = 8192,
+                                 .max_bytes = kMaxIndexed}};
 const Register<RandomUpdate> random_update{{.name = "random_update",
                                             .kind = "irregular",
-                                            .summary = "table[random] ^= random, independent of each other",
+                                            .summary = "table[random] ^= random, independent updates",
                                             .source = "after HPCC RandomAccess",
                                             .parity = true,
-                                            .least_bytes = 8192,
+                                            .min_bytes = 8192,
                                             .stands_for = "u64"}};
 const Register<PointerChase> pointer_chase{{.name = "pointer_chase",
                                             .kind = "irregular",
                                             .summary = "dependent loads along a random cycle over all lines",
                                             .source = "lmbench lat_mem_rd; multichase",
                                             .parity = true,
-                                            .least_bytes = 8192,
-                                            .most_bytes = std::size_t{1} << 38,
+                                            .min_bytes = 8192,
+                                            .max_bytes = std::size_t{1} << 38,
                                             .stands_for = "u64"}};
 const Register<TreeLookup> tree_lookup{{.name = "tree_lookup",
                                         .kind = "irregular",
                                         .summary = "lookups in a search tree in breadth-first order",
                                         .source = "Rodinia b+tree; Eytzinger layout",
-                                        .least_bytes = 10240,
+                                        .min_bytes = 10240,
                                         .stands_for = "u64"}};
 const Register<Histogram> histogram{{.name = "histogram",
                                      .kind = "irregular",
-                                     .summary = "how often each of 64 values is there, for each block of 1024 bytes",
+                                     .summary = "frequencies of 64 values, per block of 1024 bytes",
                                      .source = "RAJAPerf HISTOGRAM",
                                      .stands_for = "u8"}};
-const Register<BfsLevel> bfs_level{{.name = "bfs_level",
-                                    .kind = "irregular",
-                                    .summary = "one bottom-up level of a search in a random graph of degree 8",
-                                    .source = "Graph500; Beamer's direction-optimising search",
-                                    .most_bytes = std::size_t{128} << 30,
-                                    .stands_for = "u32"}};
+const Register<BfsLevel> bfs_level{
+    {.name = "bfs_level",
+     .kind = "irregular",
+     .summary = "one bottom-up level of a breadth-first search in a random graph of degree 8",
+     .source = "Graph500; Beamer's direction-optimising search",
+     .max_bytes = std::size_t{128} << 30,
+     .stands_for = "u32"}};
 }  // namespace
 }  // namespace mm::workloads

@@ -11,17 +11,18 @@
 namespace mm::workloads {
 namespace {
 
-/// One multigrid cycle from zero for Poisson's equation on a square of m x m points, m = 2^k - 1, zero at its boundary:
-/// a red-black sweep before and after each coarser grid, full weighting, bilinear interpolation.
+/// One multigrid cycle from zero for Poisson's equation on a square of m x m points, m = 2^k - 1, zero on its boundary:
+/// red-black relaxation before and after each coarser grid, full weighting, bilinear interpolation.
 template <class A>
 class MultigridVCycle final : public Kernel {
   using Real = typename A::template Value<double>;
   using Reals = typename A::template Array<double>;
-  // A row is m elements and a zero that bounds it and the next one. Solutions have a row of zeros above and below.
+  // A row has m elements and a zero, which bounds it and the next row. Solutions have a row of zeros above and below.
   static constexpr std::size_t inner(std::size_t m) { return (m * (m + 1) + 7) / 8 * 8; }
   static constexpr std::size_t whole(std::size_t m) { return ((m + 2) * (m + 1) + 7) / 8 * 8; }
   static constexpr std::size_t residual(std::size_t m) { return m > 1 ? inner(m) : 0; }
-  static constexpr std::size_t works(std::size_t m) {  // its residual, and solutions, right sides and residuals below
+  /// Its residual, and solutions, right sides and residuals of the coarser grids.
+  static constexpr std::size_t works(std::size_t m) {
     std::size_t all = residual(m);
     for (m /= 2; m > 0; m /= 2) all += whole(m) + inner(m) + residual(m);
     return all;
@@ -61,7 +62,7 @@ class MultigridVCycle final : public Kernel {
       c.flops += half * (half + 2 + 3 * half) + (half + 1) * (3 * half + 3 + 5 * half);
       c.load_bytes += (half * (2 * half + 2 + 3 * half) + (half + 1) * (3 * half + 3 + 5 * half)) * 8;
       c.store_bytes += points * 8;
-      // Of a solution all is touched, and what lies between its first and last row written.
+      // A solution is touched completely, and written between its first and last row.
       const auto right = static_cast<double>(inner(level) * 8);
       const std::size_t untouched = (level + 1) * 8 / kLine;
       const auto written = static_cast<double>((lines_of((level + 1) * (level + 1) * 8) - untouched) * kLine);
@@ -79,35 +80,35 @@ class MultigridVCycle final : public Kernel {
       }
     });
   }
-  /// It must be what a plain cycle gives, and one that has lessened the residual to less than a fifth.
+  /// The result must equal that of a simple implementation, with a residual reduced to less than a fifth.
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u) {
-      const double *const block = u_.p + u * whole(m_), *const is = block + m_ + 1, *const f = f_.p + u * inner(m_);
-      if (is[0] == kUndone) continue;
+      const double *const block = u_.p + u * whole(m_), *const actual = block + m_ + 1, *const f = f_.p + u * inner(m_);
+      if (actual[0] == kUndone) continue;
       Square right(m_);
       for (std::size_t i = 0; i < m_; ++i)
         for (std::size_t j = 0; j < m_; ++j) right(i, j) = f[i * (m_ + 1) + j];
-      const Square want = plain(right), left = rest(want, right);
+      const Square expected = plain(right), left = rest(expected, right);
       double before = 0, after = 0;
       for (std::size_t i = 0; i < m_; ++i)
         for (std::size_t j = 0; j < m_; ++j) {
           before += right(i, j) * right(i, j);
           after += left(i, j) * left(i, j);
-          if (!(std::fabs(is[i * (m_ + 1) + j] - want(i, j)) <= 1e-12 * static_cast<double>(m_ * m_)))
+          if (!(std::fabs(actual[i * (m_ + 1) + j] - expected(i, j)) <= 1e-12 * static_cast<double>(m_ * m_)))
             return "grid " + std::to_string(u) + ", point " + std::to_string(i) + ", " + std::to_string(j) + " is " +
-                   std::to_string(is[i * (m_ + 1) + j]) + ", not " + std::to_string(want(i, j));
+                   std::to_string(actual[i * (m_ + 1) + j]) + ", not " + std::to_string(expected(i, j));
         }
       for (std::size_t k = 0; k < whole(m_); ++k)
         if (const bool inside = k > m_ && k < (m_ + 1) * (m_ + 1) && k % (m_ + 1) < m_; !inside && block[k] != 0)
           return "the boundary of grid " + std::to_string(u) + " has changed";
-      if (!(after <= before / 25)) return "the residual of grid " + std::to_string(u) + " is left";
+      if (!(after <= before / 25)) return "the residual of grid " + std::to_string(u) + " is too large";
     }
     return "";
   }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(u_.p, units_ * whole(m_))); }
 
  private:
-  /// For verify: points of a square with a boundary of zeros.
+  /// For verification: points of a square with a boundary of zeros.
   struct Square {
     explicit Square(std::size_t side) : m(side), at((side + 2) * (side + 2)) {}
     double& operator()(std::size_t i, std::size_t j) { return at[(i + 1) * (m + 2) + j + 1]; }
@@ -163,7 +164,7 @@ class MultigridVCycle final : public Kernel {
           u[k] = 0.25 * (((u[k - 1] + u[k + 1]) + (u[k - w] + u[k + w])) + f[i * w + j]);
         }
   }
-  /// Of `work`: the residual, then solution and right side of the grid below, then its work.
+  /// `work`: the residual, then solution and right side of the next coarser grid, then its work.
   template <std::size_t m>
   static void cycle(Reals u, Reals f, Reals work) {
     constexpr std::size_t w = m + 1;
@@ -211,7 +212,7 @@ const Register<MultigridVCycle> multigrid_v_cycle{{.name = "multigrid_v_cycle",
                                                    .kind = "solver",
                                                    .summary = "a V-cycle for Poisson's equation on small squares",
                                                    .source = "Brandt's multigrid; after NPB MG",
-                                                   .least_bytes = 8192}};
+                                                   .min_bytes = 8192}};
 
 }  // namespace
 }  // namespace mm::workloads

@@ -1,5 +1,5 @@
 #pragma once
-/// How a kernel of many small problems chooses their size and how many fit, and data whose sums have no rounding.
+/// Sizes and numbers of problems for kernels of many small problems, and data whose sums need no rounding.
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
@@ -11,17 +11,17 @@
 
 namespace mm::workloads {
 
-/// As many units as fit, of so many bytes each, beside `shared` bytes. Absent where there are fewer than threads.
+/// The number of units of `bytes` that fit, besides `shared` bytes. Absent if there are fewer units than threads.
 inline std::size_t units_in(const Shape& shape, std::size_t bytes, std::size_t shared = 0) {
   const std::size_t units = shape.volume_bytes > shared ? (shape.volume_bytes - shared) / bytes : 0;
   if (units < static_cast<std::size_t>(shape.threads) || units == 0)
-    throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units, of " +
-                 std::to_string(bytes) + " B, than there are threads");
+    throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units of " +
+                 std::to_string(bytes) + " B than threads");
   return units;
 }
 
-/// Of `sizes`, rising, the largest of which sixteen problems fit, so that threads share them evenly and little of the
-/// volume is left over; else the first. `bytes` says how many a problem takes.
+/// The largest of the ascending `sizes` of which sixteen problems fit, so that threads share them evenly and little of
+/// the volume is unused; otherwise the first. `bytes` returns the memory of a problem.
 template <class Bytes>
 std::size_t problem_size(const Shape& shape, std::initializer_list<std::size_t> sizes, const Bytes& bytes) {
   std::size_t chosen = *sizes.begin();
@@ -30,25 +30,25 @@ std::size_t problem_size(const Shape& shape, std::initializer_list<std::size_t> 
   return chosen;
 }
 
-/// Calls body with `n` as a constant of the type, one of `sizes`: loops that know their length are faster.
+/// Calls body with `n`, one of `sizes`, as a compile-time constant: loops of known length are faster.
 template <std::size_t... sizes, class Body>
 void with_size(std::size_t n, const Body& body) {
   ((n == sizes ? body(std::integral_constant<std::size_t, sizes>{}) : void()), ...);
 }
 
-/// One of 256 values in [1, 2), exact in nine bits: sums of products of two of them have no rounding, in any order.
+/// One of 256 values in [1, 2), exact in nine bits: sums of products of two of them are exact, in any order.
 inline double exact(std::size_t i) { return static_cast<double>(256 + ((i + 1) * 0x9e3779b97f4a7c15u >> 56)) * 0x1p-8; }
 
 constexpr std::size_t lines_of(std::size_t bytes) { return (bytes + kLine - 1) / kLine; }
 
-/// Of a result that no unit has written yet: in its first element.
+/// The first element of a result that no unit has written yet.
 inline constexpr double kUndone = -1e300;
 
-inline constexpr double kUnset = -1;                             ///< of an element that no unit has written yet
-inline constexpr std::size_t kPlaces = 64;                       ///< accesses of most units
-inline constexpr std::size_t kPerLine = kLine / sizeof(double);  ///< elements of 8 B
+inline constexpr double kUnset = -1;                             ///< an element that no unit has written yet
+inline constexpr std::size_t kPlaces = 64;                       ///< accesses per unit of most kernels
+inline constexpr std::size_t kPerLine = kLine / sizeof(double);  ///< elements of 8 B per cache line
 
-/// Operations and bytes of one unit, and the lines that it touches and writes.
+/// Counts of one unit from its operations and bytes, and the lines that it touches and writes.
 inline Counts counted(double flops, double int_ops, double load_bytes, double store_bytes, std::size_t lines,
                       std::size_t lines_written) {
   Counts c;
@@ -61,10 +61,10 @@ inline Counts counted(double flops, double int_ops, double load_bytes, double st
   return c;
 }
 
-/// What a check found instead of what it wanted.
+/// The message of a check that failed.
 template <class T, class U>
-std::string wrong(const std::string& what, std::size_t at, T is, U wanted) {
-  return what + " " + std::to_string(at) + " is " + std::to_string(is) + ", not " + std::to_string(wanted);
+std::string wrong(const std::string& what, std::size_t at, T actual, U expected) {
+  return what + " " + std::to_string(at) + " is " + std::to_string(actual) + ", not " + std::to_string(expected);
 }
 
 }  // namespace mm::workloads

@@ -1,4 +1,4 @@
-/// Work on strings and graphs: alignment, matches in a text, paths.
+/// Kernels on strings and graphs: alignment, matches in a text, paths.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,8 +10,8 @@ namespace {
 
 std::string wrong(std::size_t unit, const std::string& what) { return "unit " + std::to_string(unit) + ": " + what; }
 
-/// Local alignment with a linear gap of sixteen pairs of strings at a time, whose symbols lie side by side: so the
-/// lanes of a vector are as many alignments, and none waits for another.
+/// Local alignment with a linear gap penalty of sixteen pairs of strings at once, whose symbols are interleaved: the
+/// lanes of a vector are independent alignments.
 template <class A>
 struct SmithWaterman final : Kernel {
   static constexpr std::size_t kLanes = 16, kLength = 32;
@@ -34,7 +34,7 @@ struct SmithWaterman final : Kernel {
       b_.p[i] = input(1, i);
     }
   }
-  /// Random letters, of which the second string has three of four in common with the first, a place further on.
+  /// Random letters; three of four letters of the second string equal the first string's, shifted by one.
   static std::uint8_t input(std::size_t string, std::size_t i) {
     const std::uint64_t own = scramble(2 * i + string);
     if (string == 1 && i % kString >= kLanes && (own >> 8 & 3) != 0) return input(0, i - kLanes);
@@ -52,7 +52,7 @@ struct SmithWaterman final : Kernel {
   void run(std::size_t first, std::size_t last, int) override {
     for (std::size_t u = first; u < last; ++u) {
       const Symbols a = a_.from(u * kString), b = b_.from(u * kString);
-      std::array<Lane, kLength + 1> row{};  // of scores, of the symbol of `a` before
+      std::array<Lane, kLength + 1> row{};  // scores for the previous symbol of `a`
       Lane best{};
       for (std::size_t i = 0; i < kLength; ++i) {
         Lane symbol, left{}, diagonal{};
@@ -62,11 +62,11 @@ struct SmithWaterman final : Kernel {
           for (std::size_t k = 0; k < kLanes; ++k) {
             const Score other = Score(bare(Symbol(b[j * kLanes + k])));
             const Score both = symbol[k] == other ? Score(kMatch) : Score(kMismatch);
-            const Score along = Score(diagonal[k] + both), across = Score(greatest(left[k], up[k]) - Score(kGap));
-            const Score score = greatest(greatest(along, across), Score(0));
+            const Score along = Score(diagonal[k] + both), across = Score(larger(left[k], up[k]) - Score(kGap));
+            const Score score = larger(larger(along, across), Score(0));
             diagonal[k] = up[k];
             up[k] = left[k] = score;
-            best[k] = greatest(best[k], score);
+            best[k] = larger(best[k], score);
           }
         }
       }
@@ -105,20 +105,20 @@ struct SmithWaterman final : Kernel {
   std::vector<Best> best_;
 };
 
-/// The longest earlier match of what follows each place of a text, by chains of places with the same three letters.
-/// Every unit has the same text in another alphabet: so it has the same matches, found by as many steps.
+/// The longest earlier match at each position of a text, by chains of positions with the same three letters. All units
+/// have the same text in different alphabets, hence the same matches, found in the same number of steps.
 template <class A>
 struct MatchFinder final : Kernel {
   static constexpr std::size_t kText = 512, kLetters = 8, kHeads = kLetters * kLetters * kLetters;
-  static constexpr std::size_t kMin = 3, kMax = 64, kDepth = 8;  // of letters in a match, and of chains
+  static constexpr std::size_t kMin = 3, kMax = 64, kDepth = 8;  // letters of a match; steps along a chain
   static constexpr std::size_t kPlaces = kText - kMin + 1;
   using Letter = typename A::template Value<std::uint8_t>;
   using Letters = typename A::template Array<std::uint8_t>;
   using Short = typename A::template Value<std::uint16_t>;
   using Shorts = typename A::template Array<std::uint16_t>;
   struct alignas(kLine) Work {
-    std::array<std::uint16_t, kHeads> heads;  ///< 1 + the last place with these letters, 0 for none
-    std::array<std::uint16_t, kText> before;  ///< likewise, before this place
+    std::array<std::uint16_t, kHeads> heads;  ///< 1 + the last position with these letters, 0 for none
+    std::array<std::uint16_t, kText> before;  ///< 1 + the previous position with the same letters, 0 for none
   };
 
   MatchFinder(const Shape& shape, Memory& memory)
@@ -126,7 +126,7 @@ struct MatchFinder final : Kernel {
         text_{memory.take<std::uint8_t>(units_ * kText)},
         length_{memory.take<std::uint16_t>(units_ * kText)},
         distance_{memory.take<std::uint16_t>(units_ * kText)} {
-    // New letters and phrases from before, by turns.
+    // Alternates new letters and repeated phrases.
     std::uint64_t draws = 0;
     for (std::size_t i = 0; i < kText;) {
       const std::uint64_t draw = scramble(draws++);
@@ -136,7 +136,7 @@ struct MatchFinder final : Kernel {
             static_cast<std::uint8_t>(draw % 3 != 0 && back <= i ? sample_[i - back] : scramble(draw + k) % kLetters);
     }
     for (std::size_t i = 0; i < units_ * kText; ++i) text_.p[i] = letter(i);
-    expect();
+    compute_expected();
   }
   std::size_t units() const override { return units_; }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(length_.p, units_ * kText)); }
@@ -156,11 +156,11 @@ struct MatchFinder final : Kernel {
         const std::size_t head = bare(Short(three | letter_at(at + 2)));
         const Short newest = heads[head];
         std::size_t next = bare(newest), best = 0, from = at;
-        const std::size_t most = std::min(kMax, kText - at);
+        const std::size_t max = std::min(kMax, kText - at);
         for (std::size_t depth = 0; next != 0 && depth < kDepth; ++depth) {
           const std::size_t other = next - 1;
           std::size_t same = kMin;
-          while (same < most && Letter(text[other + same]) == Letter(text[at + same])) ++same;
+          while (same < max && Letter(text[other + same]) == Letter(text[at + same])) ++same;
           if (same > best) {
             best = same;
             from = other;
@@ -185,20 +185,20 @@ struct MatchFinder final : Kernel {
       const std::uint16_t *const length = length_.p + u * kText, *const distance = distance_.p + u * kText;
       if (std::all_of(length, length + kText, zero) && std::all_of(distance, distance + kText, zero)) continue;
       for (std::size_t i = 0; i < kText; ++i)
-        if (length[i] != want_length_[i] || distance[i] != want_distance_[i])
-          return wrong(u, "the match of place " + std::to_string(i) + " has " + std::to_string(length[i]) +
-                              " letters, not " + std::to_string(want_length_[i]) + ", or is elsewhere");
+        if (length[i] != expected_length_[i] || distance[i] != expected_distance_[i])
+          return wrong(u, "the match at position " + std::to_string(i) + " has " + std::to_string(length[i]) +
+                              " letters, not " + std::to_string(expected_length_[i]) + ", or a wrong distance");
     }
     return "";
   }
 
  private:
-  /// The alphabets differ by an exclusive or of each letter.
+  /// The alphabets differ by an exclusive or with each letter.
   std::uint8_t letter(std::size_t i) const {
     return static_cast<std::uint8_t>(sample_[i % kText] ^ scramble(i / kText) % kLetters);
   }
-  /// All matches of the text by comparing every place with all before it, and what finding them by chains takes.
-  void expect() {
+  /// Computes all matches by comparing every position with all earlier ones, and the steps that chains take.
+  void compute_expected() {
     double compared = 0, steps = 0;
     for (std::size_t at = 0; at < kPlaces; ++at) {
       const auto here = sample_.begin() + static_cast<std::ptrdiff_t>(at);
@@ -210,9 +210,9 @@ struct MatchFinder final : Kernel {
         if (same < kMin) continue;
         ++depth;
         compared += static_cast<double>(same - kMin) + (differ != end ? 1 : 0);
-        if (same > want_length_[at]) {
-          want_length_[at] = static_cast<std::uint16_t>(same);
-          want_distance_[at] = static_cast<std::uint16_t>(back);
+        if (same > expected_length_[at]) {
+          expected_length_[at] = static_cast<std::uint16_t>(same);
+          expected_distance_[at] = static_cast<std::uint16_t>(back);
         }
       }
       steps += static_cast<double>(depth);
@@ -228,7 +228,7 @@ struct MatchFinder final : Kernel {
   Letters text_;
   Shorts length_, distance_;
   std::array<std::uint8_t, kText> sample_{};
-  std::array<std::uint16_t, kText> want_length_{}, want_distance_{};
+  std::array<std::uint16_t, kText> expected_length_{}, expected_distance_{};
   Counts counts_;
 };
 
@@ -264,35 +264,35 @@ struct FloydWarshall final : Kernel {
       const Lengths edges = edges_.from(u * kPairs), d = paths_.from(u * kPairs);
       for (std::size_t i = 0; i < kPairs; ++i) d[i] = Length(edges[i]);
       for (std::size_t k = 0; k < kVertices; ++k) {
-        std::array<Length, kVertices> onward;  // row k, which its own step leaves as it is
+        std::array<Length, kVertices> onward;  // row k, which step k does not change
         for (std::size_t j = 0; j < kVertices; ++j) onward[j] = d[k * kVertices + j];
         for (std::size_t i = 0; i < kVertices; ++i) {
           const Length to = d[i * kVertices + k];
           for (std::size_t j = 0; j < kVertices; ++j)
-            d[i * kVertices + j] = least(Length(d[i * kVertices + j]), Length(to + onward[j]));
+            d[i * kVertices + j] = smaller(Length(d[i * kVertices + j]), Length(to + onward[j]));
         }
       }
       A::end_unit();
     }
   }
-  /// Where all lengths are positive, they are right if and only if each is the least of its edge and of all ways by a
-  /// third vertex: none can be shorter, and the shortest wrong one would need a shorter wrong one.
+  /// If all lengths are positive, they are correct if and only if each is the minimum of its edge and of all paths by a
+  /// third vertex: none can be too short, and the shortest wrong one would require a shorter wrong one.
   std::string verify() const override {
     for (std::size_t u = 0; u < units(); ++u) {
       const std::int32_t* const d = paths_.p + u * kPairs;
       if (std::all_of(d, d + kPairs, [](std::int32_t x) { return x == 0; })) continue;
       constexpr std::int64_t longest = 1 << 30;
       for (std::size_t i = 0; i < kVertices; ++i) {
-        std::array<std::int64_t, kVertices> want{};
-        for (std::size_t j = 0; j < kVertices; ++j) want[j] = input(u * kPairs + i * kVertices + j);
+        std::array<std::int64_t, kVertices> expected{};
+        for (std::size_t j = 0; j < kVertices; ++j) expected[j] = input(u * kPairs + i * kVertices + j);
         for (std::size_t k = 0; k < kVertices; ++k)
           for (std::size_t j = 0; j < kVertices; ++j) {
             const std::int64_t by =
                 i == k || k == j ? longest : std::int64_t{d[i * kVertices + k]} + d[k * kVertices + j];
-            want[j] = std::min(want[j], by);
+            expected[j] = std::min(expected[j], by);
           }
         for (std::size_t j = 0; j < kVertices; ++j)
-          if (d[i * kVertices + j] != want[j] || (i != j && want[j] <= 0))
+          if (d[i * kVertices + j] != expected[j] || (i != j && expected[j] <= 0))
             return wrong(u, "the path from " + std::to_string(i) + " to " + std::to_string(j) + " has the length " +
                                 std::to_string(d[i * kVertices + j]));
       }
@@ -305,7 +305,7 @@ struct FloydWarshall final : Kernel {
   Lengths edges_, paths_;
 };
 
-/// How often a pattern occurs in blocks of text: bit k of a word says whether its first k + 1 letters end here.
+/// Occurrences of a pattern in blocks of text: bit k of a word states whether its first k + 1 letters end here.
 template <class A>
 struct StringSearch final : Kernel {
   static constexpr std::size_t kText = 1024, kLetters = 8, kPattern = 8;
@@ -321,11 +321,11 @@ struct StringSearch final : Kernel {
     for (std::size_t i = 0; i < n_; ++i) text_.p[i] = input(i);
     for (std::size_t k = 0; k < kPattern; ++k) places_[kWanted[k]] |= std::uint64_t{1} << k;
   }
-  /// Random letters, but for every other group of the pattern's length, which often is the pattern itself.
+  /// Random letters, and the pattern itself in a third of every other group of its length.
   static std::uint8_t input(std::size_t i) {
     const std::size_t group = i / kPattern;
-    const bool wanted = group % 2 == 0 && scramble(group) % 3 == 0;
-    return wanted ? kWanted[i % kPattern] : static_cast<std::uint8_t>(scramble(i) >> 32) % kLetters;
+    const bool is_pattern = group % 2 == 0 && scramble(group) % 3 == 0;
+    return is_pattern ? kWanted[i % kPattern] : static_cast<std::uint8_t>(scramble(i) >> 32) % kLetters;
   }
   std::size_t units() const override { return n_ / kText; }
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(found_)); }
@@ -353,10 +353,11 @@ struct StringSearch final : Kernel {
   std::string verify() const override {
     for (std::size_t u = 0; u < found_.size(); ++u) {
       if (found_[u] == kUndone) continue;
-      std::uint64_t want = 0;
+      std::uint64_t expected = 0;
       const std::uint8_t *const from = text_.p + u * kText, *const to = from + kText - kPattern;
-      for (const std::uint8_t* at = from; at <= to; ++at) want += std::equal(kWanted.begin(), kWanted.end(), at);
-      if (found_[u] != want) return wrong(u, "found " + std::to_string(found_[u]) + ", not " + std::to_string(want));
+      for (const std::uint8_t* at = from; at <= to; ++at) expected += std::equal(kWanted.begin(), kWanted.end(), at);
+      if (found_[u] != expected)
+        return wrong(u, "found " + std::to_string(found_[u]) + ", not " + std::to_string(expected));
     }
     return "";
   }
@@ -371,21 +372,21 @@ struct StringSearch final : Kernel {
 const Register<SmithWaterman> smith_waterman{
     {.name = "smith_waterman",
      .kind = "integer",
-     .summary = "local alignment of strings of 32 symbols, sixteen pairs at a time",
+     .summary = "local alignment of strings of 32 symbols, sixteen pairs at once",
      .source = "Smith and Waterman; across pairs after Rognes' SWIPE",
      .parity = true,
      .stands_for = "u8"}};
 const Register<MatchFinder> match_finder{{.name = "match_finder",
                                           .kind = "integer",
-                                          .summary = "longest earlier matches in a text, by chains of places",
+                                          .summary = "longest earlier matches in a text, by hash chains",
                                           .source = "LZ77 hash chains; after SPEC xz",
-                                          .least_bytes = 12 << 10,
+                                          .min_bytes = 12 << 10,
                                           .stands_for = "u8"}};
 const Register<FloydWarshall> floyd_warshall{{.name = "floyd_warshall",
                                               .kind = "integer",
-                                              .summary = "shortest paths between all of 16 vertices",
+                                              .summary = "shortest paths between all pairs of 16 vertices",
                                               .source = "after PolyBench floyd-warshall",
-                                              .least_bytes = 8 << 10,
+                                              .min_bytes = 8 << 10,
                                               .stands_for = "i32"}};
 const Register<StringSearch> string_search{{.name = "string_search",
                                             .kind = "integer",

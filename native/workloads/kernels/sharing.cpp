@@ -1,7 +1,7 @@
-/// What threads do to each other through lines that several of them write: false sharing, atomics, messages, barriers.
+/// Interaction of threads through shared, written lines: false sharing, atomics, messages, barriers.
 ///
-/// Counts are of the whole team. Reads while waiting are not counted, for their number is chance: a wait is one load.
-/// Lines are the least that may move: once a unit to each thread that uses them.
+/// Counts are those of the whole team. The number of reads while waiting is random: a wait counts as one load. Lines
+/// are the minimum that must move: once per unit to each thread that uses them.
 #include <sched.h>
 
 #include <atomic>
@@ -14,10 +14,10 @@ namespace {
 
 using u64 = std::uint64_t;
 
-constexpr std::size_t kUnits = 256;  // of a walk: few, for each may cost a time slice where CPUs are fewer than threads
+constexpr std::size_t kUnits = 256;  // per pass: few, as each may take a time slice if CPUs are oversubscribed
 constexpr std::size_t kPerLine = kLine / sizeof(u64);
 
-/// Accesses that other threads see, counted where `A` counts. Relaxed, but for those that hand data over.
+/// Accesses that other threads observe, counted if `A` counts. Relaxed, except for those that pass data on.
 template <class A>
 struct Shared {
   static constexpr bool kCounts = std::is_same_v<A, Counted>;
@@ -31,7 +31,7 @@ struct Shared {
     if constexpr (kCounts) tally().load(at, sizeof(T));
     return std::atomic_ref(*at).load(std::memory_order_relaxed);
   }
-  /// One operation, which no other thread's comes between.
+  /// One atomic operation.
   static u64 add(u64* at, u64 value) {
     if constexpr (kCounts) {
       tally().load(at, sizeof(u64));
@@ -40,13 +40,13 @@ struct Shared {
     }
     return std::atomic_ref(*at).fetch_add(value, std::memory_order_acq_rel);
   }
-  /// Waits until the value is `least` or more, and returns it. Soon gives up the CPU, for whom it waits for may need
-  /// it.
-  static u64 await(u64* at, u64 least) {
+  /// Waits until the value is at least `min`, and returns it. Yields after a while, since the thread it waits for may
+  /// need the CPU.
+  static u64 await(u64* at, u64 min) {
     if constexpr (kCounts) tally().load(at, sizeof(u64));
     const std::atomic_ref word(*at);
     for (int spins = 0;;) {
-      if (const u64 is = word.load(std::memory_order_acquire); is >= least) return is;
+      if (const u64 value = word.load(std::memory_order_acquire); value >= min) return value;
       if (spins < kSpins) {
         ++spins;
 #if defined(__x86_64__)
@@ -61,10 +61,10 @@ struct Shared {
   }
 
  private:
-  static constexpr int kSpins = 200;  // some microseconds: longer than a line takes across any machine
+  static constexpr int kSpins = 200;  // a few microseconds: longer than any transfer of a line
 };
 
-/// A team's work: `lines` lines that its threads share, and how many units each thread has done.
+/// A team's work: `lines` shared lines, and the number of units that each thread has done.
 template <class A>
 class Sharing : public Kernel {
  public:
@@ -82,15 +82,15 @@ class Sharing : public Kernel {
   };
   u64* line(std::size_t k) const { return words_ + k * kPerLine; }
   u64& done(int thread) { return done_[static_cast<std::size_t>(thread)].units; }
-  /// Every word must be what `wanted` says.
-  template <class Wanted>
-  std::string check(const Wanted& wanted) const {
+  /// Compares every word with expected_word(line, word).
+  template <class Expected>
+  std::string check(const Expected& expected_word) const {
     for (std::size_t i = 0; i < n_; ++i)
-      if (const u64 want = wanted(i / kPerLine, i % kPerLine); words_[i] != want)
-        return "word " + std::to_string(i) + " is " + std::to_string(words_[i]) + ", not " + std::to_string(want);
+      if (const u64 expected = expected_word(i / kPerLine, i % kPerLine); words_[i] != expected)
+        return "word " + std::to_string(i) + " is " + std::to_string(words_[i]) + ", not " + std::to_string(expected);
     return "";
   }
-  /// Of a team of n: operations, loads and stores of words of 8 B, and lines.
+  /// Counts of the team: operations, loads and stores of words of 8 B, and lines.
   static Counts team(double int_ops, double loads, double stores, double lines, double lines_written) {
     Counts c;
     c.int_ops = int_ops;
@@ -106,7 +106,7 @@ class Sharing : public Kernel {
   std::vector<Done> done_;
 };
 
-/// Each thread counts in its own word of a line that it shares with others.
+/// Each thread increments a separate word of a shared line.
 template <class A>
 struct FalseSharing final : Sharing<A> {
   FalseSharing(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, lines_for(shape.threads)) {}
@@ -115,13 +115,13 @@ struct FalseSharing final : Sharing<A> {
     return this->team(kAdds * t, kAdds * t, kAdds * t, t, t);
   }
   void run(std::size_t first, std::size_t last, int thread) override {
-    // Dealt to the lines in turn: no thread has one alone.
+    // Assigned to lines round-robin: no thread has a line of its own.
     const std::size_t t = static_cast<std::size_t>(thread), lines = this->n_ / kPerLine;
     u64* const mine = this->line(t % lines) + t / lines;
     using Word = typename A::template Value<u64>;
     for (std::size_t u = first; u < last; ++u) {
       for (std::size_t i = 0; i < kAdds; ++i)
-        Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));  // not kept in a register
+        Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));  // not in a register
       A::end_unit();
     }
     this->done(thread) += last - first;
@@ -139,7 +139,7 @@ struct FalseSharing final : Sharing<A> {
   static std::size_t lines_for(int threads) { return (static_cast<std::size_t>(threads) + kPerLine - 1) / kPerLine; }
 };
 
-/// All add to one word.
+/// All threads add to one word.
 template <class A>
 struct ContendedAtomics final : Sharing<A> {
   ContendedAtomics(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 1) {}
@@ -156,16 +156,16 @@ struct ContendedAtomics final : Sharing<A> {
     this->done(thread) += last - first;
   }
   std::string verify() const override {
-    u64 want = 0;
-    for (const auto& each : this->done_) want += kAdds * each.units;
-    return this->check([&](std::size_t, std::size_t word) { return word == 0 ? want : 0; });
+    u64 expected = 0;
+    for (const auto& each : this->done_) expected += kAdds * each.units;
+    return this->check([&](std::size_t, std::size_t word) { return word == 0 ? expected : 0; });
   }
 
  private:
   static constexpr std::size_t kAdds = 16;
 };
 
-/// One line goes to and fro: thread 0 makes its word odd, thread 1 makes it even again.
+/// One line passes back and forth: thread 0 makes its word odd, thread 1 even again.
 template <class A>
 struct LinePingPong final : Sharing<A> {
   LinePingPong(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 1) {}
@@ -186,13 +186,13 @@ struct LinePingPong final : Sharing<A> {
   }
 };
 
-/// Thread 0 fills a ring by whole lines, thread 1 adds up what it takes out (Lamport's queue for one of each). Lines: 0
-/// what was put, 1 what was taken and its sum, then the ring.
+/// Thread 0 fills a ring with whole lines, thread 1 sums what it takes (Lamport's single-producer, single-consumer
+/// queue). Lines: 0 the number put, 1 the number taken and the sum, then the ring.
 template <class A>
 struct ProducerConsumerRing final : Sharing<A> {
   ProducerConsumerRing(const Shape& shape, Memory& memory) : Sharing<A>(shape, memory, 2 + kSlots) {}
-  /// Producer: awaits room, makes and stores a line of words, says so. Consumer: awaits and loads them, adds them to
-  /// its sum, says so.
+  /// Producer: waits for space, computes and stores a line of words, updates its count. Consumer: waits for the words,
+  /// loads them, adds them to its sum, updates its count.
   Counts counts() const override {
     return this->team(2 * kPerLine, 1 + (1 + kPerLine + 1), (kPerLine + 1) + (1 + 1), 3 + 3, 2 + 1);
   }
@@ -204,7 +204,7 @@ struct ProducerConsumerRing final : Sharing<A> {
   }
   std::string verify() const override {
     const u64 put = this->done_[0].units, taken = this->done_[1].units, words = taken * kPerLine;
-    // Evenly many words, or less by one: halve the even factor, so that the product wraps around as the sum did.
+    // Either `words` or `words - 1` is even: halve that factor, so that the product wraps around as the sum did.
     const u64 pairs = words % 2 ? (words - 1) / 2 * words : words / 2 * (words - 1);
     return this->check([&](std::size_t line, std::size_t word) -> u64 {
       if (line == 0) return word == 0 ? put : 0;
@@ -246,31 +246,31 @@ struct ProducerConsumerRing final : Sharing<A> {
   }
 };
 
-/// All meet: the last to come opens. Each says before the barrier how often it was there, and looks behind it whether
-/// its neighbour has come as often. Lines: 0 who came, 1 how often it was opened, then one a thread.
+/// A barrier: the last thread to arrive opens it. Each thread increments its word before the barrier, and verifies its
+/// neighbour's word after it. Lines: 0 arrivals, 1 openings, then one per thread.
 template <class A>
 struct Barrier final : Sharing<A> {
   Barrier(const Shape& shape, Memory& memory)
       : Sharing<A>(shape, memory, 2 + static_cast<std::size_t>(shape.threads)) {}
   Counts counts() const override {
     const auto t = static_cast<double>(this->threads_);
-    // Each: its word and one added; the arrival, and whether it is the last; the opening; the neighbour's word,
-    // compared.
+    // Each thread: its word and one addition; the arrival, and whether it is the last; the opening; the neighbour's
+    // word and its comparison.
     return this->team(4 * t, 4 * t, 2 * t + 1, 4 * t, 2 * t + 1);
   }
   void run(std::size_t first, std::size_t last, int thread) override {
     using Word = typename A::template Value<u64>;
     const u64 threads = this->threads_, me = static_cast<u64>(thread);
-    u64 *const came = this->line(0), *const opened = this->line(1);
+    u64 *const arrivals = this->line(0), *const opened = this->line(1);
     u64 *const mine = this->line(2 + me), *const neighbours = this->line(2 + (me + 1) % threads);
     u64& times = this->done(thread);
     for (std::size_t u = first; u < last; ++u) {
       ++times;
       Shared<A>::store(mine, bare(Word(Shared<A>::load(mine)) + Word(1)));
-      if (Word(Shared<A>::add(came, 1)) == Word(times * threads - 1))
+      if (Word(Shared<A>::add(arrivals, 1)) == Word(times * threads - 1))
         Shared<A>::store(opened, times, std::memory_order_release);
       Shared<A>::await(opened, times);
-      if (Word(Shared<A>::load(neighbours)) < Word(times)) mine[1] = times;  // too early: never seen
+      if (Word(Shared<A>::load(neighbours)) < Word(times)) mine[1] = times;  // an error, which verify() reports
       A::end_unit();
     }
   }
@@ -284,12 +284,12 @@ struct Barrier final : Sharing<A> {
 
 const Register<FalseSharing> false_sharing{{.name = "false_sharing",
                                             .kind = "sharing",
-                                            .summary = "threads count in different words of one line",
+                                            .summary = "threads increment different words of one line",
                                             .source = "perf c2c",
                                             .parity = true,
                                             .sized = false,
                                             .team = true,
-                                            .least_threads = 2,
+                                            .min_threads = 2,
                                             .stands_for = "u64"}};
 const Register<ContendedAtomics> contended_atomics{{.name = "contended_atomics",
                                                     .kind = "sharing",
@@ -297,26 +297,26 @@ const Register<ContendedAtomics> contended_atomics{{.name = "contended_atomics",
                                                     .source = "RAJAPerf ATOMIC; EPCC syncbench",
                                                     .sized = false,
                                                     .team = true,
-                                                    .least_threads = 2,
+                                                    .min_threads = 2,
                                                     .stands_for = "u64"}};
 const Register<LinePingPong> line_ping_pong{{.name = "line_ping_pong",
                                              .kind = "sharing",
-                                             .summary = "one line goes to and fro between two threads",
+                                             .summary = "one line passes back and forth between two threads",
                                              .source = "core-to-core latency",
                                              .sized = false,
                                              .team = true,
-                                             .least_threads = 2,
-                                             .most_threads = 2,
+                                             .min_threads = 2,
+                                             .max_threads = 2,
                                              .stands_for = "u64"}};
 const Register<ProducerConsumerRing> producer_consumer_ring{
     {.name = "producer_consumer_ring",
      .kind = "sharing",
-     .summary = "one thread hands lines to another through a ring of 32",
+     .summary = "one thread passes lines to another through a ring of 32",
      .source = "Lamport's queue (SPSC)",
      .sized = false,
      .team = true,
-     .least_threads = 2,
-     .most_threads = 2,
+     .min_threads = 2,
+     .max_threads = 2,
      .stands_for = "u64"}};
 const Register<Barrier> barrier{{.name = "barrier",
                                  .kind = "sharing",
@@ -324,7 +324,7 @@ const Register<Barrier> barrier{{.name = "barrier",
                                  .source = "EPCC syncbench BARRIER",
                                  .sized = false,
                                  .team = true,
-                                 .least_threads = 2,
+                                 .min_threads = 2,
                                  .stands_for = "u64"}};
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Solvers of linear systems and what they are made of: sparse products, conjugate gradients, relaxation and
+/// Solvers of linear systems and their building blocks: sparse products, conjugate gradients, relaxation and
 /// recurrences.
 #include <algorithm>
 #include <array>
@@ -13,8 +13,8 @@
 namespace mm::workloads {
 namespace {
 
-/// y = A x with A in compressed rows; a unit is eight rows. All units have the same pattern of columns, moved by whole
-/// lines around the circle of x, so that all of them touch as many lines.
+/// y = A x with A in compressed sparse rows; a unit is eight rows. All units have the same pattern of columns, shifted
+/// cyclically by whole lines of x, so that all touch the same number of lines.
 template <class A>
 class SpmvCsr final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -24,7 +24,7 @@ class SpmvCsr final : public Kernel {
   static constexpr std::size_t kRows = 8;
   static constexpr std::array<std::size_t, kRows> kLengths{24, 27, 30, 27, 26, 28, 27, 27};
   static constexpr std::size_t kEntries = 216;
-  static constexpr std::size_t kBytes = kEntries * 12 + kRows * 24;  // values, columns; starts, x, y
+  static constexpr std::size_t kBytes = kEntries * 12 + kRows * 24;  // values and columns; starts, x, y
 
  public:
   SpmvCsr(const Shape& shape, Memory& memory) : units_(units_in(shape, kBytes, kLine)), n_(units_ * kRows) {
@@ -78,14 +78,14 @@ class SpmvCsr final : public Kernel {
   std::string verify() const override {
     for (std::size_t u = 0; u < units_; ++u)
       for (std::size_t r = 0, e = 0; r < kRows; ++r) {
-        double want = 0;
+        double expected = 0;
         for (const std::size_t end = e + kLengths[r]; e < end; ++e) {
           const std::size_t c = column(u, e);
-          want += exact(u * kEntries + e) * exact(c * c);
+          expected += exact(u * kEntries + e) * exact(c * c);
         }
-        if (const double is = y_.p[u * kRows + r]; is != kUndone && is != want)
-          return "row " + std::to_string(u * kRows + r) + " gave " + std::to_string(is) + ", not " +
-                 std::to_string(want);
+        if (const double actual = y_.p[u * kRows + r]; actual != kUndone && actual != expected)
+          return "row " + std::to_string(u * kRows + r) + " gave " + std::to_string(actual) + ", not " +
+                 std::to_string(expected);
       }
     return "";
   }
@@ -93,7 +93,8 @@ class SpmvCsr final : public Kernel {
 
  private:
   std::size_t column(std::size_t u, std::size_t e) const { return (pattern_[e] + u * kRows) % n_; }
-  /// A third of a row's entries near its diagonal, a third within 2048 columns, a third anywhere: no mesh is better.
+  /// A third of a row's entries near its diagonal, a third within 2048 columns, a third anywhere, as in irregular
+  /// meshes.
   void make_pattern() {
     std::uint64_t draw = 1;
     for (std::size_t r = 0; r < kRows; ++r) {
@@ -114,8 +115,8 @@ class SpmvCsr final : public Kernel {
   typename A::template Array<std::uint64_t> starts_;
 };
 
-/// Conjugate gradients from zero, a few iterations of a small system: a five-point operator with coefficients of its
-/// own on a grid, stored by diagonals.
+/// Conjugate gradients from zero, a few iterations of a small system: a five-point operator with variable coefficients
+/// on a grid, stored by diagonals.
 template <class A>
 class CgIteration final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -165,7 +166,7 @@ class CgIteration final : public Kernel {
       }
     });
   }
-  /// The residual that was carried along must be that of x, and x must be that of the textbook.
+  /// The updated residual must equal that of x, and x must equal that of a simple implementation.
   std::string verify() const override {
     const std::size_t w = width(n_);
     for (std::size_t u = 0; u < units_; ++u) {
@@ -245,13 +246,13 @@ class CgIteration final : public Kernel {
     }
   }
   std::size_t n_, units_;
-  Reals in_;    ///< of each unit: right side, diagonal, couplings to the east and to the south
+  Reals in_;    ///< per unit: right side, diagonal, couplings to the east and to the south
   Reals out_;   ///< solution, residual
-  Reals work_;  ///< A p, p with a row of zeros before and after it
+  Reals work_;  ///< A p; p between two rows of zeros
 };
 
-/// Successive over-relaxation in place, one sweep of the red and then the black points of a tile. The error at the
-/// start is an eigenvector of the sweep, so that it is known after any number of them.
+/// Successive over-relaxation in place: one sweep of the red and then the black points of a tile. The initial error is
+/// an eigenvector of the sweep, so that it is known after any number of sweeps.
 template <class A>
 class SorRedBlack final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -307,10 +308,10 @@ class SorRedBlack final : public Kernel {
     for (std::size_t u = 0; u < units_; ++u) {
       const double left = size(u) * std::pow(root_ * root_, static_cast<double>(sweeps_.p[u]));
       for (std::size_t i = 0; i < g_ * g_; ++i) {
-        const double is = u_.p[u * g_ * g_ + i], want = solution_[i] + left * error_[i];
-        if (!(std::fabs(is - want) <= 1e-11))
-          return "tile " + std::to_string(u) + ", point " + std::to_string(i) + " is " + std::to_string(is) + ", not " +
-                 std::to_string(want) + " after " + std::to_string(sweeps_.p[u]) + " sweeps";
+        const double actual = u_.p[u * g_ * g_ + i], expected = solution_[i] + left * error_[i];
+        if (!(std::fabs(actual - expected) <= 1e-11))
+          return "tile " + std::to_string(u) + ", point " + std::to_string(i) + " is " + std::to_string(actual) +
+                 ", not " + std::to_string(expected) + " after " + std::to_string(sweeps_.p[u]) + " sweeps";
       }
     }
     return "";
@@ -331,11 +332,11 @@ class SorRedBlack final : public Kernel {
   std::size_t g_, units_;
   Reals u_, f_;
   Numbers sweeps_;
-  double root_ = 0;  ///< its square is by what a sweep lessens the error
+  double root_ = 0;  ///< a sweep multiplies the error by its square
   std::vector<double> error_, solution_;
 };
 
-/// Thomas's elimination and back substitution of diagonally dominant systems, one a unit.
+/// Thomas's elimination and back substitution of diagonally dominant systems, one per unit.
 template <class A>
 class Tridiagonal final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -444,11 +445,12 @@ class PrefixSum final : public Kernel {
     }
   }
   std::string verify() const override {
-    double want = 0;
+    double expected = 0;
     for (std::size_t i = 0; i < units_ * n_; ++i) {
-      want = (i % n_ == 0 ? 0.0 : want) + exact(i);
-      if (out_.p[i] != kUndone && out_.p[i] != want)
-        return "element " + std::to_string(i) + " is " + std::to_string(out_.p[i]) + ", not " + std::to_string(want);
+      expected = (i % n_ == 0 ? 0.0 : expected) + exact(i);
+      if (out_.p[i] != kUndone && out_.p[i] != expected)
+        return "element " + std::to_string(i) + " is " + std::to_string(out_.p[i]) + ", not " +
+               std::to_string(expected);
     }
     return "";
   }
@@ -461,24 +463,24 @@ class PrefixSum final : public Kernel {
 
 const Register<SpmvCsr> spmv_csr{{.name = "spmv_csr",
                                   .kind = "solver",
-                                  .summary = "y = A x, sparse, 27 entries a row",
+                                  .summary = "y = A x, sparse, 27 entries per row",
                                   .source = "HPCG; NPB CG; compressed sparse rows",
                                   .parity = true,
-                                  .least_bytes = 11200}};
+                                  .min_bytes = 11200}};
 const Register<CgIteration> cg_iteration{{.name = "cg_iteration",
                                           .kind = "solver",
                                           .summary = "conjugate gradients, four iterations of small five-point systems",
                                           .source = "Hestenes and Stiefel; after NPB CG",
                                           .parity = true,
-                                          .least_bytes = 9216}};
+                                          .min_bytes = 9216}};
 const Register<SorRedBlack> sor_red_black{{.name = "sor_red_black",
                                            .kind = "solver",
-                                           .summary = "a sweep of over-relaxation in place, red and black",
+                                           .summary = "a sweep of red-black over-relaxation in place",
                                            .source = "Young's SOR; NPB LU",
-                                           .least_bytes = 4128}};
+                                           .min_bytes = 4128}};
 const Register<Tridiagonal> tridiagonal{{.name = "tridiagonal",
                                          .kind = "solver",
-                                         .summary = "Thomas's algorithm, small systems",
+                                         .summary = "Thomas's algorithm on small systems",
                                          .source = "Livermore loop 5; RAJAPerf TRIDIAG_ELIM",
                                          .parity = true}};
 const Register<PrefixSum> prefix_sum{{.name = "prefix_sum",

@@ -1,4 +1,4 @@
-/// Fourier transforms of complex blocks, along lines and along columns.
+/// Fourier transforms of complex blocks, along rows and along columns.
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -11,13 +11,13 @@
 namespace mm::workloads {
 namespace {
 
-constexpr double kUndone = -1e300;  // in the first element of a result that no unit has written yet
+constexpr double kUndone = -1e300;  // the first element of a result that no unit has written yet
 
-/// Stride of the elements of a transform of n: along the columns of matrices of n rows and so many columns.
+/// Stride between the elements of a transform of n: the number of columns of matrices of n rows.
 constexpr std::size_t columns_of(std::size_t n) { return n < 256 ? 8 : 64; }
 
-/// Radix 4, decimation in time: the first stage gathers the input in the order of reversed digits, the others work in
-/// place on the output. Real and imaginary parts lie apart, so that butterflies beside each other make a vector.
+/// Radix 4, decimation in time: the first stage gathers the input in digit-reversed order, the others work in place on
+/// the output. Real and imaginary parts are separate, so that adjacent butterflies form a vector.
 template <class A, bool strided>
 class Fft : public Kernel {
   using Real = typename A::template Value<double>;
@@ -25,7 +25,7 @@ class Fft : public Kernel {
   using Indices = typename A::template Array<std::uint32_t>;
 
   static constexpr std::size_t stride(std::size_t n) { return strided ? columns_of(n) : 1; }
-  /// Three twiddle factors for each butterfly of a block, for each stage but the first.
+  /// Three twiddle factors for each butterfly of a block, for each stage except the first.
   static std::size_t twiddles_of(std::size_t n) {
     std::size_t all = 0;
     for (std::size_t quarter = 4; quarter < n; quarter *= 4) all += 6 * quarter;
@@ -42,8 +42,7 @@ class Fft : public Kernel {
     any.threads = 1;
     units_ = units_in(any, group(n_), tables) * stride(n_);
     if (units_ < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) +
-                   " B holds fewer blocks than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer blocks than threads");
     const std::size_t all = units_ * n_;
     in_re_ = {memory.take<double>(all)};
     in_im_ = {memory.take<double>(all)};
@@ -77,7 +76,7 @@ class Fft : public Kernel {
     Counts c;
     for (std::size_t quarter = 1; quarter < n_; quarter *= 4) {
       const bool first = quarter == 1;
-      c.flops += n / 4 * (first ? 16 : 34);  // eight complex sums, three complex products
+      c.flops += n / 4 * (first ? 16 : 34);  // eight complex additions, three complex multiplications
       c.load_bytes += n / 4 * (first ? 8 * 8 + 4 : (8 + 6) * 8);
       c.store_bytes += n / 4 * 8 * 8;
     }
@@ -95,8 +94,8 @@ class Fft : public Kernel {
       }
     });
   }
-  /// The sum over k of X[k] a^k with a = e^(i pi / n), a root of -1, must be what the definition makes of it: the sum
-  /// over j of x[j] 2 / (1 - a w^j). Every element weighs alike, and none can take another's place.
+  /// The sum over k of X[k] a^k with a = e^(i pi / n), a root of -1, must equal, by the definition, the sum over j of
+  /// x[j] 2 / (1 - a w^j). Every element has a weight of the same magnitude, and no two elements can be exchanged.
   std::string verify() const override {
     using Complex = std::complex<double>;
     const auto times = [](Complex a, Complex b) {
@@ -118,7 +117,7 @@ class Fft : public Kernel {
         left +=
             times({out_re_.p[at], out_im_.p[at]}, out_weights[i]) - times({in_re_.p[at], in_im_.p[at]}, in_weights[i]);
       if (!(std::abs(left) <= 1e-13 * n))
-        return "block " + std::to_string(u) + " is off by " + std::to_string(std::abs(left));
+        return "the error of block " + std::to_string(u) + " is " + std::to_string(std::abs(left));
     }
     return "";
   }
@@ -155,7 +154,7 @@ class Fft : public Kernel {
       w = w.from(6 * quarter);
     }
   }
-  /// A transform of four, a, b, c, d, to places `apart` from each other.
+  /// A transform of length four of a, b, c, d, stored `apart` elements from each other.
   static void butterfly(Real ar, Real ai, Real br, Real bi, Real cr, Real ci, Real dr, Real di, Reals re, Reals im,
                         std::size_t apart) {
     const Real sr = ar + cr, si = ai + ci, tr = br + dr, ti = bi + di;
@@ -181,16 +180,16 @@ using Across = Fft<A, true>;
 
 const Register<Along> fft{{.name = "fft",
                            .kind = "spectral",
-                           .summary = "complex transforms of 64, 256 or 1024 points, by volume",
+                           .summary = "complex transforms of 64, 256 or 1024 points, depending on the volume",
                            .source = "radix 4 by Cooley and Tukey; after HPCC FFT",
                            .parity = true,
-                           .least_bytes = 9216}};
+                           .min_bytes = 9216}};
 const Register<Across> fft_strided{
     {.name = "fft_strided",
      .kind = "spectral",
-     .summary = "complex transforms along the columns of matrices: strides of powers of two",
+     .summary = "complex transforms along the columns of matrices, with power-of-two strides",
      .source = "radix 4 by Cooley and Tukey; after NPB FT",
-     .least_bytes = 16640}};
+     .min_bytes = 16640}};
 
 }  // namespace
 }  // namespace mm::workloads

@@ -1,5 +1,5 @@
-/// Sweeps over grids with a boundary: 5 and 9 points in the plane, 7 and 27 in space, and the first loop of a shallow
-/// water model.
+/// Sweeps over grids with a boundary: 5 and 9 points in 2-D, 7 and 27 in 3-D, and the first loop of a shallow-water
+/// model.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -11,11 +11,11 @@
 namespace mm::workloads {
 namespace {
 
-constexpr double kUndone = -1e300;  // in an element that no unit has written yet
-constexpr std::size_t kMargin = 8;  // elements on both sides of a row: the inner ones begin at a line
+constexpr double kUndone = -1e300;  // an element that no unit has written yet
+constexpr std::size_t kMargin = 8;  // elements on both sides of a row, so that the inner ones start at a line
 
-/// A grid of nz planes of ny rows of nx elements and its result; the first has a margin of one row and plane (none
-/// where it is flat). A unit is `rows` rows beside each other, or a part of one row.
+/// A grid of nz planes of ny rows of nx elements, and its result. The grid has a margin of one row and plane (none if
+/// flat). A unit is `rows` adjacent rows, or a part of one row.
 template <class A, bool flat>
 class Grid : public Kernel {
  protected:
@@ -24,7 +24,7 @@ class Grid : public Kernel {
   struct Size {
     std::size_t nx, ny, rows, length;
   };
-  using Neighbour = std::pair<std::ptrdiff_t, double>;  // where, weight
+  using Neighbour = std::pair<std::ptrdiff_t, double>;  // offset, weight
 
  public:
   Grid(const Shape& shape, Memory& memory)
@@ -36,7 +36,7 @@ class Grid : public Kernel {
     any.threads = 1;
     nz_ = units_in(any, (plane_ + inner) * 8, 2 * plane_ * 8);
     if (Grid::units() < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     in_ = {memory.take<double>((nz_ + 2) * plane_)};
     out_ = {memory.take<double>(nz_ * inner)};
     for (std::size_t i = 0; i < (nz_ + 2) * plane_; ++i) in_.p[i] = exact(i);
@@ -56,7 +56,7 @@ class Grid : public Kernel {
            : volume < 16 << 20 ? Size{128, 64, 2, 128}
                                : Size{256, 256, 1, 256};
   }
-  /// Counts where a point costs so many flops and loads, and a unit touches so many lines of the grid.
+  /// Counts of a unit, given the flops and loads per point, and the lines of the grid that a unit touches.
   Counts each(double flops, double loads, std::size_t lines) const {
     const double n = static_cast<double>(size_.rows * size_.length);
     return {.flops = flops * n,
@@ -65,8 +65,8 @@ class Grid : public Kernel {
             .line_read_bytes = static_cast<double>(lines * kLine) + n * 8,
             .line_write_bytes = n * 8};
   }
-  /// Calls body(in, out, length) for every row of these units. `in` begins one step before the first point along every
-  /// axis, so that all its neighbours lie after that.
+  /// Calls body(in, out, length) for every row of these units. `in` starts one step before the first point along every
+  /// axis, so that all neighbours are at positive offsets.
   template <class Body>
   void over(std::size_t first, std::size_t last, const Body& body) const {
     const Reals in = in_, out = out_;
@@ -89,18 +89,18 @@ class Grid : public Kernel {
     for (std::size_t z = 0; z < nz_; ++z)
       for (std::size_t y = 0; y < size_.ny; ++y)
         for (std::size_t x = 0; x < size_.nx; ++x) {
-          const double is = out_.p[(z * size_.ny + y) * size_.nx + x];
-          if (is == kUndone) continue;
+          const double actual = out_.p[(z * size_.ny + y) * size_.nx + x];
+          if (actual == kUndone) continue;
           const double* const here = in_.p + (z + 1) * plane_ + (flat ? 0 : (y + 1) * pitch_) + kMargin + x;
-          double want = 0;
-          for (const auto& [where, weight] : neighbours) want += weight * here[where];
-          if (is != want)
+          double expected = 0;
+          for (const auto& [where, weight] : neighbours) expected += weight * here[where];
+          if (actual != expected)
             return "point " + std::to_string(x) + ", " + std::to_string(y) + ", " + std::to_string(z) + " is " +
-                   std::to_string(is) + ", not " + std::to_string(want);
+                   std::to_string(actual) + ", not " + std::to_string(expected);
         }
     return "";
   }
-  /// The `points` within a step of the middle, of which weights[k] is the weight of those k steps away along the axes.
+  /// The `points` within a step of the centre; weights[k] is the weight of those k steps away along the axes.
   template <std::size_t points, std::size_t n>
   std::array<Neighbour, points> around(const std::array<double, n>& weights) const {
     std::array<Neighbour, points> all{};
@@ -161,7 +161,7 @@ struct Space7 final : Grid<A, false> {
     const std::size_t pitch = this->pitch_, plane = this->plane_;
     this->over(first, last, [=](auto in, auto out, std::size_t n) {
       const auto b = in.from(pitch), e = b.from(plane), h = e.from(plane);  // the middle rows of three planes
-      const auto d = in.from(plane), f = e.from(pitch);                     // beside that of the second
+      const auto d = in.from(plane), f = e.from(pitch);                     // the adjacent rows of the second plane
       for (std::size_t i = 0; i < n; ++i)
         out[i] = 0.25 * e[i + 1] + 0.125 * ((e[i] + e[i + 2]) + (d[i + 1] + f[i + 1]) + (b[i + 1] + h[i + 1]));
     });
@@ -178,7 +178,7 @@ struct Space27 final : Grid<A, false> {
   void run(std::size_t first, std::size_t last, int) override {
     const std::size_t pitch = this->pitch_, plane = this->plane_;
     this->over(first, last, [=](auto in, auto out, std::size_t n) {
-      const auto a = in, b = a.from(pitch), c = b.from(pitch);  // rows of the plane before
+      const auto a = in, b = a.from(pitch), c = b.from(pitch);  // rows of the previous plane
       const auto d = a.from(plane), e = d.from(pitch), f = e.from(pitch);
       const auto g = d.from(plane), h = g.from(pitch), k = h.from(pitch);
       for (std::size_t i = 0; i < n; ++i)
@@ -193,7 +193,8 @@ struct Space27 final : Grid<A, false> {
   }
 };
 
-/// Mass fluxes, vorticity and height from velocities and pressure on a staggered grid: three arrays in, four out.
+/// Mass fluxes, vorticity and height from velocities and pressure on a staggered grid: three input and four output
+/// arrays.
 template <class A>
 class ShallowWater final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -211,7 +212,7 @@ class ShallowWater final : public Kernel {
     any.threads = 1;
     ny_ = units_in(any, (3 * pitch_ + 4 * nx_) * 8, 3 * pitch_ * 8);
     if (units() < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     for (std::size_t k = 0; k < 3; ++k) {
       in_[k] = {memory.take<double>((ny_ + 1) * pitch_)};
       for (std::size_t i = 0; i < (ny_ + 1) * pitch_; ++i) in_[k].p[i] = exact(3 * i + k);
@@ -248,12 +249,12 @@ class ShallowWater final : public Kernel {
       const std::size_t sw = o / nx_ * pitch_ + o % nx_, se = sw + 1, nw = sw + pitch_, ne = nw + 1;
       const double turn = (v[ne] - v[nw]) * kAcross - (u[ne] - u[se]) * kAlong;
       const double square = u[se] * u[se] + u[sw] * u[sw] + v[nw] * v[nw] + v[sw] * v[sw];
-      const std::array want{u[se] * (p[sw] + p[se]) / 2, v[nw] * (p[sw] + p[nw]) / 2,
-                            turn / (p[sw] + p[se] + p[nw] + p[ne]), square / 4 + p[sw]};
+      const std::array expected{u[se] * (p[sw] + p[se]) / 2, v[nw] * (p[sw] + p[nw]) / 2,
+                                turn / (p[sw] + p[se] + p[nw] + p[ne]), square / 4 + p[sw]};
       for (std::size_t k = 0; k < 4; ++k)
-        if (const double is = out_.p[k * all + o]; is != kUndone && is != want[k])
-          return "element " + std::to_string(o) + " of result " + std::to_string(k) + " is " + std::to_string(is) +
-                 ", not " + std::to_string(want[k]);
+        if (const double actual = out_.p[k * all + o]; actual != kUndone && actual != expected[k])
+          return "element " + std::to_string(o) + " of result " + std::to_string(k) + " is " + std::to_string(actual) +
+                 ", not " + std::to_string(expected[k]);
     }
     return "";
   }
@@ -279,31 +280,31 @@ class ShallowWater final : public Kernel {
 
 const Register<Flat5> stencil_2d_5pt{{.name = "stencil_2d_5pt",
                                       .kind = "stencil",
-                                      .summary = "a Jacobi sweep in the plane, five points",
+                                      .summary = "a Jacobi sweep in 2-D, five points",
                                       .source = "PolyBench jacobi-2d",
                                       .parity = true,
-                                      .least_bytes = 4736}};
+                                      .min_bytes = 4736}};
 const Register<Flat9> stencil_2d_9pt{{.name = "stencil_2d_9pt",
                                       .kind = "stencil",
-                                      .summary = "a Jacobi sweep in the plane, nine points",
+                                      .summary = "a Jacobi sweep in 2-D, nine points",
                                       .source = "PRK Stencil",
-                                      .least_bytes = 4736}};
+                                      .min_bytes = 4736}};
 const Register<Space7> stencil_3d_7pt{{.name = "stencil_3d_7pt",
                                        .kind = "stencil",
-                                       .summary = "a Jacobi sweep in space, seven points",
+                                       .summary = "a Jacobi sweep in 3-D, seven points",
                                        .source = "PolyBench heat-3d",
                                        .parity = true,
-                                       .least_bytes = 14592}};
+                                       .min_bytes = 14592}};
 const Register<Space27> stencil_3d_27pt{{.name = "stencil_3d_27pt",
                                          .kind = "stencil",
-                                         .summary = "a Jacobi sweep in space, twenty-seven points",
+                                         .summary = "a Jacobi sweep in 3-D, twenty-seven points",
                                          .source = "HPGMG; NPB MG",
-                                         .least_bytes = 14592}};
+                                         .min_bytes = 14592}};
 const Register<ShallowWater> shallow_water{{.name = "shallow_water",
                                             .kind = "stencil",
-                                            .summary = "fluxes, vorticity and height of a staggered grid: seven arrays",
+                                            .summary = "fluxes, vorticity and height on a staggered grid: seven arrays",
                                             .source = "after the loop CALC1 of SPEC swim; Sadourny's scheme",
-                                            .least_bytes = 8896}};
+                                            .min_bytes = 8896}};
 
 }  // namespace
 }  // namespace mm::workloads

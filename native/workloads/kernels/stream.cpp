@@ -1,5 +1,5 @@
-/// Walks through arrays in order: fill, copy, scale, add, triad (after STREAM) and their kin, with a stride, and past
-/// the caches.
+/// Sequential passes through arrays: fill, copy, scale, add, triad (after STREAM) and related kernels, also with a
+/// stride, and with stores past the caches.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,11 +9,11 @@
 namespace mm::workloads {
 namespace {
 
-constexpr std::size_t kElements = 64;  // of one unit: small, so that the smallest volumes still have several
+constexpr std::size_t kElements = 64;  // per unit: small, so that the smallest volumes still have several units
 constexpr double kFactor = 0.5;
 
-/// N arrays of reals in which unit u covers every stride-th element of [u, u + 1) * kElements * stride. Array 0 is what
-/// the kernel writes, the others hold 1 + k + i/2^20: exact in binary, so that results are compared exactly.
+/// N arrays of reals in which unit u covers every stride-th element of [u, u + 1) * kElements * stride. The kernel
+/// writes array 0, the others contain 1 + k + i/2^20: exact in binary, so that results can be compared exactly.
 template <class A, std::size_t N>
 class Walk : public Kernel {
  protected:
@@ -36,7 +36,7 @@ class Walk : public Kernel {
     return static_cast<double>(k + 1) + static_cast<double>(i % 4096) * 0x1p-20;
   }
 
-  /// Counts of an element with so many flops, loads and stores to arrays of which `lines` are touched and one written.
+  /// Counts of a unit, given the flops, loads and stores per element; `lines` arrays are touched and one written.
   Counts each(double flops, double loads, double stores, double lines) const {
     const double n = kElements;
     const double per_array =
@@ -55,21 +55,21 @@ class Walk : public Kernel {
     const std::size_t stride = stride_;
     for (std::size_t u = first; u < last; ++u) {
       const std::size_t from = u * kElements * stride;
-      if (stride == 1)  // a loop of its own: only that one is made of vectors
+      if (stride == 1)  // a separate loop, since only this one vectorises
         for (std::size_t j = 0; j < kElements; ++j) body(from + j);
       else
         for (std::size_t j = 0; j < kElements; ++j) body(from + j * stride);
       A::end_unit();
     }
   }
-  /// Every element that a unit covers must be as it was or as it becomes, and nothing between them may change.
+  /// Every element that a unit covers must have its old or its new value, and elements in between must not change.
   template <class Expected>
   std::string compare(const Expected& expected) const {
     for (std::size_t i = 0; i < n_; ++i) {
-      const double is = array_[0].p[i], was = at(0, i);
-      if (is != was && (i % stride_ != 0 || is != expected(i)))
-        return "element " + std::to_string(i) + " is " + std::to_string(is) + ", neither " + std::to_string(was) +
-               " nor " + std::to_string(expected(i));
+      const double actual = array_[0].p[i], initial = at(0, i);
+      if (actual != initial && (i % stride_ != 0 || actual != expected(i)))
+        return "element " + std::to_string(i) + " is " + std::to_string(actual) + ", neither " +
+               std::to_string(initial) + " nor " + std::to_string(expected(i));
     }
     return "";
   }
@@ -157,7 +157,7 @@ struct Schoenauer final : Walk<A, 4> {
   }
 };
 
-/// y = x/2 - y: in place, and the same again after two walks.
+/// y = x/2 - y: in place; two passes restore y.
 template <class A>
 struct Daxpy final : Walk<A, 2> {
   using Walk<A, 2>::Walk;
@@ -171,7 +171,7 @@ struct Daxpy final : Walk<A, 2> {
   }
 };
 
-/// a = 4 - a: in place, one array, half of its traffic writes.
+/// a = 4 - a: in place, one array, half of the traffic is writes.
 template <class A>
 struct Update final : Walk<A, 1> {
   using Walk<A, 1>::Walk;
@@ -186,7 +186,7 @@ struct Update final : Walk<A, 1> {
   }
 };
 
-/// Sums of what a walk only reads: one a unit, kept, so that each can be checked.
+/// Sums of arrays that are only read: one per unit, kept for verification.
 template <class A, std::size_t N>
 class Reduce : public Walk<A, N> {
  public:
@@ -199,7 +199,7 @@ class Reduce : public Walk<A, N> {
     const std::size_t stride = this->stride_;
     for (std::size_t u = first; u < last; ++u) {
       const std::size_t from = u * kElements * stride;
-      std::array<typename Walk<A, N>::Real, 8> part{};  // independent sums: else each waits for the one before
+      std::array<typename Walk<A, N>::Real, 8> part{};  // independent sums, to hide the latency of additions
       for (std::size_t j = 0; j < kElements; j += 8)
         for (std::size_t k = 0; k < 8; ++k) part[k] = part[k] + term(from + (j + k) * stride);
       double all = 0;
@@ -211,15 +211,15 @@ class Reduce : public Walk<A, N> {
   template <class Term>
   std::string check(const Term& term) const {
     for (std::size_t u = 0; u < sums_.size(); ++u) {
-      double want = 0;
-      for (std::size_t j = 0; j < kElements; ++j) want += term(u * kElements * this->stride_ + j * this->stride_);
-      if (sums_[u] != -1.0 && !(std::fabs(sums_[u] - want) <= 1e-12 * std::fabs(want)))
+      double expected = 0;
+      for (std::size_t j = 0; j < kElements; ++j) expected += term(u * kElements * this->stride_ + j * this->stride_);
+      if (sums_[u] != -1.0 && !(std::fabs(sums_[u] - expected) <= 1e-12 * std::fabs(expected)))
         return "unit " + std::to_string(u) + " has the sum " + std::to_string(sums_[u]) + ", not " +
-               std::to_string(want);
+               std::to_string(expected);
     }
     return "";
   }
-  std::vector<double> sums_;  ///< -1 where a unit was not done yet
+  std::vector<double> sums_;  ///< -1 for a unit that is not done yet
 };
 
 template <class A>
@@ -248,7 +248,7 @@ struct Dot final : Reduce<A, 2> {
   }
 };
 
-/// Writes past the caches: their lines are not read first.
+/// Stores past the caches: lines are not read first.
 template <class A, std::size_t N>
 class Past : public Walk<A, N> {
  public:

@@ -1,7 +1,7 @@
-/// Work that the operating system does for a program: fresh pages, calls, switches, files; and idleness.
+/// Work of the operating system for a program: page faults, system calls, context switches, files; and idle time.
 ///
-/// What the system itself reads and writes (zeros of fresh pages, copies to and from the page cache) is not in the
-/// counts of bytes and lines, which are those of the program.
+/// Counts of bytes and lines are those of the program, without what the system itself reads and writes (zeroing of
+/// pages, copies to and from the page cache).
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -25,16 +25,16 @@ using u8 = std::uint8_t;
 using u32 = std::uint32_t;
 using u64 = std::uint64_t;
 
-constexpr std::size_t kUnits = 1024;  // of a walk, of what has no volume
+constexpr std::size_t kUnits = 1024;  // per pass, of kernels without a volume
 
-std::string because(int error) { return std::strerror(error); }
+std::string error_text(int error) { return std::strerror(error); }
 
 template <class A>
-void called(double times = 1) {
+void count_calls(double times = 1) {
   if constexpr (std::is_same_v<A, Counted>) tally().counts.system_calls += times;
 }
 
-/// Kernels with one number for each unit, which it leaves when it is done.
+/// Kernels with one number per unit, written when the unit is done.
 template <class A, class T, std::size_t N = kUnits>
 class Marks : public Kernel {
  public:
@@ -43,20 +43,20 @@ class Marks : public Kernel {
   std::span<std::byte> result() override { return std::as_writable_bytes(std::span(marks_.p, units_)); }
 
  protected:
-  /// Each is 0, or what is wanted of its unit.
-  template <class Wanted>
-  std::string check(const Wanted& wanted) const {
+  /// Each must be 0, or expected(unit).
+  template <class Expected>
+  std::string check(const Expected& expected) const {
     for (std::size_t u = 0; u < units_; ++u)
-      if (marks_.p[u] != 0 && marks_.p[u] != wanted(u))
+      if (marks_.p[u] != 0 && marks_.p[u] != expected(u))
         return "unit " + std::to_string(u) + " left " + std::to_string(marks_.p[u]) + ", not " +
-               std::to_string(wanted(u));
+               std::to_string(expected(u));
     return "";
   }
   typename A::template Array<T> marks_;
   std::size_t units_;
 };
 
-/// Gives pages back and writes to them: each is given anew, and zeroed by the system.
+/// Returns pages to the system and writes to them: each write faults, and the system zeroes a new page.
 template <class A>
 class PageTouch final : public Kernel {
   using Word = typename A::template Value<u64>;
@@ -65,10 +65,11 @@ class PageTouch final : public Kernel {
   PageTouch(const Shape& shape, Memory& memory)
       : page_(static_cast<std::size_t>(sysconf(_SC_PAGESIZE))), units_(shape.volume_bytes / (kPages * page_)) {
     if (units_ < static_cast<std::size_t>(shape.threads))
-      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B holds fewer units than there are threads");
+      throw Absent("a volume of " + std::to_string(shape.volume_bytes) + " B has fewer units than threads");
     const auto at = reinterpret_cast<std::uintptr_t>(memory.take<std::byte>(bytes() + page_));
     words_ = {reinterpret_cast<u64*>((at + page_ - 1) / page_ * page_)};  // NOLINT(performance-no-int-to-ptr)
-    madvise(words_.p, bytes(), MADV_NOHUGEPAGE);  // a huge page would be one fault for many; no such thing: no matter
+    // A huge page would be one fault for many pages. Fails harmlessly without huge pages.
+    madvise(words_.p, bytes(), MADV_NOHUGEPAGE);
     madvise(words_.p, bytes(), MADV_DONTNEED);
   }
   std::size_t units() const override { return units_; }
@@ -84,7 +85,7 @@ class PageTouch final : public Kernel {
     const std::size_t page = page_ / sizeof(u64);
     for (std::size_t u = first; u < last; ++u) {
       madvise(words.p + u * kPages * page, kPages * page_, MADV_DONTNEED);
-      called<A>();
+      count_calls<A>();
       for (std::size_t k = u * kPages; k < (u + 1) * kPages; ++k) words[k * page] = Word(mark(k));
       A::end_unit();
     }
@@ -106,7 +107,7 @@ class PageTouch final : public Kernel {
   typename A::template Array<u64> words_;
 };
 
-/// The least that a call costs: asks for the parent's number, past the C library.
+/// The minimum cost of a system call: getppid, bypassing the C library.
 template <class A>
 struct SystemCall final : Marks<A, u32> {
   using Marks<A, u32>::Marks;
@@ -120,10 +121,10 @@ struct SystemCall final : Marks<A, u32> {
   void run(std::size_t first, std::size_t last, int) override {
     const auto marks = this->marks_;
     for (std::size_t u = first; u < last; ++u) {
-      u32 answered = 0;  // not the number itself: a parent may end meanwhile
+      u32 answered = 0;  // not the ID itself: the parent may end meanwhile
       for (u32 i = 0; i < kCalls; ++i) {
         answered += syscall(SYS_getppid) >= 0 ? 1 : 0;
-        called<A>();
+        count_calls<A>();
       }
       marks[u] = typename A::template Value<u32>(answered);
       A::end_unit();
@@ -137,11 +138,11 @@ struct SystemCall final : Marks<A, u32> {
   static constexpr u32 kCalls = 4;
 };
 
-/// A pipe, closed at its end.
+/// A pipe with both ends in this process.
 struct Pipe {
   std::array<int, 2> ends{-1, -1};
   Pipe() {
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Absent("no pipe may be made: " + because(errno));
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) throw Absent("cannot create a pipe: " + error_text(errno));
   }
   ~Pipe() {
     close(ends[0]);
@@ -151,12 +152,12 @@ struct Pipe {
   Pipe& operator=(const Pipe&) = delete;
   void put(u8 byte) const {
     while (write(ends[1], &byte, 1) != 1)
-      if (errno != EINTR) throw Failure("a byte cannot be written to a pipe: " + because(errno));
+      if (errno != EINTR) throw Failure("cannot write to a pipe: " + error_text(errno));
   }
   u8 take() const {
     u8 byte = 0;
     while (read(ends[0], &byte, 1) != 1)
-      if (errno != EINTR) throw Failure("a byte cannot be read from a pipe: " + because(errno));
+      if (errno != EINTR) throw Failure("cannot read from a pipe: " + error_text(errno));
     return byte;
   }
 };
@@ -179,7 +180,7 @@ struct PipeSelf final : Marks<A, u32> {
     for (std::size_t u = first; u < last; ++u) {
       pipe.put(static_cast<u8>(u));
       marks[u] = typename A::template Value<u32>(mark(pipe.take()));
-      called<A>(2);
+      count_calls<A>(2);
       A::end_unit();
     }
   }
@@ -192,12 +193,12 @@ struct PipeSelf final : Marks<A, u32> {
   std::vector<Pipe> pipes_;
 };
 
-/// Two threads wake each other by pipes, a byte to and a byte fro: each sleeps until the other has answered.
+/// Two threads wake each other through pipes, one byte in each direction: each sleeps until the other answers.
 template <class A>
 struct PipeSwitch final : Marks<A, u64, 2> {
   using Marks<A, u64, 2>::Marks;
   std::size_t units() const override { return kUnits / 4; }
-  Counts counts() const override {  // of both: each adds to its own count of right bytes
+  Counts counts() const override {  // of both threads: each counts the correct bytes it receives
     Counts c;
     c.int_ops = 2;
     c.load_bytes = c.store_bytes = 2 * sizeof(u64);
@@ -215,15 +216,15 @@ struct PipeSwitch final : Marks<A, u64, 2> {
       if (me == 1) pipes_[1].put(static_cast<u8>(got + 1));
       if (got == static_cast<u8>(ball + 1 - me)) right[me] += 1;
       ++done_[me].units;
-      called<A>(2);
+      count_calls<A>(2);
       A::end_unit();
     }
   }
   std::string verify() const override {
     for (std::size_t t = 0; t < 2; ++t)
       if (this->marks_.p[t] != done_[t].units)
-        return "thread " + std::to_string(t) + " got " + std::to_string(this->marks_.p[t]) + " right bytes, not " +
-               std::to_string(done_[t].units);
+        return "thread " + std::to_string(t) + " received " + std::to_string(this->marks_.p[t]) +
+               " correct bytes, not " + std::to_string(done_[t].units);
     return "";
   }
 
@@ -235,10 +236,10 @@ struct PipeSwitch final : Marks<A, u64, 2> {
   std::array<Pipe, 2> pipes_;  ///< from thread 0, from thread 1
 };
 
-constexpr std::size_t kBlock = 64 << 10;  // of a file
+constexpr std::size_t kBlock = 64 << 10;  // B of a file
 
-/// A file without a name, in MESHMARK_SCRATCH, else in TMPDIR, else in /tmp. Block u of it is to hold the pattern from
-/// word u % 512 on, so that no block needs one of its own.
+/// A file without a name, in MESHMARK_SCRATCH, TMPDIR or /tmp, whichever is set first. Block u is to contain the
+/// pattern from word u % 512 on, so that blocks share one pattern.
 class Scratch {
  public:
   explicit Scratch(std::size_t blocks) : blocks_(blocks), pattern_(kBlock / sizeof(u64) + kShifts) {
@@ -249,12 +250,12 @@ class Scratch {
         break;
       }
     file_ = open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
-    if (file_ < 0) {  // not every file system has files without names
+    if (file_ < 0) {  // not every file system supports O_TMPFILE
       std::string path = folder_ + "/meshmark-XXXXXX";
       file_ = mkostemp(path.data(), O_CLOEXEC);
       if (file_ < 0)
-        throw Absent("no file may be made in " + quote(folder_) + ": " + because(errno),
-                     "name a folder by MESHMARK_SCRATCH");
+        throw Absent("cannot create a file in " + quote(folder_) + ": " + error_text(errno),
+                     "set MESHMARK_SCRATCH to a writable folder");
       unlink(path.c_str());
     }
   }
@@ -267,15 +268,15 @@ class Scratch {
 
   std::size_t bytes() const { return blocks_ * kBlock; }
   const u64* block(std::size_t u) const { return pattern_.data() + u % kShifts; }
-  /// Fills it, so that no later write lacks room. Failure where the disk is full.
+  /// Fills the file, so that later writes do not need more space. Failure if the disk is full.
   void fill(bool with_pattern) {
     const std::vector<u64> zeros(with_pattern ? 0 : kBlock / sizeof(u64));
     for (std::size_t u = 0; u < blocks_; ++u)
       if (const int error = put(u, with_pattern ? block(u) : zeros.data()); error != 0)
-        throw Failure("a file of " + std::to_string(bytes()) + " B cannot be written in '" + folder_ +
-                      "': " + because(error));
+        throw Failure("cannot write a file of " + std::to_string(bytes()) + " B in '" + folder_ +
+                      "': " + error_text(error));
   }
-  /// 0, or the error.
+  /// Returns 0, or the error.
   int put(std::size_t u, const u64* from) const {
     const auto* const data = reinterpret_cast<const char*>(from);
     return whole(u, [&](std::size_t at, std::size_t n, off_t where) { return pwrite(file_, data + at, n, where); });
@@ -284,7 +285,7 @@ class Scratch {
     auto* const data = reinterpret_cast<char*>(to);
     return whole(u, [&](std::size_t at, std::size_t n, off_t where) { return pread(file_, data + at, n, where); });
   }
-  /// The file as memory, where its file system can; else nothing.
+  /// The file as memory if the file system supports it; otherwise empty.
   std::span<std::byte> mapped() {
     if (map_ == nullptr) {
       void* const map = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
@@ -296,7 +297,7 @@ class Scratch {
 
  private:
   static constexpr std::size_t kShifts = 512;
-  /// A block by one call; by more where one is cut short.
+  /// Transfers a block in one call, or in more if a call is partial.
   template <class Move>
   static int whole(std::size_t u, const Move& move) {
     for (std::size_t at = 0; at < kBlock;) {
@@ -320,11 +321,11 @@ class Scratch {
 std::size_t blocks(const Shape& shape) {
   const std::size_t n = shape.volume_bytes / kBlock;
   if (n < static_cast<std::size_t>(shape.threads))
-    throw Absent("a file of " + std::to_string(shape.volume_bytes) + " B has fewer blocks than there are threads");
+    throw Absent("a file of " + std::to_string(shape.volume_bytes) + " B has fewer blocks than threads");
   return n;
 }
 
-/// Writes blocks of a file. Its volume is the file's size.
+/// Writes blocks of a file. The volume is the size of the file.
 template <class A>
 class FileWrite final : public Kernel {
  public:
@@ -340,19 +341,19 @@ class FileWrite final : public Kernel {
     for (std::size_t u = first; u < last; ++u) {
       if (const int error = file_.put(u, file_.block(u)); error != 0) error_ = error;
       if constexpr (std::is_same_v<A, Counted>) tally().counts.io_write_bytes += kBlock;
-      called<A>();
+      count_calls<A>();
       A::end_unit();
     }
   }
   std::string verify() const override {
-    if (const int error = error_; error != 0) return "a block could not be written: " + because(error);
-    std::vector<u64> is(kBlock / sizeof(u64));
-    const std::vector<u64> zeros(is.size());
+    if (const int error = error_; error != 0) return "a block could not be written: " + error_text(error);
+    std::vector<u64> actual(kBlock / sizeof(u64));
+    const std::vector<u64> zeros(actual.size());
     for (std::size_t u = 0; u < units_; ++u) {
-      if (const int error = file_.take(u, is.data()); error != 0)
-        return "block " + std::to_string(u) + " cannot be read: " + because(error);
-      if (std::memcmp(is.data(), file_.block(u), kBlock) != 0 && is != zeros)
-        return "block " + std::to_string(u) + " of the file is not what was written";
+      if (const int error = file_.take(u, actual.data()); error != 0)
+        return "block " + std::to_string(u) + " cannot be read: " + error_text(error);
+      if (std::memcmp(actual.data(), file_.block(u), kBlock) != 0 && actual != zeros)
+        return "block " + std::to_string(u) + " of the file differs from what was written";
     }
     return "";
   }
@@ -361,10 +362,10 @@ class FileWrite final : public Kernel {
  private:
   std::size_t units_;
   Scratch file_;
-  std::atomic<int> error_{0};  ///< told by verify: threads of a team have nobody to throw to
+  std::atomic<int> error_{0};  ///< reported by verify, since an exception must not leave a thread of the team
 };
 
-/// Reads blocks of a file, and looks at a word of each 4 KiB.
+/// Reads blocks of a file, and loads a word of each 4 KiB.
 template <class A>
 class FileRead final : public Marks<A, u64> {
   using Word = typename A::template Value<u64>;
@@ -394,7 +395,7 @@ class FileRead final : public Marks<A, u64> {
     for (std::size_t u = first; u < last; ++u) {
       if (const int error = file_.take(u, buffer.p); error != 0) error_ = error;
       if constexpr (std::is_same_v<A, Counted>) tally().counts.io_read_bytes += kBlock;
-      called<A>();
+      count_calls<A>();
       Word sum(0);
       for (std::size_t i = 0; i < kBlock / sizeof(u64); i += kStep) sum += buffer[i];
       marks[u] = sum;
@@ -402,7 +403,7 @@ class FileRead final : public Marks<A, u64> {
     }
   }
   std::string verify() const override {
-    if (const int error = error_; error != 0) return "a block could not be read: " + because(error);
+    if (const int error = error_; error != 0) return "a block could not be read: " + error_text(error);
     return this->check([&](std::size_t u) {
       u64 sum = 0;
       for (std::size_t i = 0; i < kBlock / sizeof(u64); i += kStep) sum += file_.block(u)[i];
@@ -417,7 +418,7 @@ class FileRead final : public Marks<A, u64> {
   std::atomic<int> error_{0};
 };
 
-/// Sleeps, by the clock: 100 microseconds a unit from where the call began, so that what wakes late is made good.
+/// Sleeps to absolute times: 100 microseconds per unit from the start of the call, so that late wake-ups do not add up.
 template <class A>
 struct Idle final : Kernel {
   Idle(const Shape&, Memory&) {}
@@ -442,13 +443,13 @@ struct Idle final : Kernel {
 
 const Register<PageTouch> page_touch{{.name = "page_touch",
                                       .kind = "system",
-                                      .summary = "pages given back and written to anew",
+                                      .summary = "pages returned to the system and written again",
                                       .source = "will-it-scale page_fault",
-                                      .least_bytes = 16384,
+                                      .min_bytes = 16384,
                                       .stands_for = "u64"}};
 const Register<SystemCall> system_call{{.name = "system_call",
                                         .kind = "system",
-                                        .summary = "calls that ask for the parent's number",
+                                        .summary = "getppid system calls",
                                         .source = "lmbench lat_syscall; will-it-scale getppid",
                                         .sized = false,
                                         .stands_for = "u32"}};
@@ -464,25 +465,24 @@ const Register<PipeSwitch> pipe_switch{{.name = "pipe_switch",
                                         .source = "lmbench lat_ctx; perf bench sched pipe",
                                         .sized = false,
                                         .team = true,
-                                        .least_threads = 2,
-                                        .most_threads = 2,
+                                        .min_threads = 2,
+                                        .max_threads = 2,
                                         .stands_for = "u64"}};
-const Register<FileWrite> file_write{
-    {.name = "file_write",
-     .kind = "system",
-     .summary = "64 KiB blocks of a file written; to the page cache, where there is one",
-     .source = "IOR; fio",
-     .parity = true,
-     .least_bytes = kBlock,
-     .most_bytes = 64 << 20,
-     .stands_for = "u8"}};
+const Register<FileWrite> file_write{{.name = "file_write",
+                                      .kind = "system",
+                                      .summary = "64 KiB blocks of a file written, to the page cache if there is one",
+                                      .source = "IOR; fio",
+                                      .parity = true,
+                                      .min_bytes = kBlock,
+                                      .max_bytes = 64 << 20,
+                                      .stands_for = "u8"}};
 const Register<FileRead> file_read{{.name = "file_read",
                                     .kind = "system",
-                                    .summary = "64 KiB blocks of a file read; from the page cache, where there is one",
+                                    .summary = "64 KiB blocks of a file read, from the page cache if there is one",
                                     .source = "IOR; fio",
                                     .parity = true,
-                                    .least_bytes = kBlock,
-                                    .most_bytes = 64 << 20,
+                                    .min_bytes = kBlock,
+                                    .max_bytes = 64 << 20,
                                     .stands_for = "u8"}};
 const Register<Idle> idle{{.name = "idle",
                            .kind = "idle",

@@ -1,4 +1,4 @@
-/// Transposes, and walks across the order of memory.
+/// Transposes, and passes across the storage order.
 #include <algorithm>
 #include <cmath>
 
@@ -9,8 +9,8 @@
 namespace mm::workloads {
 namespace {
 
-/// Sides of a matrix of so many elements, nearly square: rows a multiple of `step`; columns odd where there are many,
-/// because rows a power of two apart would compete for few sets of the caches.
+/// Rows and columns of a nearly square matrix with the given number of elements: rows a multiple of `step`; columns odd
+/// if there are many, because rows a power of two apart would compete for few cache sets.
 struct Sides {
   std::size_t rows, columns;
   Sides(std::size_t elements, std::size_t step) {
@@ -21,7 +21,7 @@ struct Sides {
   }
 };
 
-/// b = a transposed. Unit: a piece of a row of b, from a column of a.
+/// b = a transposed. A unit is a piece of a row of b, from a column of a.
 template <class A>
 class TransposeNaive final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -32,7 +32,7 @@ class TransposeNaive final : public Kernel {
       : sides_(shape.volume_bytes / (2 * sizeof(double)), kPiece),
         a_{memory.take<double>(size())},
         b_{memory.take<double>(size())} {
-    if (units() < static_cast<std::size_t>(shape.threads)) throw Absent("there are fewer units than threads");
+    if (units() < static_cast<std::size_t>(shape.threads)) throw Absent("the volume has fewer units than threads");
     for (std::size_t i = 0; i < size(); ++i) a_.p[i] = static_cast<double>(i);
     std::fill_n(b_.p, size(), kUnset);
   }
@@ -52,9 +52,10 @@ class TransposeNaive final : public Kernel {
   std::string verify() const override {
     for (std::size_t row = 0; row < sides_.columns; ++row)
       for (std::size_t column = 0; column < sides_.rows; ++column) {
-        const double is = b_.p[row * sides_.rows + column];
-        const auto want = static_cast<double>(column * sides_.columns + row);
-        if (is != kUnset && is != want) return wrong("element", row * sides_.rows + column, is, want);
+        const double actual = b_.p[row * sides_.rows + column];
+        const auto expected = static_cast<double>(column * sides_.columns + row);
+        if (actual != kUnset && actual != expected)
+          return wrong("element", row * sides_.rows + column, actual, expected);
       }
     return "";
   }
@@ -67,7 +68,7 @@ class TransposeNaive final : public Kernel {
   Reals a_, b_;
 };
 
-/// b = a transposed. Unit: a square tile, of which every line is used whole.
+/// b = a transposed. A unit is a square tile, which uses its lines completely.
 template <class A>
 class TransposeBlocked final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -76,7 +77,7 @@ class TransposeBlocked final : public Kernel {
  public:
   TransposeBlocked(const Shape& shape, Memory& memory) {
     const std::size_t tiles = units_in(shape, 2 * kTile * kTile * sizeof(double));
-    // Nearly square, most of the volume, and sides that are odd multiples: see Sides.
+    // Nearly square, most of the volume, and odd multiples for the sides: see Sides.
     const auto side = static_cast<std::size_t>(std::sqrt(static_cast<double>(tiles)));
     double best = 0;
     for (std::size_t down = std::max<std::size_t>(side / 2, 1); down <= side; ++down)
@@ -84,7 +85,7 @@ class TransposeBlocked final : public Kernel {
         const double score = static_cast<double>(down * across) * (down % 2 ? 1 : 0.9) * (across % 2 ? 1 : 0.9);
         if (score > best) best = score, down_ = down, across_ = across;
       }
-    if (units() < static_cast<std::size_t>(shape.threads)) throw Absent("there are fewer units than threads");
+    if (units() < static_cast<std::size_t>(shape.threads)) throw Absent("the volume has fewer units than threads");
     a_ = {memory.take<double>(size())};
     b_ = {memory.take<double>(size())};
     for (std::size_t i = 0; i < size(); ++i) a_.p[i] = static_cast<double>(i);
@@ -110,9 +111,9 @@ class TransposeBlocked final : public Kernel {
     const std::size_t rows = rows_of(down_), columns = rows_of(across_);
     for (std::size_t row = 0; row < columns; ++row)
       for (std::size_t column = 0; column < rows; ++column) {
-        const double is = b_.p[row * rows + column];
-        const auto want = static_cast<double>(column * columns + row);
-        if (is != kUnset && is != want) return wrong("element", row * rows + column, is, want);
+        const double actual = b_.p[row * rows + column];
+        const auto expected = static_cast<double>(column * columns + row);
+        if (actual != kUnset && actual != expected) return wrong("element", row * rows + column, actual, expected);
       }
     return "";
   }
@@ -126,8 +127,8 @@ class TransposeBlocked final : public Kernel {
   Reals a_, b_;
 };
 
-/// a = 4 - a down the columns of a matrix that lies by rows. Threads take every T-th column: what one writes, the
-/// others' caches lose. The same again after two walks.
+/// a = 4 - a down the columns of a matrix stored by rows. Threads take every T-th column, so that writes of one
+/// invalidate lines in the caches of the others. Two passes restore a.
 template <class A>
 class WrongDirectionWalk final : public Kernel {
   using Real = typename A::template Value<double>;
@@ -137,7 +138,7 @@ class WrongDirectionWalk final : public Kernel {
       : threads_(static_cast<std::size_t>(shape.threads)),
         sides_(shape.volume_bytes / sizeof(double), kPlaces),
         a_{memory.take<double>(size())} {
-    if (units() < threads_) throw Absent("there are fewer units than threads");
+    if (units() < threads_) throw Absent("the volume has fewer units than threads");
     for (std::size_t i = 0; i < size(); ++i) a_.p[i] = at(i);
   }
   std::size_t units() const override { return size() / kPlaces; }
@@ -161,7 +162,7 @@ class WrongDirectionWalk final : public Kernel {
  private:
   static double at(std::size_t i) { return 1 + static_cast<double>(i % 4096) * 0x1p-20; }
   std::size_t size() const { return sides_.rows * sides_.columns; }
-  /// The p-th column in the order 0, T, 2T, ..., 1, T + 1, ...: a thread's share of units is every T-th of them.
+  /// Column p in the order 0, T, 2T, ..., 1, T + 1, ...: a thread's share of the units is every T-th column.
   std::size_t column(std::size_t p) const {
     const std::size_t each = sides_.columns / threads_, more = sides_.columns % threads_;
     if (p < more * (each + 1)) return p % (each + 1) * threads_ + p / (each + 1);
@@ -175,20 +176,20 @@ class WrongDirectionWalk final : public Kernel {
 
 const Register<TransposeNaive> transpose_naive{{.name = "transpose_naive",
                                                 .kind = "irregular",
-                                                .summary = "matrix transposed, row by row of the result",
+                                                .summary = "matrix transpose, row by row of the result",
                                                 .source = "PRK Transpose; HPCC PTRANS",
                                                 .parity = true,
-                                                .least_bytes = 8192}};
+                                                .min_bytes = 8192}};
 const Register<TransposeBlocked> transpose_blocked{{.name = "transpose_blocked",
                                                     .kind = "irregular",
-                                                    .summary = "matrix transposed, by tiles of 16 x 16",
+                                                    .summary = "matrix transpose, in tiles of 16 x 16",
                                                     .source = "PRK Transpose, tiled",
-                                                    .least_bytes = 8192}};
+                                                    .min_bytes = 8192}};
 
 const Register<WrongDirectionWalk> wrong_direction_walk{
     {.name = "wrong_direction_walk",
      .kind = "irregular",
-     .summary = "a = 4 - a down the columns of a matrix by rows; threads write in the same lines",
+     .summary = "a = 4 - a down the columns of a matrix stored by rows; threads write to the same lines",
      .source = "PARbench's unfavourable direction",
      .parity = true}};
 
