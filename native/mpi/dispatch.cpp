@@ -1,5 +1,6 @@
-/// meshmark-comm: becomes the build for the MPI library whose launcher started it, so that `mpirun -n 4 meshmark-comm
-/// halo` is right under each. MESHMARK_MPI names one; without a launcher any answers.
+/// meshmark-comm: executes the program for the MPI library whose launcher started it, so that `mpirun -n 4
+/// meshmark-comm halo` works with each. MESHMARK_MPI overrides the choice; without a launcher the first installed
+/// program is used.
 #include <unistd.h>
 
 #include <cerrno>
@@ -17,7 +18,7 @@ namespace fs = std::filesystem;
 
 bool is_set(const char* name) { return std::getenv(name) != nullptr; }
 
-/// What the launcher's variables tell: Open MPI's own, then those of the process managers of MPICH and its kin.
+/// The MPI library by the environment of its launcher: Open MPI first, then the process managers of MPICH derivatives.
 std::string launcher() {
   if (const char* named = std::getenv("MESHMARK_MPI"); named != nullptr && *named != 0) return named;
   if (is_set("OMPI_COMM_WORLD_SIZE")) return "openmpi";
@@ -41,7 +42,7 @@ int main(int, char** argv) {
   if (chosen.empty()) {
     std::string all;
     for (const std::string& kind : there) all += (all.empty() ? "" : ", ") + kind;
-    std::fprintf(stderr, "meshmark-comm: absent: no build for %s; this one has %s\n",
+    std::fprintf(stderr, "meshmark-comm: absent: no program for %s; installed: %s\n",
                  wanted.empty() ? "any MPI library" : wanted.c_str(), all.empty() ? "none" : all.c_str());
     return 77;
   }

@@ -1,4 +1,4 @@
-/// A rank of meshmark-comm: asks one question of the ranks that run with it; rank 0 answers in JSON Lines.
+/// meshmark-comm: runs an MPI instrument on the ranks of a job; rank 0 writes the results as JSON Lines.
 #include <sys/prctl.h>
 
 #include <csignal>
@@ -10,7 +10,7 @@
 
 namespace {
 
-/// Before MPI_Init the launcher's environment alone tells which rank this is: a wrong word is said once, not by all.
+/// The rank according to the launcher's environment, before MPI_Init: usage errors are reported once, not by all ranks.
 bool is_first() {
   for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "MPI_RANKID", "SLURM_PROCID"})
     if (const char* rank = std::getenv(name)) return std::atoi(rank) == 0;
@@ -20,16 +20,16 @@ bool is_first() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank whose launcher was killed waits for the others for ever
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // a rank whose launcher was killed would wait for the others forever
   mm::mute(!is_first());
   return mm::answer(argc, argv,
                     {.name = "meshmark-comm",
-                     .summary = "Asks one question of the ranks that run with it; rank 0 answers in JSON Lines.\n"
+                     .summary = "Runs an MPI instrument on the ranks of this job; rank 0 writes JSON Lines.\n"
                                 "example: mpirun -n 2 meshmark-comm halo --words 1..1000",
                      .begin = [] { mm::mpi::World::get().start(); },
                      .end = [](int status) { return mm::mpi::World::get().end(status); },
                      .fail =
                          [](const std::string& why) {
-                           if (mm::mpi::World::get().started()) mm::mpi::give_up(why);
+                           if (mm::mpi::World::get().started()) mm::mpi::abort_job(why);
                          }});
 }

@@ -255,8 +255,8 @@ def test_samples_tell_when_they_began(kind: str) -> None:
         slow(2, ("swap", "--distance", "5"), 2, r"distance: found 5; allowed: 1 to 1"),
         slow(2, ("allreduce", "--bytes", "12"), 2, r"bytes: found '12'; allowed: multiples of 8 B"),
         slow(2, ("tango",), 2, r"instrument: found 'tango'"),
-        (1, ("pingpong",), 77, r"absent: one rank has nobody to talk to"),
-        slow(1, ("barrier",), 77, r"absent: one rank has nobody to work with"),
+        (1, ("pingpong",), 77, r"absent: needs at least 2 ranks, found 1"),
+        slow(1, ("barrier",), 77, r"absent: needs at least 2 ranks, found 1"),
     ],
 )
 def test_what_is_wrong_is_said_once(kind: str, ranks: int, words: tuple[str, ...], status: int, says: str) -> None:
@@ -286,7 +286,7 @@ def test_what_memory_does_not_hold_is_absent_and_the_rest_goes_on(kind: str) -> 
     lines = measured(kind, 2, "halo", *asked, "--interval", "100", "--budget", "20s")
     gone = [line for line in of(lines, "absent") if line["conditions"]["protocol"] == "datatype"]
     assert [line["conditions"]["words"] for line in gone] == [words]
-    assert re.search(r"words 16777216: it needs \d+ MiB on each rank, \d+ may be used", gone[0]["reason"])
+    assert re.search(r"words 16777216: needs \d+ MiB on each rank, available are \d+", gone[0]["reason"])
     assert {r["conditions"]["protocol"] for r in of(lines, "result") if r["conditions"]["words"] == 8} == {
         "datatype",
         "sendrecv",
@@ -750,7 +750,7 @@ def test_what_a_machine_lacks_the_build_leaves_out_and_the_program_says(lacks: s
     if lacks == "MPI":
         done = subprocess.run([program, "halo"], capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == 77
-        assert done.stderr == "meshmark-comm: absent: no build for any MPI library; this one has none\n"
+        assert done.stderr == "meshmark-comm: absent: no program for any MPI library; installed: none\n"
         return
     line = started_by("openmpi", 2)
     line[-1] = str(program)

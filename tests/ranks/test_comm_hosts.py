@@ -158,7 +158,7 @@ def test_four_hosts_over_their_network(cluster: Cluster, kind: str) -> None:
         assert c["transport"] == "network eth0"
         assert ("oversubscribed" in r["flags"]) == crowded  # the hosts share this one's CPUs
     gone = [line for line in lines if line["type"] == "absent" and line["conditions"]["protocol"] == "shared"]
-    assert [line["reason"].rpartition(": ")[2] for line in gone] == ["not all ranks share a memory"]
+    assert [line["reason"].rpartition(": ")[2] for line in gone] == ["not all ranks share memory"]
 
 
 @kinds

@@ -219,7 +219,7 @@ def test_all_are_verified_and_tell_three_metrics(kind: str, ranks: int) -> None:
         # A block and what is in it are read from the clock one after the other.
         assert operations == pytest.approx([OPERATIONS[kernel]] * len(operations), rel=0.02)
         assert all(0 <= s <= 1 for s in share["samples"])
-        assert ranks > 1 or share["value"] < 0.02, "one rank has nobody to talk to"
+        assert ranks > 1 or share["value"] < 0.02, "one rank does not communicate"
         assert ("oversubscribed" in elapsed["flags"]) == (ranks > CPUS)
 
 

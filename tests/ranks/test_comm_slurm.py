@@ -141,5 +141,5 @@ def test_tasks_that_nobody_joins_are_no_ranks(kind: str, manager: str, slurm: di
     assert done.returncode == 2, done.stderr
     said = [line for line in done.stderr.splitlines() if line.startswith("meshmark-comm: ")]
     assert len(said) == 1, done.stderr
-    assert "found 2 tasks of srun that do not know of one another" in said[0] and "--mpi=pmix" in said[0]
+    assert "found 2 tasks of srun that are not connected to one another" in said[0] and "--mpi=pmix" in said[0]
     assert '"type":"result"' not in done.stdout

@@ -134,7 +134,7 @@ def test_the_command_line_says_what_is_not_built(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("built", "says"),
-    [([], "no build for any MPI library; this one has none"), (["mpich"], "no build for openmpi; this one has mpich")],
+    [([], "no program for any MPI library; installed: none"), (["mpich"], "no program for openmpi; installed: mpich")],
 )
 def test_a_program_without_its_library_says_which(built: list[str], says: str, tmp_path: Path) -> None:
     alone = shutil.copy2(find_comm(), tmp_path)

@@ -1,5 +1,5 @@
-/// anatomy: what a step of a program is made of - computing, latency, bandwidth, waiting - by curves that are measured
-/// beside it, and whether these tell what happens when every message takes longer.
+/// anatomy: decomposes the step of an application into computation, latency, bandwidth and waiting, using cost curves
+/// that are measured next to it, and tests the prediction for a higher latency per message.
 #include <algorithm>
 #include <cmath>
 #include <set>
@@ -14,61 +14,61 @@ namespace {
 std::vector<std::string> protocols() {
   std::vector<std::string> names;
   for (const HaloProtocol& p : all_halos())
-    if (p.paradigm != "caf") names.push_back(p.name);  // co-arrays are of one size at a time
+    if (p.paradigm != "caf") names.push_back(p.name);  // co-arrays support one size at a time
   return names;
 }
 
 const Description& anatomy_description() {
   static const Description d{
       .name = "anatomy",
-      .summary = "a step of pop, gyro or swim taken apart into computing, latency, bandwidth and waiting, and checked",
+      .summary = "decomposes a step of pop, gyro or swim into computation, latency, bandwidth and waiting, with a test",
       .detail =
-          "The program's own operations (halo exchange, sum over all ranks, alltoall) are measured alone by size and "
-          "fitted by latency + bytes / bandwidth. With how often a step has each, that says how much of it is latency "
-          "and how "
-          "much bandwidth; what the slowest rank computes longer is imbalance; the rest of the time in messages is "
-          "other. So the time of a step is predicted for half the latency, and for twice (or --factor) as much. The "
-          "latter is tried: before each operation every rank spins for what is added.\n"
+          "The application's operations (halo exchange, global sum, alltoall) are measured alone by size and fitted by "
+          "latency + bytes / bandwidth. With the number of operations per step, the fits give the latency and "
+          "bandwidth parts of a step. The extra computing time of the slowest rank is imbalance; the rest of the time "
+          "in messages is other. The fits predict the time of a step at half the latency and at a multiple of it "
+          "(--factor). The latter is tested: before each operation every rank spins for the added latency.\n"
           "example: mpirun -n 4 meshmark-comm anatomy --program pop",
       .source = "latency and bandwidth as in Hockney, The communication challenge for MPP (1994)",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {{"program",
-                      "which are taken apart, with their own defaults",
+                      "applications to decompose, with their default options",
                       "",
                       Kind::choices,
                       "pop,gyro,swim",
                       {},
                       {},
                       {"pop", "gyro", "swim"}},
-                     {"protocol", "of the halo", "", Kind::choice, "irecv_isend", {}, {}, protocols()},
-                     {"reductions", "of pop, sums over all ranks an iteration", "", Kind::integer, "2", 1, 2},
-                     {"factor", "latency that is tried over what it is", "", Kind::integer, "2", 2, 1000}},
+                     {"protocol", "halo protocol", "", Kind::choice, "irecv_isend", {}, {}, protocols()},
+                     {"reductions", "global reductions per iteration of pop", "", Kind::integer, "2", 1, 2},
+                     {"factor", "tested latency as a multiple of the actual one", "", Kind::integer, "2", 2, 1000}},
       .metrics =
           [] {
             std::vector<Metric> all = {
-                {"operation_time", "time of one operation alone, the slowest rank's", "s", Better::lower},
-                {"operation_latency", "of the fit: of an operation without bytes", "s", Better::lower},
-                {"operation_bandwidth", "of the fit: bytes of one message over the time they add", "B/s",
+                {"operation_time", "time of one operation alone, on the slowest rank", "s", Better::lower},
+                {"operation_latency", "fitted time of an operation without bytes", "s", Better::lower},
+                {"operation_bandwidth", "fitted bandwidth: bytes of one message over the time they add", "B/s",
                  Better::higher},
-                {"step_time", "time of a step (of pop: an iteration), the slowest rank's", "s", Better::lower},
-                {"halo_time", "part of it in halo exchanges, packing included, mean over ranks", "s", Better::lower},
-                {"reduce_time", "part of it in sums over all ranks, mean over ranks", "s", Better::lower},
-                {"transpose_time", "part of it in transposes, packing included, mean over ranks", "s", Better::lower}};
+                {"step_time", "time of a step (of pop: an iteration), on the slowest rank", "s", Better::lower},
+                {"halo_time", "time per step in halo exchanges, packing included, mean over ranks", "s", Better::lower},
+                {"reduce_time", "time per step in global reductions, mean over ranks", "s", Better::lower},
+                {"transpose_time", "time per step in transposes, packing included, mean over ranks", "s",
+                 Better::lower}};
             for (const Metric& m : compute_metrics()) all.push_back(m);
             const std::vector<Metric> more = {
                 {"transpose_share", "share of the step in transposes", "1", Better::lower},
                 {"residual", "of pop's solution, relative to the right-hand side", "1", Better::lower},
-                {"latency_time", "part of a step that is latency of its operations", "s", Better::lower},
-                {"bandwidth_time", "part of a step that its bytes take", "s", Better::lower},
+                {"latency_time", "part of a step due to the latency of its operations", "s", Better::lower},
+                {"bandwidth_time", "part of a step due to the bytes transferred", "s", Better::lower},
                 {"imbalance_time", "part of a step in which ranks wait for the one that computes longest", "s",
                  Better::lower},
                 {"other_time",
-                 "part of a step in messages that none of these explains; less than 0: they explain more "
-                 "than there is",
+                 "part of a step in messages that latency, bandwidth and imbalance do not explain; negative if they "
+                 "exceed the measured time",
                  "s", Better::none},
-                {"predicted_time", "time of a step with another latency, by the fit", "s", Better::none},
-                {"prediction_error", "predicted time of a step over the measured one, less 1, with more latency", "1",
+                {"predicted_time", "time of a step at another latency, from the fits", "s", Better::none},
+                {"prediction_error", "predicted over measured time of a step at the tested latency, minus 1", "1",
                  Better::none}};
             all.insert(all.end(), more.begin(), more.end());
             return all;
@@ -79,7 +79,7 @@ const Description& anatomy_description() {
   return d;
 }
 
-/// t = latency + slope bytes, relative errors weighing alike. Neither is less than 0.
+/// t = latency + slope * bytes, by least squares of the relative errors. Neither coefficient is negative.
 struct Fit {
   double latency_s = 0, slope_s = 0;
 };
@@ -98,7 +98,7 @@ Fit fit(const std::vector<double>& bytes, const std::vector<double>& times_s) {
   return {std::max(0.0, (t - slope * x) / w), slope};
 }
 
-/// Sizes about that of the program's messages, B.
+/// Sizes around that of the application's messages, B.
 std::vector<std::size_t> sizes_about(std::size_t bytes) {
   std::set<std::size_t> all;
   if (bytes <= 64)
@@ -117,13 +117,13 @@ std::shared_ptr<Program> make(const std::string& name, const Run& run) {
     if (name == "swim") return make_swim(p, 256, 50);
     return make_pop(p, Grid::make(2), static_cast<int>(run.integer("reductions")));
   }
-  throw std::logic_error("a protocol that was allowed is not there");
+  throw std::logic_error("an accepted protocol is not registered");
 }
 
-/// One program: curves of its operations, its steps, and what they say of each other.
+/// One application: cost curves of its operations, measured steps, and the resulting decomposition.
 class Anatomy {
  public:
-  /// `share`: of the budget that is left.
+  /// `share`: of the remaining budget.
   Anatomy(Run& run, const std::string& name, double share);
   /// Collective.
   void measure();
@@ -137,7 +137,7 @@ class Anatomy {
   void predict() const;
   void derive(const std::string& metric, const std::vector<double>& samples, double latency_factor) const;
   std::vector<std::string> flags() const { return {flags_->begin(), flags_->end()}; }
-  /// Median over blocks of a further metric of the program: times of its parts, compute_time, imbalance.
+  /// Median over blocks of an extra metric of the application: times of its parts, compute_time, imbalance.
   double typical(std::size_t at) const;
 
   Run& run_;
@@ -146,9 +146,9 @@ class Anatomy {
   const std::shared_ptr<Program> program_;
   const std::vector<Part> parts_;
   json conditions_;
-  std::shared_ptr<std::set<std::string>> flags_ = std::make_shared<std::set<std::string>>();  // of all that is measured
+  std::shared_ptr<std::set<std::string>> flags_ = std::make_shared<std::set<std::string>>();  // of all measurements
   std::vector<Fit> fits_;
-  std::vector<double> delays_;  // s, by part: what multiplies its latency by the factor
+  std::vector<double> delays_;  // s, by part: the delay that multiplies its latency by the factor
   double latency_s_ = 0, bandwidth_s_ = 0;
   std::shared_ptr<std::vector<Values>> values_ = std::make_shared<std::vector<Values>>();
   std::shared_ptr<std::vector<double>> rounds_ = std::make_shared<std::vector<double>>(),
@@ -168,9 +168,9 @@ Anatomy::Anatomy(Run& run, const std::string& name, double share)
 }
 
 double Anatomy::typical(std::size_t at) const {
-  std::vector<double> of;
-  for (const Values& one : *values_) of.push_back(one[at]);
-  return median(of);
+  std::vector<double> values;
+  for (const Values& one : *values_) values.push_back(one[at]);
+  return median(values);
 }
 
 bool Anatomy::fit_operation(const Part& part) {
@@ -187,7 +187,7 @@ bool Anatomy::fit_operation(const Part& part) {
   what["operation"] = part.operation;
   what["program_bytes"] = part.bytes;
   if (std::any_of(times.begin(), times.end(), [](double t) { return !std::isfinite(t); })) {
-    run_.absent("latency_time", what, "the curve of its " + part.operation + " could not be measured");
+    run_.absent("latency_time", what, "the cost curve of " + part.operation + " could not be measured");
     return false;
   }
   fits_.push_back(fit(bytes, times));
@@ -195,7 +195,7 @@ bool Anatomy::fit_operation(const Part& part) {
   if (fits_.back().slope_s > 0)
     run_.derive("operation_bandwidth", {1 / fits_.back().slope_s}, what, flags(), "operation_time");
   else
-    run_.absent("operation_bandwidth", what, "its time does not grow with its bytes at these sizes");
+    run_.absent("operation_bandwidth", what, "the operation's time does not grow with its bytes at these sizes");
   return true;
 }
 
@@ -203,7 +203,7 @@ bool Anatomy::fit_operations() {
   return std::all_of(parts_.begin(), parts_.end(), [this](const Part& part) { return fit_operation(part); });
 }
 
-/// How often a step has each operation, and what the fits say of that.
+/// Counts the operations per step and evaluates the fits at these counts.
 void Anatomy::count_operations() {
   for (const Part& part : parts_) part.channel->clear();
   program_->run();
@@ -216,7 +216,7 @@ void Anatomy::count_operations() {
   }
 }
 
-/// Steps as they are and with more latency, in the same rounds: a machine that changes its pace changes it for both.
+/// Measures original and delayed steps in the same rounds, so that a change of the machine's speed affects both.
 bool Anatomy::measure_steps() {
   std::vector<Case> cases = {program_case(program_, {}, values_), program_case(program_, delays_)};
   cases[0].rounds = rounds_;
@@ -231,7 +231,7 @@ bool Anatomy::measure_steps() {
   const bool both = std::isfinite(medians[0]) && std::isfinite(medians[1]);
   if (both && !values_->empty()) return true;
   run_.absent("latency_time", conditions_,
-              values_->empty() && std::isfinite(medians[0]) ? "what its steps are made of is in an earlier output"
+              values_->empty() && std::isfinite(medians[0]) ? "the parts of its steps are in an earlier output"
                                                             : "its steps could not be measured");
   return false;
 }
@@ -267,7 +267,7 @@ void Anatomy::predict() const {
   if (!errors.empty())
     derive("prediction_error", errors, factor_);
   else
-    run_.absent("prediction_error", conditions_, "no round of both was left undisturbed", "a quieter machine");
+    run_.absent("prediction_error", conditions_, "no round is undisturbed for both latencies", "a quieter machine");
 }
 
 void Anatomy::measure() {
@@ -280,8 +280,8 @@ void Anatomy::measure() {
 
 void measure_anatomy(Run& run) {
   World& world = World::get();
-  world.expect(run);
-  if (world.size() < 2) throw Absent("one rank has nobody to talk to", "--ranks 2");
+  world.check_request(run);
+  if (world.size() < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   const auto programs = run.choices("program");
   for (std::size_t i = 0; i < programs.size(); ++i) {
     try {

@@ -9,17 +9,17 @@
 
 namespace mm::mpi {
 
-Case planned(const std::string& metric, const HaloProtocol& how, const json& more) {
+Case planned_case(const std::string& metric, const HaloProtocol& protocol, const json& more) {
   Case c;
   c.metric = metric;
-  c.conditions = {{"paradigm", how.paradigm}, {"protocol", how.name}};
+  c.conditions = {{"paradigm", protocol.paradigm}, {"protocol", protocol.name}};
   c.conditions.update(more);
   return c;
 }
 
 std::vector<Metric> compute_metrics() {
   return {{"compute_time", "time of a step outside of messages, mean over ranks", "s", Better::lower},
-          {"imbalance", "compute time of the rank that has most over the mean", "1", Better::lower}};
+          {"imbalance", "maximum compute time of any rank over the mean", "1", Better::lower}};
 }
 
 Case program_case(const std::shared_ptr<Program>& program, const std::vector<double>& delays,
@@ -44,8 +44,8 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
     spent->total_s = seconds(ticks() - begin);
     spent->runs = iterations;
   };
-  for (const Part& part : parts) c.also.push_back(part.metric);
-  for (const Metric& m : compute_metrics()) c.also.push_back(m.name);
+  for (const Part& part : parts) c.extra_metrics.push_back(part.metric);
+  for (const Metric& m : compute_metrics()) c.extra_metrics.push_back(m.name);
   c.values = [=] {
     const double steps = program->steps() * static_cast<double>(spent->runs);
     Values mine;
@@ -60,16 +60,16 @@ Case program_case(const std::shared_ptr<Program>& program, const std::vector<dou
     std::vector<double> all(mine.size() * static_cast<std::size_t>(world.size()));
     check(MPI_Allgather(mine.data(), n, MPI_DOUBLE, all.data(), n, MPI_DOUBLE, world.all()), "MPI_Allgather");
     Values means(mine.size(), 0.0);
-    double most = 0;
+    double max = 0;
     for (std::size_t at = 0; at < all.size(); ++at) {
       means[at % mine.size()] += all[at] / world.size();
-      if (at % mine.size() + 1 == mine.size()) most = std::max(most, all[at]);
+      if (at % mine.size() + 1 == mine.size()) max = std::max(max, all[at]);
     }
-    means.push_back(most / means.back());
+    means.push_back(max / means.back());
     if (kept) kept->push_back(means);
     return means;
   };
-  program->prove(c);
+  program->add_checks(c);
   return c;
 }
 
@@ -84,20 +84,20 @@ Case alone(const std::string& operation, std::size_t bytes) {
 
 }  // namespace
 
-Case halo_alone(const HaloProtocol& how, const Grid& grid, const std::vector<int>& lows, std::size_t bytes) {
+Case halo_alone(const HaloProtocol& protocol, const Grid& grid, const std::vector<int>& lows, std::size_t bytes) {
   const std::size_t words = bytes / 8;
-  const std::shared_ptr<Halo> halo = how.make(grid, words);
+  const std::shared_ptr<Halo> halo = protocol.make(grid, words);
   const int rank = World::get().rank();
   const std::vector<int> neighbour = grid.neighbour;
   Case c = alone("halo", bytes);
-  c.conditions["protocol"] = how.name;
+  c.conditions["protocol"] = protocol.name;
   c.run = [=](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) {
       halo->begin();
       for (const int low : lows) halo->along(low);
     }
   };
-  c.mark = [=](std::uint32_t tag, bool) {
+  c.fill = [=](std::uint32_t tag, bool) {
     for (const int low : lows)
       for (const int side : {low, low + 1})
         for (std::size_t i = 0; i < words; ++i) halo->out(side)[i] = payload(tag, rank, side, i);
@@ -107,36 +107,37 @@ Case halo_alone(const HaloProtocol& how, const Grid& grid, const std::vector<int
     for (const int low : lows)
       for (const int side : {low, low + 1})
         for (std::size_t i = 0; i < words && found.empty(); ++i) {
-          const std::uint64_t due = payload(tag, neighbour[static_cast<std::size_t>(side)], opposite(side), i);
-          if (halo->in(side)[i] != due) found.push_back({"side " + std::to_string(side), i, due, halo->in(side)[i]});
+          const std::uint64_t expected = payload(tag, neighbour[static_cast<std::size_t>(side)], opposite(side), i);
+          if (halo->in(side)[i] != expected)
+            found.push_back({"side " + std::to_string(side), i, expected, halo->in(side)[i]});
         }
     return found;
   };
   return c;
 }
 
-Case sums_alone(const HaloProtocol& how, std::size_t bytes) {
-  const std::shared_ptr<Reduction> sum = make_reduction(how, static_cast<int>(bytes / 8));
+Case reduction_alone(const HaloProtocol& protocol, std::size_t bytes) {
+  const std::shared_ptr<Reduction> sum = make_reduction(protocol, static_cast<int>(bytes / 8));
   const auto out = std::make_shared<std::vector<double>>(bytes / 8);
   const auto in = std::make_shared<std::vector<double>>(bytes / 8);
   const int rank = World::get().rank(), ranks = World::get().size();
   Case c = alone("sum", bytes);
-  c.conditions["reduction"] = reduction_name(how);
+  c.conditions["reduction"] = reduction_name(protocol);
   c.run = [=](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) {
       std::copy(out->begin(), out->end(), in->begin());
       sum->add(in->data(), static_cast<int>(in->size()));
     }
   };
-  // Sums of small whole numbers are exact.
-  c.mark = [=](std::uint32_t tag, bool) {
+  // Small integers are exact in double precision, and so are their sums.
+  c.fill = [=](std::uint32_t tag, bool) {
     for (std::size_t i = 0; i < out->size(); ++i) (*out)[i] = (rank + 1.0) * tag + static_cast<double>(i);
   };
   c.defects = [=](std::uint32_t tag, bool) {
     std::vector<Defect> found;
     for (std::size_t i = 0; i < in->size() && found.empty(); ++i) {
-      const double due = ranks * (ranks + 1) / 2.0 * tag + ranks * static_cast<double>(i);
-      if ((*in)[i] != due) found.push_back({"sum", i, word_of(due), word_of((*in)[i])});
+      const double expected = ranks * (ranks + 1) / 2.0 * tag + ranks * static_cast<double>(i);
+      if ((*in)[i] != expected) found.push_back({"sum", i, word_of(expected), word_of((*in)[i])});
     }
     return found;
   };
@@ -149,7 +150,7 @@ Case alltoall_alone(MPI_Comm among, std::size_t bytes) {
   check(MPI_Comm_rank(among, &rank), "MPI_Comm_rank");
   const auto out = std::make_shared<Store>(bytes * static_cast<std::size_t>(ranks));
   const auto in = std::make_shared<Store>(bytes * static_cast<std::size_t>(ranks));
-  const auto part = [=](const Store& store, int r) {
+  const auto piece = [=](const Store& store, int r) {
     return Message(store.memory.get() + bytes * static_cast<std::size_t>(r), bytes);
   };
   Case c = alone("alltoall", bytes);
@@ -158,12 +159,12 @@ Case alltoall_alone(MPI_Comm among, std::size_t bytes) {
       MPI_Alltoall(out->memory.get(), static_cast<int>(bytes), MPI_BYTE, in->memory.get(), static_cast<int>(bytes),
                    MPI_BYTE, among);
   };
-  c.mark = [=](std::uint32_t tag, bool whole) {
-    for (int r = 0; r < ranks; ++r) part(*out, r).mark(tag + static_cast<std::uint32_t>(r), rank, whole);
+  c.fill = [=](std::uint32_t tag, bool whole) {
+    for (int r = 0; r < ranks; ++r) piece(*out, r).fill(tag + static_cast<std::uint32_t>(r), rank, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
     for (int r = 0; r < ranks; ++r) {
-      auto found = part(*in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
+      auto found = piece(*in, r).defects(tag + static_cast<std::uint32_t>(rank), r, whole, "part " + std::to_string(r));
       if (!found.empty()) return found;
     }
     return std::vector<Defect>{};

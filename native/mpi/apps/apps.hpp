@@ -1,6 +1,6 @@
 #pragma once
-/// Programs of ranks in small: a field that is stepped, with messages between. What a rank spends in each kind of
-/// message is told apart from what it computes, and every run is proven.
+/// Applications in miniature: a field is stepped, with messages between steps. The time of each kind of message is
+/// accounted separately from computation, and every run is verified.
 #include <bit>
 #include <functional>
 #include <memory>
@@ -34,13 +34,13 @@ class Channel {
   std::uint64_t count_ = 0;
 };
 
-/// A kind of communication as one of several that a program has.
+/// One kind of communication of an application.
 struct Part {
   std::string operation;  ///< "halo", "sum", "alltoall"
   std::string metric;     ///< "halo_time"
   Channel* channel;
   std::size_t bytes;  ///< of one message of an operation
-  /// The same operation by itself with messages of so many bytes, a multiple of 8. Collective.
+  /// The same operation alone, with messages of `bytes`, a multiple of 8. Collective.
   std::function<Case(std::size_t bytes)> alone;
 };
 
@@ -55,40 +55,40 @@ class Program {
   virtual std::string metric() const { return "step_time"; }  ///< s a step
   virtual double steps() const = 0;                           ///< of a run
   virtual void run() = 0;                                     ///< timed
-  virtual void prove(Case& c) = 0;                            ///< adds what marks and checks runs
-  virtual std::vector<Part> parts() = 0;                      ///< always the same ones
+  virtual void add_checks(Case& c) = 0;                       ///< sets the functions that fill and verify its data
+  virtual std::vector<Part> parts() = 0;                      ///< the same in every call
 };
 
-/// What is known of a program's case before it is made.
-Case planned(const std::string& metric, const HaloProtocol& how, const json& more);
+/// Metric and conditions of a case that is not made yet.
+Case planned_case(const std::string& metric, const HaloProtocol& protocol, const json& more);
 
-/// "compute_time" and "imbalance", which every program has beside the times of its parts.
+/// "compute_time" and "imbalance", which every application reports beside the times of its parts.
 std::vector<Metric> compute_metrics();
 
-/// A program with delays (s, by part; none: as it is). Its further metrics are the parts' times, "compute_time" (s a
-/// step, means over ranks) and "imbalance"; `kept`, if given, is filled with their values and those of every block.
+/// A case of an application with delays (s, by part; empty: none). Its extra metrics are the parts' times,
+/// "compute_time" (s per step, mean over ranks) and "imbalance"; `kept`, if given, collects their values per block.
 Case program_case(const std::shared_ptr<Program>& program, const std::vector<double>& delays = {},
                   const std::shared_ptr<std::vector<Values>>& kept = {});
 
-/// Programs as other instruments want them, with the defaults of their own.
-std::shared_ptr<Program> make_pop(const HaloProtocol& how, const Grid& grid, int reductions);
-std::shared_ptr<Program> make_swim(const HaloProtocol& how, int cells, int steps);
+/// Applications for use by other instruments, with default options.
+std::shared_ptr<Program> make_pop(const HaloProtocol& protocol, const Grid& grid, int reductions);
+std::shared_ptr<Program> make_swim(const HaloProtocol& protocol, int cells, int steps);
 std::shared_ptr<Program> make_gyro(int modes, int radii, const std::vector<int>& extent);
-/// Ranks of gyro's grid: modes by those who transpose together. UsageError where this number of ranks does not fit.
+/// Rank grid of gyro: groups of modes by ranks that transpose together. UsageError if no grid fits the number of ranks.
 std::vector<int> gyro_extent(int modes, int radii);
 
-/// The exchange of a program's halo by itself, in those of its dimensions that it uses.
-Case halo_alone(const HaloProtocol& how, const Grid& grid, const std::vector<int>& lows, std::size_t bytes);
-/// Sums over all ranks by themselves, as they go beside that protocol.
-Case sums_alone(const HaloProtocol& how, std::size_t bytes);
-/// MPI_Alltoall by itself, with so many bytes from each rank of `among` to each.
+/// The halo exchange of an application alone, in the dimensions that it uses.
+Case halo_alone(const HaloProtocol& protocol, const Grid& grid, const std::vector<int>& lows, std::size_t bytes);
+/// Global sums alone, by the reduction that corresponds to the protocol.
+Case reduction_alone(const HaloProtocol& protocol, std::size_t bytes);
+/// MPI_Alltoall alone, with `bytes` from each rank of `among` to each.
 Case alltoall_alone(MPI_Comm among, std::size_t bytes);
 
-/// A number as a word of a row.
+/// The bits of a number as a word of a row.
 inline std::uint64_t word_of(double x) { return std::bit_cast<std::uint64_t>(x); }
 inline double number_of(std::uint64_t word) { return std::bit_cast<double>(word); }
 
-/// First of the cells that part `at` of so many parts has; those of part `at` end where those of `at + 1` begin.
+/// First cell of part `at` when `cells` are divided into `parts`; the part ends at the first cell of part `at + 1`.
 inline int first_cell(int cells, int parts, int at) {
   return static_cast<int>(static_cast<long long>(cells) * at / parts);
 }

@@ -1,4 +1,4 @@
-/// gyro: a field of four dimensions that is transposed between two layouts, there and back in every step.
+/// gyro: a four-dimensional field that is transposed between two layouts and back in every step.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,8 +14,8 @@ namespace {
 constexpr int kVelocities = 64;  // 8 energies by 8 pitch angles
 constexpr int kOrbit = 8;        // points along an orbit
 
-/// Rows of ranks have modes of their own; the ranks of a row share the velocities of these modes in the first layout
-/// and the radii in the second.
+/// Each row of ranks owns some modes; the ranks of a row divide the velocities of these modes in the first layout and
+/// the radii in the second.
 class Gyro : public Program {
  public:
   Gyro(int modes, int radii, const std::vector<int>& extent, int flops)
@@ -31,7 +31,7 @@ class Gyro : public Program {
     for (std::vector<double>* f : {&first_, &second_, &back_, &out_, &in_}) f->assign(n, 0.0);
     part_ = n / static_cast<std::size_t>(columns_);
     for (int r = 0; r < World::get().size(); ++r)
-      each_word(n, false, [&](std::size_t i) { some_.push_back(index_first(r / columns_, r % columns_, i)); });
+      each_word(n, false, [&](std::size_t i) { sampled_.push_back(index_first(r / columns_, r % columns_, i)); });
   }
   ~Gyro() override { MPI_Comm_free(&among_); }
   Gyro(const Gyro&) = delete;
@@ -49,40 +49,40 @@ class Gyro : public Program {
   double steps() const override { return 1; }
 
   void run() override {
-    transpose_([&] { there(); });
+    transpose_([&] { forward(); });
     work(second_);
     transpose_([&] { back(); });
     work(back_);
     std::swap(first_, back_);
   }
 
-  void prove(Case& c) override {
-    c.mark = [this](std::uint32_t tag, bool whole) {
+  void add_checks(Case& c) override {
+    c.fill = [this](std::uint32_t tag, bool whole) {
       if (whole)
         for (std::size_t i = 0; i < first_.size(); ++i) first_[i] = value(tag, index_first(row_, column_, i));
       else
-        for (const std::size_t index : some_)
-          if (const auto [mine, at] = place_first(index); mine) first_[at] = value(tag, index);
+        for (const std::size_t index : sampled_)
+          if (const auto [mine, at] = local_first(index); mine) first_[at] = value(tag, index);
     };
     c.defects = [this](std::uint32_t tag, bool whole) {
       std::vector<Defect> found;
-      const auto look = [&](const char* where, double got, std::size_t index) {
-        const double due = value(tag, index);
-        if (got != due && found.empty()) found.push_back({where, index, word_of(due), word_of(got)});
+      const auto verify = [&](const char* where, double got, std::size_t index) {
+        const double expected = value(tag, index);
+        if (got != expected && found.empty()) found.push_back({where, index, word_of(expected), word_of(got)});
       };
       if (whole)
         for (std::size_t i = 0; i < first_.size(); ++i) {
-          look("there and back", first_[i], index_first(row_, column_, i));
-          look("transposed", second_[i], index_second(i));
+          verify("round trip", first_[i], index_first(row_, column_, i));
+          verify("transposed", second_[i], index_second(i));
         }
       else
-        for (const std::size_t index : some_) {
-          if (const auto [mine, at] = place_first(index); mine) look("there and back", first_[at], index);
-          if (const auto [mine, at] = place_second(index); mine) look("transposed", second_[at], index);
+        for (const std::size_t index : sampled_) {
+          if (const auto [mine, at] = local_first(index); mine) verify("round trip", first_[at], index);
+          if (const auto [mine, at] = local_second(index); mine) verify("transposed", second_[at], index);
         }
       return found;
     };
-    c.also.emplace_back("transpose_share");
+    c.extra_metrics.emplace_back("transpose_share");
     c.values = [split = c.values] {
       Values all = split();
       all.push_back(all[0] / (all[0] + all[1]));
@@ -100,12 +100,12 @@ class Gyro : public Program {
     return static_cast<std::size_t>(a) * static_cast<std::size_t>(b) * static_cast<std::size_t>(c) *
            static_cast<std::size_t>(d);
   }
-  /// Whole numbers of 48 bits are exact.
+  /// Integers of 48 bits are exact in double precision.
   static double value(std::uint32_t tag, std::size_t index) {
     return static_cast<double>((std::uint64_t{tag & 0xffff} << 32) | index);
   }
 
-  /// The index in the whole field of a rank's i-th word: [mode][velocity][radius][orbit].
+  /// Global index of word i of a rank in the first layout: [mode][velocity][radius][orbit].
   std::size_t index_first(int row, int column, std::size_t i) const {
     const std::size_t inner = size(1, 1, radii_, kOrbit);
     const std::size_t mode = i / inner / static_cast<std::size_t>(own_velocities_) + size(row, own_modes_, 1, 1);
@@ -113,7 +113,7 @@ class Gyro : public Program {
         i / inner % static_cast<std::size_t>(own_velocities_) + size(column, own_velocities_, 1, 1);
     return (mode * kVelocities + velocity) * inner + i % inner;
   }
-  /// … of this rank's i-th in the second layout, [mode][radius][velocity][orbit].
+  /// Global index of this rank's word i in the second layout: [mode][radius][velocity][orbit].
   std::size_t index_second(std::size_t i) const {
     const std::size_t orbit = i % kOrbit, velocity = i / kOrbit % kVelocities;
     const std::size_t outer = i / kOrbit / kVelocities;
@@ -129,15 +129,15 @@ class Gyro : public Program {
     return {static_cast<int>(index / kOrbit / n / kVelocities), static_cast<int>(index / kOrbit / n % kVelocities),
             static_cast<int>(index / kOrbit % n), static_cast<int>(index % kOrbit)};
   }
-  /// Whether this rank has it, and where.
-  std::pair<bool, std::size_t> place_first(std::size_t index) const {
+  /// Whether this rank owns the word in the first layout, and its local index.
+  std::pair<bool, std::size_t> local_first(std::size_t index) const {
     const Coordinates c = coordinates(index);
     const int mode = c.mode - row_ * own_modes_, velocity = c.velocity - column_ * own_velocities_;
     if (mode < 0 || mode >= own_modes_ || velocity < 0 || velocity >= own_velocities_) return {false, 0};
     return {true, size(mode * own_velocities_ + velocity, radii_, kOrbit, 1) + size(c.radius, kOrbit, 1, 1) +
                       static_cast<std::size_t>(c.orbit)};
   }
-  std::pair<bool, std::size_t> place_second(std::size_t index) const {
+  std::pair<bool, std::size_t> local_second(std::size_t index) const {
     const Coordinates c = coordinates(index);
     const int mode = c.mode - row_ * own_modes_, radius = c.radius - column_ * own_radii_;
     if (mode < 0 || mode >= own_modes_ || radius < 0 || radius >= own_radii_) return {false, 0};
@@ -145,8 +145,9 @@ class Gyro : public Program {
                       static_cast<std::size_t>(c.orbit)};
   }
 
-  /// Visits the pieces of the message to or from every rank of the row: `visit(rank, mode, velocity, word)`, the number
-  /// of the piece's first word in all messages. A piece has the rank's radii of one mode and velocity.
+  /// Visits the pieces of the message to or from every rank of the row: `visit(rank, mode, velocity, word)`, where
+  /// `word` is the index of the piece's first word in the buffer. A piece contains a rank's radii of one mode and
+  /// velocity.
   template <class Visit>
   void pieces(const Visit& visit) const {
     const std::size_t length = size(own_radii_, kOrbit, 1, 1);
@@ -159,16 +160,16 @@ class Gyro : public Program {
     const int n = static_cast<int>(part_);
     MPI_Alltoall(out_.data(), n, MPI_DOUBLE, in_.data(), n, MPI_DOUBLE, among_);
   }
-  /// Where the radii of one rank begin in the first layout.
+  /// Index in the first layout where the radii of one rank begin.
   std::size_t at_first(int mode, int velocity, int rank) const {
     return size(mode * own_velocities_ + velocity, radii_, kOrbit, 1) + size(rank, own_radii_, kOrbit, 1);
   }
-  /// Where the orbit of one of this rank's radii is in the second, the velocity being one of that rank's in the first.
+  /// Index in the second layout of the orbit at one of this rank's radii and at `velocity` of `rank`.
   std::size_t at_second(int mode, int radius, int rank, int velocity) const {
     return size(mode * own_radii_ + radius, kVelocities, kOrbit, 1) +
            size(rank * own_velocities_ + velocity, kOrbit, 1, 1);
   }
-  void there() {
+  void forward() {
     pieces([&](int r, int mode, int velocity, std::size_t word) {
       std::memcpy(&out_[word], &first_[at_first(mode, velocity, r)], size(own_radii_, kOrbit, 8, 1));
     });
@@ -189,7 +190,7 @@ class Gyro : public Program {
     });
   }
 
-  /// Stands for what a program does with a point: so many additions and multiplications, nothing stored.
+  /// Represents an application's work per point: `flops_` additions and multiplications, nothing stored.
   void work(const std::vector<double>& field) const {
     constexpr std::size_t kTogether = 8;
     double sums[kTogether] = {};
@@ -208,37 +209,38 @@ class Gyro : public Program {
   std::size_t part_ = 0;  // words from each rank to each
   MPI_Comm among_ = MPI_COMM_NULL;
   std::vector<double> first_, second_, back_, out_, in_;
-  std::vector<std::size_t> some_;  // indices that are looked at after every block
+  std::vector<std::size_t> sampled_;  // indices that are verified after every block
   Channel transpose_;
 };
 
 const Description& gyro_description() {
   static const Description d{
       .name = "gyro",
-      .summary = "a field of four dimensions transposed between two layouts by MPI_Alltoall: its share of a step",
+      .summary = "a four-dimensional field transposed between two layouts by MPI_Alltoall: its share of a step",
       .detail =
-          "modes x 64 velocities x radii x 8 points of an orbit, 8 bytes each, on a grid of ranks: a row of them has "
-          "its own modes, and the ranks of a row have either some velocities and all radii, or all velocities and some "
-          "radii. A step transposes there and back by MPI_Alltoall in the row, and computes after each. What it "
-          "computes stands for a program's work: so many additions and multiplications a point, which are said. The "
-          "field holds the index of every word, and is checked in both layouts.\n"
+          "modes x 64 velocities x radii x 8 points of an orbit, 8 bytes each, on a grid of ranks: each row owns some "
+          "modes, and its ranks hold either some velocities and all radii, or all velocities and some radii. A step "
+          "transposes forward and back by MPI_Alltoall in the row, and computes after each. The computation represents "
+          "an application's work by a stated number of additions and multiplications per point. The field contains the "
+          "index of every word and is verified in both layouts.\n"
           "example: mpirun -n 4 meshmark-comm gyro --modes 16,64",
       .source =
           "the transposes of GYRO (Candy, Waltz, J. Comput. Phys. 186, 2003), with 16 modes as in its case B1-std "
           "and 64 as in B3-gtc, fewer radii",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library"},
       .parameters = {{"modes", "toroidal modes", "", Kind::integers, "16,64", 1, 1024},
-                     {"radii", "points of the radius", "", Kind::integer, "32", 1, 1024},
-                     {"grid", "ranks: rows of their own modes by ranks that transpose, as 2x4; auto: as square as fits",
-                      "", Kind::text, "auto"},
-                     {"flops", "additions and multiplications a point after each transpose", "", Kind::integer, "64", 2,
-                      100000}},
+                     {"radii", "radial points", "", Kind::integer, "32", 1, 1024},
+                     {"grid", "rows of ranks by ranks that transpose, such as 2x4; auto: as square as possible", "",
+                      Kind::text, "auto"},
+                     {"flops", "additions and multiplications per point after each transpose", "", Kind::integer, "64",
+                      2, 100000}},
       .metrics =
           [] {
             std::vector<Metric> all = {
-                {"step_time", "time of a step, the slowest rank's", "s", Better::lower},
-                {"transpose_time", "part of it in transposes, packing included, mean over ranks", "s", Better::lower}};
+                {"step_time", "time of a step, on the slowest rank", "s", Better::lower},
+                {"transpose_time", "time per step in transposes, packing included, mean over ranks", "s",
+                 Better::lower}};
             for (const Metric& m : compute_metrics()) all.push_back(m);
             all.push_back({"transpose_share", "share of the step in transposes", "1", Better::lower});
             return all;
@@ -249,7 +251,7 @@ const Description& gyro_description() {
   return d;
 }
 
-/// All grids of that many ranks into which the field can be cut, the squarest first.
+/// All rank grids that divide the field evenly, squarest first.
 std::vector<std::vector<int>> extents(int ranks, int modes, int radii) {
   std::vector<std::vector<int>> all;
   for (int columns = 1; columns <= ranks; ++columns)
@@ -264,22 +266,22 @@ std::vector<std::vector<int>> extents(int ranks, int modes, int radii) {
 
 void measure_gyro(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   const auto modes = run.integers("modes", 16);
   const int radii = static_cast<int>(run.integer("radii"));
   const int flops = static_cast<int>(run.integer("flops"));
   Batch batch(run, 1);
   for (const int m : modes) {
     std::vector<int> extent = gyro_extent(m, radii);
-    if (const std::string asked = run.text("grid"); asked != "auto") {
+    if (const std::string grid = run.text("grid"); grid != "auto") {
       std::string names;
       extent.clear();
       for (const auto& e : extents(world.size(), m, radii)) {
         const std::string name = std::to_string(e[0]) + "x" + std::to_string(e[1]);
         names += ", " + name;
-        if (name == asked) extent = e;
+        if (name == grid) extent = e;
       }
-      if (extent.empty()) throw UsageError("grid", "found " + quote(asked), "auto" + names);
+      if (extent.empty()) throw UsageError("grid", "found " + quote(grid), "auto" + names);
     }
     Case plan;
     plan.metric = "step_time";
@@ -306,7 +308,7 @@ std::vector<int> gyro_extent(int modes, int radii) {
   throw UsageError("ranks",
                    "found " + std::to_string(ranks) + ", into which " + std::to_string(modes) + " modes, " +
                        std::to_string(kVelocities) + " velocities and " + std::to_string(radii) +
-                       " radii cannot be cut",
+                       " radii cannot be divided evenly",
                    names);
 }
 

@@ -1,5 +1,5 @@
-/// pop: the barotropic solver of an ocean model. Each iteration is little arithmetic between a halo exchange and a sum
-/// over all ranks, so that it is latency that decides.
+/// pop: the barotropic solver of an ocean model. Each iteration does little arithmetic between a halo exchange and
+/// global sums, so latency dominates.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -18,8 +18,8 @@ namespace {
 using std::numbers::pi;
 
 constexpr int kWidth = 320, kHeight = 384;
-constexpr double kResidual = 1e-12;  // of the true residual, at most
-constexpr double kTarget = 3e-13;    // of the residual that the iteration carries along
+constexpr double kMaxResidual = 1e-12;  // of the recomputed residual
+constexpr double kTarget = 3e-13;       // of the residual updated by the iteration
 constexpr int kMaxIterations = 5000;
 constexpr double kEarth_m = 6371e3, kGravity = 9.806, kStep_s = 1200;
 
@@ -29,12 +29,12 @@ std::size_t cell(int i, int j) {
   return static_cast<std::size_t>(j) * kWidth + static_cast<std::size_t>((i + kWidth) % kWidth);
 }
 
-/// Coupling of the four cells round a corner: energy = x (difference eastward)^2 + y (difference northward)^2.
+/// Coupling of the four cells around a corner: energy = x (difference eastward)^2 + y (difference northward)^2.
 struct Corner {
   double x = 0, y = 0;
 };
 
-/// The problem, the same on all ranks: depths, and a right-hand side whose solution is known.
+/// The problem, identical on all ranks: depths, and a right-hand side with a known solution.
 struct Ocean {
   Globe depth, mass, exact, right;  // m, m^2/m, m, m^2
   double norm = 0, exact_norm = 0, land_share = 0;
@@ -44,16 +44,16 @@ struct Ocean {
     return one;
   }
 
-  /// The corner north-east of a cell. None outside of the globe, and none that touches land.
+  /// The corner north-east of a cell. Zero outside the globe and next to land.
   Corner corner(int i, int j) const {
     if (j < 0 || j + 1 >= kHeight) return {};
-    const double least =
+    const double depth_min =
         std::min({depth[cell(i, j)], depth[cell(i + 1, j)], depth[cell(i, j + 1)], depth[cell(i + 1, j + 1)]});
     const double dx = east_m(j + 0.5), dy = north_m();
-    return {least * dy / (4 * dx), least * dx / (4 * dy)};
+    return {depth_min * dy / (4 * dx), depth_min * dx / (4 * dy)};
   }
 
-  /// y = A x, corner by corner: on purpose not the way in which the solver does it.
+  /// y = A x, corner by corner: deliberately not the method of the solver, which it verifies.
   Globe apply(const Globe& x) const {
     Globe y(x.size());
     for (std::size_t at = 0; at < x.size(); ++at) y[at] = (depth[at] > 0 ? mass[at] : 1) * x[at];
@@ -80,7 +80,7 @@ struct Ocean {
     for (int j = 0; j < kHeight; ++j)
       for (int i = 0; i < kWidth; ++i) {
         const double l = 2 * pi * i / kWidth, f = latitude(j);
-        // Two continents that lean, bays, and a channel round the south; walls in the outermost rows.
+        // Two slanted continents, bays, and a channel around the south; walls in the outermost rows.
         const double height = std::sin(2 * l + 1.5 * std::sin(2 * f)) + 0.35 * std::cos(5 * l - 3 * f) +
                               0.15 * std::sin(11 * l + 7 * f) - 0.9 * std::exp(-std::pow((f + 1.05) / 0.2, 2));
         const bool wet = height < 0.5 && j > 0 && j + 1 < kHeight;
@@ -104,20 +104,20 @@ struct Ocean {
   }
 };
 
-/// A rank's part of the globe with a frame of ghost cells.
+/// A rank's part of the globe, with a border of ghost cells.
 struct Block {
   int x0, y0, width, height;
   std::size_t stride() const { return static_cast<std::size_t>(width) + 2; }
   std::size_t size() const { return stride() * (static_cast<std::size_t>(height) + 2); }
-  /// Of ghosts: i and j from 0, of own cells from 1.
+  /// Ghost cells: i and j from 0; own cells: from 1.
   std::size_t at(int i, int j) const { return static_cast<std::size_t>(j) * stride() + static_cast<std::size_t>(i); }
 };
 
 class Pop : public Program {
  public:
-  Pop(const HaloProtocol& how, const Grid& grid, int reductions)
-      : how_(how), grid_(grid), reductions_(reductions), block_(block_of(grid)) {
-    // All sides of a halo are of one length: that of the longest of all ranks.
+  Pop(const HaloProtocol& protocol, const Grid& grid, int reductions)
+      : protocol_(protocol), grid_(grid), reductions_(reductions), block_(block_of(grid)) {
+    // All sides of a halo have the same length: the maximum over all ranks.
     const std::size_t widest = static_cast<std::size_t>((kWidth + grid.extent[1] - 1) / grid.extent[1]);
     const std::size_t tallest = static_cast<std::size_t>((kHeight + grid.extent[0] - 1) / grid.extent[0]) + 2;
     for (int d = 0; d < 2; ++d)
@@ -127,31 +127,31 @@ class Pop : public Program {
     else
       words_ = grid.extent[0] > 1 ? widest : tallest;
     if (!lows_.empty()) {
-      halo_field_ = how.make(grid_, words_);
-      sums_ = make_reduction(how, 3);
+      halo_field_ = protocol.make(grid_, words_);
+      reduction_ = make_reduction(protocol, 3);
     }
     for (std::vector<double>* field :
          {&centre_, &inverse_, &east_, &north_, &corner_, &b_, &x_, &r_, &z_, &p_, &q_, &az_})
       field->assign(block_.size(), 0.0);
     build();
-    // The number of iterations is found once, by what rank 0 sees, and is the same for all ranks and all runs.
+    // Rank 0 determines the number of iterations once, so that it is the same for all ranks and runs.
     static std::map<std::pair<std::string, int>, int> known;
     int& found = known[{grid.name(), reductions}];
     if (found == 0) {
       const int done = iterate(0);
       if (done == kMaxIterations)
-        throw Absent("wrong: no solution after " + std::to_string(kMaxIterations) + " iterations");
+        throw Absent("wrong: not converged after " + std::to_string(kMaxIterations) + " iterations");
       found = done;
     }
     iterations_ = found;
   }
 
   json conditions() const override {
-    return {{"paradigm", how_.paradigm},
-            {"protocol", how_.name},
+    return {{"paradigm", protocol_.paradigm},
+            {"protocol", protocol_.name},
             {"grid", grid_.name()},
             {"reductions", reductions_},
-            {"reduction", reduction_name(how_)},
+            {"reduction", reduction_name(protocol_)},
             {"halo_words", words_},
             {"width", kWidth},
             {"height", kHeight},
@@ -164,16 +164,16 @@ class Pop : public Program {
   int iterations() const { return iterations_; }
   void run() override { iterate(iterations_); }
 
-  void prove(Case& c) override {
-    c.proof = [this] {
+  void add_checks(Case& c) override {
+    c.verify = [this] {
       check_solution();
       char text[160] = "";
-      if (!(residual_ < kResidual) || !(error_ < kResidual * 1e5))
-        std::snprintf(text, sizeof text, "wrong solution: residual %.3g, less than %.3g is due; error %.3g", residual_,
-                      kResidual, error_);
+      if (!(residual_ < kMaxResidual) || !(error_ < kMaxResidual * 1e5))
+        std::snprintf(text, sizeof text, "wrong solution: residual %.3g, must be below %.3g; error %.3g", residual_,
+                      kMaxResidual, error_);
       return std::string(text);
     };
-    c.also.emplace_back("residual");
+    c.extra_metrics.emplace_back("residual");
     c.values = [this, split = c.values] {
       Values all = split();
       all.push_back(residual_);
@@ -183,12 +183,12 @@ class Pop : public Program {
   }
 
   std::vector<Part> parts() override {
-    const auto own = [this](std::size_t bytes) { return halo_alone(how_, grid_, lows_, bytes); };
+    const auto own = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, lows_, bytes); };
     std::vector<Part> all;
     all.push_back(
         {"halo", "halo_time", &halo_, words_ * 8, lows_.empty() ? nullptr : std::function<Case(std::size_t)>(own)});
     all.push_back({"sum", "reduce_time", &reduce_, reductions_ == 1 ? 24u : 16u,
-                   [this](std::size_t bytes) { return sums_alone(how_, bytes); }});
+                   [this](std::size_t bytes) { return reduction_alone(protocol_, bytes); }});
     return all;
   }
 
@@ -200,8 +200,8 @@ class Pop : public Program {
     return {x0, y0, first_cell(kWidth, columns, x + 1) - x0, first_cell(kHeight, rows, y + 1) - y0};
   }
 
-  /// The operator as four coefficients a cell: itself, and towards east, north and north-east; the others are those of
-  /// the neighbours, and of the ghosts in the frame.
+  /// The operator as four coefficients per cell: the cell itself, east, north and north-east. By symmetry the others
+  /// are those of the neighbours, including ghost cells.
   void build() {
     const Ocean& ocean = Ocean::get();
     for (int j = 0; j <= block_.height + 1; ++j)
@@ -222,9 +222,9 @@ class Pop : public Program {
       }
   }
 
-  /// Fills the frame: first from south and north, then from west and east with the corners that have come before. At
-  /// the walls nothing couples to what is there; round the globe a rank may be its own neighbour.
-  void fill(std::vector<double>& field) {
+  /// Fills the ghost cells: first from south and north, then from west and east including the corners. Walls need no
+  /// exchange, as nothing couples across them. Around the globe a rank may be its own neighbour.
+  void fill_ghosts(std::vector<double>& field) {
     const int w = block_.width, h = block_.height;
     const auto column = [&](int i, int j) -> double& { return field[block_.at(i, j)]; };
     const auto across = [&](int low, const auto& own, const auto& ghost, int n) {
@@ -319,13 +319,13 @@ class Pop : public Program {
   }
 
   void sum(double* values, int n) {
-    if (sums_) reduce_([&] { sums_->add(values, n); });
+    if (reduction_) reduce_([&] { reduction_->add(values, n); });
   }
   void exchange(std::vector<double>& field) {
-    halo_([&] { fill(field); });
+    halo_([&] { fill_ghosts(field); });
   }
 
-  /// Solves from zero in so many iterations; 0: in as many as it takes, which it returns.
+  /// Solves from zero in `given` iterations, or to convergence if 0. Returns the number of iterations.
   int iterate(int given) {
     std::fill(x_.begin(), x_.end(), 0.0);
     std::fill(p_.begin(), p_.end(), 0.0);
@@ -339,7 +339,8 @@ class Pop : public Program {
       double sums[3] = {rz, rr, 0};
       double alpha = 0, beta = 0;
       if (reductions_ == 1) {
-        // Chronopoulos and Gear (1989): q = A p follows from A z as p does from z, so all products are there at once.
+        // Chronopoulos and Gear (1989): q = A p follows from A z as p does from z, so one reduction yields all
+        // products.
         exchange(z_);
         sums[2] = apply(z_, az_);
         sum(sums, 3);
@@ -370,7 +371,7 @@ class Pop : public Program {
     }
   }
 
-  /// The residual and the error of what all ranks have found, by rank 0 and by the other way to apply the operator.
+  /// Residual and error of the solution of all ranks, computed by rank 0 with the other form of the operator.
   void check_solution() {
     const Ocean& ocean = Ocean::get();
     Globe whole(ocean.depth.size(), 0.0);
@@ -397,14 +398,14 @@ class Pop : public Program {
     error_ = found[1];
   }
 
-  const HaloProtocol how_;
+  const HaloProtocol protocol_;
   const Grid grid_;
   const int reductions_;
   const Block block_;
-  std::vector<int> lows_;  // of the dimensions that have neighbours
+  std::vector<int> lows_;  // first sides of the dimensions that have neighbours
   std::size_t words_ = 0;
   std::unique_ptr<Halo> halo_field_;
-  std::unique_ptr<Reduction> sums_;
+  std::unique_ptr<Reduction> reduction_;
   Channel halo_, reduce_;
   std::vector<double> centre_, inverse_, east_, north_, corner_, b_, x_, r_, z_, p_, q_, az_;
   int iterations_ = 0;
@@ -414,38 +415,39 @@ class Pop : public Program {
 const Description& pop_description() {
   static const Description d{
       .name = "pop",
-      .summary = "the barotropic solver of an ocean model: where its iteration's time goes, and the best grid of ranks",
+      .summary = "the barotropic solver of an ocean model: time per iteration by part, and the best grid of ranks",
       .detail =
           "Conjugate gradients with a diagonal preconditioner on 320 x 384 cells with land, a 9-point operator, "
-          "periodic in longitude. An iteration is one halo exchange and, in turn, one or two sums over all ranks. "
-          "Every solve starts from zero, makes as many iterations as the first one needed, and its residual is "
-          "computed anew by one rank, with another form of the operator. A halo's message is as long as the longest "
-          "side. Sums go by the halo's paradigm: MPI_Allreduce, shared memory, puts, or co_sum.\n"
+          "periodic in longitude. An iteration has one halo exchange and, by option, one or two global reductions. "
+          "Every solve starts from zero and runs as many iterations as the first one needed; one rank recomputes its "
+          "residual with another form of the operator. A halo message is as long as the longest side. Global sums use "
+          "the halo's paradigm: MPI_Allreduce, shared memory, puts, or co_sum.\n"
           "example: mpirun -n 4 meshmark-comm pop --grid all --protocol irecv_isend,shared",
       .source =
           "Smith, Dukowicz, Malone, Parallel ocean general circulation modeling (1992); Chronopoulos, Gear, "
           "s-step iterative methods for symmetric linear systems (1989)",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library"},
-      .parameters = {{"grid", "ranks south to north by west to east: all ways, best (found in a first look), or as 2x3",
+      .parameters = {{"grid", "ranks south to north by west to east: all, best (by a pilot run), or one such as 2x3",
                       "", Kind::text, "best"},
                      {"protocol",
-                      "of the halo: all, those of a paradigm (mpi, shmem, caf), or by name",
+                      "halo protocols: all, those of a paradigm (mpi, shmem, caf), or names",
                       "",
                       Kind::choices,
                       "irecv_isend,persistent_irecv_isend,neighbour,shared,shmem_put,caf_sync",
                       {},
                       {},
                       halo_choices()},
-                     {"reductions", "sums over all ranks an iteration", "", Kind::integers, "1,2", 1, 2}},
+                     {"reductions", "global reductions per iteration", "", Kind::integers, "1,2", 1, 2}},
       .metrics =
           [] {
             std::vector<Metric> all = {
-                {"iteration_time", "time of an iteration, the slowest rank's", "s", Better::lower},
-                {"halo_time", "part of it in the halo exchange, packing included, mean over ranks", "s", Better::lower},
-                {"reduce_time", "part of it in sums over all ranks, mean over ranks", "s", Better::lower}};
+                {"iteration_time", "time of an iteration, on the slowest rank", "s", Better::lower},
+                {"halo_time", "time per iteration in the halo exchange, packing included, mean over ranks", "s",
+                 Better::lower},
+                {"reduce_time", "time per iteration in global reductions, mean over ranks", "s", Better::lower}};
             for (const Metric& m : compute_metrics()) all.push_back(m);
-            all.push_back({"residual", "of the solution, relative to the right-hand side", "1", Better::lower});
+            all.push_back({"residual", "residual of the solution relative to the right-hand side", "1", Better::lower});
             all.push_back(
                 {"best_time", "iteration time of the best grid, protocol and reductions", "s", Better::lower});
             return all;
@@ -456,8 +458,8 @@ const Description& pop_description() {
   return d;
 }
 
-/// Every way to write the number of ranks as rows times columns, or the one that is asked for.
-std::vector<std::vector<int>> grids(const std::string& asked) {
+/// Every factorisation of the number of ranks into rows and columns, or the requested one.
+std::vector<std::vector<int>> grids(const std::string& requested) {
   const int ranks = World::get().size();
   std::vector<std::vector<int>> all;
   std::string names;
@@ -467,43 +469,45 @@ std::vector<std::vector<int>> grids(const std::string& asked) {
       names += (names.empty() ? "" : ", ") + std::to_string(rows) + "x" + std::to_string(ranks / rows);
     }
   if (all.empty())
-    throw UsageError("ranks", "found " + std::to_string(ranks),
-                     "products of at most " + std::to_string(kHeight) + " and at most " + std::to_string(kWidth));
-  if (asked == "all" || asked == "best") return all;
+    throw UsageError(
+        "ranks", "found " + std::to_string(ranks),
+        "products of at most " + std::to_string(kHeight) + " rows and " + std::to_string(kWidth) + " columns");
+  if (requested == "all" || requested == "best") return all;
   for (const auto& one : all)
-    if (asked == std::to_string(one[0]) + "x" + std::to_string(one[1])) return {one};
-  throw UsageError("grid", "found " + quote(asked), "all, best, " + names);
+    if (requested == std::to_string(one[0]) + "x" + std::to_string(one[1])) return {one};
+  throw UsageError("grid", "found " + quote(requested), "all, best, " + names);
 }
 
 void measure_pop(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   std::vector<std::vector<int>> extents = grids(run.text("grid"));
-  const std::vector<HaloProtocol> chosen = asked_halos(run, "iteration_time");
+  const std::vector<HaloProtocol> chosen = requested_halos(run, "iteration_time");
   const std::vector<int> reductions = run.integers("reductions", 2);
-  std::string looked_at = run.text("grid");
+  std::string grids_tried = run.text("grid");
   if (run.text("grid") == "best" && extents.size() > 1) {
-    // A first look: the least of three solves, by the plainest protocol. A budget that ends leaves the others out.
-    std::vector<double> least;
-    looked_at.clear();
+    // Pilot run: the minimum of three solves with the simplest protocol. When the budget ends, remaining grids are left
+    // out.
+    std::vector<double> min_s;
+    grids_tried.clear();
     for (const auto& extent : extents) {
-      if (!least.empty() && too_late(run)) break;
-      looked_at += (least.empty() ? "" : ",") + Grid::of(extent).name();
-      run.beat("a first look at " + Grid::of(extent).name());
+      if (!min_s.empty() && too_late(run)) break;
+      grids_tried += (min_s.empty() ? "" : ",") + Grid::of(extent).name();
+      run.beat("pilot run on grid " + Grid::of(extent).name());
       Pop pop(mpi_halos().front(), Grid::of(extent), reductions.front());
-      least.push_back(1e30);
+      min_s.push_back(1e30);
       for (int i = 0; i < 3; ++i) {
-        world.together();
+        world.start_together();
         const Ticks begin = ticks();
         pop.run();
         double took = seconds(ticks() - begin);
         check(MPI_Allreduce(MPI_IN_PLACE, &took, 1, MPI_DOUBLE, MPI_MAX, world.all()), "MPI_Allreduce");
-        least.back() = std::min(least.back(), took);
+        min_s.back() = std::min(min_s.back(), took);
       }
     }
-    if (least.size() == extents.size()) looked_at = run.text("grid");
-    // Where ranks differ in what they saw, rank 0 is right.
-    const int best = world.tell(std::min_element(least.begin(), least.end()) - least.begin()).get<int>();
+    if (min_s.size() == extents.size()) grids_tried = run.text("grid");
+    // Ranks may have measured different times: rank 0 decides.
+    const int best = world.broadcast(std::min_element(min_s.begin(), min_s.end()) - min_s.begin()).get<int>();
     extents = {extents[static_cast<std::size_t>(best)]};
   }
   int first_iterations = 0;
@@ -517,16 +521,16 @@ void measure_pop(Run& run) {
     std::vector<std::shared_ptr<std::set<std::string>>> tried_flags;
     for (const HaloProtocol& p : chosen)
       for (const int n : reductions) {
-        const Case plan = planned("iteration_time", p, {{"grid", grid.name()}, {"reductions", n}});
+        const Case plan = planned_case("iteration_time", p, {{"grid", grid.name()}, {"reductions", n}});
         const auto flags = std::make_shared<std::set<std::string>>();
         tried.push_back(plan.conditions);
         tried_flags.push_back(flags);
-        // A rank's fields, and some of the whole globe for the proof.
+        // A rank's fields, and several copies of the whole globe for verification.
         batch.add(plan, 8.0 * kWidth * kHeight * (13.0 / world.size() + 6), [&] {
           const auto pop = std::make_shared<Pop>(p, grid, n);
           if (first_iterations == 0) first_iterations = pop->iterations();
           if (std::abs(pop->iterations() - first_iterations) > 1)
-            throw Absent("wrong: it takes " + std::to_string(pop->iterations()) + " iterations, another way " +
+            throw Absent("wrong: it takes " + std::to_string(pop->iterations()) + " iterations, another variant " +
                          std::to_string(first_iterations));
           Case c = program_case(pop);
           c.flags = flags;
@@ -544,7 +548,7 @@ void measure_pop(Run& run) {
   if (best.is_null()) return;
   best.update(world.conditions());
   best["best"] = best["grid"];
-  best["grids_tried"] = looked_at;
+  best["grids_tried"] = grids_tried;
   run.derive("best_time", {best_s}, best, best_flags, "iteration_time");
 }
 
@@ -552,8 +556,8 @@ const Instrument pop{pop_description(), measure_pop};
 
 }  // namespace
 
-std::shared_ptr<Program> make_pop(const HaloProtocol& how, const Grid& grid, int reductions) {
-  return std::make_shared<Pop>(how, grid, reductions);
+std::shared_ptr<Program> make_pop(const HaloProtocol& protocol, const Grid& grid, int reductions) {
+  return std::make_shared<Pop>(protocol, grid, reductions);
 }
 
 }  // namespace mm::mpi

@@ -18,13 +18,14 @@ constexpr double kCell_m = 1e5, kStep_s = 30;
 constexpr double kLevel = 5e4;  // mean of p, the height times gravity, m^2/s^2
 constexpr double kSpeed = 10;   // of the vortices, m/s
 constexpr double kWave = 0.01;  // of p, share of the level
-// In a run, relative, at most. Mass is conserved to roundoff; of energy the scheme keeps what the grid resolves, and of
-// enstrophy what the step does: from 256 cells so much, and with fewer by the third power more.
+// Maximum relative drifts in a run. Mass is conserved to roundoff; the scheme conserves energy up to the resolution of
+// the grid, and enstrophy up to that of the step. The limits apply from 256 cells; below, they grow with the third
+// power.
 constexpr double kMassDrift = 1e-12, kEnergyDrift = 1e-6, kEnstrophyDrift = 1e-9;
 constexpr int kResolved = 256;
 
-/// Rows of a doubly periodic sea, with a frame of ghost cells. On the grid of Arakawa's C: p in the middle of a cell, u
-/// at its western and v at its southern side.
+/// Rows of a doubly periodic sea, with a border of ghost cells, on an Arakawa C grid: p at the centre of a cell, u on
+/// its western and v on its southern side.
 class Sea {
  public:
   struct State {
@@ -57,7 +58,7 @@ class Sea {
     started_ = false;
   }
 
-  /// One step: a forward one first, then leaps over one. Pre: the frame of `now` is filled.
+  /// One step: a forward step first, leapfrog steps afterwards. Pre: the ghost cells of `now` are filled.
   void step() {
     const double dt = started_ ? 2 * kStep_s : kStep_s, over = 1 / kCell_m;
     const std::size_t s = stride();
@@ -68,7 +69,7 @@ class Sea {
       const double* const va = now_.v.data() + above;
       double *const cu = cu_.data() + row, *const cv = cv_.data() + row, *const z = z_.data() + row,
                     *const h = h_.data() + row;
-      // The frame's rows need only what lies towards the own ones; the rest of them is never read.
+      // In the ghost rows, only the values next to own rows are read.
 #pragma omp simd
       for (std::ptrdiff_t i = 1; i <= cells_ + 1; ++i) {
         cu[i] = 0.5 * (p[i] + p[i - 1]) * u[i];
@@ -101,7 +102,7 @@ class Sea {
     started_ = true;
   }
 
-  /// West and east round the world, in all rows.
+  /// Periodic boundary from west to east, in all rows.
   void wrap_east() {
     for (std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
       for (int j = 0; j <= rows_ + 1; ++j) {
@@ -109,7 +110,7 @@ class Sea {
         (*f)[at(cells_ + 1, j)] = (*f)[at(1, j)];
       }
   }
-  /// South and north, where one rank has all rows.
+  /// Periodic boundary from south to north, if one rank has all rows.
   void wrap_north() {
     for (std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
       for (int i = 1; i <= cells_; ++i) {
@@ -118,9 +119,9 @@ class Sea {
       }
   }
 
-  /// Mass, energy and potential enstrophy of these rows. Energy counts from a level sea at rest. Pre: the frame is
-  /// filled.
-  std::vector<double> kept() const {
+  /// Mass, energy and potential enstrophy of these rows. Energy is relative to a level sea at rest. Pre: the ghost
+  /// cells are filled.
+  std::vector<double> invariants() const {
     double mass = 0, energy = 0, enstrophy = 0;
     for (int j = 1; j <= rows_; ++j)
       for (int i = 1; i <= cells_; ++i) {
@@ -136,7 +137,7 @@ class Sea {
     return {mass, energy, enstrophy};
   }
 
-  /// A number of all bits and where they are; of all ranks together their sum.
+  /// A hash of all bits and their positions. The hash of the whole sea is the sum over ranks.
   std::uint64_t digest() const {
     std::uint64_t sum = 0;
     for (const std::vector<double>* f : {&now_.p, &now_.u, &now_.v})
@@ -163,9 +164,13 @@ class Sea {
 
 class Swim : public Program {
  public:
-  Swim(const HaloProtocol& how, int cells, int steps)
-      : how_(how), grid_(Grid::make(1)), cells_(cells), steps_(steps), sea_(cells, first(0), first(1) - first(0)) {
-    if (World::get().size() > 1) halo_rows_ = how.make(grid_, words());
+  Swim(const HaloProtocol& protocol, int cells, int steps)
+      : protocol_(protocol),
+        grid_(Grid::make(1)),
+        cells_(cells),
+        steps_(steps),
+        sea_(cells, first(0), first(1) - first(0)) {
+    if (World::get().size() > 1) halo_rows_ = protocol.make(grid_, words());
     static std::map<std::pair<int, int>, std::uint64_t> known;
     const auto [entry, fresh] = known.try_emplace({cells, steps}, 0);
     if (fresh) entry->second = alone();
@@ -173,8 +178,8 @@ class Swim : public Program {
   }
 
   json conditions() const override {
-    return {{"paradigm", how_.paradigm}, {"protocol", how_.name}, {"cells", cells_},
-            {"steps", steps_},           {"grid", grid_.name()},  {"halo_words", words()}};
+    return {{"paradigm", protocol_.paradigm}, {"protocol", protocol_.name}, {"cells", cells_}, {"steps", steps_},
+            {"grid", grid_.name()},           {"halo_words", words()}};
   }
   double steps() const override { return steps_; }
 
@@ -190,31 +195,32 @@ class Swim : public Program {
     ++runs_;
   }
 
-  void prove(Case& c) override {
-    c.mark = [this](std::uint32_t, bool) {
+  void add_checks(Case& c) override {
+    c.fill = [this](std::uint32_t, bool) {
       sea_.begin();
       runs_ = 0;
-      fill();
+      fill_ghosts();
       before_ = total();
     };
-    c.proof = [this] {
-      fill();
+    c.verify = [this] {
+      fill_ghosts();
       const std::vector<double> after = total();
       constexpr const char* kNames[] = {"mass", "energy", "potential enstrophy"};
       const double coarser = std::pow(std::max(1.0, static_cast<double>(kResolved) / cells_), 3);
-      const double most[] = {kMassDrift, kEnergyDrift * coarser, kEnstrophyDrift * coarser};
+      const double limits[] = {kMassDrift, kEnergyDrift * coarser, kEnstrophyDrift * coarser};
       for (std::size_t i = 0; i < after.size(); ++i) {
         drift_[i] = std::fabs(after[i] / before_[i] - 1);
         char text[160];
-        std::snprintf(text, sizeof text, "wrong: %s has changed by %.3g of it, allowed is %.3g", kNames[i], drift_[i],
-                      most[i] * static_cast<double>(runs_));
-        if (!(drift_[i] <= most[i] * static_cast<double>(runs_))) return std::string(text);
+        const double limit = limits[i] * static_cast<double>(runs_);
+        std::snprintf(text, sizeof text, "wrong: relative change of %s is %.3g, maximum %.3g", kNames[i], drift_[i],
+                      limit);
+        if (!(drift_[i] <= limit)) return std::string(text);
       }
       if (runs_ > 1) return std::string();
       std::uint64_t digest = sea_.digest();
       check(MPI_Allreduce(MPI_IN_PLACE, &digest, 1, MPI_UINT64_T, MPI_SUM, World::get().all()), "MPI_Allreduce");
       return digest == digest_ ? std::string()
-                               : std::string("wrong: the fields differ from those that one rank alone computes");
+                               : std::string("wrong: the fields differ from those computed by a single rank");
     };
     c.observe = [this] {
       return json{{"mass_drift", drift_[0]}, {"energy_drift", drift_[1]}, {"enstrophy_drift", drift_[2]}};
@@ -222,7 +228,7 @@ class Swim : public Program {
   }
 
   std::vector<Part> parts() override {
-    const auto own = [this](std::size_t bytes) { return halo_alone(how_, grid_, {0}, bytes); };
+    const auto own = [this](std::size_t bytes) { return halo_alone(protocol_, grid_, {0}, bytes); };
     std::vector<Part> all;
     all.push_back(
         {"halo", "halo_time", &halo_, words() * 8, halo_rows_ ? std::function<Case(std::size_t)>(own) : nullptr});
@@ -236,7 +242,7 @@ class Swim : public Program {
     return first_cell(cells_, world.size(), world.rank() + next);
   }
 
-  /// Rows of p, u and v, one after the other, to south and north.
+  /// Exchanges rows of p, u and v, in this order, with south and north.
   void exchange() {
     Sea::State& now = sea_.now();
     std::vector<double>* const fields[] = {&now.p, &now.u, &now.v};
@@ -257,7 +263,7 @@ class Swim : public Program {
       }
     }
   }
-  void fill() {
+  void fill_ghosts() {
     if (halo_rows_)
       exchange();
     else
@@ -265,16 +271,16 @@ class Swim : public Program {
     sea_.wrap_east();
   }
 
-  /// What all ranks have together.
+  /// The invariants of the whole sea.
   std::vector<double> total() const {
-    std::vector<double> all = sea_.kept();
+    std::vector<double> all = sea_.invariants();
     check(
         MPI_Allreduce(MPI_IN_PLACE, all.data(), static_cast<int>(all.size()), MPI_DOUBLE, MPI_SUM, World::get().all()),
         "MPI_Allreduce");
     return all;
   }
 
-  /// The digest of a run without messages, by rank 0.
+  /// The hash of a run without messages, computed by rank 0.
   std::uint64_t alone() const {
     World& world = World::get();
     std::uint64_t found = 0;
@@ -292,7 +298,7 @@ class Swim : public Program {
     return found;
   }
 
-  const HaloProtocol how_;
+  const HaloProtocol protocol_;
   const Grid grid_;
   const int cells_, steps_;
   Sea sea_;
@@ -306,23 +312,23 @@ class Swim : public Program {
 const Description& swim_description() {
   static const Description d{
       .name = "swim",
-      .summary = "shallow water on a grid whose rows are dealt to ranks: time of a step, and of its halo exchange",
+      .summary = "shallow water on a grid divided by rows: time of a step, and of its halo exchange",
       .detail =
-          "Sadourny's scheme that conserves potential enstrophy, on a doubly periodic grid of cells x cells, leaps of "
-          "30 s without a time filter. Before every step a row of three fields goes to each of both neighbours. Every "
-          "run of so many steps begins anew; mass must stay to roundoff, energy (above a level sea at rest) "
-          "within 1e-6 and potential enstrophy within 1e-9 (more where there are fewer than 256 cells), and all bits "
-          "must be those of a run by one rank.\n"
+          "Sadourny's potential-enstrophy-conserving scheme on a doubly periodic grid of cells x cells, with leapfrog "
+          "steps of 30 s and no time filter. Before every step a row of three fields is exchanged with both "
+          "neighbours. Every run starts anew. Mass must be conserved to roundoff, energy (above a level sea at rest) "
+          "to 1e-6, potential enstrophy to 1e-9 (more with fewer than 256 cells), and all bits must equal those of a "
+          "run on one rank.\n"
           "example: mpirun -n 4 meshmark-comm swim --cells 512 --protocol mpi",
       .source =
           "Sadourny, The dynamics of finite-difference models of the shallow-water equations, J. Atmos. Sci. 32 "
           "(1975)",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library"},
-      .parameters = {{"cells", "rows, and cells in each", "", Kind::integers, "256", 16, 16384},
-                     {"steps", "of a run, which is what is timed", "", Kind::integer, "50", 1, 10000},
+      .parameters = {{"cells", "rows, and cells per row", "", Kind::integers, "256", 16, 16384},
+                     {"steps", "steps per timed run", "", Kind::integer, "50", 1, 10000},
                      {"protocol",
-                      "of the halo: all, those of a paradigm (mpi, shmem, caf), or by name",
+                      "halo protocols: all, those of a paradigm (mpi, shmem, caf), or names",
                       "",
                       Kind::choices,
                       "irecv_isend,persistent_irecv_isend,neighbour,shared,shmem_put,caf_sync",
@@ -332,8 +338,8 @@ const Description& swim_description() {
       .metrics =
           [] {
             std::vector<Metric> all = {
-                {"step_time", "time of a step, the slowest rank's", "s", Better::lower},
-                {"halo_time", "part of it in the halo exchange, packing included, mean over ranks", "s",
+                {"step_time", "time of a step, on the slowest rank", "s", Better::lower},
+                {"halo_time", "time per step in the halo exchange, packing included, mean over ranks", "s",
                  Better::lower}};
             for (const Metric& m : compute_metrics()) all.push_back(m);
             return all;
@@ -346,19 +352,19 @@ const Description& swim_description() {
 
 void measure_swim(Run& run) {
   World& world = World::get();
-  world.expect(run);
-  const std::vector<HaloProtocol> chosen = asked_halos(run, "step_time");
+  world.check_request(run);
+  const std::vector<HaloProtocol> chosen = requested_halos(run, "step_time");
   const auto sizes = run.integers("cells", 256);
   const int steps = static_cast<int>(run.integer("steps"));
   for (const int cells : sizes)
     if (world.size() > cells)
       throw UsageError("ranks", "found " + std::to_string(world.size()),
-                       "one a row at most, here " + std::to_string(cells));
+                       "at most one per row, here " + std::to_string(cells));
   Batch batch(run, sizes.size());
   for (const int cells : sizes) {
     const double bytes = 8.0 * 13 * (cells + 2.0) * (static_cast<double>(cells) / world.size() + 3);
     for (const HaloProtocol& p : chosen)
-      batch.add(planned("step_time", p, {{"cells", cells}, {"steps", steps}}), bytes,
+      batch.add(planned_case("step_time", p, {{"cells", cells}, {"steps", steps}}), bytes,
                 [&] { return program_case(make_swim(p, cells, steps)); });
     batch.done();
   }
@@ -368,8 +374,8 @@ const Instrument swim{swim_description(), measure_swim};
 
 }  // namespace
 
-std::shared_ptr<Program> make_swim(const HaloProtocol& how, int cells, int steps) {
-  return std::make_shared<Swim>(how, cells, steps);
+std::shared_ptr<Program> make_swim(const HaloProtocol& protocol, int cells, int steps) {
+  return std::make_shared<Swim>(protocol, cells, steps);
 }
 
 }  // namespace mm::mpi

@@ -8,28 +8,28 @@
 
 namespace mm::mpi {
 
-void Batch::add(Case what, double bytes, const std::function<Case()>& make) {
+void Batch::add(Case plan, double bytes, const std::function<Case()>& make) {
   World& world = World::get();
-  double room = static_cast<double>(world.room());
-  if (bytes > room / 2 && !held_.empty()) {
+  double available = static_cast<double>(world.available_bytes());
+  if (bytes > available / 2 && !held_.empty()) {
     measure_held(0.5 / static_cast<double>(rounds_));
-    room = static_cast<double>(world.room());
+    available = static_cast<double>(world.available_bytes());
   }
   try {
     const bool any =
         any_block_timed() || std::any_of(held_.begin(), held_.end(), [](const Case& c) { return !c.missing; });
     if (any && too_late(run_)) throw run_.out_of_budget();
-    if (bytes > room)
-      throw Absent("it needs " + std::to_string(static_cast<long long>(bytes) >> 20) + " MiB on each rank, " +
-                       std::to_string(static_cast<long long>(room) >> 20) + " may be used",
-                   "smaller messages, fewer ranks on a host, or more memory");
-    what = world.all_or_none(make);
+    if (bytes > available)
+      throw Absent("needs " + std::to_string(static_cast<long long>(bytes) >> 20) +
+                       " MiB on each rank, available are " + std::to_string(static_cast<long long>(available) >> 20),
+                   "smaller messages, fewer ranks per host, or more memory");
+    plan = world.all_or_none(make);
   } catch (const Absent& why) {
-    const bool first = said_.insert(what.conditions.value("protocol", "") + why.what()).second;
-    what.missing = first ? why.what() : "";
-    what.enable = why.enable;
+    const bool first = reported_.insert(plan.conditions.value("protocol", "") + why.what()).second;
+    plan.missing = first ? why.what() : "";
+    plan.enable = why.enable;
   }
-  held_.push_back(std::move(what));
+  held_.push_back(std::move(plan));
 }
 
 void Batch::measure_held(double share) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Cases in groups that fit into memory.
+/// Groups of cases that fit into memory.
 #include <cstddef>
 #include <functional>
 #include <memory>
@@ -11,17 +11,17 @@
 
 namespace mm::mpi {
 
-/// Cases that are measured together, as far as memory holds them at once, in the order in which they are added.
+/// Cases that are measured together, as far as they fit into memory at once, in the order in which they are added.
 class Batch {
  public:
-  /// `rounds`: how often done() will be called; each time what was added shares its part of the budget.
+  /// `rounds`: how often done() will be called; each call gets an equal share of the remaining budget.
   Batch(Run& run, std::size_t rounds) : run_(run), rounds_(rounds) {}
-  /// What `make` makes: on all ranks or on none, and then it is absent, with the conditions and the metric of `what`.
-  /// `bytes`: that each rank needs for it. Collective.
-  void add(Case what, double bytes, const std::function<Case()>& make);
-  /// Measures; the medians of all that were added since it was called last.
+  /// Adds the result of `make`, which all ranks or none produce. In the latter case the metric of `plan` is reported
+  /// absent under its conditions. `bytes`: memory that each rank needs for it. Collective.
+  void add(Case plan, double bytes, const std::function<Case()>& make);
+  /// Measures what was added since the last call; returns the medians.
   std::vector<double> done();
-  /// Flags of what done() measured last, for what is derived from it.
+  /// Flags of the last done(), for derived metrics.
   std::vector<std::string> flags() const { return {flags_->begin(), flags_->end()}; }
 
  private:
@@ -30,8 +30,8 @@ class Batch {
   std::size_t rounds_;
   std::vector<Case> held_;
   std::vector<double> medians_;
-  std::set<std::string> said_;
-  bool begun_ = false;  // measuring what done() will return
+  std::set<std::string> reported_;
+  bool begun_ = false;  // cases that done() will return have been measured
   std::shared_ptr<std::set<std::string>> flags_ = std::make_shared<std::set<std::string>>();
 };
 

@@ -18,11 +18,11 @@ namespace {
 constexpr std::uint64_t kReferenceAdds = 1 << 13;  // about 2 µs
 constexpr double kSlowReference = 1.3;
 constexpr double kWaited_s = 2e-6;  // an interrupt takes as long; a time slice of another program takes 1000 times that
-constexpr double kWaitedShare = 0.02;  // … or this share of the block, if that is more
-constexpr double kStolen_s = 20e-6;    // interrupts, where the operating system accounts for them, are as short
+constexpr double kWaitedShare = 0.02;  // … or this share of the block, whichever is greater
+constexpr double kStolen_s = 20e-6;    // interrupts that the operating system accounts for are as short
 constexpr double kStolenShare = 0.02;
 
-/// Observes on a rank whether it had its CPU to itself during a block.
+/// Detects on a rank whether something else used its CPU during a block.
 class BlockObserver {
  public:
   BlockObserver() : file_(open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC)) {}
@@ -32,8 +32,8 @@ class BlockObserver {
   BlockObserver(const BlockObserver&) = delete;
   BlockObserver& operator=(const BlockObserver&) = delete;
 
-  /// Some time before a block, and just before it.
-  void look() { ratio_before_ = reference_ratio(); }
+  /// Call some time before a block; call begin() immediately before it.
+  void prepare() { ratio_before_ = reference_ratio(); }
   void begin() {
     cpu_ = sched_getcpu();
     before_ = read();
@@ -44,7 +44,7 @@ class BlockObserver {
     const double waited = now.waited_s - before_.waited_s;
     const bool switched = !now.counts_waiting && now.switches > before_.switches;
     if (waited > std::max(kWaited_s, kWaitedShare * block_s) || switched) marks |= kSwitched;
-    // Neither ran nor waited nor slept: the CPU itself was away, as a hypervisor takes one.
+    // Neither running, waiting nor sleeping: a hypervisor took the CPU away.
     const double stolen = seconds(now.at - before_.at) - (now.ran_s - before_.ran_s) - waited;
     if (now.counts_waiting && now.sleeps == before_.sleeps && stolen > std::max(kStolen_s, kStolenShare * block_s))
       marks |= kStolen;
@@ -68,7 +68,7 @@ class BlockObserver {
       unsigned long long ran = 0, waited = 0;
       if (std::sscanf(text, "%llu %llu", &ran, &waited) == 2) {
         r.waited_s = static_cast<double>(waited) * 1e-9;
-        r.counts_waiting = ran > 0;  // a kernel that does not count says 0
+        r.counts_waiting = ran > 0;  // a Linux kernel without these counters reports 0
       }
     }
     rusage use{};
@@ -79,8 +79,8 @@ class BlockObserver {
     r.at = ticks();
     return r;
   }
-  /// Time of fixed work over the least it ever took here: of two turns the better one, since an interrupt in one of
-  /// them says nothing of the block.
+  /// Time of fixed work over its minimum so far. It takes the better of two attempts, since an interrupt in one of them
+  /// does not concern the block.
   double reference_ratio() {
     double took = std::numeric_limits<double>::infinity();
     for (int turn = 0; turn < 2; ++turn) {
@@ -97,7 +97,7 @@ class BlockObserver {
   Reading before_;
 };
 
-/// Agrees on the slowest rank's time, every rank's marks and the job's time: the same on all ranks.
+/// Combines the slowest rank's time, the marks of all ranks and the time of rank 0: the same result on all ranks.
 TimedBlock agree(double mine_s, int marks, bool taking_part) {
   World& world = World::get();
   const double line[3] = {taking_part ? mine_s : -1, static_cast<double>(marks), wall_s()};
@@ -113,7 +113,7 @@ TimedBlock agree(double mine_s, int marks, bool taking_part) {
     found.block.seconds = std::max(found.block.seconds, all[r]);
     found.block.marks |= static_cast<int>(all[r + 1]);
   }
-  world.appoint(late);
+  world.adjust_lead(late);
   return found;
 }
 
@@ -126,8 +126,8 @@ BlockObserver& observer() {
 
 TimedBlock time_block(const Case& c, std::uint64_t iterations) {
   World& world = World::get();
-  observer().look();
-  const bool in_time = world.together([] { observer().begin(); });
+  observer().prepare();
+  const bool in_time = world.start_together([] { observer().begin(); });
   const double begun_s = wall_s();
   const Ticks begin = ticks();
   if (c.run) c.run(iterations);
@@ -142,9 +142,9 @@ TimedBlock time_block(const Case& c, std::uint64_t iterations) {
 std::string find_defect(const Case& c, std::uint32_t tag, bool whole) {
   World& world = World::get();
   const std::vector<Defect> mine = c.defects && c.run ? c.defects(tag, whole) : std::vector<Defect>{};
-  int count = static_cast<int>(mine.size()), most = 0;
-  check(MPI_Allreduce(&count, &most, 1, MPI_INT, MPI_MAX, world.all()), "MPI_Allreduce");
-  if (most == 0) return c.proof ? c.proof() : "";
+  int count = static_cast<int>(mine.size()), max_count = 0;
+  check(MPI_Allreduce(&count, &max_count, 1, MPI_INT, MPI_MAX, world.all()), "MPI_Allreduce");
+  if (max_count == 0) return c.verify ? c.verify() : "";
   json first = json(nullptr);
   if (count > 0)
     first = {{"where", mine.front().where},

@@ -1,5 +1,5 @@
 #pragma once
-/// A case: one way of doing one thing among all ranks, with what proves its data.
+/// A case: one operation by one method among all ranks, and the verification of its data.
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -12,53 +12,53 @@
 
 namespace mm::mpi {
 
-/// What is wrong with a payload: the first word that is not what its owner sent.
+/// The first word of a payload that differs from what its owner sent.
 struct Defect {
   std::string where;  ///< "north", "slot 3"
   std::uint64_t index = 0, expected = 0, got = 0;
 };
 
-/// One way of doing one thing, among all ranks. The same cases in the same order on every rank.
+/// One operation by one method among all ranks. All ranks have the same cases in the same order.
 struct Case {
   json conditions;     ///< scalars: paradigm, protocol, words, …
-  std::string metric;  ///< s an iteration, the slowest rank's
-  /// Timed: so many iterations. Empty on a rank that takes no part.
+  std::string metric;  ///< s per iteration, on the slowest rank
+  /// Timed. Empty on a rank that does not participate.
   std::function<void(std::uint64_t iterations)> run;
-  /// Untimed: what is sent from now on carries this tag; `whole`: every word of it, else a few.
-  std::function<void(std::uint32_t tag, bool whole)> mark{};
-  /// Untimed, after `run`: the first word received that does not carry it.
+  /// Untimed: fills the payload of later messages with this tag; `whole`: every word, not only a sample.
+  std::function<void(std::uint32_t tag, bool whole)> fill{};
+  /// Untimed, after `run`: the first received word without this tag.
   std::function<std::vector<Defect>(std::uint32_t tag, bool whole)> defects{};
-  double share = 1;      ///< of an iteration that the metric is: a half where it is a round trip
-  double bytes = 0;      ///< sent and received by all ranks an iteration: "bandwidth_net", unless 0
-  bool passive = false;  ///< the target does not wait: what came is looked at only when all have returned
-  /// It cannot be had here: why, or "" where that was said before. Only conditions and metric count then.
+  double share = 1;      ///< the metric as a share of an iteration: a half where an iteration is a round trip
+  double bytes = 0;      ///< sent and received by all ranks per iteration: "bandwidth_net", unless 0
+  bool passive = false;  ///< the target does not wait: verification needs a barrier first
+  /// Why it is absent here, or "" if already reported. If set, only conditions and metric are used.
   std::optional<std::string> missing{};
   std::string enable{};
 
-  // Of programs, which prove more than words and tell more than one time.
-  /// An iteration takes so long that a block is one, and that it is proven once before it is timed.
+  // For applications and NPB kernels, which verify more than words and have further metrics.
+  /// One iteration is long enough for a block, and is verified once before it is timed.
   bool single = false;
-  /// Untimed, collective, after `run`: what is wrong, in words and the same on all ranks, or "".
-  std::function<std::string()> proof{};
-  /// Further metrics of a block, which need no interval of the asked width.
-  std::vector<std::string> also{};
+  /// Untimed, collective, after `run`: a description of what is wrong, the same on all ranks, or "".
+  std::function<std::string()> verify{};
+  /// Extra metrics of a block, whose intervals need not reach the requested width.
+  std::vector<std::string> extra_metrics{};
   /// Untimed, collective, after a block: their values, the same on all ranks.
   std::function<Values()> values{};
   /// Collective, at the end: conditions to add.
   std::function<json()> observe{};
-  /// If given, the flags of its results are added here, for what is derived from them. The same on all ranks.
+  /// If given, collects the flags of the results, for derived metrics. The same on all ranks.
   std::shared_ptr<std::set<std::string>> flags{};
-  /// If given, the metric in every round, NaN in those that do not count. The same on all ranks.
+  /// If given, collects the metric per round, NaN for excluded blocks. The same on all ranks.
   std::shared_ptr<std::vector<double>> rounds{};
 };
 
-/// A word of payload: which iteration's, whose and which one.
+/// A word of payload: identifies the iteration, the owner, the side and the index.
 inline std::uint64_t payload(std::uint32_t tag, int owner, int side, std::uint64_t index) {
   return (std::uint64_t{tag & 0xffff} << 48) | (static_cast<std::uint64_t>(owner & 0xffff) << 32) |
          (static_cast<std::uint64_t>(side & 0xf) << 28) | (index & 0xfffffff);
 }
 
-/// Visits every index of a payload, or the few at which it is marked and checked between blocks.
+/// Visits every index of a payload, or the few that are filled and verified between blocks.
 template <class Visit>
 void each_word(std::size_t words, bool whole, const Visit& visit) {
   if (whole || words <= 4)

@@ -19,22 +19,22 @@ constexpr std::size_t kMaxSamples = 300;
 // The same on every rank.
 bool any_block = false;
 
-/// The loop over cases that are measured together. All members are collective.
+/// The measuring loop over cases that share a budget. All members are collective.
 class Rounds {
  public:
   Rounds(Run& run, std::vector<Case> cases, double share, bool tied);
   std::vector<double> measure();
 
  private:
-  CaseProgress begin(Case what);
-  void prove_all();
-  bool prove(CaseProgress& p);
+  CaseProgress begin(Case spec);
+  void verify_all();
+  bool verify(CaseProgress& p);
   void find_iterations(CaseProgress& p) const;
   void visit(CaseProgress& p);
   void finish_tied();
 
   Run& run_;
-  const double percent_;  ///< width of the interval asked for
+  const double percent_;  ///< requested width of the interval
   const double end_s_;    ///< of this share of the budget, by rank 0's wall_s()
   const bool tied_;
   std::uint32_t tag_ = 0;
@@ -44,65 +44,65 @@ class Rounds {
 Rounds::Rounds(Run& run, std::vector<Case> cases, double share, bool tied)
     : run_(run),
       percent_(run.real("interval_percent")),
-      end_s_(World::get().tell(wall_s() + run.left_s() * share)),
+      end_s_(World::get().broadcast(wall_s() + run.left_s() * share)),
       tied_(tied) {
   for (Case& c : cases) all_.push_back(begin(std::move(c)));
 }
 
-CaseProgress Rounds::begin(Case what) {
+CaseProgress Rounds::begin(Case spec) {
   CaseProgress p;
   const auto [index, finished] = run_.next_point();
   p.index = index;
-  p.resumed = p.done = World::get().tell(finished).get<bool>();
+  p.resumed = p.done = World::get().broadcast(finished).get<bool>();
   any_block = any_block || p.resumed;
-  p.what = std::move(what);
-  if (p.what.missing) {
+  p.spec = std::move(spec);
+  if (p.spec.missing) {
     p.done = true;
-    p.failure = *p.what.missing;
+    p.failure = *p.spec.missing;
   }
   return p;
 }
 
-/// Whether the case brings the right data, after one iteration and after three.
-bool Rounds::prove(CaseProgress& p) {
+/// Whether the case delivers correct data, after one iteration and after three.
+bool Rounds::verify(CaseProgress& p) {
   World& world = World::get();
   for (const std::uint64_t iterations : {1u, 3u}) {
-    if (p.what.proof && iterations > 1) break;  // a program's run is long, and each is proven
+    if (p.spec.verify && iterations > 1) break;  // an application's run is long, and each run is verified
     ++tag_;
-    if (p.what.mark && p.what.run) p.what.mark(tag_, true);
+    if (p.spec.fill && p.spec.run) p.spec.fill(tag_, true);
     check(MPI_Barrier(world.all()), "MPI_Barrier");
-    if (p.what.run) p.what.run(iterations);
-    if (p.what.passive) check(MPI_Barrier(world.all()), "MPI_Barrier");
-    p.failure = find_defect(p.what, tag_, true);
-    if (!p.failure.empty() || p.what.single) break;
+    if (p.spec.run) p.spec.run(iterations);
+    if (p.spec.passive) check(MPI_Barrier(world.all()), "MPI_Barrier");
+    p.failure = find_defect(p.spec, tag_, true);
+    if (!p.failure.empty() || p.spec.single) break;
   }
   return p.failure.empty();
 }
 
 void Rounds::find_iterations(CaseProgress& p) const {
-  while (!p.what.single) {
+  while (!p.spec.single) {
     const auto took_s = [&] {
-      return time_block(p.what, p.iterations).block.seconds * static_cast<double>(p.iterations);
+      return time_block(p.spec, p.iterations).block.seconds * static_cast<double>(p.iterations);
     };
     double took = took_s();
-    if (took >= kBlock_s) took = std::min(took, took_s());  // a disturbed block does not show how many it needs
+    if (took >= kBlock_s) took = std::min(took, took_s());  // one disturbed block may only seem long enough
     if (took >= 0.8 * kBlock_s || p.iterations >= kMaxIterations) break;
     const double factor = took > 0 ? std::clamp(1.2 * kBlock_s / took, 1.5, 10.0) : 10.0;
     p.iterations = std::min(kMaxIterations, static_cast<std::uint64_t>(static_cast<double>(p.iterations) * factor) + 1);
   }
 }
 
-/// Nothing is timed before its data were found right.
-void Rounds::prove_all() {
-  bool any_proven = false;
+/// No case is timed before its data are verified.
+void Rounds::verify_all() {
+  bool any_verified = false;
   for (CaseProgress& p : all_) {
     if (p.done) continue;
-    if ((any_proven || any_block) && too_late(run_)) {
+    if ((any_verified || any_block) && too_late(run_)) {
       p.finish_out_of_budget(run_, percent_);
-    } else if (!prove(p)) {
+    } else if (!verify(p)) {
       p.finish(run_, percent_);
     } else {
-      any_proven = true;
+      any_verified = true;
       find_iterations(p);
     }
   }
@@ -112,20 +112,20 @@ void Rounds::visit(CaseProgress& p) {
   if (p.blocks.empty() && any_block && too_late(run_)) return p.finish_out_of_budget(run_, percent_);
   if (p.start.empty()) p.start = utc_now();
   ++tag_;
-  if (p.what.mark && p.what.run) p.what.mark(tag_, false);
-  TimedBlock timed = time_block(p.what, p.iterations);
-  p.failure = find_defect(p.what, tag_, false);
+  if (p.spec.fill && p.spec.run) p.spec.fill(tag_, false);
+  TimedBlock timed = time_block(p.spec, p.iterations);
+  p.failure = find_defect(p.spec, tag_, false);
   if (!p.failure.empty()) {
     p.blocks.clear();
     return p.finish(run_, percent_);
   }
-  if (p.what.values) timed.block.also = p.what.values();
+  if (p.spec.values) timed.block.extra = p.spec.values();
   p.spent_s += timed.block.seconds * static_cast<double>(p.iterations);
   p.blocks.push_back(std::move(timed.block));
   any_block = true;
   const bool last = p.blocks.size() >= kMaxSamples || timed.ended_s > end_s_;
   if (last || (!tied_ && p.enough(percent_))) p.finish(run_, percent_);
-  run_.beat(p.what.metric);
+  run_.beat(p.spec.metric);
 }
 
 void Rounds::finish_tied() {
@@ -137,8 +137,8 @@ void Rounds::finish_tied() {
 
 std::vector<double> Rounds::measure() {
   for (CaseProgress& p : all_)
-    if (p.what.missing && !p.resumed) p.finish(run_, percent_);
-  prove_all();
+    if (p.spec.missing && !p.resumed) p.finish(run_, percent_);
+  verify_all();
   std::mt19937_64 random(run_.seed());
   std::vector<std::size_t> order(all_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -161,7 +161,7 @@ std::vector<double> Rounds::measure() {
 bool any_block_timed() { return any_block; }
 
 bool too_late(const Run& run) {
-  // Until the first call ranks met and networks were read: on crowded hosts that alone outlasts a short budget.
+  // Before the first call MPI_Init and the transport probe ran: on busy hosts these alone can outlast a short budget.
   static const double begun_s = wall_s();
   int late = wall_s() > std::max(run.last_call_s(), begun_s + run.budget_s() + 1);
   check(MPI_Bcast(&late, 1, MPI_INT, 0, World::get().all()), "MPI_Bcast");

@@ -13,9 +13,9 @@
 namespace mm::mpi {
 namespace {
 
-constexpr useconds_t kReading_us = 300;  // a CPU for the program that reads the output
+constexpr useconds_t kReading_us = 300;  // leaves a CPU to the program that reads the output
 
-/// The conditions of a case that people tell it by.
+/// The conditions that identify a case to a reader.
 std::string label(const Case& c) {
   std::string text;
   for (const char* key : {"paradigm", "protocol", "operation", "algorithm", "mode", "distance", "from_rank", "to_rank",
@@ -33,7 +33,7 @@ std::string label(const Case& c) {
 std::vector<double> CaseProgress::samples(bool undisturbed) const {
   std::vector<double> all;
   for (const Block& b : blocks)
-    if (!undisturbed || b.marks == 0) all.push_back(b.seconds * what.share);
+    if (!undisturbed || b.marks == 0) all.push_back(b.seconds * spec.share);
   return all;
 }
 
@@ -65,17 +65,17 @@ bool CaseProgress::enough(double percent) const {
 
 void CaseProgress::report_absent(Run& run) const {
   if (failure.empty()) return;
-  json conditions = what.conditions;
+  json conditions = spec.conditions;
   conditions.update({{"ranks", World::get().size()}, {"mpi", World::get().kind()}});
-  run.absent(what.metric, conditions, label(what) + ": " + failure, what.enable);
+  run.absent(spec.metric, conditions, label(spec) + ": " + failure, spec.enable);
 }
 
 json CaseProgress::observed_conditions() const {
   double fastest = 0, slowest = 0;
   for (std::size_t r = 0; r < blocks.front().ranks.size(); ++r) {
-    std::vector<double> of;
-    for (const Block& b : blocks) of.push_back(b.ranks[r]);
-    const double m = median(of) * what.share;
+    std::vector<double> values;
+    for (const Block& b : blocks) values.push_back(b.ranks[r]);
+    const double m = median(values) * spec.share;
     fastest = r == 0 ? m : std::min(fastest, m);
     slowest = std::max(slowest, m);
   }
@@ -85,14 +85,14 @@ json CaseProgress::observed_conditions() const {
   json conditions = {{"block_iterations", iterations}, {"disturbed_share", share_marked(~0)},
                      {"blocks", blocks.size()},        {"fastest_rank", fastest},
                      {"slowest_rank", slowest},        {"rank_cpus", cpus}};
-  if (what.observe) conditions.update(what.observe());
+  if (spec.observe) conditions.update(spec.observe());
   return conditions;
 }
 
 void CaseProgress::finish(Run& run, double percent) {
   done = true;
   if (blocks.empty()) return report_absent(run);
-  // Not when they are taken: the program that reads a line needs a CPU, in most cases that of a rank.
+  // Written only now: the program that reads a line needs a CPU, often that of a rank.
   for (const Block& b : blocks) {
     Values line = {b.seconds};
     line.insert(line.end(), b.ranks.begin(), b.ranks.end());
@@ -102,24 +102,24 @@ void CaseProgress::finish(Run& run, double percent) {
   const std::vector<double> kept = samples(clean);
   value = median(kept);
   const std::vector<std::string> all = flags(percent);
-  if (what.flags) what.flags->insert(all.begin(), all.end());
-  if (what.rounds)
+  if (spec.flags) spec.flags->insert(all.begin(), all.end());
+  if (spec.rounds)
     for (const Block& b : blocks)
-      what.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN() : b.seconds * what.share);
-  json conditions = what.conditions;
+      spec.rounds->push_back(clean && b.marks != 0 ? std::numeric_limits<double>::quiet_NaN() : b.seconds * spec.share);
+  json conditions = spec.conditions;
   conditions.update(World::get().conditions());
   conditions.update(observed_conditions());
-  run.report(index, what.metric, kept, conditions, all, start, spent_s);
-  if (what.bytes > 0) {
+  run.report(index, spec.metric, kept, conditions, all, start, spent_s);
+  if (spec.bytes > 0) {
     std::vector<double> rates;
-    for (const double s : kept) rates.push_back(what.bytes * what.share / s);
+    for (const double s : kept) rates.push_back(spec.bytes * spec.share / s);
     run.report(index, "bandwidth_net", rates, conditions, all, start, spent_s);
   }
-  for (std::size_t m = 0; m < what.also.size(); ++m) {
-    std::vector<double> of;
+  for (std::size_t m = 0; m < spec.extra_metrics.size(); ++m) {
+    std::vector<double> values;
     for (const Block& b : blocks)
-      if (!clean || b.marks == 0) of.push_back(b.also[m]);
-    run.report(index, what.also[m], of, conditions, all, start, spent_s);
+      if (!clean || b.marks == 0) values.push_back(b.extra[m]);
+    run.report(index, spec.extra_metrics[m], values, conditions, all, start, spent_s);
   }
   run.finish(index, conditions);
   if (World::get().rank() == 0 && !World::get().oversubscribed()) usleep(kReading_us);
@@ -128,19 +128,19 @@ void CaseProgress::finish(Run& run, double percent) {
 void CaseProgress::finish_out_of_budget(Run& run, double percent) {
   const Absent why = run.out_of_budget();
   failure = why.what();
-  what.enable = why.enable;
+  spec.enable = why.enable;
   finish(run, percent);
 }
 
 void CaseProgress::restore(Run& run, double percent) {
-  for (const auto& [values, marks] : run.earlier(index))  // rank 0 has them
+  for (const auto& [values, marks] : run.earlier(index))  // empty except on rank 0
     if (!values.empty()) blocks.push_back({values.front(), marks, {}, {}, 0});
   if (!blocks.empty()) {
     value = median(samples(undisturbed_only()));
-    if (const auto all = flags(percent); what.flags) what.flags->insert(all.begin(), all.end());
+    if (const auto all = flags(percent); spec.flags) spec.flags->insert(all.begin(), all.end());
   }
-  const json told = World::get().tell(value);  // NaN is null in JSON
-  if (told.is_number()) value = told.get<double>();
+  const json result = World::get().broadcast(value);  // NaN is null in JSON
+  if (result.is_number()) value = result.get<double>();
 }
 
 }  // namespace mm::mpi

@@ -1,5 +1,5 @@
 #pragma once
-/// A case and what has been measured of it.
+/// The state of a case during measurement.
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -14,7 +14,7 @@ namespace mm::mpi {
 constexpr std::size_t kMinSamples = 7;
 
 struct CaseProgress {
-  Case what;
+  Case spec;
   std::size_t index = 0;
   std::uint64_t iterations = 1;  ///< of a block
   std::vector<Block> blocks;
@@ -23,10 +23,10 @@ struct CaseProgress {
   double spent_s = 0;
   double value = std::numeric_limits<double>::quiet_NaN();  ///< median, once it is done
 
-  /// s an iteration, of all blocks or of undisturbed ones.
+  /// s per iteration, of all blocks or of undisturbed ones.
   std::vector<double> samples(bool undisturbed) const;
-  /// Whether only undisturbed blocks count: what others did to a block says nothing of the library. But half of the
-  /// blocks gone is no measurement.
+  /// Whether only undisturbed blocks count, as a disturbance is not a property of the library. False if fewer than half
+  /// of the blocks would remain.
   bool undisturbed_only() const;
   std::vector<std::string> flags(double percent) const;
   /// Whether the interval of the samples is inside `percent`.
@@ -36,9 +36,9 @@ struct CaseProgress {
 
   /// Reports results, or what failed, and ends the case. Collective.
   void finish(Run& run, double percent);
-  /// Ends a case that never got a block. Collective.
+  /// Ends a case that never had a block. Collective.
   void finish_out_of_budget(Run& run, double percent);
-  /// Takes over the blocks of an earlier output and its median. Collective.
+  /// Restores the blocks and the median from an earlier output. Collective.
   void restore(Run& run, double percent);
 
  private:

@@ -29,7 +29,7 @@ namespace {
 constexpr int kOffsetRounds = 64;
 constexpr unsigned kEnd_s = 5;
 constexpr double kMinLead_s = 20e-6, kMaxLead_s = 10e-3;
-constexpr std::size_t kProbe_bytes = 4 << 20;  // larger than what a host says on its network meanwhile
+constexpr std::size_t kProbe_bytes = 4 << 20;  // exceeds a host's other network traffic meanwhile
 constexpr int kProbe_rounds = 3;
 
 /// "Open MPI v4.1.4, package: …" → "Open MPI 4.1.4"; "MPICH Version:\t4.0.2\n…" → "MPICH 4.0.2".
@@ -39,10 +39,10 @@ std::pair<std::string, std::string> library_of() {
   check(MPI_Get_library_version(text, &length), "MPI_Get_library_version");
   std::string whole(text, static_cast<std::size_t>(length));
   std::string kind = "mpi";
-  for (const auto& [says, name] :
+  for (const auto& [pattern, name] :
        {std::pair{"Open MPI", "openmpi"}, std::pair{"Intel", "intelmpi"}, std::pair{"MVAPICH", "mvapich"},
         std::pair{"CRAY", "craympich"}, std::pair{"MPICH", "mpich"}})
-    if (whole.find(says) != std::string::npos) {
+    if (whole.find(pattern) != std::string::npos) {
       kind = name;
       break;
     }
@@ -57,14 +57,13 @@ std::pair<std::string, std::string> library_of() {
   return {kind, tidy};
 }
 
-/// Which kernel this is, among all that ever ran: containers and namespaces of one have the same.
-std::string kernel_id() {
+/// Identifies the running Linux kernel: containers and namespaces on the same one have the same ID.
+std::string boot_id() {
   const std::string id = first_line("/proc/sys/kernel/random/boot_id");
   return id.empty() ? host_name() : id;
 }
 
-/// Bytes sent so far by interface: what the kernel's networks and the fabric's ports count. What is part of a bridge or
-/// a bond is counted there.
+/// Bytes sent so far by network interface and fabric port. Members of a bridge or bond are counted as part of it.
 std::map<std::string, double> sent_bytes() {
   namespace fs = std::filesystem;
   std::map<std::string, double> all;
@@ -89,9 +88,9 @@ std::map<std::string, double> sent_bytes() {
   return all;
 }
 
-/// How many tasks srun has started here that no process manager has joined: each would be a job of its own. 0 where
-/// somebody joins them, or srun did not start this.
-int alone_under_slurm() {
+/// Number of tasks of srun that no process manager has connected: each would be a job of one rank. 0 if a manager
+/// connects them, or srun did not start this process.
+int unconnected_srun_tasks() {
   const char* tasks = std::getenv("SLURM_STEP_NUM_TASKS");
   if (tasks == nullptr || std::getenv("SLURM_PROCID") == nullptr) return 0;
   for (const char* joined : {"OMPI_COMM_WORLD_SIZE", "PMI_RANK", "PMI_FD", "PMI_PORT", "HYDI_CONTROL_FD"})
@@ -99,9 +98,9 @@ int alone_under_slurm() {
   return std::atoi(tasks);
 }
 
-[[noreturn]] void refuse_alone(int tasks) {
-  throw UsageError("ranks", "found " + std::to_string(tasks) + " tasks of srun that do not know of one another",
-                   "srun --mpi=pmix (Open MPI), srun --mpi=pmi2 (MPICH), or mpirun inside of the allocation");
+[[noreturn]] void refuse_unconnected(int tasks) {
+  throw UsageError("ranks", "found " + std::to_string(tasks) + " tasks of srun that are not connected to one another",
+                   "srun --mpi=pmix (Open MPI), srun --mpi=pmi2 (MPICH), or mpirun inside the allocation");
 }
 
 int status_at_end = 0;
@@ -124,16 +123,16 @@ World& World::get() {
 void World::start() {
   if (started_) return;
   keep_output();
-  const int tasks = alone_under_slurm();
-  if (tasks > 1 && std::getenv("PMIX_RANK") == nullptr) refuse_alone(tasks);  // Open MPI would die in MPI_Init
-  // No more than plain: for any level of threads above single Open MPI 4.1 takes its locks, a third of a short
-  // message's time.
+  const int tasks = unconnected_srun_tasks();
+  // Open MPI would end the process in MPI_Init.
+  if (tasks > 1 && std::getenv("PMIX_RANK") == nullptr) refuse_unconnected(tasks);
+  // Not MPI_Init_thread: above MPI_THREAD_SINGLE, Open MPI 4.1 takes locks that cost a third of a short message's time.
   check(MPI_Init(nullptr, nullptr), "MPI_Init");
   started_ = true;
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   check(MPI_Comm_rank(MPI_COMM_WORLD, &rank_), "MPI_Comm_rank");
   check(MPI_Comm_size(MPI_COMM_WORLD, &size_), "MPI_Comm_size");
-  if (tasks > 1 && size_ == 1) refuse_alone(tasks);  // another library's manager does not help
+  if (tasks > 1 && size_ == 1) refuse_unconnected(tasks);  // the manager is that of another library
   mute(rank_ != 0);
   std::tie(kind_, library_) = library_of();
 
@@ -143,27 +142,27 @@ void World::start() {
   check(MPI_Bcast(&first, 1, MPI_INT, 0, near), "MPI_Bcast");
   MPI_Comm_free(&near);
   const auto all = gather({{"host", host_name()},
-                           {"kernel", kernel_id()},
+                           {"boot_id", boot_id()},
                            {"pid", getpid()},
                            {"cpu", sched_getcpu()},
                            {"first", first},
                            {"allowed", allowed_cpus()}});
   std::map<int, int> nodes;
-  std::map<std::string, std::pair<int, std::set<int>>> kernels;
+  std::map<std::string, std::pair<int, std::set<int>>> kernels;  // ranks and CPUs by Linux kernel
   for (const json& one : all) {
     const int node = nodes.emplace(one["first"], static_cast<int>(nodes.size())).first->second;
-    members_.push_back({one["host"], one["kernel"], one["pid"], one["cpu"], node, one["allowed"]});
-    auto& [ranks, cpus] = kernels[one["kernel"]];
+    members_.push_back({one["host"], one["boot_id"], one["pid"], one["cpu"], node, one["allowed"]});
+    auto& [ranks, cpus] = kernels[one["boot_id"]];
     ++ranks;
     cpus.insert(members_.back().allowed.begin(), members_.back().allowed.end());
   }
-  for (const auto& [kernel, of] : kernels)
-    oversubscribed_ = oversubscribed_ || of.first > static_cast<int>(of.second.size());
+  for (const auto& [id, usage] : kernels)
+    oversubscribed_ = oversubscribed_ || usage.first > static_cast<int>(usage.second.size());
   find_offsets();
-  transport_ = tell(find_transport());
+  transport_ = broadcast(find_transport());
 }
 
-void World::expect(Run& run) const {
+void World::check_request(Run& run) const {
   const auto wanted = run.integers("ranks", size_);
   if (std::find(wanted.begin(), wanted.end(), size_) == wanted.end())
     throw UsageError("ranks", "found " + std::to_string(size_) + ", which the launcher started", run.text("ranks"));
@@ -181,28 +180,28 @@ int World::end(int status) {
   if (!started_) return status;
   started_ = false;
   if (status != 0 && status != 77 && status != 2) MPI_Abort(MPI_COMM_WORLD, status);
-  // Rank 0 alone knows what an earlier output held: whether there is something in the end.
+  // Only rank 0 knows what an earlier output contains, hence whether there are results.
   if (status != 2) MPI_Bcast(&status, 1, MPI_INT, 0, all());
   if (kind_ == "mpich") {
-    // MPICH 4.0 may wait in MPI_Finalize for ever, as four ranks over UCX's TCP on two CPUs do in half of all runs: one
-    // waits for an answer of others who no longer listen (pmodels/mpich 6596). All has been said; to leave is no fault.
+    // MPICH 4.0 may hang in MPI_Finalize, as four ranks over UCX's TCP on two CPUs do in half of all runs: a rank waits
+    // for answers of ranks that no longer progress (pmodels/mpich 6596). All output is written, so exit normally.
     status_at_end = status;
     std::signal(SIGALRM, [](int) { _exit(status_at_end); });
     alarm(kEnd_s);
   }
   for (auto finish = finish_.rbegin(); finish != finish_.rend(); ++finish) (*finish)();
-  // MPICH 4.0 over UCX aborts where a window is left; that its ranks just leave now is no fault to their launcher.
+  // MPICH 4.0 over UCX aborts in MPI_Finalize if a window was not freed; its launcher accepts ranks that just exit.
   if (kept_ && kind_ == "mpich") {
     std::fflush(nullptr);
     _exit(status);
   }
-  int over = 0;  // a library that was started beside it may have ended it too
+  int over = 0;  // OpenSHMEM or co-arrays may have ended MPI too
   MPI_Finalized(&over);
   if (!over) MPI_Finalize();
   return status;
 }
 
-void give_up(const std::string& why) {
+void abort_job(const std::string& why) {
   const int rank = World::get().rank();
   mute(false);
   try {
@@ -211,7 +210,7 @@ void give_up(const std::string& why) {
           {"message", "rank " + std::to_string(rank) + ": " + why},
           {"allowed", nullptr}});
   } catch (const Failure&) {
-    // Standard error still has the line.
+    // The message still goes to standard error.
   }
   std::fprintf(stderr, "meshmark-comm: error: rank %d: %s\n", rank, why.c_str());
   std::fflush(stderr);
@@ -219,7 +218,7 @@ void give_up(const std::string& why) {
   std::abort();
 }
 
-/// Rank 0 asks each rank for its time; of many answers that of the shortest round trip is the nearest (Cristian 1989).
+/// Rank 0 asks each rank for its time; the answer with the shortest round trip is the most accurate (Cristian 1989).
 void World::find_offsets() {
   std::vector<double> found(static_cast<std::size_t>(size_) * 2, 0.0);
   for (int other = 1; other < size_; ++other) {
@@ -231,10 +230,10 @@ void World::find_offsets() {
         const double sent = seconds(ticks());
         check(MPI_Send(nullptr, 0, MPI_BYTE, other, 7, all()), "MPI_Send");
         check(MPI_Recv(&theirs, 1, MPI_DOUBLE, other, 7, all(), MPI_STATUS_IGNORE), "MPI_Recv");
-        const double came = seconds(ticks());
-        if (came - sent < best) {
-          best = came - sent;
-          found[static_cast<std::size_t>(other) * 2] = theirs - (sent + came) / 2;
+        const double received = seconds(ticks());
+        if (received - sent < best) {
+          best = received - sent;
+          found[static_cast<std::size_t>(other) * 2] = theirs - (sent + received) / 2;
           found[static_cast<std::size_t>(other) * 2 + 1] = best / 2;
         }
       } else {
@@ -249,7 +248,7 @@ void World::find_offsets() {
   for (std::size_t i = 1; i < found.size(); i += 2) uncertain_s_ = std::max(uncertain_s_, found[i]);
 }
 
-bool World::together(const std::function<void()>& last) {
+bool World::start_together(const std::function<void()>& last) {
   check(MPI_Barrier(all()), "MPI_Barrier");
   if (oversubscribed_) {
     last();
@@ -264,15 +263,14 @@ bool World::together(const std::function<void()>& last) {
   return !late;
 }
 
-void World::appoint(bool late) {
+void World::adjust_lead(bool late) {
   lead_s_ = late ? std::min(lead_s_ * 1.5, kMaxLead_s) : std::max(lead_s_ * 0.99, kMinLead_s);
 }
 
-std::size_t World::room() {
-  const std::string& kernel = members_[static_cast<std::size_t>(rank_)].kernel;
-  const auto here =
-      std::count_if(members_.begin(), members_.end(), [&](const Member& m) { return m.kernel == kernel; });
-  // A tenth is left to everybody else.
+std::size_t World::available_bytes() {
+  const std::string& id = members_[static_cast<std::size_t>(rank_)].boot_id;
+  const auto here = std::count_if(members_.begin(), members_.end(), [&](const Member& m) { return m.boot_id == id; });
+  // A tenth is left to other processes.
   auto mine = static_cast<double>(memory_available()) * 0.9 / static_cast<double>(here);
   rlimit limit{};
   std::size_t pages = 0;
@@ -280,12 +278,12 @@ std::size_t World::room() {
       getrlimit(RLIMIT_AS, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && in >> pages)
     mine = std::min(mine, static_cast<double>(limit.rlim_cur) -
                               static_cast<double>(pages) * static_cast<double>(sysconf(_SC_PAGESIZE)));
-  double least = 0;
-  check(MPI_Allreduce(&mine, &least, 1, MPI_DOUBLE, MPI_MIN, all()), "MPI_Allreduce");
-  return static_cast<std::size_t>(std::max(0.0, least));
+  double min = 0;
+  check(MPI_Allreduce(&mine, &min, 1, MPI_DOUBLE, MPI_MIN, all()), "MPI_Allreduce");
+  return static_cast<std::size_t>(std::max(0.0, min));
 }
 
-/// null, or the words of the lowest rank that could not.
+/// null, or the error of the lowest rank that failed.
 json World::attempt(const std::function<void()>& make) {
   json mine = nullptr;
   const auto refused = [&](const std::string& why, const std::string& enable) {
@@ -298,7 +296,7 @@ json World::attempt(const std::function<void()>& make) {
   } catch (const Failure& why) {
     refused(why.what(), "");
   } catch (const std::bad_alloc&) {
-    refused("no memory", "smaller messages, or more memory");
+    refused("out of memory", "smaller messages, or more memory");
   }
   json first = nullptr;
   bool all_alike = true;
@@ -306,25 +304,25 @@ json World::attempt(const std::function<void()>& make) {
     all_alike = all_alike && !one.is_null();
     if (first.is_null()) first = one;
   }
-  // What is so on all ranks is no rank's affair.
+  // If all ranks failed, the message names no rank.
   if (all_alike && !first.is_null()) first["reason"] = first["reason"].get<std::string>().substr(8);
   return first;
 }
 
 void World::check_all(int status, const char* call) {
-  int failed = status != MPI_SUCCESS, most = 0;
-  check(MPI_Allreduce(&failed, &most, 1, MPI_INT, MPI_MAX, all()), "MPI_Allreduce");
-  if (most == 0) return;
+  int failed = status != MPI_SUCCESS, any_failed = 0;
+  check(MPI_Allreduce(&failed, &any_failed, 1, MPI_INT, MPI_MAX, all()), "MPI_Allreduce");
+  if (any_failed == 0) return;
   std::string why;
   try {
     check(status, call);
   } catch (const Failure& failure) {
     why = failure.what();
   }
-  const auto all_words = gather(why);
-  for (std::size_t r = 0; r < all_words.size(); ++r)
-    if (const auto words = all_words[r].get<std::string>(); !words.empty())
-      throw Failure("rank " + std::to_string(r) + ": " + words);
+  const auto errors = gather(why);
+  for (std::size_t r = 0; r < errors.size(); ++r)
+    if (const auto error = errors[r].get<std::string>(); !error.empty())
+      throw Failure("rank " + std::to_string(r) + ": " + error);
 }
 
 std::vector<json> World::gather(const json& mine) {
@@ -344,11 +342,11 @@ std::vector<json> World::gather(const json& mine) {
   return found;
 }
 
-json World::tell(const json& what) { return gather(rank_ == 0 ? what : json(nullptr)).front(); }
+json World::broadcast(const json& value) { return gather(rank_ == 0 ? value : json(nullptr)).front(); }
 
-/// What carries a large message from each rank to the next: the interfaces whose counters grew by it, or none, and then
-/// it was memory. It asks the kernel, not the library, which may take a short cut that it was told not to take: between
-/// namespaces of one kernel, which are hosts of a network to their users.
+/// The medium of a large message from each rank to the next: the interfaces whose counters grew by it, or shared memory
+/// if none did. The counters are the operating system's, because a library may use shared memory although its options
+/// forbid it: between network namespaces of one Linux kernel, which appear as hosts.
 std::string World::find_transport() {
   if (size_ == 1) return "none";
   std::vector<char> out(kProbe_bytes, 1), in(kProbe_bytes);
@@ -358,8 +356,8 @@ std::string World::find_transport() {
                        static_cast<int>(kProbe_bytes), MPI_BYTE, before, 8, all(), MPI_STATUS_IGNORE),
           "MPI_Sendrecv");
   };
-  exchange();  // connections are made at the first message
-  // Counters are a host's: what all of its ranks sent. What others send meanwhile is not in every round.
+  exchange();  // the first message establishes connections
+  // Counters cover all ranks of a host. Their minimum over rounds excludes most traffic of other processes.
   std::map<std::string, double> per_message;
   for (int round = 0; round < kProbe_rounds; ++round) {
     check(MPI_Barrier(all()), "MPI_Barrier");
@@ -370,15 +368,15 @@ std::string World::find_transport() {
     for (const auto& [name, bytes] : sent_bytes()) {
       const auto old = sent_before.find(name);
       const double grown = (bytes - (old == sent_before.end() ? 0 : old->second)) / static_cast<double>(kProbe_bytes);
-      const auto [least, first] = per_message.try_emplace(name, round == 0 ? grown : 0);
-      if (!first) least->second = std::min(least->second, grown);
+      const auto [min, first] = per_message.try_emplace(name, round == 0 ? grown : 0);
+      if (!first) min->second = std::min(min->second, grown);
     }
   }
   json grown = json::object();
-  for (const auto& [name, least] : per_message)
-    if (least > 0.1) grown[name] = least;
+  for (const auto& [name, min] : per_message)
+    if (min > 0.1) grown[name] = min;
   struct Host {
-    int inside = 0, outside = 0, strange = 0;  ///< messages to ranks of it, of others, of others of another kernel
+    int inside = 0, outside = 0, other_kernel = 0;  ///< messages to ranks of this host, of others, of other kernels
     double seen = 0;
   };
   std::map<std::string, Host> hosts;
@@ -388,7 +386,7 @@ std::string World::find_transport() {
     const Member &from = members_[r], &to = members_[(r + 1) % members_.size()];
     Host& host = hosts[from.host];
     ++(from.host == to.host ? host.inside : host.outside);
-    if (from.kernel != to.kernel) ++host.strange;
+    if (from.boot_id != to.boot_id) ++host.other_kernel;
     host.seen = 0;
     for (const auto& [name, messages] : all_grown[r].items()) {
       host.seen += messages.get<double>();
@@ -397,7 +395,8 @@ std::string World::find_transport() {
   }
   for (const auto& [name, host] : hosts) {
     if (host.outside > 0 && host.seen < 0.9 * host.outside)
-      ways.insert(host.strange > 0 ? "a network without counters here" : "shared memory between hosts of one kernel");
+      ways.insert(host.other_kernel > 0 ? "a network without counters here"
+                                        : "shared memory between hosts of one kernel");
     if (host.inside > 0 && host.seen < 0.9 * (host.inside + host.outside)) ways.insert("shared memory");
   }
   std::string text;
@@ -407,7 +406,7 @@ std::string World::find_transport() {
 
 namespace {
 
-/// What the library was asked for, and what a library started beside it may have changed: it decides on locks.
+/// The current level, which another library (OpenSHMEM, co-arrays) may have raised: it determines locking.
 const char* thread_level() {
   int level = MPI_THREAD_SINGLE;
   MPI_Query_thread(&level);

@@ -1,5 +1,5 @@
 #pragma once
-/// The ranks of a run: who and where they are, what time it is among them, and how they agree.
+/// The ranks of a run: their hosts and CPUs, their synchronised clocks, and collective decisions.
 #include <mpi.h>
 #include <sched.h>
 
@@ -16,11 +16,11 @@
 
 namespace mm::mpi {
 
-/// Throws Failure with the library's own words where a call did not succeed.
+/// Throws Failure with the library's error message unless the call succeeded.
 void check(int status, const char* call);
 
-/// Takes memory that begins on a page, as a library's own does: how the ends of a copy lie decides on its speed, and
-/// protocols are to differ by nothing else than what they are.
+/// Allocates page-aligned memory, as MPI libraries do: alignment determines the speed of a copy, and protocols must not
+/// differ in it.
 template <class T>
 struct OnPages {
   using value_type = T;
@@ -36,13 +36,13 @@ struct OnPages {
 };
 using Words = std::vector<std::uint64_t, OnPages<std::uint64_t>>;
 
-/// One rank as the others know it.
+/// A rank as known to all ranks.
 struct Member {
-  std::string host;    ///< as the kernel names it: hosts in network namespaces of one kernel differ
-  std::string kernel;  ///< which one runs there: hosts that are namespaces of one kernel share its CPUs and memory
-  int pid = 0;         ///< as that host numbers it
-  int cpu = -1;        ///< where it ran when it was last asked
-  int node = 0;        ///< index of its memory-sharing group, as the library sees it
+  std::string host;     ///< hostname: network namespaces of one Linux kernel have different ones
+  std::string boot_id;  ///< of the Linux kernel: hosts that are namespaces of one kernel share its CPUs and memory
+  int pid = 0;          ///< in that host's PID namespace
+  int cpu = -1;         ///< at start
+  int node = 0;         ///< index of its memory-sharing group, according to the library
   std::vector<int> allowed;
 };
 
@@ -50,15 +50,15 @@ class World {
  public:
   static World& get();
 
-  /// MPI_Init, who is where, and the offsets of the clocks. Collective. Rank 0 alone speaks from now on.
+  /// Calls MPI_Init, gathers the members and measures clock offsets. Collective. Only rank 0 writes output afterwards.
   void start();
   bool started() const { return started_; }
-  /// UsageError where the job is not what the words ask for. Else the run's header tells who the ranks are.
-  void expect(Run& run) const;
-  /// Ends the message passing; with a failure of one rank, the whole job. Returns the job's status.
+  /// UsageError if the job does not match `--ranks` or `--mpi`. Otherwise adds the ranks to the run's header.
+  void check_request(Run& run) const;
+  /// Finalises MPI or, if one rank failed, aborts the job. Returns the job's status.
   int end(int status);
 
-  /// Called before the message passing ends, last first: of libraries that were started beside it.
+  /// Registers a function for end(), called before MPI_Finalize in reverse order: for libraries started besides MPI.
   void at_end(void (*finish)()) { finish_.push_back(finish); }
 
   int rank() const { return rank_; }
@@ -67,24 +67,24 @@ class World {
   const std::vector<Member>& members() const { return members_; }
   const std::string& library() const { return library_; }  ///< "Open MPI 4.1.4"
   const std::string& kind() const { return kind_; }        ///< "openmpi", "mpich", …
-  /// More ranks on a host than CPUs that they may use: a rank that spins keeps another from its CPU.
+  /// More ranks on a host than CPUs available to them: a spinning rank then blocks another.
   bool oversubscribed() const { return oversubscribed_; }
-  double offset_s() const { return offset_s_; }        ///< this rank's clock less rank 0's
-  double uncertain_s() const { return uncertain_s_; }  ///< of all offsets, the worst half round trip
+  double offset_s() const { return offset_s_; }        ///< this rank's clock minus rank 0's
+  double uncertain_s() const { return uncertain_s_; }  ///< maximum over ranks of half the round trip
 
   /// s, by rank 0's clock.
   double now_s() const { return seconds(ticks()) - offset_s_; }
 
-  /// All ranks begin at once: by the clock where each has a CPU, else by a barrier. Just before, each does `last`.
-  /// Returns false on a rank that came too late for the appointed time.
-  bool together(const std::function<void()>& last = [] {});
-  /// What came of it, on all ranks alike: the next time is appointed later where one was late, else a little earlier.
-  void appoint(bool late);
+  /// Starts all ranks at once: at an agreed time if each has a CPU, otherwise by a barrier. Calls `last` just before.
+  /// Returns false on a rank that was too late for the agreed time. Collective.
+  bool start_together(const std::function<void()>& last = [] {});
+  /// Sets how far ahead the next start is agreed: further if a rank was late, else slightly less. Same on all ranks.
+  void adjust_lead(bool late);
 
-  /// B that this rank and each other one may still allocate: the least share of what a kernel's ranks have. Collective.
-  std::size_t room();
-  /// Makes something on all ranks or on none. Where it fails on one, all throw Absent with that rank's words, and what
-  /// the others made is kept for ever: to let go of it might need all ranks. Collective.
+  /// B that each rank may still allocate: the minimum over ranks of an equal share of their host's memory. Collective.
+  std::size_t available_bytes();
+  /// Makes an object on all ranks or on none. If one rank fails, all throw Absent with its error, and the objects of
+  /// the others are leaked, because their destructors may be collective. Collective.
   template <class Made>
   Made all_or_none(const std::function<Made()>& make) {
     auto made = std::make_unique<Made>();
@@ -95,17 +95,17 @@ class World {
     throw Absent(why["reason"].get<std::string>(), why["enable"].get<std::string>());
   }
 
-  /// As `check`, of a call that all ranks make at once: where it failed on one, all throw, with that rank's words.
+  /// As `check`, for a collective call: if it failed on one rank, all throw, with that rank's error.
   void check_all(int status, const char* call);
 
-  /// Of every rank, in order; on all ranks. All texts and numbers may differ in length.
+  /// The values of all ranks, in order, on all ranks. Sizes may differ. Collective.
   std::vector<json> gather(const json& mine);
-  /// Rank 0's.
-  json tell(const json& what);
+  /// Rank 0's value, on all ranks. Collective.
+  json broadcast(const json& value);
 
   /// Conditions of every record: ranks, hosts, library, CPUs, transport.
   json conditions() const;
-  /// Those that are the same when the run is resumed, for values that are derived once more then.
+  /// The conditions that stay the same when a run is resumed, for derived metrics.
   json lasting_conditions() const;
 
  private:
@@ -114,7 +114,7 @@ class World {
   std::string find_transport();
 
   bool started_ = false, oversubscribed_ = false;
-  bool kept_ = false;  // what could not be let go of on all ranks
+  bool kept_ = false;  // an object was leaked, see all_or_none
   int rank_ = 0, size_ = 1;
   double offset_s_ = 0, uncertain_s_ = 0, lead_s_ = 20e-6;
   std::vector<Member> members_;
@@ -122,29 +122,29 @@ class World {
   std::string library_, kind_, transport_;
 };
 
-/// Spins until `come()`, letting others run where there are more ranks than CPUs.
+/// Spins until `condition()`, yielding in case there are more ranks than CPUs.
 template <class Condition>
-inline void wait_until(const Condition& come) {
-  for (int spins = 0; !come(); ++spins)
+inline void wait_until(const Condition& condition) {
+  for (int spins = 0; !condition(); ++spins)
     if (spins > 2000) {
       spins = 0;
       sched_yield();
     }
 }
 
-/// The same for what others put into a window of this rank's.
+/// As wait_until, for data that other ranks put into a window of this rank.
 template <class Condition>
-inline void wait_in(MPI_Win window, const Condition& come) {
+inline void wait_in_window(MPI_Win window, const Condition& condition) {
   wait_until([&] {
     MPI_Win_sync(window);
-    if (come()) return true;
-    int ignored = 0;  // some libraries move data only inside of a call
+    if (condition()) return true;
+    int ignored = 0;  // some libraries make progress only inside a call
     MPI_Iprobe(MPI_ANY_SOURCE, 999, World::get().all(), &ignored, MPI_STATUS_IGNORE);
     return false;
   });
 }
 
-/// A rank whose part went wrong says so in one line and ends the job, since the others wait for it.
-[[noreturn]] void give_up(const std::string& why);
+/// Reports a rank's failure in one line and aborts the job, since the other ranks wait for it.
+[[noreturn]] void abort_job(const std::string& why);
 
 }  // namespace mm::mpi

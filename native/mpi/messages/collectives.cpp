@@ -1,5 +1,5 @@
-/// barrier, exchange, bcast, reduce, allreduce, alltoall: what all ranks do together, the library's way and, for
-/// allreduce, three others.
+/// barrier, exchange, bcast, reduce, allreduce, alltoall: collective operations by the library and, for allreduce, by
+/// three further algorithms.
 #include <algorithm>
 #include <atomic>
 
@@ -14,8 +14,7 @@ using Word = std::uint64_t;
 
 constexpr const char* kSource =
     "Intel (Pallas) and OSU MPI benchmarks; algorithms as in Thakur, Rabenseifner and Gropp, Optimization of "
-    "Collective "
-    "Communication Operations in MPICH (2005)";
+    "Collective Communication Operations in MPICH (2005)";
 
 Description described(const std::string& name, const std::string& summary, const std::string& detail,
                       const std::string& sizes, const std::vector<std::string>& algorithms) {
@@ -24,39 +23,39 @@ Description described(const std::string& name, const std::string& summary, const
       .summary = summary,
       .detail = detail + "\nexample: mpirun -n 4 meshmark-comm " + name + (sizes.empty() ? "" : " --bytes 8..1MiB"),
       .source = kSource,
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {},
-      .metrics = {{"collective_time", "time of one operation, the slowest rank's", "s", Better::lower}},
+      .metrics = {{"collective_time", "time of one operation, on the slowest rank", "s", Better::lower}},
       .identity = {"operation", "algorithm", "message_bytes", "ranks", "mpi"},
       .ranks = true,
   };
   if (!sizes.empty()) d.parameters.push_back(message_parameter(sizes));
   if (algorithms.size() > 1)
-    d.parameters.push_back({"algorithm", "how it is done", "", Kind::choices, "all", {}, {}, algorithms});
+    d.parameters.push_back({"algorithm", "algorithm of the operation", "", Kind::choices, "all", {}, {}, algorithms});
   if (name == "exchange")
     d.metrics.push_back(
-        {"bandwidth_net", "bytes that a rank sends and receives, four messages, a second", "B/s", Better::higher});
+        {"bandwidth_net", "bytes that a rank sends and receives per second, in four messages", "B/s", Better::higher});
   if (name == "alltoall") {
-    d.metrics.push_back({"bandwidth_net", "bytes that arrive at all ranks, a second", "B/s", Better::higher});
+    d.metrics.push_back({"bandwidth_net", "bytes per second that arrive at all ranks", "B/s", Better::higher});
     d.metrics.push_back({"bisection_share",
-                         "rate at which it crosses from one half of the ranks to the other, over that of ranks of "
-                         "the halves that swap in pairs",
+                         "rate between the two halves of the ranks, relative to that of pairwise swaps between the "
+                         "halves",
                          "1", Better::higher});
   }
   return d;
 }
 
-Case named(const std::string& operation, const std::string& algorithm, std::size_t bytes) {
+Case make_case(const std::string& operation, const std::string& algorithm, std::size_t bytes) {
   Case c;
   c.conditions = {{"operation", operation}, {"algorithm", algorithm}, {"message_bytes", bytes}};
   c.metric = "collective_time";
   return c;
 }
 
-// ---------------------------------------------------------------- vectors that are added up
+// ---------------------------------------------------------------- sums of vectors
 
-/// What rank r adds at index i; small, so that sums of many ranks and many iterations stay exact.
+/// What rank r adds at index i; small, so that sums over many ranks and iterations are exact.
 Word addend(std::uint32_t tag, int rank, std::size_t i) {
   return (std::uint64_t{tag} << 20) + static_cast<Word>(rank + 1) * 1000 + i % 997;
 }
@@ -65,7 +64,7 @@ Word total(std::uint32_t tag, int ranks, std::size_t i) {
   return n * (std::uint64_t{tag} << 20) + 1000 * n * (n + 1) / 2 + n * (i % 997);
 }
 
-/// Adds up vectors of all ranks.
+/// Sums vectors over all ranks.
 class Adder {
  public:
   explicit Adder(std::size_t words) : out(words), in(words) {}
@@ -77,7 +76,7 @@ class Adder {
   int words() const { return static_cast<int>(out.size()); }
 };
 
-class LibraryAll : public Adder {
+class LibraryAllreduce : public Adder {
  public:
   using Adder::Adder;
   void operator()() override {
@@ -85,7 +84,7 @@ class LibraryAll : public Adder {
   }
 };
 
-class LibraryRoot : public Adder {
+class LibraryReduce : public Adder {
  public:
   using Adder::Adder;
   void operator()() override {
@@ -93,8 +92,8 @@ class LibraryRoot : public Adder {
   }
 };
 
-/// Each rank exchanges with the one a power of two away, in as many steps as the number of ranks has bits; ranks beyond
-/// a power of two hand theirs over before, and get the sum afterwards.
+/// Each rank exchanges with the one a power of two away, in log2(ranks) steps; ranks beyond a power of two send their
+/// vectors first, and receive the sum at the end.
 class RecursiveDoubling : public Adder {
  public:
   explicit RecursiveDoubling(std::size_t words) : Adder(words), got_(words) {}
@@ -155,8 +154,8 @@ class Tree : public Adder {
   Words got_;
 };
 
-/// Each rank puts its vector into a place of its own at every other one, and adds up what it was given. A rank may be
-/// one operation ahead: two sets of places.
+/// Each rank puts its vector into a slot of its own on every other rank, and sums what it received. Two sets of slots,
+/// because a rank may be one operation ahead.
 class OneSided : public Adder {
  public:
   explicit OneSided(std::size_t words) : Adder(words) {
@@ -188,9 +187,10 @@ class OneSided : public Adder {
       MPI_Accumulate(&one_, 1, MPI_UINT64_T, to, static_cast<MPI_Aint>(counter()), 1, MPI_UINT64_T, MPI_SUM, window_);
       MPI_Win_flush(to, window_);
     }
-    const auto due = static_cast<Word>(ranks - 1) * ((count_ + 1) / 2);
+    const auto expected = static_cast<Word>(ranks - 1) * ((count_ + 1) / 2);
     const std::size_t mine = counter();
-    wait_in(window_, [&] { return std::atomic_ref<Word>(memory_[mine]).load(std::memory_order_acquire) >= due; });
+    wait_in_window(window_,
+                   [&] { return std::atomic_ref<Word>(memory_[mine]).load(std::memory_order_acquire) >= expected; });
     std::copy(out.begin(), out.end(), in.begin());
     for (int r = 0; r < ranks; ++r)
       if (r != rank)
@@ -202,7 +202,7 @@ class OneSided : public Adder {
     const auto ranks = static_cast<std::size_t>(World::get().size());
     return ((count_ & 1) * ranks + static_cast<std::size_t>(rank)) * out.size();
   }
-  // One for odd operations and one for even ones: a rank that is ahead must not stand for one that is late.
+  // Separate counters for odd and even operations: a rank that is ahead must not be counted in place of a late one.
   std::size_t counter() const {
     return 2 * static_cast<std::size_t>(World::get().size()) * out.size() + 4 * (count_ & 1);
   }
@@ -211,16 +211,16 @@ class OneSided : public Adder {
   Word count_ = 0, one_ = 1;
 };
 
-Case adding(const std::string& operation, const std::string& algorithm, std::size_t bytes,
-            std::shared_ptr<Adder> adder) {
-  Case c = named(operation, algorithm, bytes);
+Case sum_case(const std::string& operation, const std::string& algorithm, std::size_t bytes,
+              std::shared_ptr<Adder> adder) {
+  Case c = make_case(operation, algorithm, bytes);
   const World& world = World::get();
   const int rank = world.rank(), ranks = world.size();
   const std::size_t words = adder->out.size();
   c.run = [adder](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) (*adder)();
   };
-  c.mark = [=](std::uint32_t tag, bool whole) {
+  c.fill = [=](std::uint32_t tag, bool whole) {
     each_word(words, whole, [&](std::size_t i) { adder->out[i] = addend(tag, rank, i); });
   };
   const bool root_only = operation == "reduce";
@@ -228,8 +228,8 @@ Case adding(const std::string& operation, const std::string& algorithm, std::siz
     std::vector<Defect> found;
     if (root_only && rank != 0) return found;
     each_word(words, whole, [&](std::size_t i) {
-      const Word due = total(tag, ranks, i);
-      if (adder->in[i] != due && found.empty()) found.push_back({"sum", i, due, adder->in[i]});
+      const Word expected = total(tag, ranks, i);
+      if (adder->in[i] != expected && found.empty()) found.push_back({"sum", i, expected, adder->in[i]});
     });
     return found;
   };
@@ -238,11 +238,11 @@ Case adding(const std::string& operation, const std::string& algorithm, std::siz
 
 std::size_t words_of(const Run& run, std::size_t bytes) {
   if (bytes == 0 || bytes % 8 != 0)
-    throw UsageError("bytes", "found " + quote(run.text("message")), "multiples of 8 B: words are added up");
+    throw UsageError("bytes", "found " + quote(run.text("message")), "multiples of 8 B, because words are summed");
   return bytes / 8;
 }
 
-// ---------------------------------------------------------------- the operations
+// ---------------------------------------------------------------- operations
 
 struct Operation {
   Description description;
@@ -250,7 +250,7 @@ struct Operation {
 };
 
 void barriers(const Run&, Batch& batch, std::size_t) {
-  Case c = named("barrier", "library", 0);
+  Case c = make_case("barrier", "library", 0);
   c.run = [](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) MPI_Barrier(World::get().all());
   };
@@ -258,14 +258,14 @@ void barriers(const Run&, Batch& batch, std::size_t) {
 }
 
 /// Each rank sends to the one before and the one after it in a ring, and receives from both.
-Case in_a_ring(std::size_t bytes) {
+Case ring_case(std::size_t bytes) {
   const int rank = World::get().rank(), ranks = World::get().size();
   const int before = (rank + ranks - 1) % ranks, after = (rank + 1) % ranks;
   const std::size_t room = (bytes / 4096 + 1) * 4096;
   const auto store = std::make_shared<Store>(4 * room);
   const auto message = [=](std::size_t i) { return Message(store->memory.get() + i * room, bytes); };
   const Message down = message(0), up = message(1), from_before = message(2), from_after = message(3);
-  Case c = named("exchange", "library", bytes);
+  Case c = make_case("exchange", "library", bytes);
   c.bytes = 4.0 * static_cast<double>(bytes);
   c.run = [=, keep = store](std::uint64_t iterations) {
     const MPI_Comm all = World::get().all();
@@ -278,11 +278,11 @@ Case in_a_ring(std::size_t bytes) {
       MPI_Waitall(2, sent, MPI_STATUSES_IGNORE);
     }
   };
-  // With two ranks both messages are of one owner: those that go down are marked by another tag.
+  // With two ranks both messages have the same owner: a different tag distinguishes their directions.
   constexpr std::uint32_t kDown = 1u << 15;
-  c.mark = [=](std::uint32_t tag, bool whole) {
-    up.mark(tag, rank, whole);
-    down.mark(tag ^ kDown, rank, whole);
+  c.fill = [=](std::uint32_t tag, bool whole) {
+    up.fill(tag, rank, whole);
+    down.fill(tag ^ kDown, rank, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
     auto found = from_before.defects(tag, before, whole, "from before");
@@ -292,11 +292,12 @@ Case in_a_ring(std::size_t bytes) {
 }
 
 void rings(const Run&, Batch& batch, std::size_t bytes) {
-  batch.add(named("exchange", "library", bytes), 4.0 * static_cast<double>(bytes), [&] { return in_a_ring(bytes); });
+  batch.add(make_case("exchange", "library", bytes), 4.0 * static_cast<double>(bytes),
+            [&] { return ring_case(bytes); });
 }
 
-Case broadcast(std::size_t bytes) {
-  Case c = named("bcast", "library", bytes);
+Case bcast_case(std::size_t bytes) {
+  Case c = make_case("bcast", "library", bytes);
   const int rank = World::get().rank();
   const auto store = std::make_shared<Store>(bytes + 8);
   const Message message(store->memory.get(), bytes);
@@ -304,53 +305,53 @@ Case broadcast(std::size_t bytes) {
     for (std::uint64_t i = 0; i < iterations; ++i)
       MPI_Bcast(message.data(), message.bytes(), MPI_BYTE, 0, World::get().all());
   };
-  c.mark = [=](std::uint32_t tag, bool whole) {
-    if (rank == 0) message.mark(tag, 0, whole);
+  c.fill = [=](std::uint32_t tag, bool whole) {
+    if (rank == 0) message.fill(tag, 0, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) { return message.defects(tag, 0, whole, "message"); };
   return c;
 }
 
 void broadcasts(const Run&, Batch& batch, std::size_t bytes) {
-  batch.add(named("bcast", "library", bytes), static_cast<double>(bytes), [&] { return broadcast(bytes); });
+  batch.add(make_case("bcast", "library", bytes), static_cast<double>(bytes), [&] { return bcast_case(bytes); });
 }
 
-void reductions(const Run& run, Batch& batch, std::size_t bytes) {
+void reduces(const Run& run, Batch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
-  batch.add(named("reduce", "library", bytes), 2.0 * static_cast<double>(bytes),
-            [&] { return adding("reduce", "library", bytes, std::make_shared<LibraryRoot>(words)); });
+  batch.add(make_case("reduce", "library", bytes), 2.0 * static_cast<double>(bytes),
+            [&] { return sum_case("reduce", "library", bytes, std::make_shared<LibraryReduce>(words)); });
 }
 
-void sums(const Run& run, Batch& batch, std::size_t bytes) {
+void allreduces(const Run& run, Batch& batch, std::size_t bytes) {
   const std::size_t words = words_of(run, bytes);
   const auto add = [&](const char* name, const auto& make, double vectors = 3) {
     if (!run.asks("algorithm", {name})) return;
-    batch.add(named("allreduce", name, bytes), vectors * static_cast<double>(bytes),
-              [&] { return adding("allreduce", name, bytes, make()); });
+    batch.add(make_case("allreduce", name, bytes), vectors * static_cast<double>(bytes),
+              [&] { return sum_case("allreduce", name, bytes, make()); });
   };
-  add("library", [&] { return std::make_shared<LibraryAll>(words); });
+  add("library", [&] { return std::make_shared<LibraryAllreduce>(words); });
   add("recursive_doubling", [&] { return std::make_shared<RecursiveDoubling>(words); });
   add("tree", [&] { return std::make_shared<Tree>(words); });
-  // Every rank holds a vector of every other one, twice: no algorithm for long ones.
+  // Every rank has two slots for each other rank: unsuitable for long vectors.
   if (words * static_cast<std::size_t>(World::get().size()) <= 1 << 22)
     add("one_sided", [&] { return std::make_shared<OneSided>(words); }, 2.0 + 2 * World::get().size());
 }
 
 /// Each rank sends `bytes` to each, itself included.
-Case to_all(const std::shared_ptr<Store>& store, std::size_t bytes) {
+Case alltoall_case(const std::shared_ptr<Store>& store, std::size_t bytes) {
   const int rank = World::get().rank(), ranks = World::get().size();
   std::uint8_t* const out = store->memory.get();
   std::uint8_t* const in = out + (bytes * static_cast<std::size_t>(ranks) + 4095) / 4096 * 4096;
   const auto part = [=](std::uint8_t* all, int r) { return Message(all + bytes * static_cast<std::size_t>(r), bytes); };
-  Case c = named("alltoall", "library", bytes);
+  Case c = make_case("alltoall", "library", bytes);
   c.bytes = static_cast<double>(bytes) * ranks * (ranks - 1);
   c.run = [=, keep = store](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i)
       MPI_Alltoall(out, static_cast<int>(bytes), MPI_BYTE, in, static_cast<int>(bytes), MPI_BYTE, World::get().all());
   };
-  // What goes from r to s is marked with both.
-  c.mark = [=](std::uint32_t tag, bool whole) {
-    for (int s = 0; s < ranks; ++s) part(out, s).mark(tag + static_cast<std::uint32_t>(s), rank, whole);
+  // The tag and the owner identify the target and the source.
+  c.fill = [=](std::uint32_t tag, bool whole) {
+    for (int s = 0; s < ranks; ++s) part(out, s).fill(tag + static_cast<std::uint32_t>(s), rank, whole);
   };
   c.defects = [=](std::uint32_t tag, bool whole) {
     for (int r = 0; r < ranks; ++r) {
@@ -362,58 +363,59 @@ Case to_all(const std::shared_ptr<Store>& store, std::size_t bytes) {
   return c;
 }
 
-/// What the halves of the ranks can send each other, in pairs, of what an exchange brings across.
-Case bisection(const std::shared_ptr<Store>& store, std::size_t crossing) {
+/// Pairwise swaps between the halves of the ranks, of the bytes that an alltoall moves between them.
+Case bisection_case(const std::shared_ptr<Store>& store, std::size_t crossing) {
   const int rank = World::get().rank(), half = World::get().size() / 2;
   const int other = rank < half ? rank + half : rank < 2 * half ? rank - half : -1;
-  Case c = named("bisection", "pairs", crossing);
+  Case c = make_case("bisection", "pairs", crossing);
   c.bytes = 2.0 * static_cast<double>(crossing) * half;
   if (other < 0) return c;
-  if (!store) throw Absent("the exchange that it belongs to cannot be had");
-  if (crossing > 1u << 30) throw Absent("a message of more than 1 GiB");
+  if (!store) throw Absent("the corresponding alltoall is absent");
+  if (crossing > 1u << 30) throw Absent("the message exceeds 1 GiB");
   const Message to(store->memory.get(), crossing), from(to.data() + (crossing + 4095) / 4096 * 4096, crossing);
   c.run = [=, keep = store](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i)
       MPI_Sendrecv(to.data(), to.bytes(), MPI_BYTE, other, 5, from.data(), from.bytes(), MPI_BYTE, other, 5,
                    World::get().all(), MPI_STATUS_IGNORE);
   };
-  c.mark = [=](std::uint32_t tag, bool whole) { to.mark(tag, rank, whole); };
+  c.fill = [=](std::uint32_t tag, bool whole) { to.fill(tag, rank, whole); };
   c.defects = [=](std::uint32_t tag, bool whole) { return from.defects(tag, other, whole, "message"); };
   return c;
 }
 
-void transposes(const Run&, Batch& batch, std::size_t bytes) {
+void alltoalls(const Run&, Batch& batch, std::size_t bytes) {
   const auto ranks = static_cast<std::size_t>(World::get().size());
   const std::size_t all = 2 * bytes * ranks + 8192, crossing = bytes * (ranks / 2);
   std::shared_ptr<Store> store;
-  batch.add(named("alltoall", "library", bytes), static_cast<double>(all), [&] {
+  batch.add(make_case("alltoall", "library", bytes), static_cast<double>(all), [&] {
     store = std::make_shared<Store>(all);
-    return to_all(store, bytes);
+    return alltoall_case(store, bytes);
   });
-  if (bytes > 0) batch.add(named("bisection", "pairs", crossing), 0, [&] { return bisection(store, crossing); });
+  if (bytes > 0)
+    batch.add(make_case("bisection", "pairs", crossing), 0, [&] { return bisection_case(store, crossing); });
 }
 
 const std::vector<Operation>& operations() {
   static const std::vector<Operation> all = {
-      {described("barrier", "ranks wait for one another", "MPI_Barrier.", "", {}), barriers},
+      {described("barrier", "synchronisation of all ranks", "MPI_Barrier.", "", {}), barriers},
       {described("bcast", "one rank's message to all", "MPI_Bcast from rank 0.", "8..4MiB", {}), broadcasts},
-      {described("reduce", "sums of all ranks' words, at one of them", "MPI_Reduce of 64-bit integers to rank 0.",
+      {described("reduce", "sums of all ranks' words, on one rank", "MPI_Reduce of 64-bit integers to rank 0.",
                  "8..4MiB", {}),
-       reductions},
-      {described("allreduce", "sums of all ranks' words, at all of them, by four algorithms",
+       reduces},
+      {described("allreduce", "sums of all ranks' words, on all ranks, by four algorithms",
                  "Sums of 64-bit integers. library: MPI_Allreduce. recursive_doubling, tree: by sends and receives. "
-                 "one_sided: each rank puts its words at every other one, and adds up.",
+                 "one_sided: each rank puts its words to every other one, and sums what it received.",
                  "8..1MiB", {"all", "library", "recursive_doubling", "tree", "one_sided"}),
-       sums},
+       allreduces},
       {described(
-           "alltoall", "every rank's message to every other one, and its share of the bisection",
-           "MPI_Alltoall of so many bytes from each rank to each. bisection: ranks of the lower and the upper half "
-           "swap in pairs what an alltoall brings across.",
+           "alltoall", "a message from every rank to every rank, and its share of the bisection bandwidth",
+           "MPI_Alltoall with the given bytes from each rank to each. bisection: ranks of the lower and the upper half "
+           "swap in pairs the bytes that an alltoall moves between the halves.",
            "8..256KiB", {}),
-       transposes},
-      {described("exchange", "each rank's messages to both its neighbours in a ring, and theirs to it",
-                 "MPI_Isend to the next rank and to the one before, MPI_Recv from both, MPI_Waitall. Of a message of X "
-                 "bytes 4 X are counted, as Intel's (Pallas's) Exchange does.",
+       alltoalls},
+      {described("exchange", "messages between each rank and both its neighbours in a ring",
+                 "MPI_Isend to the next rank and to the one before, MPI_Recv from both, MPI_Waitall. A message of X "
+                 "bytes counts as 4 X, as in Intel's (Pallas's) Exchange.",
                  "0,8..4MiB", {}),
        rings},
   };
@@ -423,9 +425,9 @@ const std::vector<Operation>& operations() {
 template <std::size_t at>
 void measure_collective(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   const Operation& operation = operations()[at];
-  if (world.size() < 2) throw Absent("one rank has nobody to work with", "--ranks 2");
+  if (world.size() < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   const std::vector<std::size_t> sizes =
       operation.description.name == "barrier" ? std::vector<std::size_t>{0} : message_sizes(run);
   Batch batch(run, sizes.size());
@@ -436,7 +438,7 @@ void measure_collective(Run& run) {
       continue;
     json conditions = world.lasting_conditions();
     conditions.update({{"operation", "alltoall"}, {"algorithm", "library"}, {"message_bytes", sizes[s]}});
-    // Across the middle go bytes x half x half each way, in both cases; with an odd number of ranks a little more.
+    // Both move bytes x half x half each way between the halves; with an odd number of ranks alltoall moves a bit more.
     run.derive("bisection_share", {medians[1] / medians[0]}, conditions, batch.flags(), "collective_time");
   }
 }

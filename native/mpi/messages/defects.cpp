@@ -1,4 +1,4 @@
-/// defects: words sent in ways that libraries are known to get wrong, counted where they should have arrived.
+/// defects: counts words that do not arrive, sent in ways that some libraries are known to get wrong.
 #include <algorithm>
 
 #include "base/error.hpp"
@@ -20,43 +20,41 @@ int mm_caf_trial_uncounted(int posts);
 namespace mm::mpi {
 namespace {
 
-constexpr int kRounds = 16;   // of single words: a library may lose some and not others
-constexpr int kFarthest = 8;  // words beside their place at which they are looked for
+constexpr int kRounds = 16;   // of single words: a library may lose only some
+constexpr int kMaxShift = 8;  // words by which a misplaced message is searched for
 
 const Description& defects_description() {
   static const Description d{
       .name = "defects",
-      .summary = "what a library gets wrong: words that do not arrive where they were sent",
+      .summary = "library defects: words that do not arrive where they were sent",
       .detail =
           "window: MPI_Put and MPI_Get between ranks 0 and 1 in windows whose size is a multiple of 16 bytes or not. "
           "caf_scalar, caf_element, caf_event: a word to the next image as a scalar co-array or as the last element of "
-          "one, and posts to each of its events. Nothing is timed. shifted_bytes is how far beside their place most of "
-          "the words were found.\n"
+          "an array, and posts to each of its events. Nothing is timed. shifted_bytes is the offset at which most of "
+          "the misplaced words were found.\n"
           "example: mpirun -n 2 meshmark-comm defects",
       .source = "found by the verification of pingpong and halo; OpenCoarrays 2.10.1 on MPICH 4.0.2",
       .spoils = {},
       .needs = {"an MPI library", "two ranks"},
-      .parameters = {{"words", "words of 8 bytes of a message", "", Kind::integers, "1..65536", 1, 1 << 24},
-                     {"beyond", "bytes of a window beyond a multiple of 16", "B", Kind::integers, "0,8", 0, 15},
-                     {"elements", "elements, or events, of a co-array on an image", "", Kind::integers, "1,2,3,4,6", 1,
-                      4096},
+      .parameters = {{"words", "words of 8 bytes per message", "", Kind::integers, "1..65536", 1, 1 << 24},
+                     {"beyond", "window size beyond a multiple of 16 bytes", "B", Kind::integers, "0,8", 0, 15},
+                     {"elements", "elements or events per image", "", Kind::integers, "1,2,3,4,6", 1, 4096},
                      {"trial",
-                      "what is tried",
+                      "trials to run",
                       "",
                       Kind::choices,
                       "all",
                       {},
                       {},
                       {"all", "window", "caf_scalar", "caf_element", "caf_event"}}},
-      .metrics = {{"wrong_words", "words, or counts of events, that were not where they should be", "1",
-                   Better::lower}},
+      .metrics = {{"wrong_words", "words, or counts of events, that are not where they should be", "1", Better::lower}},
       .identity = {"trial", "protocol", "words", "window_bytes", "ranks", "mpi"},
       .ranks = true,
   };
   return d;
 }
 
-/// What one rank received: how many words are wrong, and where they went instead.
+/// The number of wrong words that one rank received, and the offset at which they were found.
 json received(const std::uint64_t* memory, std::size_t words, std::uint32_t tag, int owner) {
   std::size_t wrong = 0, first = 0;
   for (std::size_t i = 0; i < words; ++i)
@@ -64,21 +62,21 @@ json received(const std::uint64_t* memory, std::size_t words, std::uint32_t tag,
   json found = {{"wrong", wrong}};
   if (wrong == 0) return found;
   found["first"] = first;
-  std::size_t most = 0;
+  std::size_t max_found = 0;
   const auto n = static_cast<std::ptrdiff_t>(words);
-  for (std::ptrdiff_t shift = -kFarthest; shift <= kFarthest; ++shift) {
+  for (std::ptrdiff_t shift = -kMaxShift; shift <= kMaxShift; ++shift) {
     std::size_t there = 0;
     for (std::ptrdiff_t i = std::max<std::ptrdiff_t>(0, -shift); i < n && i + shift < n; ++i)
       there += memory[i + shift] == payload(tag, owner, 0, static_cast<std::size_t>(i));
-    if (there > most) {
-      most = there;
+    if (there > max_found) {
+      max_found = there;
       found["shifted_bytes"] = 8 * shift;
     }
   }
   return found;
 }
 
-/// Rank 0 puts a message at rank 1, or gets one of it.
+/// Rank 0 puts a message to rank 1, or gets one from it.
 json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t tag) {
   const World& world = World::get();
   const std::size_t message = 8 * words, bytes = (message + 15) / 16 * 16 + beyond;
@@ -90,7 +88,7 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
   std::memset(memory, 0, bytes);
   const Store store(message);
   auto* const own = reinterpret_cast<std::uint64_t*>(store.memory.get());
-  Message(put ? store.memory.get() : reinterpret_cast<std::uint8_t*>(memory), message).mark(tag, world.rank(), true);
+  Message(put ? store.memory.get() : reinterpret_cast<std::uint8_t*>(memory), message).fill(tag, world.rank(), true);
   if (!put) std::memset(own, 0, message);
   check(MPI_Win_lock_all(MPI_MODE_NOCHECK, window), "MPI_Win_lock_all");
   MPI_Win_sync(window);
@@ -118,14 +116,14 @@ json window_trial(std::size_t words, std::size_t beyond, bool put, std::uint32_t
   return found;
 }
 
-constexpr int kEventBytes = 4;  // as OpenCoarrays keeps one
+constexpr int kEventBytes = 4;  // in OpenCoarrays
 
-/// Every image sends to the next one, round by round.
+/// Every image sends to the next one in each round.
 json coarray_trial([[maybe_unused]] const std::string& trial, [[maybe_unused]] int elements) {
 #ifdef MM_CAF
   World& world = World::get();
   start_coarrays();
-  if (mm_caf_trial_open(elements) != 0) throw Absent("co-arrays: no memory");
+  if (mm_caf_trial_open(elements) != 0) throw Absent("co-arrays: out of memory");
   const bool events = trial == "caf_event";
   const int next = (world.rank() + 1) % world.size(), before = (world.rank() + world.size() - 1) % world.size();
   const int as_element = trial == "caf_element" ? 1 : 0;
@@ -153,12 +151,12 @@ json coarray_trial([[maybe_unused]] const std::string& trial, [[maybe_unused]] i
 
 void measure_defects(Run& run) {
   World& world = World::get();
-  world.expect(run);
-  if (world.size() < 2) throw Absent("one rank has nobody to send to", "--ranks 2");
+  world.check_request(run);
+  if (world.size() < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   std::uint32_t tag = 0;
-  const auto tell = [&](json conditions, const auto& trial) {
+  const auto report = [&](json conditions, const auto& trial) {
     const auto [point, finished] = run.next_point();
-    if (world.tell(finished).template get<bool>()) return;
+    if (world.broadcast(finished).template get<bool>()) return;
     conditions.update(world.conditions());
     const std::string start = utc_now();
     const double began = wall_s();
@@ -179,15 +177,15 @@ void measure_defects(Run& run) {
     for (const int words : run.integers("words", 65536))
       for (const int beyond : run.integers("beyond", 8))
         for (const bool put : {true, false})
-          tell({{"trial", "window"}, {"protocol", put ? "put" : "get"}, {"words", words}}, [&] {
+          report({{"trial", "window"}, {"protocol", put ? "put" : "get"}, {"words", words}}, [&] {
             return window_trial(static_cast<std::size_t>(words), static_cast<std::size_t>(beyond), put, ++tag);
           });
   for (const std::string trial : {"caf_scalar", "caf_element", "caf_event"}) {
     if (!run.asks("trial", {trial})) continue;
     const char* const protocol = trial == "caf_event" ? "post" : "put";
     for (const int elements : trial == "caf_scalar" ? std::vector{1} : run.integers("elements", 6))
-      tell({{"trial", trial}, {"protocol", protocol}, {"words", 1}, {"elements", elements}},
-           [&] { return coarray_trial(trial, elements); });
+      report({{"trial", trial}, {"protocol", protocol}, {"words", 1}, {"elements", elements}},
+             [&] { return coarray_trial(trial, elements); });
   }
 }
 

@@ -7,7 +7,7 @@ namespace mm::mpi {
 
 Parameter message_parameter(const std::string& default_value) {
   return {"message",
-          "bytes of a message: 0, sizes, or ranges of them: 0,8..4MiB",
+          "message sizes: 0, sizes, or ranges of sizes, such as 0,8..4MiB",
           "B",
           Kind::text,
           default_value,

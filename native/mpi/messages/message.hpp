@@ -1,5 +1,5 @@
 #pragma once
-/// Buffers whose words say whose they are, for instruments that send one message from rank to rank.
+/// Buffers whose words identify their owner, for instruments that send one message from rank to rank.
 #include <cstring>
 #include <memory>
 #include <string>
@@ -10,27 +10,27 @@
 
 namespace mm::mpi {
 
-/// Bytes of a message that tell where they come from. A message need not be whole words long: the last bytes are part
-/// of one.
+/// The bytes of a message that identify its owner. The size need not be a multiple of 8: the last bytes are part of a
+/// word.
 class Message {
  public:
   Message(std::uint8_t* memory, std::size_t bytes) : memory_(memory), bytes_(bytes) {}
   std::uint8_t* data() const { return memory_; }
   int bytes() const { return static_cast<int>(bytes_); }
 
-  void mark(std::uint32_t tag, int owner, bool whole) const {
+  void fill(std::uint32_t tag, int owner, bool whole) const {
     each(whole, [&](std::size_t word, std::size_t n) {
       const std::uint64_t value = payload(tag, owner, 0, word);
       std::memcpy(memory_ + 8 * word, &value, n);
     });
   }
-  /// What differs from the message of that owner.
+  /// The first word that differs from the message of that owner.
   std::vector<Defect> defects(std::uint32_t tag, int owner, bool whole, const std::string& where) const {
     std::vector<Defect> found;
     each(whole, [&](std::size_t word, std::size_t n) {
-      const std::uint64_t due = payload(tag, owner, 0, word);
+      const std::uint64_t value = payload(tag, owner, 0, word);
       std::uint64_t expected = 0, got = 0;
-      std::memcpy(&expected, &due, n);
+      std::memcpy(&expected, &value, n);
       std::memcpy(&got, memory_ + 8 * word, n);
       if (expected != got && found.empty()) found.push_back({where, word, expected, got});
     });
@@ -46,11 +46,11 @@ class Message {
   std::size_t bytes_;
 };
 
-/// Memory for messages, page-aligned as a library's own would be.
+/// Page-aligned memory for messages, as an MPI library would allocate it.
 struct Store {
   explicit Store(std::size_t bytes)
       : memory(static_cast<std::uint8_t*>(std::aligned_alloc(4096, (bytes / 4096 + 1) * 4096))) {
-    if (!memory) throw Failure("no memory for " + std::to_string(bytes) + " bytes");
+    if (!memory) throw Failure("cannot allocate " + std::to_string(bytes) + " bytes");
     std::memset(memory.get(), 0, bytes);
   }
   struct Free {

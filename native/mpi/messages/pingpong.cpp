@@ -1,4 +1,4 @@
-/// pingpong: one message from rank 0 to another and back, or put there.
+/// pingpong: one message from rank 0 to another rank and back, or one-sided.
 #include "base/error.hpp"
 #include "mpi/harness/batch.hpp"
 #include "mpi/messages/message.hpp"
@@ -12,27 +12,27 @@ const Description& pingpong_description() {
       .summary = "one message between two ranks: latency and bandwidth by size",
       .detail =
           "send: half of a round trip of MPI_Send and MPI_Recv. put, get: MPI_Put or MPI_Get and MPI_Win_flush, which "
-          "returns when the data are there; the other rank does nothing.\n"
+          "returns when the transfer is complete; the other rank is passive.\n"
           "example: mpirun -n 2 meshmark-comm pingpong --bytes 0,8..4MiB",
       .source = "PingPong of the Pallas (Intel) MPI Benchmarks; osu_latency, osu_put_latency",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {message_parameter("0,1,8..4MiB"),
-                     {"protocol", "how it is sent", "", Kind::choices, "send,put,get", {}, {}, {"send", "put", "get"}},
+                     {"protocol", "transfer method", "", Kind::choices, "send,put,get", {}, {}, {"send", "put", "get"}},
                      {"partner", "the other rank; all: each in turn", "", Kind::integers, "1", 1}},
-      .metrics = {{"message_latency", "time until a message is there", "s", Better::lower},
-                  {"bandwidth_net", "bytes of messages a second", "B/s", Better::higher}},
+      .metrics = {{"message_latency", "time until a message has arrived", "s", Better::lower},
+                  {"bandwidth_net", "bytes of messages per second", "B/s", Better::higher}},
       .identity = {"protocol", "message_bytes", "from_rank", "to_rank", "ranks", "mpi"},
       .ranks = true,
   };
   return d;
 }
 
-/// A window that frees itself.
+/// A window and its release.
 struct Window {
-  /// Whole pages: MPICH 4.0.2 puts messages 8 bytes beside their place in a window of no multiple of 16 bytes.
-  explicit Window(std::size_t least_bytes) {
-    const std::size_t bytes = (least_bytes + 4095) / 4096 * 4096;
+  /// Whole pages: MPICH 4.0.2 misplaces messages by 8 bytes in a window whose size is not a multiple of 16 bytes.
+  explicit Window(std::size_t min_bytes) {
+    const std::size_t bytes = (min_bytes + 4095) / 4096 * 4096;
     World::get().check_all(MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, World::get().all(),
                                             static_cast<void*>(&memory), &window),
                            "MPI_Win_allocate");
@@ -79,13 +79,13 @@ Case send_case(std::size_t bytes, int partner) {
       }
     }
   };
-  c.mark = [=, keep = store](std::uint32_t tag, bool whole) { out.mark(tag, rank, whole); };
+  c.fill = [=, keep = store](std::uint32_t tag, bool whole) { out.fill(tag, rank, whole); };
   c.defects = [=, keep = store](std::uint32_t tag, bool whole) { return in.defects(tag, other, whole, "message"); };
   return c;
 }
 
-/// Rank 0 alone works; what the partner gets, or what rank 0 got of the partner, is looked at afterwards.
-Case one_sided(bool put, std::size_t bytes, int partner) {
+/// Only rank 0 is active; what it put to or got from the partner is verified afterwards.
+Case one_sided_case(bool put, std::size_t bytes, int partner) {
   Case c = base_case(put ? "put" : "get", bytes, partner);
   c.passive = true;
   const int rank = World::get().rank();
@@ -94,7 +94,7 @@ Case one_sided(bool put, std::size_t bytes, int partner) {
   const Message here(store->memory.get(), bytes), there(window->memory, bytes);
   if (rank != 0 && rank != partner) {
     c.run = nullptr;
-    c.mark = [window](std::uint32_t, bool) {};  // the window lives as long as the case
+    c.fill = [window](std::uint32_t, bool) {};  // keeps the window as long as the case
     return c;
   }
   c.run = [=](std::uint64_t iterations) {
@@ -108,8 +108,8 @@ Case one_sided(bool put, std::size_t bytes, int partner) {
       MPI_Win_flush(partner, to);
     }
   };
-  c.mark = [=, keep = store](std::uint32_t tag, bool whole) {
-    (put ? here : there).mark(tag, rank, whole);
+  c.fill = [=, keep = store](std::uint32_t tag, bool whole) {
+    (put ? here : there).fill(tag, rank, whole);
     MPI_Win_sync(window->window);
   };
   c.defects = [=, keep = store](std::uint32_t tag, bool whole) {
@@ -122,8 +122,8 @@ Case one_sided(bool put, std::size_t bytes, int partner) {
 
 void measure_pingpong(Run& run) {
   World& world = World::get();
-  world.expect(run);
-  if (world.size() < 2) throw Absent("one rank has nobody to talk to", "--ranks 2");
+  world.check_request(run);
+  if (world.size() < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   const auto sizes = message_sizes(run);
   std::vector<int> partners;
   if (run.text("partner") == "all")
@@ -138,9 +138,9 @@ void measure_pingpong(Run& run) {
   for (const std::size_t bytes : sizes) {
     for (const int partner : partners)
       for (const std::string& protocol : protocols) {
-        if (bytes == 0 && protocol != "send") continue;  // there is nothing to put
+        if (bytes == 0 && protocol != "send") continue;  // nothing to transfer
         batch.add(base_case(protocol, bytes, partner), 2.0 * static_cast<double>(bytes), [&] {
-          return protocol == "send" ? send_case(bytes, partner) : one_sided(protocol == "put", bytes, partner);
+          return protocol == "send" ? send_case(bytes, partner) : one_sided_case(protocol == "put", bytes, partner);
         });
       }
     batch.done();

@@ -1,4 +1,4 @@
-/// swap: pairs of ranks exchange a message, at every distance, one pair at a time and all at once.
+/// swap: pairs of ranks exchange a message, at every distance, one pair at a time and all pairs at once.
 #include <algorithm>
 #include <cmath>
 
@@ -12,27 +12,27 @@ namespace {
 const Description& swap_description() {
   static const Description d{
       .name = "swap",
-      .summary = "pairs of ranks exchange a message: by distance, alone and all pairs at once, and what that costs",
+      .summary = "pairs of ranks exchange a message: by distance, one pair alone and all at once, with contention",
       .detail =
-          "At distance j, rank i and rank i + j send to each other at once. alone: one pair, all others wait. "
-          "together: as many pairs as do not share a rank; its time is the slowest pair's. Contention is the time "
-          "together over that of the slowest of these pairs alone, as far as they were measured.\n"
+          "At distance j, rank i and rank i + j send to each other simultaneously. alone: one pair, all others wait. "
+          "together: as many pairs as do not share a rank; the time is that of the slowest pair. Contention is the "
+          "time together over that of the slowest of these pairs alone, among those measured.\n"
           "example: mpirun -n 8 meshmark-comm swap --bytes 8,64KiB,1MiB",
       .source = "SWAP benchmark of the Cray X1 evaluation at Oak Ridge (2005)",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs"},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {message_parameter("8,1KiB,64KiB,1MiB"),
-                     {"distance", "between the ranks of a pair; all: every one", "", Kind::integers, "all", 1},
+                     {"distance", "distance between the ranks of a pair; all: every one", "", Kind::integers, "all", 1},
                      {"pairs",
-                      "alone: the first of each distance, or every one (a whole matrix)",
+                      "pairs measured alone: the first of each distance, or all (a whole matrix)",
                       "",
                       Kind::choice,
                       "first",
                       {},
                       {},
                       {"first", "all"}}},
-      .metrics = {{"exchange_time", "time of one exchange, the slowest pair's", "s", Better::lower},
-                  {"bandwidth_net", "bytes that arrive at all ranks of the pairs, a second", "B/s", Better::higher},
+      .metrics = {{"exchange_time", "time of one exchange, of the slowest pair", "s", Better::lower},
+                  {"bandwidth_net", "bytes per second that arrive at all ranks of the pairs", "B/s", Better::higher},
                   {"contention", "time of all pairs at once over that of the slowest of them alone", "1",
                    Better::lower}},
       .identity = {"message_bytes", "distance", "mode", "from_rank", "to_rank", "ranks", "mpi"},
@@ -41,13 +41,13 @@ const Description& swap_description() {
   return d;
 }
 
-/// The other one of this rank's pair at that distance when all pairs are made from below, or -1.
+/// The partner of this rank at that distance when pairs are formed from rank 0 upwards, or -1.
 int partner_of(int rank, int distance, int ranks) {
   if (rank / distance % 2 == 1) return rank - distance;
   return rank + distance < ranks ? rank + distance : -1;
 }
 
-Case named(std::size_t bytes, int distance, const json& more, int pairs) {
+Case make_case(std::size_t bytes, int distance, const json& more, int pairs) {
   Case c;
   c.conditions = {{"message_bytes", bytes}, {"distance", distance}, {"pairs_at_once", pairs}};
   c.conditions.update(more);
@@ -68,16 +68,16 @@ Case swap_case(const Case& what, std::size_t bytes, int other) {
       MPI_Sendrecv(out.data(), out.bytes(), MPI_BYTE, other, 2, in.data(), in.bytes(), MPI_BYTE, other, 2, all,
                    MPI_STATUS_IGNORE);
   };
-  c.mark = [=, keep = store](std::uint32_t tag, bool whole) { out.mark(tag, rank, whole); };
+  c.fill = [=, keep = store](std::uint32_t tag, bool whole) { out.fill(tag, rank, whole); };
   c.defects = [=, keep = store](std::uint32_t tag, bool whole) { return in.defects(tag, other, whole, "message"); };
   return c;
 }
 
 void measure_swap(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   const int ranks = world.size(), rank = world.rank();
-  if (ranks < 2) throw Absent("one rank has nobody to swap with", "--ranks 2");
+  if (ranks < 2) throw Absent("needs at least 2 ranks, found 1", "--ranks 2");
   const bool every = run.text("pairs") == "all";
   std::vector<int> distances;
   if (run.text("distance") == "all")
@@ -96,19 +96,19 @@ void measure_swap(Run& run) {
       };
       for (int i = 0; i + j < ranks && (every || i == 0); ++i) {
         const int other = rank == i ? i + j : rank == i + j ? i : -1;
-        add(named(bytes, j, {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1), other);
+        add(make_case(bytes, j, {{"mode", "alone"}, {"from_rank", i}, {"to_rank", i + j}}, 1), other);
       }
       int pairs = 0;
-      std::vector<bool> among;  // of those measured alone: whether they are together too
+      std::vector<bool> among;  // whether a pair measured alone is also one of those together
       for (int i = 0; i < ranks; ++i) {
         const bool is_pair = partner_of(i, j, ranks) > i;
         pairs += is_pair;
         if (i + j < ranks && (every || i == 0)) among.push_back(is_pair);
       }
-      if (pairs > 1) add(named(bytes, j, {{"mode", "together"}}, pairs), partner_of(rank, j, ranks));
+      if (pairs > 1) add(make_case(bytes, j, {{"mode", "together"}}, pairs), partner_of(rank, j, ranks));
       const auto medians = batch.done();
       if (pairs <= 1) continue;
-      // Pairs differ, by what lies between them; what the slowest one takes by itself is no contention.
+      // Pairs differ in what connects them: compare with the slowest one alone, whose own time is not contention.
       const double together = medians.back();
       double alone = 0;
       for (std::size_t i = 0; i < among.size(); ++i)

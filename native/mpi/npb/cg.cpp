@@ -1,8 +1,8 @@
-/// cg: the least eigenvalue of a random sparse matrix, by inverse iteration with conjugate gradients.
+/// cg: the smallest eigenvalue of a random sparse matrix, by inverse iteration with conjugate gradients.
 ///
-/// Ranks are a grid of R rows and f R columns. Rank (i, j) holds the block of the matrix in rows i and columns j, and
-/// of every vector the part j. A product is summed along a row of ranks so that each of its parts is where R ranks need
-/// it, and then swapped with the rank across the diagonal.
+/// Ranks form a grid of R rows and f R columns. Rank (i, j) holds block (i, j) of the matrix and part j of every
+/// vector. A product is reduced and scattered along a row of ranks, so that R ranks hold each of its parts, and then
+/// swapped with the rank across the diagonal.
 #include <algorithm>
 #include <cmath>
 
@@ -14,7 +14,7 @@ namespace {
 struct Class {
   const char* name;
   int rows, nonzeros;  ///< of the random vectors that make the matrix
-  double shift, zeta;  ///< the report's
+  double shift, zeta;  ///< from the report
 };
 constexpr Class kClasses[] = {
     {"S", 1400, 7, 10, 8.5971775078648}, {"W", 7000, 8, 12, 10.362595087124}, {"A", 14000, 11, 20, 17.130235054029}};
@@ -26,21 +26,21 @@ struct Entry {
   double value;
 };
 
-/// The random vectors whose outer products make the matrix: few numbers in each, one half at its own index.
-std::vector<std::vector<Entry>> random_vectors(const Class& is) {
-  Random random(kSeed, 1);  // the report's program draws one before
+/// The random vectors whose outer products form the matrix: few nonzeros in each, one half at its own index.
+std::vector<std::vector<Entry>> random_vectors(const Class& problem) {
+  Random random(kSeed, 1);  // the reference program draws one number first
   std::uint64_t power = 1;
-  while (power < static_cast<std::uint64_t>(is.rows)) power *= 2;
-  std::vector<std::vector<Entry>> all(static_cast<std::size_t>(is.rows));
-  for (int row = 0; row < is.rows; ++row) {
+  while (power < static_cast<std::uint64_t>(problem.rows)) power *= 2;
+  std::vector<std::vector<Entry>> all(static_cast<std::size_t>(problem.rows));
+  for (int row = 0; row < problem.rows; ++row) {
     auto& vector = all[static_cast<std::size_t>(row)];
     const auto holds = [&](int at) {
       return std::find_if(vector.begin(), vector.end(), [at](const Entry& e) { return e.at == at; });
     };
-    while (vector.size() < static_cast<std::size_t>(is.nonzeros)) {
+    while (vector.size() < static_cast<std::size_t>(problem.nonzeros)) {
       const double value = random.next();
       const int at = static_cast<int>(random.bits() * power >> 46);
-      if (at < is.rows && holds(at) == vector.end()) vector.push_back({at, value});
+      if (at < problem.rows && holds(at) == vector.end()) vector.push_back({at, value});
     }
     if (const auto own = holds(row); own != vector.end())
       own->value = 0.5;
@@ -50,21 +50,21 @@ std::vector<std::vector<Entry>> random_vectors(const Class& is) {
   return all;
 }
 
-/// A block of rows and columns, stored by rows.
+/// A block of the matrix in compressed sparse rows.
 struct Sparse {
-  std::vector<std::size_t> begin;  ///< of each row, and the end
-  std::vector<int> column;         ///< of the block
+  std::vector<std::size_t> begin;  ///< of each row, and the end of the last
+  std::vector<int> column;         ///< within the block
   std::vector<double> value;
 
-  Sparse(const Class& is, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
-    const auto vectors = random_vectors(is);
+  Sparse(const Class& problem, std::size_t row0, std::size_t row1, std::size_t column0, std::size_t column1) {
+    const auto vectors = random_vectors(problem);
     const auto inside = [](int at, std::size_t from, std::size_t to) {
       return static_cast<std::size_t>(at) >= from && static_cast<std::size_t>(at) < to;
     };
     std::vector<std::vector<Entry>> rows(row1 - row0);
-    const double ratio = std::pow(kCondition, 1.0 / is.rows);
+    const double ratio = std::pow(kCondition, 1.0 / problem.rows);
     double scale = 1;
-    for (int v = 0; v < is.rows; ++v, scale *= ratio) {
+    for (int v = 0; v < problem.rows; ++v, scale *= ratio) {
       const auto& vector = vectors[static_cast<std::size_t>(v)];
       for (const Entry& left : vector) {
         if (!inside(left.at, row0, row1)) continue;
@@ -72,7 +72,7 @@ struct Sparse {
         for (const Entry& right : vector) {
           if (!inside(right.at, column0, column1)) continue;
           double product = right.value * (scale * left.value);
-          if (left.at == v && right.at == v) product += kCondition - is.shift;
+          if (left.at == v && right.at == v) product += kCondition - problem.shift;
           row.push_back({right.at - static_cast<int>(column0), product});
         }
       }
@@ -103,9 +103,9 @@ struct Sparse {
 
 class Gradients final : public Kernel {
  public:
-  explicit Gradients(const Class& is)
-      : is_(is),
-        matrix_(is, start(row_ * factor_), start((row_ + 1) * factor_), start(column_), start(column_ + 1)),
+  explicit Gradients(const Class& problem)
+      : problem_(problem),
+        matrix_(problem, start(row_ * factor_), start((row_ + 1) * factor_), start(column_), start(column_ + 1)),
         x_(start(column_ + 1) - start(column_)),
         z_(x_.size()),
         p_(x_.size()),
@@ -128,13 +128,13 @@ class Gradients final : public Kernel {
       approximate();
       double products[2] = {dot(x_, z_), dot(z_, z_)};
       sum(products, 2, row_of_ranks_.get());
-      zeta_ = is_.shift + 1 / products[0];
+      zeta_ = problem_.shift + 1 / products[0];
       const double scale = 1 / std::sqrt(products[1]);
       for (std::size_t k = 0; k < x_.size(); ++k) x_[k] = scale * z_[k];
     }
   }
 
-  std::string proof() override { return differs("zeta", is_.zeta, zeta_, kTolerance); }
+  std::string verify() override { return differs("zeta", problem_.zeta, zeta_, kTolerance); }
   json observed() const override { return {{"zeta", zeta_}, {"residual_norm", residual_}}; }
 
  private:
@@ -145,8 +145,8 @@ class Gradients final : public Kernel {
     return side;
   }
   std::size_t start(int segment) const {
-    return part(static_cast<std::size_t>(is_.rows), static_cast<std::size_t>(side_) * static_cast<std::size_t>(factor_),
-                static_cast<std::size_t>(segment));
+    return part(static_cast<std::size_t>(problem_.rows),
+                static_cast<std::size_t>(side_) * static_cast<std::size_t>(factor_), static_cast<std::size_t>(segment));
   }
   std::size_t length(int segment) const { return start(segment + 1) - start(segment); }
 
@@ -158,7 +158,7 @@ class Gradients final : public Kernel {
     return number;
   }
 
-  /// y = A x, of each rank its part.
+  /// y = A x, on each rank its part.
   void product(const std::vector<double>& x, std::vector<double>& y) {
     if (ranks_ == 1) return matrix_.times(x.data(), y.data());
     matrix_.times(x.data(), sums_.data());
@@ -183,7 +183,7 @@ class Gradients final : public Kernel {
       });
   }
 
-  /// z = about x / A, by a fixed number of steps, and how far from it.
+  /// z = approximately x / A, by a fixed number of steps, and the norm of the residual.
   void approximate() {
     std::fill(z_.begin(), z_.end(), 0.0);
     r_ = x_;
@@ -206,14 +206,14 @@ class Gradients final : public Kernel {
     residual_ = std::sqrt(total(dot(r_, r_)));
   }
 
-  const Class& is_;
+  const Class& problem_;
   const int side_ = side_of(ranks_), factor_ = ranks_ / (side_ * side_);
   const int row_ = rank_ / (side_ * factor_), column_ = rank_ % (side_ * factor_);
   const int place_ = column_ / factor_, slot_ = column_ % factor_;  // column = place × factor + slot
   Group near_, across_, row_of_ranks_;
   const Sparse matrix_;
   std::vector<double> x_, z_, p_, r_, q_, sums_, piece_;
-  std::vector<int> lengths_;  // of the parts of this row's sums
+  std::vector<int> lengths_;  // of the parts of this row's product
   double zeta_ = 0, residual_ = 0;
 };
 
@@ -223,13 +223,14 @@ std::vector<Problem> cg_problems() {
   std::vector<Problem> all;
   for (const Class& c : kClasses) {
     const double products = c.nonzeros * (c.nonzeros + 1);
-    all.push_back({.kernel = "cg",
-                   .class_name = c.name,
-                   .size = std::to_string(c.rows) + " rows",
-                   .operations = 2.0 * kOuter * c.rows * (3 + products + kInner * (5 + products) + 3),
-                   .bytes = 28.0 * c.rows * (products + c.nonzeros + 1),  // two forms of the matrix, while it is made
-                   .most_ranks = c.rows / 10,
-                   .make = [&c](bool) { return std::make_shared<Gradients>(c); }});
+    all.push_back(
+        {.kernel = "cg",
+         .class_name = c.name,
+         .size = std::to_string(c.rows) + " rows",
+         .operations = 2.0 * kOuter * c.rows * (3 + products + kInner * (5 + products) + 3),
+         .bytes = 28.0 * c.rows * (products + c.nonzeros + 1),  // two formats of the matrix during construction
+         .max_ranks = c.rows / 10,
+         .make = [&c](bool) { return std::make_shared<Gradients>(c); }});
   }
   return all;
 }

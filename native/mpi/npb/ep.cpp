@@ -1,4 +1,4 @@
-/// ep: pairs of normal deviates, counted by size; ranks meet once, at the end.
+/// ep: pairs of normal deviates, counted by size; the only communication is a reduction at the end.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -12,21 +12,21 @@ namespace {
 struct Class {
   const char* name;
   int log_pairs;
-  double sum_x, sum_y;  ///< the report's
+  double sum_x, sum_y;  ///< from the report
 };
 constexpr Class kClasses[] = {{"S", 24, -3.247834652034740e3, -6.958407078382297e3},
                               {"W", 25, -2.863319731645753e3, -6.320053679109499e3},
                               {"A", 28, -4.295875165629892e3, -1.580732573678431e4}};
 constexpr std::uint64_t kSeedOfPairs = 271828183;
-constexpr std::size_t kBlock = 1 << 16;  // pairs whose numbers are found by one jump
+constexpr std::size_t kBlock = 1 << 16;  // pairs per jump of the random generator
 constexpr double kTolerance = 1e-8;
 
 class Pairs final : public Kernel {
  public:
-  explicit Pairs(const Class& is) : is_(is), numbers_(2 * kChunk) {}
+  explicit Pairs(const Class& problem) : problem_(problem), numbers_(2 * kChunk) {}
 
   void solve() override {
-    const std::size_t blocks = (std::size_t{1} << is_.log_pairs) / kBlock;
+    const std::size_t blocks = (std::size_t{1} << problem_.log_pairs) / kBlock;
     const auto ranks = static_cast<std::size_t>(ranks_), rank = static_cast<std::size_t>(rank_);
     sums_.fill(0);
     for (std::size_t b = part(blocks, ranks, rank); b < part(blocks, ranks, rank + 1); ++b) {
@@ -39,9 +39,9 @@ class Pairs final : public Kernel {
     sum(sums_.data(), static_cast<int>(sums_.size()), all_);
   }
 
-  std::string proof() override {
-    const std::string x = differs("sum of x", is_.sum_x, sums_[0], kTolerance);
-    return x.empty() ? differs("sum of y", is_.sum_y, sums_[1], kTolerance) : x;
+  std::string verify() override {
+    const std::string x = differs("sum of x", problem_.sum_x, sums_[0], kTolerance);
+    return x.empty() ? differs("sum of y", problem_.sum_y, sums_[1], kTolerance) : x;
   }
   json observed() const override {
     return {{"sum_x", sums_[0]},
@@ -69,9 +69,9 @@ class Pairs final : public Kernel {
     sums_[1] += y;
   }
 
-  const Class& is_;
+  const Class& problem_;
   std::vector<double> numbers_;
-  std::array<double, 12> sums_{};  // of x, of y, and how many lie in each square ring
+  std::array<double, 12> sums_{};  // of x and of y, and the counts per square ring
 };
 
 }  // namespace
@@ -85,7 +85,7 @@ std::vector<Problem> ep_problems() {
                    .size = "2^" + std::to_string(c.log_pairs) + " pairs",
                    .operations = 2 * pairs,
                    .bytes = 0,
-                   .most_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
+                   .max_ranks = static_cast<int>(std::ldexp(1.0, c.log_pairs - 16)),
                    .make = [&c](bool) { return std::make_shared<Pairs>(c); }});
   }
   return all;

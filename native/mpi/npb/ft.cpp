@@ -1,8 +1,8 @@
-/// ft: the heat equation in a periodic box, by Fourier transforms in three dimensions; ranks transpose the box.
+/// ft: the heat equation in a periodic box, by three-dimensional Fourier transforms; ranks transpose the box.
 ///
-/// In space a rank holds planes of z, all of y and x; among frequencies it holds rows of y, all of z and x. A plane is
-/// transformed along x and y, and what goes to one rank is left in one piece; the pieces that come from all ranks are,
-/// one behind the other, the box by z.
+/// In space a rank holds planes of z with all y and x; in frequency space it holds rows of y with all z and x. A plane
+/// is transformed along x and y, and the result is stored in one contiguous piece per target rank. The pieces received
+/// from all ranks, one after the other, form the box ordered by z.
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -22,12 +22,12 @@ using Complex = std::complex<double>;
 constexpr int kIterations = 6;
 constexpr double kAlpha = 1e-6, kTolerance = 1e-12;
 constexpr std::size_t kChecked = 1024;
-constexpr std::size_t kBatch = 16;  // transforms at a time; an extent along x or y is a multiple
+constexpr std::size_t kBatch = 16;  // transforms at a time; extents along x and y are multiples of it
 
 struct Class {
   const char* name;
   std::size_t nx, ny, nz;
-  Complex sums[kIterations];  ///< the report's
+  Complex sums[kIterations];  ///< from the report
 };
 constexpr Class kClasses[] = {{"S",
                                64,
@@ -60,9 +60,9 @@ constexpr Class kClasses[] = {{"S",
                                 {5.085233095391e+02, 5.104914655194e+02},
                                 {5.091487099959e+02, 5.107917842803e+02}}}};
 
-// ---------------------------------------------------------------- FFTW, where it is
+// ---------------------------------------------------------------- FFTW, if installed
 
-/// The few functions of FFTW 3 that are called.
+/// The functions of FFTW 3 that ft calls, loaded at run time.
 struct Fftw {
   struct Extent {
     int n, in_step, out_step;
@@ -89,15 +89,15 @@ struct Fftw {
   }
 };
 
-// ---------------------------------------------------------------- transforms of a batch
+// ---------------------------------------------------------------- batched transforms
 
-/// Numbers of a batch, real parts apart from imaginary ones: first all first ones, then all second ones.
+/// A batch of columns, real and imaginary parts separate: element 0 of all columns, then element 1, and so on.
 struct Columns {
   explicit Columns(std::size_t n) : re(n * kBatch), im(n * kBatch) {}
   std::vector<double> re, im;
 };
 
-/// Transforms a batch of columns of one length, forward or back, and neither is scaled.
+/// Transforms a batch of columns of one length, forward or backward, without scaling.
 class Transform {
  public:
   Transform(std::size_t n, bool forward, bool fftw) : n_(n), sign_(forward ? -1 : 1), a_(n), b_(n) {
@@ -105,10 +105,10 @@ class Transform {
       const int batch = static_cast<int>(kBatch);
       const Fftw::Extent along{static_cast<int>(n), batch, batch}, beside{batch, 1, 1};
       double *re = a_.re.data(), *im = a_.im.data(), *to_re = b_.re.data(), *to_im = b_.im.data();
-      // With parts swapped, forward is back. 0: the plan is chosen by trial.
+      // With real and imaginary parts swapped, forward becomes backward. 0: FFTW_MEASURE.
       if (!forward) std::swap(re, im), std::swap(to_re, to_im);
       plan_ = Fftw::get().plan(1, &along, 1, &beside, re, im, to_re, to_im, 0);
-      if (plan_ == nullptr) throw Failure("FFTW has no plan for " + std::to_string(n) + " numbers");
+      if (plan_ == nullptr) throw Failure("FFTW has no plan for length " + std::to_string(n));
       return;
     }
     for (std::size_t k = 0; k < n; ++k)
@@ -120,9 +120,9 @@ class Transform {
   Transform(const Transform&) = delete;
   Transform& operator=(const Transform&) = delete;
 
-  /// Where the numbers are put before.
+  /// The input, to be filled before each transform.
   Columns& in() { return a_; }
-  /// Transforms them, and returns where they are then.
+  /// Transforms the input, and returns the output.
   const Columns& operator()() {
     if (plan_ != nullptr) {
       Fftw::get().execute(plan_);
@@ -136,7 +136,7 @@ class Transform {
   }
 
  private:
-  // Stockham's order: each pass leaves the numbers sorted. A pass works on `stride` transforms of length `length`.
+  // Stockham's algorithm: each pass keeps the natural order. A pass does `stride` transforms of length `length`.
   void by_two(const Columns& from, Columns& to, std::size_t length, std::size_t stride) {
     const std::size_t run = stride * kBatch, half = length / 2;
     for (std::size_t p = 0; p < half; ++p) {
@@ -172,7 +172,7 @@ class Transform {
         const double sum_re = re[q] + re[q + 2 * step], sum_im = im[q] + im[q + 2 * step];
         const double dif_re = re[q] - re[q + 2 * step], dif_im = im[q] - im[q + 2 * step];
         const double other_re = re[q + step] + re[q + 3 * step], other_im = im[q + step] + im[q + 3 * step];
-        // A quarter turn of the difference of the other two.
+        // The difference of the other two, rotated by a quarter turn.
         const double turn_re = -turn * (im[q + step] - im[q + 3 * step]);
         const double turn_im = turn * (re[q + step] - re[q + 3 * step]);
         const double x1 = dif_re + turn_re, y1 = dif_im + turn_im;
@@ -197,7 +197,7 @@ class Transform {
   void* plan_ = nullptr;
 };
 
-/// Runs of the batch: number i of each column is in run i, which begins at at(i).
+/// Loads and stores a batch by runs: element i of all columns is the run that begins at at(i).
 template <class At>
 void load(const Complex* from, const At& at, std::size_t n, Columns& to) {
   for (std::size_t i = 0; i < n; ++i) {
@@ -219,31 +219,33 @@ void store(const Columns& from, std::size_t n, Complex* to, const At& at) {
 
 class Heat final : public Kernel {
  public:
-  Heat(const Class& is, bool fftw)
-      : is_(is),
+  Heat(const Class& problem, bool fftw)
+      : problem_(problem),
         z0_(z_of(rank_)),
         y0_(y_of(rank_)),
         planes_(z_of(rank_ + 1) - z0_),
         rows_(y_of(rank_ + 1) - y0_),
-        here_(planes_ * is.ny * is.nx),
-        there_(is.nz * rows_ * is.nx),
+        here_(planes_ * problem.ny * problem.nx),
+        there_(problem.nz * rows_ * problem.nx),
         space_(std::max(here_, there_)),
         pieces_(std::max(here_, there_)),
         frequencies_(std::max(here_, there_)),
-        forward_{Transform(is.nx, true, fftw), Transform(is.ny, true, fftw), Transform(is.nz, true, fftw)},
-        back_{Transform(is.nx, false, fftw), Transform(is.ny, false, fftw), Transform(is.nz, false, fftw)} {
+        forward_{Transform(problem.nx, true, fftw), Transform(problem.ny, true, fftw),
+                 Transform(problem.nz, true, fftw)},
+        back_{Transform(problem.nx, false, fftw), Transform(problem.ny, false, fftw),
+              Transform(problem.nz, false, fftw)} {
     for (int r = 0; r < ranks_; ++r) {
-      // In doubles: what this rank holds in space and r holds among frequencies, and the other way round.
-      give_.push_back(static_cast<int>(2 * planes_ * (y_of(r + 1) - y_of(r)) * is.nx));
-      take_.push_back(static_cast<int>(2 * (z_of(r + 1) - z_of(r)) * rows_ * is.nx));
+      // In doubles: what this rank holds in space and r in frequency space, and vice versa.
+      give_.push_back(static_cast<int>(2 * planes_ * (y_of(r + 1) - y_of(r)) * problem.nx));
+      take_.push_back(static_cast<int>(2 * (z_of(r + 1) - z_of(r)) * rows_ * problem.nx));
       for (std::size_t y = y_of(r); y < y_of(r + 1); ++y) {
-        piece_of_.push_back(planes_ * y_of(r) * is.nx + (y - y_of(r)) * is.nx);
-        plane_of_piece_.push_back((y_of(r + 1) - y_of(r)) * is.nx);
+        piece_of_.push_back(planes_ * y_of(r) * problem.nx + (y - y_of(r)) * problem.nx);
+        plane_of_piece_.push_back((y_of(r + 1) - y_of(r)) * problem.nx);
       }
     }
     std::exclusive_scan(give_.begin(), give_.end(), std::back_inserter(give_at_), 0);
     std::exclusive_scan(take_.begin(), take_.end(), std::back_inserter(take_at_), 0);
-    for (const std::size_t n : {is.nx, is.ny, is.nz}) {
+    for (const std::size_t n : {problem.nx, problem.ny, problem.nz}) {
       std::vector<double> decay;
       for (std::size_t k = 0; k < n; ++k) {
         const double wave = static_cast<double>(k < n / 2 ? k : n - k);
@@ -263,11 +265,12 @@ class Heat final : public Kernel {
     sum(reinterpret_cast<double*>(sums_), 2 * kIterations, all_);
   }
 
-  std::string proof() override {
+  std::string verify() override {
     for (int i = 0; i < kIterations; ++i) {
       const std::string which = "checksum " + std::to_string(i + 1);
-      for (const auto& [name, expected, got] : {std::tuple{", real part", is_.sums[i].real(), sums_[i].real()},
-                                                std::tuple{", imaginary part", is_.sums[i].imag(), sums_[i].imag()}})
+      for (const auto& [name, expected, got] :
+           {std::tuple{", real part", problem_.sums[i].real(), sums_[i].real()},
+            std::tuple{", imaginary part", problem_.sums[i].imag(), sums_[i].imag()}})
         if (const std::string wrong = differs(which + name, expected, got, kTolerance); !wrong.empty()) return wrong;
     }
     return "";
@@ -277,63 +280,65 @@ class Heat final : public Kernel {
   }
 
  private:
-  std::size_t z_of(int rank) const { return part(is_.nz, n(ranks_), n(rank)); }
-  std::size_t y_of(int rank) const { return part(is_.ny, n(ranks_), n(rank)); }
+  std::size_t z_of(int rank) const { return part(problem_.nz, n(ranks_), n(rank)); }
+  std::size_t y_of(int rank) const { return part(problem_.ny, n(ranks_), n(rank)); }
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
 
   void fill() {
-    Random random(kSeed, 2 * z0_ * is_.ny * is_.nx);
+    Random random(kSeed, 2 * z0_ * problem_.ny * problem_.nx);
     for (std::size_t i = 0; i < here_; ++i) {
       const double re = random.next();
       space_[i] = {re, random.next()};
     }
   }
 
-  /// What row y of plane z is in the pieces that are sent or came.
+  /// Index of row y of a plane in the pieces to send or received.
   auto piece_rows(std::size_t plane, std::size_t x) const {
     return [this, plane, x](std::size_t y) { return piece_of_[y] + plane * plane_of_piece_[y] + x; };
   }
   auto plane_rows(std::size_t plane, std::size_t x) const {
-    return [this, plane, x](std::size_t y) { return (plane * is_.ny + y) * is_.nx + x; };
+    return [this, plane, x](std::size_t y) { return (plane * problem_.ny + y) * problem_.nx + x; };
   }
 
-  /// Along x: a batch are neighbouring rows, which are turned.
+  /// Along x: a batch consists of adjacent rows, which are transposed first.
   void along_x(Transform& transform, Complex* rows) {
     Columns& in = transform.in();
     for (std::size_t r = 0; r < kBatch; ++r)
-      for (std::size_t x = 0; x < is_.nx; ++x) {
-        const Complex value = rows[r * is_.nx + x];
+      for (std::size_t x = 0; x < problem_.nx; ++x) {
+        const Complex value = rows[r * problem_.nx + x];
         in.re[x * kBatch + r] = value.real();
         in.im[x * kBatch + r] = value.imag();
       }
     const Columns& out = transform();
     for (std::size_t r = 0; r < kBatch; ++r)
-      for (std::size_t x = 0; x < is_.nx; ++x) rows[r * is_.nx + x] = {out.re[x * kBatch + r], out.im[x * kBatch + r]};
+      for (std::size_t x = 0; x < problem_.nx; ++x)
+        rows[r * problem_.nx + x] = {out.re[x * kBatch + r], out.im[x * kBatch + r]};
   }
 
   void to_frequencies() {
     for (std::size_t z = 0; z < planes_; ++z) {
-      for (std::size_t y = 0; y < is_.ny; y += kBatch) along_x(forward_[0], space_.data() + (z * is_.ny + y) * is_.nx);
-      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
-        load(space_.data(), plane_rows(z, x), is_.ny, forward_[1].in());
-        store(forward_[1](), is_.ny, pieces_.data(), piece_rows(z, x));
+      for (std::size_t y = 0; y < problem_.ny; y += kBatch)
+        along_x(forward_[0], space_.data() + (z * problem_.ny + y) * problem_.nx);
+      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
+        load(space_.data(), plane_rows(z, x), problem_.ny, forward_[1].in());
+        store(forward_[1](), problem_.ny, pieces_.data(), piece_rows(z, x));
       }
     }
     transpose(give_, give_at_, take_, take_at_, pieces_, frequencies_);
-    for (std::size_t at = 0; at < rows_ * is_.nx; at += kBatch) {
-      const auto columns = [this, at](std::size_t z) { return z * rows_ * is_.nx + at; };
-      load(frequencies_.data(), columns, is_.nz, forward_[2].in());
-      store(forward_[2](), is_.nz, frequencies_.data(), columns);
+    for (std::size_t at = 0; at < rows_ * problem_.nx; at += kBatch) {
+      const auto columns = [this, at](std::size_t z) { return z * rows_ * problem_.nx + at; };
+      load(frequencies_.data(), columns, problem_.nz, forward_[2].in());
+      store(forward_[2](), problem_.nz, frequencies_.data(), columns);
     }
   }
 
-  /// One step on: every frequency decays, and the box is seen in space.
+  /// One time step: every frequency decays, then the box is transformed to space.
   void to_space() {
     for (std::size_t y = 0; y < rows_; ++y)
-      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
-        const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * is_.nx + x; };
+      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
+        const auto columns = [this, y, x](std::size_t z) { return (z * rows_ + y) * problem_.nx + x; };
         Columns& in = back_[2].in();
-        for (std::size_t z = 0; z < is_.nz; ++z) {
+        for (std::size_t z = 0; z < problem_.nz; ++z) {
           Complex* const run = frequencies_.data() + columns(z);
           const double decay = decay_[2][z] * decay_[1][y0_ + y];
           double *const re = in.re.data() + z * kBatch, *const im = in.im.data() + z * kBatch;
@@ -343,15 +348,16 @@ class Heat final : public Kernel {
             im[k] = run[k].imag();
           }
         }
-        store(back_[2](), is_.nz, space_.data(), columns);
+        store(back_[2](), problem_.nz, space_.data(), columns);
       }
     transpose(take_, take_at_, give_, give_at_, space_, pieces_);
     for (std::size_t z = 0; z < planes_; ++z) {
-      for (std::size_t x = 0; x < is_.nx; x += kBatch) {
-        load(pieces_.data(), piece_rows(z, x), is_.ny, back_[1].in());
-        store(back_[1](), is_.ny, space_.data(), plane_rows(z, x));
+      for (std::size_t x = 0; x < problem_.nx; x += kBatch) {
+        load(pieces_.data(), piece_rows(z, x), problem_.ny, back_[1].in());
+        store(back_[1](), problem_.ny, space_.data(), plane_rows(z, x));
       }
-      for (std::size_t y = 0; y < is_.ny; y += kBatch) along_x(back_[0], space_.data() + (z * is_.ny + y) * is_.nx);
+      for (std::size_t y = 0; y < problem_.ny; y += kBatch)
+        along_x(back_[0], space_.data() + (z * problem_.ny + y) * problem_.nx);
     }
   }
 
@@ -368,18 +374,18 @@ class Heat final : public Kernel {
   Complex checksum() const {
     Complex all = 0;
     for (std::size_t j = 1; j <= kChecked; ++j) {
-      const std::size_t x = j % is_.nx, y = 3 * j % is_.ny, z = 5 * j % is_.nz;
-      if (z >= z0_ && z < z0_ + planes_) all += space_[((z - z0_) * is_.ny + y) * is_.nx + x];
+      const std::size_t x = j % problem_.nx, y = 3 * j % problem_.ny, z = 5 * j % problem_.nz;
+      if (z >= z0_ && z < z0_ + planes_) all += space_[((z - z0_) * problem_.ny + y) * problem_.nx + x];
     }
-    return all / static_cast<double>(is_.nx * is_.ny * is_.nz);
+    return all / static_cast<double>(problem_.nx * problem_.ny * problem_.nz);
   }
 
-  const Class& is_;
-  const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_: numbers of this rank in space
+  const Class& problem_;
+  const std::size_t z0_, y0_, planes_, rows_, here_, there_;  // here_, there_: numbers in space, in frequency space
   std::vector<Complex> space_, pieces_, frequencies_;
   Transform forward_[3], back_[3];
   std::vector<int> give_, take_, give_at_, take_at_;
-  std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: where its row of plane 0 is, and how far plane 1
+  std::vector<std::size_t> piece_of_, plane_of_piece_;  // of each y: index of its row in plane 0; distance to plane 1
   std::vector<std::vector<double>> decay_;
   Complex sums_[kIterations];
 };
@@ -397,7 +403,7 @@ std::vector<Problem> ft_problems() {
                    .size = std::to_string(c.nx) + "x" + std::to_string(c.ny) + "x" + std::to_string(c.nz),
                    .operations = points * (14.8157 + 7.19641 * log + (5.23518 + 7.21113 * log) * kIterations),
                    .bytes = 3 * 16 * points,
-                   .most_ranks = static_cast<int>(std::min(c.ny, c.nz)),
+                   .max_ranks = static_cast<int>(std::min(c.ny, c.nz)),
                    .make = [&c](bool fftw) { return std::make_shared<Heat>(c, fftw); }});
   }
   return all;

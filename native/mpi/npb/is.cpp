@@ -1,4 +1,4 @@
-/// is: the rank of every one of many small numbers, by a bucket sort: each rank gets the buckets of a range of numbers.
+/// is: ranks many small integers by a bucket sort; each MPI rank gets the buckets of a range of keys.
 #include <algorithm>
 #include <array>
 #include <numeric>
@@ -15,10 +15,10 @@ constexpr int kIterations = 10, kTests = 5;
 struct Class {
   const char* name;
   int log_keys, log_limit, log_buckets;
-  /// Which keys the report looks at, and their ranks but for a step an iteration.
+  /// The keys that the report verifies, and their ranks before the change per iteration.
   std::array<std::size_t, kTests> index;
   std::array<int, kTests> rank;
-  int rising;         ///< the ranks of so many of them rise by one an iteration; the others fall
+  int rising;         ///< the ranks of the first `rising` keys increase by one per iteration; the others decrease
   int rising_offset;  ///< of the iteration, for those that rise
   int falling_offset;
 };
@@ -29,15 +29,15 @@ constexpr Class kClasses[] = {
 
 class Sort final : public Kernel {
  public:
-  explicit Sort(const Class& is)
-      : is_(is),
-        first_(part(std::size_t{1} << is.log_keys, n(ranks_), n(rank_))),
-        keys_(part(std::size_t{1} << is.log_keys, n(ranks_), n(rank_ + 1)) - first_),
+  explicit Sort(const Class& problem)
+      : problem_(problem),
+        first_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_))),
+        keys_(part(std::size_t{1} << problem.log_keys, n(ranks_), n(rank_ + 1)) - first_),
         ordered_(keys_.size()),
         totals_(buckets() + kTests),
         own_(totals_.size()),
         next_(buckets()),
-        below_((std::size_t{1} << is.log_limit) + 1),
+        below_((std::size_t{1} << problem.log_limit) + 1),
         send_(n(ranks_)),
         receive_(n(ranks_)),
         send_at_(n(ranks_)),
@@ -46,7 +46,7 @@ class Sort final : public Kernel {
     for (int& key : keys_) {
       std::uint64_t sum = 0;
       for (int i = 0; i < 4; ++i) sum += random.bits();
-      key = static_cast<int>(sum >> (46 + 2 - is.log_limit));
+      key = static_cast<int>(sum >> (46 + 2 - problem.log_limit));
     }
     original_.assign(keys_.begin(), keys_.begin() + static_cast<std::ptrdiff_t>(std::min(keys_.size(), kChanged)));
   }
@@ -54,47 +54,47 @@ class Sort final : public Kernel {
   void reset() override { std::copy(original_.begin(), original_.end(), keys_.begin()); }
 
   void solve() override {
-    right_ = 0;
+    verified_ = 0;
     for (int i = 1; i <= kIterations; ++i) rank_keys(i);
   }
 
-  std::string proof() override {
+  std::string verify() override {
     World& world = World::get();
     const json mine = std::exchange(wrong_, nullptr);
     for (const json& one : world.gather(mine))
       if (!one.is_null())
         return "rank of key " + one["key"].dump() + " in iteration " + one["iteration"].dump() + ": expected " +
                one["expected"].dump() + ", got " + one["got"].dump();
-    int right = 0;
-    check(MPI_Allreduce(&right_, &right, 1, MPI_INT, MPI_SUM, all_), "MPI_Allreduce");
-    if (right != kTests * kIterations)
-      return "ranks that were looked at: expected " + std::to_string(kTests * kIterations) + ", got " +
-             std::to_string(right);
+    int verified = 0;
+    check(MPI_Allreduce(&verified_, &verified, 1, MPI_INT, MPI_SUM, all_), "MPI_Allreduce");
+    if (verified != kTests * kIterations)
+      return "verified ranks: expected " + std::to_string(kTests * kIterations) + ", got " + std::to_string(verified);
     return sorted();
   }
 
  private:
-  static constexpr std::size_t kChanged = 2 * kIterations + 1;  // keys at the front, which change an iteration
+  static constexpr std::size_t kChanged = 2 * kIterations + 1;  // keys at the front, changed by the iterations
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
-  std::size_t buckets() const { return std::size_t{1} << is_.log_buckets; }
-  int shift() const { return is_.log_limit - is_.log_buckets; }
+  std::size_t buckets() const { return std::size_t{1} << problem_.log_buckets; }
+  int shift() const { return problem_.log_limit - problem_.log_buckets; }
   int* key_at(std::size_t index) {
     return index >= first_ && index - first_ < keys_.size() ? &keys_[index - first_] : nullptr;
   }
   int expected(int test, int iteration) const {
-    const int rank = is_.rank[n(test)];
-    return test < is_.rising ? rank + iteration + is_.rising_offset : rank - iteration - is_.falling_offset;
+    const int rank = problem_.rank[n(test)];
+    return test < problem_.rising ? rank + iteration + problem_.rising_offset
+                                  : rank - iteration - problem_.falling_offset;
   }
 
   void rank_keys(int iteration) {
     if (int* low = key_at(n(iteration))) *low = iteration;
-    if (int* high = key_at(n(iteration + kIterations))) *high = (1 << is_.log_limit) - iteration;
+    if (int* high = key_at(n(iteration + kIterations))) *high = (1 << problem_.log_limit) - iteration;
 
-    // How many keys each bucket has, here and everywhere; behind them the keys whose ranks are looked at.
+    // The keys per bucket, here and on all ranks; behind them the keys to verify.
     std::fill(own_.begin(), own_.end(), 0);
     for (const int key : keys_) ++own_[n(key >> shift())];
     for (std::size_t t = 0; t < kTests; ++t)
-      if (const int* key = key_at(is_.index[t])) own_[buckets() + t] = *key;
+      if (const int* key = key_at(problem_.index[t])) own_[buckets() + t] = *key;
     library([&] {
       check(MPI_Allreduce(own_.data(), totals_.data(), static_cast<int>(own_.size()), MPI_INT, MPI_SUM, all_),
             "MPI_Allreduce");
@@ -105,7 +105,7 @@ class Sort final : public Kernel {
     for (std::size_t b = 0; b < buckets(); ++b) next_[b] = sum, sum += own_[b];
     for (const int key : keys_) ordered_[n(next_[n(key >> shift())]++)] = key;
 
-    // Each rank gets buckets until it has its share.
+    // Each rank gets buckets until it has its share of the keys.
     std::fill(send_.begin(), send_.end(), 0);
     std::fill(receive_.begin(), receive_.end(), 0);
     first_bucket_ = last_bucket_ = 0;
@@ -120,7 +120,7 @@ class Sort final : public Kernel {
         last_bucket_ = b + 1;
       }
       seen += n(totals_[b]);
-      while (to + 1 < n(ranks_) && seen >= part(std::size_t{1} << is_.log_keys, n(ranks_), to + 1)) ++to;
+      while (to + 1 < n(ranks_) && seen >= part(std::size_t{1} << problem_.log_keys, n(ranks_), to + 1)) ++to;
     }
     if (ranks_ == 1) {
       received_ = ordered_.size();
@@ -129,18 +129,18 @@ class Sort final : public Kernel {
       exchange();
     }
 
-    // How many keys here are at most so large.
-    const std::size_t least = first_bucket_ << shift(), end = last_bucket_ << shift();
-    std::fill(below_.begin(), below_.begin() + static_cast<std::ptrdiff_t>(end - least), 0);
-    for (std::size_t i = 0; i < received_; ++i) ++below_[n(here_[i]) - least];
-    for (std::size_t k = 1; k < end - least; ++k) below_[k] += below_[k - 1];
+    // The number of keys here up to each value.
+    const std::size_t min_key = first_bucket_ << shift(), end = last_bucket_ << shift();
+    std::fill(below_.begin(), below_.begin() + static_cast<std::ptrdiff_t>(end - min_key), 0);
+    for (std::size_t i = 0; i < received_; ++i) ++below_[n(here_[i]) - min_key];
+    for (std::size_t k = 1; k < end - min_key; ++k) below_[k] += below_[k - 1];
 
     for (int t = 0; t < kTests; ++t) {
       const int key = totals_[buckets() + n(t)];
-      if (n(key) < least || n(key) >= end) continue;
-      const int got = before_ + (n(key) == least ? 0 : below_[n(key) - least - 1]);
+      if (n(key) < min_key || n(key) >= end) continue;
+      const int got = before_ + (n(key) == min_key ? 0 : below_[n(key) - min_key - 1]);
       if (got == expected(t, iteration))
-        ++right_;
+        ++verified_;
       else if (wrong_.is_null())
         wrong_ = {{"key", key}, {"iteration", iteration}, {"expected", expected(t, iteration)}, {"got", got}};
     }
@@ -163,12 +163,12 @@ class Sort final : public Kernel {
     here_ = arrived_.data();
   }
 
-  /// Puts every key where its rank says, and looks whether they stand in order, across the ranks too.
+  /// Puts every key where its rank says, and verifies the order, also across MPI ranks.
   std::string sorted() {
-    const std::size_t least = first_bucket_ << shift();
+    const std::size_t min_key = first_bucket_ << shift();
     std::vector<int> all(received_, -1);
     for (std::size_t i = 0; i < received_; ++i) {
-      const int at = --below_[n(here_[i]) - least];
+      const int at = --below_[n(here_[i]) - min_key];
       if (at >= 0 && n(at) < all.size()) all[n(at)] = here_[i];
     }
     struct Part {
@@ -190,23 +190,23 @@ class Sort final : public Kernel {
       whole.disorder += one.disorder + (one.first < whole.last ? 1 : 0);
       whole.last = one.last;
     }
-    for (const auto& [what, expected, got] :
-         {std::tuple{"keys", 1LL << is_.log_keys, whole.count}, std::tuple{"keys out of order", 0LL, whole.disorder},
-          std::tuple{"sum of keys", whole.sum_before, whole.sum_after}})
+    for (const auto& [what, expected, got] : {std::tuple{"keys", 1LL << problem_.log_keys, whole.count},
+                                              std::tuple{"keys out of order", 0LL, whole.disorder},
+                                              std::tuple{"sum of keys", whole.sum_before, whole.sum_after}})
       if (expected != got)
         return std::string(what) + ": expected " + std::to_string(expected) + ", got " + std::to_string(got);
     return "";
   }
 
-  const Class& is_;
+  const Class& problem_;
   const std::size_t first_;             // index of this rank's first key
-  std::vector<int> keys_, original_;    // these change; how the first ones were
-  std::vector<int> ordered_, arrived_;  // by bucket, of this rank; of this rank's buckets
+  std::vector<int> keys_, original_;    // changed by the iterations; initial values of the changed keys
+  std::vector<int> ordered_, arrived_;  // by bucket: keys of this rank; keys of this rank's buckets
   std::vector<int> totals_, own_, next_, below_;
   std::vector<int> send_, receive_, send_at_, receive_at_;
   const int* here_ = nullptr;
   std::size_t received_ = 0, first_bucket_ = 0, last_bucket_ = 0;
-  int before_ = 0, right_ = 0;
+  int before_ = 0, verified_ = 0;
   json wrong_;
 };
 
@@ -220,7 +220,7 @@ std::vector<Problem> is_problems() {
                    .size = "2^" + std::to_string(c.log_keys) + " keys to 2^" + std::to_string(c.log_limit),
                    .operations = static_cast<double>(kIterations) * static_cast<double>(1 << c.log_keys),
                    .bytes = 16.0 * (1 << c.log_keys),
-                   .most_ranks = 1 << c.log_buckets,
+                   .max_ranks = 1 << c.log_buckets,
                    .make = [&c](bool) { return std::make_shared<Sort>(c); }});
   return all;
 }

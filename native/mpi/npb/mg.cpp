@@ -1,6 +1,7 @@
-/// mg: Poisson's equation in a periodic box, by V-cycles over ever coarser grids, which swap faces with six neighbours.
+/// mg: Poisson's equation in a periodic box, by V-cycles over ever coarser grids, with halo exchanges between ranks.
 ///
-/// Ranks are a grid of powers of two. The coarsest grids are whole on every rank: a message takes longer than they do.
+/// Ranks form a grid of powers of two. Every rank holds the coarsest grids whole: a message takes longer than their
+/// work.
 #include <algorithm>
 #include <cmath>
 
@@ -12,23 +13,23 @@ namespace {
 struct Class {
   const char* name;
   int log_points, cycles;  ///< along each edge
-  double norm;             ///< the report's
+  double norm;             ///< from the report
 };
 constexpr Class kClasses[] = {
     {"S", 5, 4, 0.5307707005734e-4}, {"W", 7, 4, 0.6467329375339e-5}, {"A", 8, 4, 0.2433365309069e-5}};
 constexpr double kTolerance = 1e-8;
-constexpr std::size_t kCharges = 10;  // of either sign
-constexpr std::size_t kWhole = 8;     // points along an edge of a grid that is whole on every rank
-// By distance: of a point itself, of those across faces, edges and corners. The operator's second and the smoother's
-// last are zero.
+constexpr std::size_t kCharges = 10;  // of each sign
+constexpr std::size_t kWhole = 8;     // points along an edge of a grid that every rank holds whole
+// By distance: the point itself, its neighbours across faces, edges and corners. The operator's second and the
+// smoother's last coefficient are zero.
 constexpr double kOperator[] = {-8.0 / 3, 0, 1.0 / 6, 1.0 / 12};
 constexpr double kSmoother[] = {-3.0 / 8, 1.0 / 32, -1.0 / 64};
 
-/// This rank's part of a grid of `points` along each edge, with a layer around it.
+/// This rank's part of a grid of `points` along each edge, with a layer of ghost points.
 struct Level {
   std::size_t points = 0;
   std::size_t extent[3] = {};  ///< x, y, z of the part
-  bool whole = false;          ///< every rank has all of it
+  bool whole = false;          ///< every rank holds the whole grid
   std::vector<double> u, r;
 
   std::size_t step_y() const { return extent[0] + 2; }
@@ -37,7 +38,7 @@ struct Level {
   std::size_t at(std::size_t x, std::size_t y, std::size_t z) const { return z * step_z() + y * step_y() + x; }
 };
 
-/// Sums of a row's four neighbouring rows, and of the four beyond.
+/// Sums of the four rows adjacent to a row, and of the four diagonal ones.
 void add_rows(const Level& level, const double* row, double* __restrict near, double* __restrict far, std::size_t n) {
   const auto y = static_cast<std::ptrdiff_t>(level.step_y()), z = static_cast<std::ptrdiff_t>(level.step_z());
   const double *const a = row - y, *const b = row + y, *const c = row - z, *const d = row + z;
@@ -48,12 +49,12 @@ void add_rows(const Level& level, const double* row, double* __restrict near, do
 
 class Multigrid final : public Kernel {
  public:
-  explicit Multigrid(const Class& is) : is_(is) {
+  explicit Multigrid(const Class& problem) : problem_(problem) {
     for (int left = ranks_, d = 2; left > 1; left /= 2, d = (d + 2) % 3) grid_[d] *= 2;
     place_[0] = n(rank_) % grid_[0];
     place_[1] = n(rank_) / grid_[0] % grid_[1];
     place_[2] = n(rank_) / grid_[0] / grid_[1];
-    levels_.resize(n(is.log_points));
+    levels_.resize(n(problem.log_points));
     for (std::size_t l = 0; l < levels_.size(); ++l) {
       Level& level = levels_[l];
       level.points = std::size_t{2} << l;
@@ -78,21 +79,21 @@ class Multigrid final : public Kernel {
   void solve() override {
     residual(top(), charges_);
     first_norm_ = norm();
-    for (int i = 0; i < is_.cycles; ++i) {
+    for (int i = 0; i < problem_.cycles; ++i) {
       cycle();
       residual(top(), charges_);
     }
     norm_ = norm();
   }
 
-  std::string proof() override { return differs("norm of the residual", is_.norm, norm_, kTolerance); }
+  std::string verify() override { return differs("norm of the residual", problem_.norm, norm_, kTolerance); }
   json observed() const override { return {{"residual_norm", norm_}, {"first_norm", first_norm_}}; }
 
  private:
   static std::size_t n(int i) { return static_cast<std::size_t>(i); }
   Level& top() { return levels_.back(); }
 
-  /// +1 where the ten largest of the random numbers are that fill the box, -1 where the ten smallest are.
+  /// +1 at the ten largest of the random numbers in the box, -1 at the ten smallest.
   void place_charges() {
     const Level& level = top();
     struct Point {
@@ -118,7 +119,7 @@ class Multigrid final : public Kernel {
           keep(high, p, more);
         }
       }
-    // A part has at least 4 x 4 x 4 points, so that each rank has ten of both.
+    // A part has at least 4 x 4 x 4 points, so each rank has ten of both.
     std::vector<Point> of_all(2 * kCharges * n(ranks_));
     low.insert(low.end(), high.begin(), high.end());
     constexpr int kCount = 2 * 2 * static_cast<int>(kCharges);
@@ -148,7 +149,7 @@ class Multigrid final : public Kernel {
     put(high, 1);
   }
 
-  /// Down to the coarsest grid, and up again.
+  /// One V-cycle: down to the coarsest grid, and up again.
   void cycle() {
     for (std::size_t l = levels_.size() - 1; l > 0; --l) restrict_to(levels_[l], levels_[l - 1]);
     std::fill(levels_[0].u.begin(), levels_[0].u.end(), 0.0);
@@ -161,7 +162,7 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// r = v - A u, and its layer. v may be r.
+  /// r = v - A u, including ghost points. v may be r.
   void residual(Level& level, const std::vector<double>& v) {
     const std::size_t nx = level.extent[0];
     for (std::size_t z = 1; z <= level.extent[2]; ++z)
@@ -179,7 +180,7 @@ class Multigrid final : public Kernel {
     swap_faces(level, level.r);
   }
 
-  /// u += S r, and its layer.
+  /// u += S r, including ghost points.
   void smooth(Level& level) {
     const std::size_t nx = level.extent[0];
     for (std::size_t z = 1; z <= level.extent[2]; ++z)
@@ -197,13 +198,13 @@ class Multigrid final : public Kernel {
     swap_faces(level, level.u);
   }
 
-  /// Where this rank's part of the finer grid lies in the coarser one: that may be whole.
+  /// Index of this rank's part of the finer grid in the coarser one, if that is whole.
   std::size_t corner(const Level& fine, const Level& coarse) const {
     if (!coarse.whole || fine.whole) return 0;
     return coarse.at(place_[0] * fine.extent[0] / 2, place_[1] * fine.extent[1] / 2, place_[2] * fine.extent[2] / 2);
   }
 
-  /// The finer grid's residual on the coarser one: of every second point and those around it.
+  /// Restricts the residual to the coarser grid: a weighted mean around every second point.
   void restrict_to(const Level& fine, Level& coarse) {
     const std::size_t origin = corner(fine, coarse), nx = fine.extent[0] / 2;
     const double *const near = near_.data(), *const far = far_.data();
@@ -222,7 +223,7 @@ class Multigrid final : public Kernel {
     swap_faces(coarse, coarse.r);
   }
 
-  /// Every rank's part of the coarser grid on all ranks.
+  /// Gathers the parts of the coarser grid on all ranks.
   void gather(const Level& fine, Level& coarse, std::size_t origin) {
     const std::size_t e[3] = {fine.extent[0] / 2, fine.extent[1] / 2, fine.extent[2] / 2};
     const auto rows = [&](double* parts, std::size_t begin, const auto& copy) {
@@ -243,13 +244,13 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// The finer grid gets the coarser one's, between its points by halves, the layer too; it is added, or it is all.
+  /// Trilinear interpolation to the finer grid, including ghost points; `add` adds to it instead of replacing it.
   void interpolate(const Level& coarse, Level& fine, bool add) {
     const std::size_t origin = corner(fine, coarse), nx = fine.extent[0];
     double* __restrict const row = near_.data();
     for (std::size_t z = 0; z < fine.extent[2] + 2; ++z)
       for (std::size_t y = 0; y < fine.extent[1] + 2; ++y) {
-        // An odd one lies between two.
+        // An odd index lies between two coarse points.
         const double* const a = coarse.u.data() + origin + coarse.at(0, y / 2, z / 2);
         const double* const b = y % 2 == 0 ? a : a + coarse.step_y();
         const double* const c = z % 2 == 0 ? a : a + coarse.step_z();
@@ -264,7 +265,7 @@ class Multigrid final : public Kernel {
       }
   }
 
-  /// Consecutive points, and how many, of all points at `i` along a dimension, the layer's too.
+  /// Visits runs of consecutive points (index and length) of the face at `i` along a dimension, including ghost points.
   template <class Visit>
   static void on_face(const Level& level, std::size_t d, std::size_t i, const Visit& visit) {
     if (d == 2) return visit(level.at(0, 0, i), level.step_z());
@@ -275,8 +276,8 @@ class Multigrid final : public Kernel {
         for (std::size_t y = 0; y < level.extent[1] + 2; ++y) visit(level.at(i, y, z), std::size_t{1});
   }
 
-  /// The layer around a part is what the neighbours have at their faces: along x, then y, then z, so that edges and
-  /// corners come too.
+  /// Fills the ghost points from the neighbours' faces: along x, then y, then z, so that edges and corners are
+  /// included.
   void swap_faces(const Level& level, std::vector<double>& of) {
     const std::size_t steps[] = {1, level.step_y(), level.step_z()};
     for (std::size_t d = 0; d < 3; ++d) {
@@ -304,7 +305,7 @@ class Multigrid final : public Kernel {
     }
   }
 
-  /// The first two faces go below and above, the others come from there.
+  /// Sends the first two faces below and above, and receives the others from there.
   void exchange(std::size_t d, int count) {
     const int below = neighbour(d, grid_[d] - 1), above = neighbour(d, 1);
     MPI_Request requests[4];
@@ -332,8 +333,8 @@ class Multigrid final : public Kernel {
     return std::sqrt(squares / std::pow(static_cast<double>(level.points), 3));
   }
 
-  const Class& is_;
-  std::size_t grid_[3] = {1, 1, 1}, place_[3] = {};  // ranks along x, y, z, and where this one is
+  const Class& problem_;
+  std::size_t grid_[3] = {1, 1, 1}, place_[3] = {};  // ranks along x, y, z; coordinates of this rank
   std::vector<Level> levels_;                        // the coarsest first
   std::vector<double> charges_, near_, far_, faces_[4], whole_, mine_;
   double norm_ = 0, first_norm_ = 0;
@@ -351,7 +352,7 @@ std::vector<Problem> mg_problems() {
                    .size = edge + "x" + edge + "x" + edge,
                    .operations = 58.0 * c.cycles * std::pow(points, 3),
                    .bytes = 8 * 3.5 * std::pow(points, 3),
-                   .most_ranks = 512,  // 8 along each edge: the coarsest grid in parts then has 2 points a rank
+                   .max_ranks = 512,  // 8 along each edge: 2 points per rank along an edge of the coarsest divided grid
                    .power_of_two = true,
                    .make = [&c](bool) { return std::make_shared<Multigrid>(c); }});
   }

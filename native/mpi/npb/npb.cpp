@@ -1,4 +1,4 @@
-/// npb: five of the NAS parallel kernels, each verified by its report's own numbers.
+/// npb: five of the NAS parallel kernels, verified by the numbers of their report.
 #include "mpi/npb/npb.hpp"
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace npb {
 std::string differs(const std::string& what, double expected, double got, double tolerance) {
   if (std::fabs(got - expected) <= tolerance * std::fabs(expected)) return "";
   char text[200];
-  std::snprintf(text, sizeof text, "%s: expected %.15g, got %.15g, which is not within %g of it", what.c_str(),
-                expected, got, tolerance);
+  std::snprintf(text, sizeof text, "%s: expected %.15g, got %.15g, relative tolerance %g", what.c_str(), expected, got,
+                tolerance);
   return text;
 }
 
@@ -42,33 +42,31 @@ const Description& npb_description() {
       .name = "npb",
       .summary = "five of the NAS parallel kernels among ranks, verified: time, rate, and the share of communication",
       .detail =
-          "Written anew from the report. ep: pairs of normal deviates, summed at the end. cg: inverse iteration with a "
-          "random sparse matrix; sums along rows of ranks, swaps across the diagonal. is: ranks of integers by a "
-          "bucket "
-          "sort; sums of counts, and each rank's keys for every other one. ft: the heat equation by Fourier transforms "
-          "in three dimensions; the box is transposed. mg: Poisson's equation by V-cycles; faces swapped with six "
-          "neighbours on grids of all sizes.\n"
-          "What is not verified is no number: it is reported absent, with what was expected and what came. Operations "
-          "are counted as the report's programs do.\n"
+          "New implementations of the report's kernels. ep: pairs of normal deviates, reduced at the end. cg: inverse "
+          "iteration with a random sparse matrix; reductions along rows of ranks, swaps across the diagonal. is: "
+          "ranking of integers by a bucket sort; a reduction of counts, and an all-to-all exchange of keys. ft: the "
+          "heat equation by three-dimensional Fourier transforms; the box is transposed. mg: Poisson's equation by "
+          "V-cycles; halo exchanges with six neighbours on grids of all sizes.\n"
+          "A result that fails verification is reported absent, with the expected and the actual value. Operations are "
+          "counted as in the report's programs.\n"
           "example: mpirun -n 4 meshmark-comm npb --kernel cg,mg --class W",
       .source =
           "Bailey, Barszcz, Barton and others, The NAS Parallel Benchmarks, RNR-94-007 (1994); class W: later programs",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs", "ranks that were bound to one CPU"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs", "ranks bound to one CPU"},
       .needs = {"an MPI library", "for mg a number of ranks that is a power of two"},
-      .parameters =
-          {{"kernel", "which ones", "", Kind::choices, "all", {}, {}, {"all", "ep", "cg", "is", "ft", "mg"}},
-           {"class", "sizes of the report: small, workstation, A", "", Kind::choices, "S", {}, {}, {"S", "W", "A"}},
-           {"fft",
-            "transforms of ft; auto: FFTW where every rank finds its library, else Meshmark's own",
-            "",
-            Kind::choice,
-            "auto",
-            {},
-            {},
-            {"auto", "own", "fftw"}}},
-      .metrics = {{"elapsed", "time of a solution, the slowest rank's", "s", Better::lower},
-                  {"operation_rate", "operations a second, as the report counts them", "op/s", Better::higher},
-                  {"communication_share", "time that a rank spends in the library, the longest, over elapsed", "1",
+      .parameters = {{"kernel", "NPB kernels", "", Kind::choices, "all", {}, {}, {"all", "ep", "cg", "is", "ft", "mg"}},
+                     {"class", "problem sizes: small, workstation, A", "", Kind::choices, "S", {}, {}, {"S", "W", "A"}},
+                     {"fft",
+                      "transforms of ft; auto: FFTW if every rank finds its library, otherwise Meshmark's own",
+                      "",
+                      Kind::choice,
+                      "auto",
+                      {},
+                      {},
+                      {"auto", "own", "fftw"}}},
+      .metrics = {{"elapsed", "time of a solution, on the slowest rank", "s", Better::lower},
+                  {"operation_rate", "operations per second, counted as in the report", "op/s", Better::higher},
+                  {"communication_share", "maximum time of any rank in the MPI library, over elapsed", "1",
                    Better::lower}},
       .identity = {"kernel", "class", "ranks", "mpi", "fft"},
       .ranks = true,
@@ -76,8 +74,8 @@ const Description& npb_description() {
   return d;
 }
 
-/// What is known of a problem's case before it is made.
-Case planned(const Problem& problem, const std::string& fft) {
+/// Metric and conditions of a case that is not made yet.
+Case planned_case(const Problem& problem, const std::string& fft) {
   Case c;
   c.conditions = {{"kernel", problem.kernel}, {"class", problem.class_name}, {"size", problem.size}};
   if (problem.kernel == "ft") c.conditions["fft"] = fft;
@@ -85,27 +83,27 @@ Case planned(const Problem& problem, const std::string& fft) {
   return c;
 }
 
-/// A solution is an iteration.
-Case solving(Case c, const std::shared_ptr<Kernel>& kernel, double operations) {
+/// A case whose iteration is one solution.
+Case solver_case(Case c, const std::shared_ptr<Kernel>& kernel, double operations) {
   struct State {
     bool prepared = false;
     double took_s = 0;
   };
   const auto state = std::make_shared<State>();
   c.single = true;
-  c.mark = [=](std::uint32_t, bool) {
+  c.fill = [=](std::uint32_t, bool) {
     if (!state->prepared) kernel->prepare();
     state->prepared = true;
     kernel->reset();
   };
-  c.run = [=](std::uint64_t) {  // one: single
+  c.run = [=](std::uint64_t) {  // always 1, as the case is single
     kernel->library.clear();
     const Ticks begin = ticks();
     kernel->solve();
     state->took_s = seconds(ticks() - begin);
   };
-  c.proof = [=] { return World::get().tell(kernel->proof()).get<std::string>(); };
-  c.also = {"operation_rate", "communication_share"};
+  c.verify = [=] { return World::get().broadcast(kernel->verify()).get<std::string>(); };
+  c.extra_metrics = {"operation_rate", "communication_share"};
   c.values = [=]() -> Values {
     double longest[2] = {state->took_s, kernel->library.spent_s()};
     check(MPI_Allreduce(MPI_IN_PLACE, longest, 2, MPI_DOUBLE, MPI_MAX, World::get().all()), "MPI_Allreduce");
@@ -123,7 +121,7 @@ bool everywhere(bool here) {
 
 void measure_npb(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   const auto kernels = run.choices("kernel"), classes = run.choices("class");
   const auto among = [](const std::vector<std::string>& all, const std::string& word) {
     return std::find(all.begin(), all.end(), word) != all.end();
@@ -141,14 +139,14 @@ void measure_npb(Run& run) {
   for (const std::string& name : classes) {
     for (const Problem& p : problems()) {
       if (!wanted(p) || p.class_name != name) continue;
-      const Case plan = planned(p, fftw ? npb::fftw_version() : transforms == "fftw" ? "fftw" : "own");
+      const Case plan = planned_case(p, fftw ? npb::fftw_version() : transforms == "fftw" ? "fftw" : "own");
       batch.add(plan, p.bytes / world.size(), [&] {
         if (!p.fits(world.size()))
           throw Absent(std::to_string(world.size()) + " ranks do not fit " + p.kernel + " of class " + p.class_name,
                        "--ranks: " + p.allowed());
         if (p.kernel == "ft" && transforms == "fftw" && !fftw)
-          throw Absent("libfftw3.so.3 is not found by every rank", "install FFTW 3, or --fft own");
-        return solving(plan, p.make(fftw), p.operations);
+          throw Absent("not every rank finds libfftw3.so.3", "install FFTW 3, or --fft own");
+        return solver_case(plan, p.make(fftw), p.operations);
       });
     }
     batch.done();

@@ -1,5 +1,5 @@
 #pragma once
-/// What the NAS parallel kernels have in common. Each is one file: npb_ep.cpp, npb_cg.cpp …
+/// What the NAS parallel kernels have in common. Each kernel is one file.
 #include <mpi.h>
 
 #include <cstdint>
@@ -20,9 +20,9 @@ class Random {
     for (std::uint64_t factor = kFactor; skip != 0; skip >>= 1, factor = factor * factor & kMask)
       if (skip & 1) x_ = x_ * factor & kMask;
   }
-  /// The next one, times 2^46.
+  /// The next number, times 2^46.
   std::uint64_t bits() { return x_ = x_ * kFactor & kMask; }
-  /// The next one, between 0 and 1.
+  /// The next number, between 0 and 1.
   double next() { return static_cast<double>(bits()) * 0x1p-46; }
 
  private:
@@ -30,13 +30,13 @@ class Random {
   std::uint64_t x_;
 };
 
-/// The seed of all kernels but ep.
+/// The seed of all kernels except ep.
 constexpr std::uint64_t kSeed = 314159265;
 
-/// Where part `i` of `parts` begins, of n things.
+/// First item of part `i` when n items are divided into `parts`.
 constexpr std::size_t part(std::size_t n, std::size_t parts, std::size_t i) { return n * i / parts; }
 
-/// A sum in four parts, so that an addition need not wait for the one before it.
+/// A sum with four accumulators, so that consecutive additions are independent.
 template <class Term>
 double in_fours(std::size_t n, const Term& term) {
   double a = 0, b = 0, c = 0, d = 0;
@@ -46,7 +46,7 @@ double in_fours(std::size_t n, const Term& term) {
   return (a + b) + (c + d);
 }
 
-/// A communicator that lets go of itself.
+/// A communicator that frees itself.
 class Group {
  public:
   Group() = default;
@@ -63,7 +63,7 @@ class Group {
   MPI_Comm comm_ = MPI_COMM_NULL;
 };
 
-/// One kernel of one class, among all ranks. Constructing one is no collective operation.
+/// One NPB kernel of one class, on all ranks. Construction is not collective.
 class Kernel {
  public:
   Kernel() = default;
@@ -73,19 +73,19 @@ class Kernel {
 
   /// Untimed, once, collective.
   virtual void prepare() {}
-  /// Untimed: as it is before a solution.
+  /// Untimed: restores the state before a solution.
   virtual void reset() {}
-  /// What the report times. Collective.
+  /// The timed part, as defined by the report. Collective.
   virtual void solve() = 0;
-  /// After `solve`, untimed, collective: what is wrong, or ""; what rank 0 says counts.
-  virtual std::string proof() = 0;
-  /// Conditions to add: what came out.
+  /// After `solve`, untimed, collective: what is wrong, or "". Rank 0's answer counts.
+  virtual std::string verify() = 0;
+  /// Observed conditions to add.
   virtual json observed() const { return json::object(); }
 
-  Channel library;  ///< what was timed inside of it
+  Channel library;  ///< time in the MPI library
 
  protected:
-  /// Of the numbers of all ranks of a communicator, at each of them.
+  /// Global sums over the ranks of a communicator.
   void sum(double* numbers, int count, MPI_Comm among) {
     if (ranks_ == 1) return;
     library([&] { check(MPI_Allreduce(MPI_IN_PLACE, numbers, count, MPI_DOUBLE, MPI_SUM, among), "MPI_Allreduce"); });
@@ -95,32 +95,32 @@ class Kernel {
   const MPI_Comm all_ = World::get().all();
 };
 
-/// "" or how a number differs by more than a share of it from what the report says.
+/// "", or a message if the number differs from the expected one by more than `tolerance`, relative.
 std::string differs(const std::string& what, double expected, double got, double tolerance);
 
 struct Problem {
   std::string kernel, class_name;
   std::string size;       ///< "1400 rows"
-  double operations = 0;  ///< a solution's, as the report counts
-  double bytes = 0;       ///< that all ranks together need, about
-  int most_ranks = 0;
-  bool power_of_two = false;  ///< ranks have to be one
+  double operations = 0;  ///< per solution, counted as in the report
+  double bytes = 0;       ///< approximate memory of all ranks together
+  int max_ranks = 0;
+  bool power_of_two = false;  ///< required of the number of ranks
   std::function<std::shared_ptr<Kernel>(bool fftw)> make;
 
-  bool fits(int ranks) const { return ranks <= most_ranks && (!power_of_two || (ranks & (ranks - 1)) == 0); }
-  std::string allowed() const {  ///< which numbers of ranks do
-    return (power_of_two ? "powers of two to " : "1 to ") + std::to_string(most_ranks);
+  bool fits(int ranks) const { return ranks <= max_ranks && (!power_of_two || (ranks & (ranks - 1)) == 0); }
+  std::string allowed() const {  ///< the supported numbers of ranks
+    return (power_of_two ? "powers of two to " : "1 to ") + std::to_string(max_ranks);
   }
 };
 
-// Each kernel's problems, class S first.
+// The problems of each kernel, class S first.
 std::vector<Problem> ep_problems();
 std::vector<Problem> cg_problems();
 std::vector<Problem> is_problems();
 std::vector<Problem> ft_problems();
 std::vector<Problem> mg_problems();
 
-/// Of FFTW where its library is here, else "".
+/// Version of FFTW, or "" if its library is not installed.
 std::string fftw_version();
 
 }  // namespace mm::mpi::npb

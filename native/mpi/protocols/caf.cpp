@@ -3,7 +3,7 @@
 #include "mpi/harness/world.hpp"
 
 extern "C" {
-void _gfortran_caf_init(int* argc, char*** argv);  // NOLINT: the runtime's own names
+void _gfortran_caf_init(int* argc, char*** argv);  // NOLINT: reserved names of the runtime library
 void _gfortran_caf_finalize();                     // NOLINT
 }
 

@@ -1,9 +1,9 @@
 #pragma once
-/// Co-arrays beside MPI in one process: images are ranks, numbered from one.
+/// Co-arrays next to MPI in one process: images are ranks, numbered from 1.
 
 namespace mm::mpi {
 
-/// Starts the co-array library at its first call. Collective.
+/// Starts the co-array library on the first call. Collective.
 void start_coarrays();
 
 }  // namespace mm::mpi

@@ -1,4 +1,4 @@
-! Words and events sent to another image, to co-arrays of any size: a library may bring only those of some sizes.
+! Words and events sent to another image, in co-arrays of any size: a library may fail for some sizes only.
 module mm_caf_trials
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: event_type
@@ -6,19 +6,19 @@ module mm_caf_trials
   private
   integer(c_int64_t), allocatable :: lone[:]
   integer(c_int64_t), allocatable :: row(:)[:]
-  type(event_type), allocatable :: come(:)[:]
+  type(event_type), allocatable :: arrived(:)[:]
 
 contains
 
-  ! Collective. A scalar, and so many elements and events on each image. Returns 0, or another number where the memory
-  ! is not to be had.
+  ! Collective. Allocates a scalar, and the given number of elements and events per image. Returns 0, or another number
+  ! if memory is insufficient.
   integer(c_int) function mm_caf_trial_open(elements) bind(c)
     integer(c_int), value :: elements
     integer :: status
     allocate (lone[*], row(elements)[*], stat=status)
     mm_caf_trial_open = int(status, c_int)
     if (status /= 0) return
-    allocate (come(elements)[*])
+    allocate (arrived(elements)[*])
     lone = 0
     row = 0
     sync all
@@ -26,10 +26,10 @@ contains
 
   subroutine mm_caf_trial_close() bind(c)
     sync all
-    deallocate (lone, row, come)
+    deallocate (lone, row, arrived)
   end subroutine
 
-  ! Collective. To an image, which has it when this returns: as a scalar, or as the last element.
+  ! Collective. Puts a word to an image, as a scalar or as the last element; complete on return.
   subroutine mm_caf_trial_put(word, image, as_element) bind(c)
     integer(c_int64_t), value :: word
     integer(c_int), value :: image, as_element
@@ -51,25 +51,25 @@ contains
     end if
   end function
 
-  ! Collective. Every event of an image once. None is waited for: one that is lost would be waited for for ever.
+  ! Collective. Posts every event of an image once, without waiting: a lost event would block the wait forever.
   subroutine mm_caf_trial_post(image) bind(c)
     integer(c_int), value :: image
     integer :: i
     sync all
-    do i = 1, size(come)
-      event post (come(i)[image])
+    do i = 1, size(arrived)
+      event post (arrived(i)[image])
     end do
     sync all
   end subroutine
 
-  ! Of how many events this image has not been told `posts` times.
+  ! The number of events of this image whose count differs from `posts`.
   integer(c_int) function mm_caf_trial_uncounted(posts) bind(c)
     integer(c_int), value :: posts
-    integer :: i, told
+    integer :: i, counted
     mm_caf_trial_uncounted = 0
-    do i = 1, size(come)
-      call event_query(come(i), told)
-      if (told /= posts) mm_caf_trial_uncounted = mm_caf_trial_uncounted + 1
+    do i = 1, size(arrived)
+      call event_query(arrived(i), counted)
+      if (counted /= posts) mm_caf_trial_uncounted = mm_caf_trial_uncounted + 1
     end do
   end function
 

@@ -12,54 +12,54 @@ namespace {
 const Description& halo_description() {
   static const Description d{
       .name = "halo",
-      .summary = "rows exchanged with the neighbours on a grid of ranks, by every protocol: which one is best here",
+      .summary = "rows exchanged with the neighbours on a grid of ranks, by every protocol: which one is fastest here",
       .detail =
-          "Each rank of a 2-D or 3-D torus sends N words of 8 bytes to each neighbour and gets as many: north and "
-          "south "
-          "first, then east and west, then up and down. Time of an exchange, the slowest rank's. Where a dimension has "
-          "one rank, it is its own neighbour.\n"
+          "Each rank of a 2-D or 3-D torus exchanges N words of 8 bytes with each neighbour: north and south first, "
+          "then east and west, then up and down. The result is the time of an exchange on the slowest rank. In a "
+          "dimension of one rank, a rank is its own neighbour.\n"
           "example: mpirun -n 4 meshmark-comm halo --words 1..1000 --protocol mpi",
       .source = "HALO benchmark (Wallcraft), as in the Cray X1 evaluation at Oak Ridge (2005); protocols by name",
-      .spoils = {"a neighbour on a rank's CPU", "more ranks than CPUs", "ranks that were bound to one CPU",
-                 "a launcher that joins hosts by shared memory that they do not have"},
+      .spoils = {"another process on a rank's CPU", "more ranks than CPUs", "ranks bound to one CPU",
+                 "a launcher that assumes shared memory between hosts without it"},
       .needs = {"an MPI library", "two ranks"},
       .parameters = {{"words", "words of 8 bytes sent to each neighbour", "", Kind::integers, "1..65536", 1, 1 << 24},
-                     {"dimensions", "of the grid of ranks", "", Kind::integer, "2", 1, 3},
+                     {"dimensions", "dimensions of the grid of ranks", "", Kind::integer, "2", 1, 3},
                      {"protocol",
-                      "all, those of a paradigm (mpi, shmem, caf), or by name",
+                      "halo protocols: all, those of a paradigm (mpi, shmem, caf), or names",
                       "",
                       Kind::choices,
                       "all",
                       {},
                       {},
                       halo_choices()}},
-      .metrics = {{"exchange_time", "time of one exchange with all neighbours, the slowest rank's", "s", Better::lower},
-                  {"bandwidth_net", "bytes that arrive at all ranks, a second", "B/s", Better::higher}},
+      .metrics = {{"exchange_time", "time of one exchange with all neighbours, on the slowest rank", "s",
+                   Better::lower},
+                  {"bandwidth_net", "bytes per second that arrive at all ranks", "B/s", Better::higher}},
       .identity = {"paradigm", "protocol", "words", "ranks", "grid", "mpi"},
       .ranks = true,
   };
   return d;
 }
 
-Case named(const HaloProtocol& how, const Grid& grid, std::size_t words) {
+Case make_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words) {
   Case c;
-  c.conditions = {{"paradigm", how.paradigm},        {"protocol", how.name}, {"words", words}, {"word_bytes", 8},
+  c.conditions = {{"paradigm", protocol.paradigm},   {"protocol", protocol.name}, {"words", words}, {"word_bytes", 8},
                   {"dimensions", grid.dimensions()}, {"grid", grid.name()}};
   c.metric = "exchange_time";
   return c;
 }
 
-Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
-  const std::shared_ptr<Halo> halo = how.make(grid, words);
+Case halo_case(const HaloProtocol& protocol, const Grid& grid, std::size_t words) {
+  const std::shared_ptr<Halo> halo = protocol.make(grid, words);
   World& world = World::get();
   const int rank = world.rank();
-  Case c = named(how, grid, words);
+  Case c = make_case(protocol, grid, words);
   c.bytes = 8.0 * static_cast<double>(words) * grid.sides() * world.size();
   c.run = [halo](std::uint64_t iterations) {
     for (std::uint64_t i = 0; i < iterations; ++i) halo->exchange();
   };
   const int sides = grid.sides();
-  c.mark = [=](std::uint32_t tag, bool whole) {
+  c.fill = [=](std::uint32_t tag, bool whole) {
     for (int side = 0; side < sides; ++side) {
       const Row row = halo->out(side);
       each_word(words, whole, [&](std::size_t i) { row[i] = payload(tag, rank, side, i); });
@@ -73,8 +73,8 @@ Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
       const Row row = halo->in(side);
       const int from = neighbour[static_cast<std::size_t>(side)];
       each_word(words, whole, [&](std::size_t i) {
-        const std::uint64_t due = payload(tag, from, opposite(side), i);
-        if (row[i] != due && found.empty()) found.push_back({kSides[side], i, due, row[i]});
+        const std::uint64_t expected = payload(tag, from, opposite(side), i);
+        if (row[i] != expected && found.empty()) found.push_back({kSides[side], i, expected, row[i]});
       });
     }
     return found;
@@ -84,15 +84,15 @@ Case halo_case(const HaloProtocol& how, const Grid& grid, std::size_t words) {
 
 void measure_halo(Run& run) {
   World& world = World::get();
-  world.expect(run);
+  world.check_request(run);
   const auto sizes = run.integers("words", 65536);
   const Grid grid = Grid::make(static_cast<int>(run.integer("dimensions")));
-  const std::vector<HaloProtocol> chosen = asked_halos(run, "exchange_time");
+  const std::vector<HaloProtocol> chosen = requested_halos(run, "exchange_time");
   Batch batch(run, sizes.size());
   for (const int size : sizes) {
     const auto words = static_cast<std::size_t>(size);
     for (const HaloProtocol& p : chosen)
-      batch.add(named(p, grid, words), p.rows * 8 * static_cast<double>(words) * grid.sides(),
+      batch.add(make_case(p, grid, words), p.rows * 8 * static_cast<double>(words) * grid.sides(),
                 [&] { return halo_case(p, grid, words); });
     batch.done();
   }
@@ -114,7 +114,7 @@ std::vector<std::string> halo_choices() {
   return all;
 }
 
-std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric) {
+std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric) {
   std::vector<HaloProtocol> chosen;
   for (const HaloProtocol& p : all_halos()) {
     if (!run.asks("protocol", {p.paradigm, p.name})) continue;

@@ -1,6 +1,6 @@
 #pragma once
-/// The halo exchange: every rank of a grid sends a row to each of its neighbours, one dimension after the other. One
-/// pattern, and a class for each way of doing it.
+/// The halo exchange: every rank of a grid sends a row to each of its neighbours, one dimension after the other. Each
+/// protocol is a class.
 #include <array>
 #include <memory>
 #include <string>
@@ -13,10 +13,10 @@ namespace mm::mpi {
 /// Ranks on a torus. Side 2d of dimension d is the lower neighbour, side 2d + 1 the higher one; in two dimensions the
 /// sides are south, north, west and east.
 struct Grid {
-  std::vector<int> extent;  ///< ranks a dimension
+  std::vector<int> extent;  ///< ranks per dimension
   std::vector<int> neighbour;
 
-  /// Extents as near to one another as the number of ranks allows.
+  /// Extents as equal as the number of ranks allows.
   static Grid make(int dimensions);
   /// Pre: the product of the extents is the number of ranks. The last dimension's neighbours are the next ranks.
   static Grid of(const std::vector<int>& extent);
@@ -27,7 +27,7 @@ struct Grid {
 
 constexpr int opposite(int side) { return side ^ 1; }
 
-/// Where a row is: words apart by a stride.
+/// A row: words at a stride.
 struct Row {
   std::uint64_t* first;
   std::size_t stride = 1;
@@ -41,39 +41,39 @@ class Halo {
   Halo(const Halo&) = delete;
   Halo& operator=(const Halo&) = delete;
 
-  /// Sends what is in every `out` row to the neighbour on that side, so that it is in the neighbour's opposite `in` row
-  /// when the neighbour returns: dimension 0 first, and dimension 1 only when that has come.
+  /// Sends every `out` row to the neighbour on that side. On return this rank's `in` rows contain the neighbours' rows.
+  /// Dimension 1 starts after dimension 0 is complete.
   void exchange() {
     begin();
     for (int low = 0; low < grid_.sides(); low += 2) along(low);
   }
-  /// The same in parts, for rows of one dimension that hold what came in an earlier one. On all ranks alike; a
-  /// dimension may be left out, then always.
+  /// The same in steps, for rows that contain data received in an earlier dimension. All ranks make the same calls; a
+  /// dimension may be omitted, but then in every exchange.
   virtual void begin() {}
   virtual void along(int low) = 0;  ///< the dimension of sides low and low + 1
   virtual Row out(int side) = 0;
-  virtual Row in(int side) = 0;  ///< of the last exchange
+  virtual Row in(int side) = 0;  ///< received in the last exchange
 
  protected:
   const Grid& grid_;
   std::size_t words_;
 };
 
-/// A way of exchanging, by name. `make` is collective and throws Absent with the reason where it cannot be had here.
+/// A protocol of the halo exchange. `make` is collective and throws Absent with the reason if it is not available.
 struct HaloProtocol {
   std::string name, paradigm, summary;
   std::unique_ptr<Halo> (*make)(const Grid& grid, std::size_t words) = nullptr;  ///< null: not in this build
-  std::string missing{};                                                         ///< why, then
-  double rows = 2;  ///< memory, in rows of all sides: one that goes out and one that comes in
+  std::string missing{};                                                         ///< the reason, if null
+  double rows = 2;  ///< memory, in rows per side: by default one out and one in
 };
 
 std::vector<HaloProtocol> mpi_halos();
 std::vector<HaloProtocol> shmem_halos();
 std::vector<HaloProtocol> caf_halos();
 std::vector<HaloProtocol> all_halos();
-/// "all", the paradigms, and the names of protocols: what an option takes.
+/// The choices of the option: "all", the paradigms, and the names of protocols.
 std::vector<std::string> halo_choices();
-/// Of all, those that the option "protocol" asks for; what this build lacks is reported absent for the metric.
-std::vector<HaloProtocol> asked_halos(Run& run, const std::string& metric);
+/// The protocols that the option "protocol" selects; those that this build lacks are reported absent for the metric.
+std::vector<HaloProtocol> requested_halos(Run& run, const std::string& metric);
 
 }  // namespace mm::mpi

@@ -1,4 +1,4 @@
-/// The halo exchange by co-arrays: what halo_caf.f90 does, as two protocols.
+/// The halo exchange by co-arrays: two protocols on top of halo_caf.f90.
 #include <stdexcept>
 
 #include "base/error.hpp"
@@ -18,7 +18,7 @@ void mm_caf_exchange(std::size_t words, int low, const std::uint64_t* to_low, co
 namespace mm::mpi {
 namespace {
 
-/// The module has one set of co-arrays, which all protocols of one size share.
+/// The module has one set of co-arrays, shared by all protocols of one size.
 class Caf : public Halo {
  public:
   Caf(const Grid& grid, std::size_t words, bool events) : Halo(grid, words), events_(events) {
@@ -28,11 +28,11 @@ class Caf : public Halo {
       throw Absent("the co-array library has " + std::to_string(mm_caf_images()) + " images, MPI " +
                    std::to_string(world.size()) + " ranks");
     if (users_ > 0 && (open_words_ != words || open_sides_ != grid.sides()))
-      throw std::logic_error("co-arrays of two sizes at once");
+      throw std::logic_error("co-arrays of two sizes at the same time");
     if (users_ == 0) {
       const int image = mm_caf_open(words, grid.sides());
-      if (image < 0) throw Absent("co-arrays of " + std::to_string(words) + " words: no memory");
-      if (image != world.rank() + 1) throw Absent("images are numbered otherwise than ranks");
+      if (image < 0) throw Absent("co-arrays of " + std::to_string(words) + " words: out of memory");
+      if (image != world.rank() + 1) throw Absent("image numbers do not correspond to ranks");
       open_words_ = words;
       open_sides_ = grid.sides();
     }

@@ -1,21 +1,21 @@
-! The halo exchange by co-arrays: rows are assigned to a neighbour's inbox, then images are synchronised, or events are
-! posted. Sides and copies count from 0, images from 1. A neighbour may be one exchange ahead: two copies.
+! The halo exchange by co-arrays: rows are assigned to a neighbour's inbox, then images synchronise or post events.
+! Sides and copies count from 0, images from 1. Two copies, because a neighbour may be one exchange ahead.
 module mm_halo_caf
   use, intrinsic :: iso_c_binding
   use, intrinsic :: iso_fortran_env, only: event_type
   implicit none
   private
   integer(c_int64_t), allocatable, target :: inbox(:, :, :)[:]
-  type(event_type), allocatable :: come(:)[:]
+  type(event_type), allocatable :: arrived(:)[:]
   integer :: copy = 0
 
-  ! An event is 4 bytes in its window. In a window of no multiple of 16 bytes MPICH 4.0.2 counts the events of one image
-  ! at another's place: of two sides, the two images took each other's events and waited for ever.
+  ! An event occupies 4 bytes of its window. If the window size is not a multiple of 16 bytes, MPICH 4.0.2 counts the
+  ! events of one image in another's place: with two sides, two images consumed each other's events and hung.
   integer, parameter :: group = 4
 
 contains
 
-  ! Collective. Returns the number of this image, or less than 0 where the memory is not to be had.
+  ! Collective. Returns the number of this image, or less than 0 if memory is insufficient.
   integer(c_int) function mm_caf_open(words, sides) bind(c)
     integer(c_size_t), value :: words
     integer(c_int), value :: sides
@@ -25,7 +25,7 @@ contains
     mm_caf_open = -1
     if (status /= 0) return
     inbox = 0
-    allocate (come(0:(sides + group - 1) / group * group - 1)[*])
+    allocate (arrived(0:(sides + group - 1) / group * group - 1)[*])
     sync all
     mm_caf_open = this_image()
   end function
@@ -36,11 +36,11 @@ contains
 
   subroutine mm_caf_close() bind(c)
     sync all
-    deallocate (come)
+    deallocate (arrived)
     deallocate (inbox)
   end subroutine
 
-  ! The row that came last from that side.
+  ! The row received last from that side.
   type(c_ptr) function mm_caf_in(side) bind(c)
     integer(c_int), value :: side
     mm_caf_in = c_loc(inbox(1, side, copy))
@@ -50,7 +50,7 @@ contains
     copy = 1 - copy
   end subroutine
 
-  ! One dimension: rows to both neighbours, then both are waited for.
+  ! One dimension: puts rows to both neighbours, then waits for both.
   subroutine mm_caf_exchange(words, low, to_low, to_high, image_low, image_high, by_events) bind(c)
     integer(c_size_t), value :: words
     integer(c_int), value :: low, image_low, image_high, by_events
@@ -58,10 +58,10 @@ contains
     inbox(:, low + 1, copy)[image_low] = to_low
     inbox(:, low, copy)[image_high] = to_high
     if (by_events /= 0) then
-      event post (come(low + 1)[image_low])
-      event post (come(low)[image_high])
-      event wait (come(low))
-      event wait (come(low + 1))
+      event post (arrived(low + 1)[image_low])
+      event post (arrived(low)[image_high])
+      event wait (arrived(low))
+      event wait (arrived(low + 1))
     else if (image_low /= image_high) then
       sync images ([image_low, image_high])
     else if (image_low /= this_image()) then

@@ -1,5 +1,5 @@
-/// The halo exchange by MPI: two-sided in five ways, neighbour collectives, one-sided in three, shared memory, and
-/// rows with a stride by datatype or by copying.
+/// The halo exchange by MPI: five two-sided protocols, neighbour collectives, three one-sided protocols, shared memory,
+/// and strided rows by datatype or packing.
 #include <mpi.h>
 
 #if defined(OPEN_MPI)
@@ -16,10 +16,10 @@
 namespace mm::mpi {
 namespace {
 
-constexpr std::size_t kStride = 8;  // words: of a row with a stride, each word is in a line of its own
+constexpr std::size_t kStride = 8;  // words: each word of a strided row is in a separate cache line
 
 int words_of(std::size_t words) {
-  if (words > 1u << 30) throw Absent("a message of more than 2^30 words does not fit MPI's count");
+  if (words > 1u << 30) throw Absent("a message of more than 2^30 words exceeds MPI's count");
   return static_cast<int>(words);
 }
 
@@ -50,7 +50,7 @@ class SendRecv : public Plain {
   }
 };
 
-/// Two sends and two receives of a dimension, in either order.
+/// Two sends and two receives per dimension, in either order.
 template <bool receive_first>
 class Immediate : public Plain {
  public:
@@ -60,7 +60,7 @@ class Immediate : public Plain {
     MPI_Request requests[4];
     MPI_Request* r = requests;
     const auto send = [&](int to) { MPI_Isend(out(to).first, n_, MPI_UINT64_T, peer(to), to, all, r++); };
-    // What comes from a side was sent to the other one.
+    // A message from one side was sent to the opposite side.
     const auto receive = [&](int from) {
       MPI_Irecv(in(from).first, n_, MPI_UINT64_T, peer(from), opposite(from), all, r++);
     };
@@ -105,8 +105,8 @@ class Persistent : public Plain {
   std::vector<MPI_Request> requests_;
 };
 
-/// A ring a dimension, out of the grid: there the standard says which neighbour's data are where, also where both are
-/// the same rank.
+/// One ring per dimension instead of the grid: for a ring the standard defines the order of the neighbours' data even
+/// if both are the same rank.
 class Neighbours : public Plain {
  public:
   Neighbours(const Grid& grid, std::size_t words) : Plain(grid, words) {
@@ -142,7 +142,7 @@ class PersistentNeighbours : public Neighbours {
   PersistentNeighbours(const Grid& grid, std::size_t words) : Neighbours(grid, words) {
 #if defined(OPEN_MPI) && OMPI_MAJOR_VERSION < 6
     if (std::any_of(grid.extent.begin(), grid.extent.end(), [](int ranks) { return ranks <= 2; }))
-      throw Absent("Open MPI mixes up the two neighbours in a ring of one or two ranks (open-mpi/ompi#14416)");
+      throw Absent("Open MPI confuses the two neighbours in a ring of one or two ranks (open-mpi/ompi#14416)");
 #endif
     for (std::size_t d = 0; d < rings_.size(); ++d) {
       requests_.emplace_back();
@@ -170,7 +170,7 @@ class PersistentNeighbours : public Neighbours {
 };
 #endif
 
-/// Rows in a window: what neighbours put there, by side, once or twice over.
+/// Rows in a window, into which neighbours put them: by side, in one or two copies.
 class Window : public Halo {
  public:
   Window(const Grid& grid, std::size_t words, std::size_t copies) : Window(grid, words, copies, grid.sides()) {}
@@ -179,7 +179,7 @@ class Window : public Halo {
   Row in(int side) override { return {memory_ + place(side)}; }
 
  protected:
-  /// Of so many sides: all, or the two of any one dimension.
+  /// `sides`: all, or the two of any one dimension.
   Window(const Grid& grid, std::size_t words, std::size_t copies, int sides)
       : Halo(grid, words), n_(words_of(words)), sides_(static_cast<std::size_t>(sides)) {
     out_.resize(sides_ * words);
@@ -216,9 +216,9 @@ class Fence : public Window {
   }
 };
 
-/// Post, start, complete, wait: only neighbours wait for one another. Each dimension has a window of its own, since
-/// MPICH counts the posts that came to a window without asking whose they are: those of a neighbour in the other
-/// dimension, who may be ahead, would start an epoch too early, or never (MPICH 4.0.2 over TCP waits for ever).
+/// Post, start, complete, wait: only neighbours synchronise. Each dimension needs a separate window, since MPICH counts
+/// posts per window regardless of the origin: posts of a neighbour in the other dimension, which may be ahead, would
+/// start an epoch too early, or never (MPICH 4.0.2 over TCP hangs).
 class PostStart : public Halo {
  public:
   PostStart(const Grid& grid, std::size_t words) : Halo(grid, words) {
@@ -257,8 +257,8 @@ class PostStart : public Halo {
   std::vector<std::unique_ptr<Dimension>> dimensions_;
 };
 
-/// Passive: put, flush, and add one to a counter at the target. A neighbour may be one exchange ahead, never two: so
-/// there are two copies of what comes in.
+/// Passive target: put, flush, and increment a counter at the target. Two copies of incoming rows, because a neighbour
+/// may be one exchange ahead, but never two.
 class LockAll : public Window {
  public:
   LockAll(const Grid& grid, std::size_t words) : Window(grid, words, 2) { MPI_Win_lock_all(MPI_MODE_NOCHECK, window_); }
@@ -276,11 +276,11 @@ class LockAll : public Window {
                      MPI_SUM, window_);
       MPI_Win_flush(peer(to), window_);
     }
-    wait_in(window_, [&] {
-      const auto come = [&](int side) {
+    wait_in_window(window_, [&] {
+      const auto arrived = [&](int side) {
         return std::atomic_ref<std::uint64_t>(memory_[counter(side)]).load(std::memory_order_acquire) >= count_;
       };
-      return come(low) && come(low + 1);
+      return arrived(low) && arrived(low + 1);
     });
   }
   Row in(int side) override { return {memory_ + place(side, count_ & 1)}; }
@@ -290,13 +290,13 @@ class LockAll : public Window {
   std::uint64_t count_ = 0, one_ = 1;
 };
 
-/// Stores into the neighbour's memory, where all ranks share it: rows, then a counter.
+/// Stores into the neighbour's memory, if all ranks share it: rows, then a counter.
 class Shared : public Halo {
  public:
   Shared(const Grid& grid, std::size_t words) : Halo(grid, words) {
     World& world = World::get();
     for (const Member& m : world.members())
-      if (m.node != world.members().front().node) throw Absent("not all ranks share a memory", "ranks of one host");
+      if (m.node != world.members().front().node) throw Absent("not all ranks share memory", "ranks of one host");
     out_.resize(static_cast<std::size_t>(grid.sides()) * words);
     const std::size_t all = place(0, 2) + static_cast<std::size_t>(grid.sides()) * kStride;
     std::uint64_t* mine = nullptr;
@@ -336,13 +336,13 @@ class Shared : public Halo {
   }
   std::size_t counter(int side) const { return place(0, 2) + static_cast<std::size_t>(side) * kStride; }
   MPI_Win window_ = MPI_WIN_NULL;
-  std::vector<std::uint64_t*> memory_;  // of each neighbour, then mine
+  std::vector<std::uint64_t*> memory_;  // of each neighbour, then of this rank
   Words out_;
   std::uint64_t count_ = 0;
 };
 
-/// Rows of every second dimension lie with a stride, as the columns of a field do: the library gathers them by a
-/// datatype, or we by copying.
+/// Rows of every second dimension are strided, as the columns of a field are: gathered by an MPI datatype, or by
+/// packing.
 template <bool copies>
 class Columns : public Halo {
  public:
@@ -418,7 +418,7 @@ std::vector<HaloProtocol> mpi_halos() {
       {"irecv_isend", "mpi", "MPI_Irecv, then MPI_Isend", made<Immediate<true>>},
       {"persistent_isend_irecv", "mpi", "the same with persistent requests", made<Persistent<false>>},
       {"persistent_irecv_isend", "mpi", "the same with persistent requests", made<Persistent<true>>},
-      {"neighbour", "mpi", "MPI_Neighbor_alltoall, a ring a dimension", made<Neighbours>},
+      {"neighbour", "mpi", "MPI_Neighbor_alltoall, a ring per dimension", made<Neighbours>},
 #ifdef MM_PERSISTENT_NEIGHBOURS
       {"neighbour_persistent", "mpi", "MPI_Neighbor_alltoall_init", made<PersistentNeighbours>},
 #else
@@ -428,9 +428,9 @@ std::vector<HaloProtocol> mpi_halos() {
       {"rma_pscw", "mpi", "MPI_Put between post, start, complete and wait", made<PostStart>},
       {"rma_lock_all", "mpi", "MPI_Put, flush, and a counter at the target", made<LockAll>, "", 3},
       {"shared", "mpi", "stores into a window that ranks of a host share", made<Shared>, "", 3},
-      {"datatype", "mpi", "irecv_isend, every second dimension a column, by MPI_Type_vector", made<Columns<false>>, "",
+      {"datatype", "mpi", "irecv_isend, every second dimension strided, by MPI_Type_vector", made<Columns<false>>, "",
        2 * kStride},
-      {"packed", "mpi", "irecv_isend, every second dimension a column, copied together", made<Columns<true>>, "",
+      {"packed", "mpi", "irecv_isend, every second dimension strided, packed by the program", made<Columns<true>>, "",
        2 * kStride + 1},
   };
 }

@@ -1,4 +1,4 @@
-/// The halo exchange by OpenSHMEM: put a row, fence, put a flag; wait for one's own flags.
+/// The halo exchange by OpenSHMEM: put a row, fence, put a flag; wait for the flags of both neighbours.
 #include <shmem.h>
 
 #include <cstring>
@@ -36,7 +36,7 @@ class ShmemPut : public Halo {
  private:
   static constexpr std::size_t kLine = 8;
   int peer(int side) const { return grid_.neighbour[static_cast<std::size_t>(side)]; }
-  // A neighbour may be one exchange ahead: two copies.
+  // Two copies, because a neighbour may be one exchange ahead.
   std::size_t place(int side) const { return ((count_ & 1) * sides_ + static_cast<std::size_t>(side)) * words_; }
   std::uint64_t* flag(int side) const { return memory_ + 2 * sides_ * words_ + static_cast<std::size_t>(side) * kLine; }
   std::size_t sides_;

@@ -18,9 +18,9 @@ std::uint64_t* shmem_words(std::size_t words) {
   (void)started;
   World& world = World::get();
   if (shmem_n_pes() != world.size() || shmem_my_pe() != world.rank())
-    throw Absent("OpenSHMEM numbers " + std::to_string(shmem_n_pes()) + " PEs otherwise than MPI its " +
-                     std::to_string(world.size()) + " ranks",
-                 "the launcher of the library that both are of");
+    throw Absent("OpenSHMEM has " + std::to_string(shmem_n_pes()) + " PEs, numbered differently from the " +
+                     std::to_string(world.size()) + " ranks of MPI",
+                 "the launcher of the library that provides both");
   void* const memory = shmem_malloc(words * sizeof(std::uint64_t));
   if (memory == nullptr)
     throw Absent("the symmetric heap does not hold " + std::to_string(words * 8) + " bytes",

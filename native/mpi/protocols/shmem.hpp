@@ -1,11 +1,11 @@
 #pragma once
-/// OpenSHMEM beside MPI in one process: PEs are ranks.
+/// OpenSHMEM next to MPI in one process: PEs are ranks.
 #include <cstddef>
 #include <cstdint>
 
 namespace mm::mpi {
 
-/// Starts OpenSHMEM at its first call. Symmetric memory of so many words. Collective; Absent where there is none.
+/// Allocates symmetric memory, starting OpenSHMEM on the first call. Collective; Absent if the heap is too small.
 std::uint64_t* shmem_words(std::size_t words);
 
 }  // namespace mm::mpi

@@ -1,4 +1,4 @@
-/// Sums by co-arrays: the co_sum of sums_caf.f90.
+/// Global sums by co-arrays: co_sum in caf.f90.
 #include "mpi/reductions/reduction.hpp"
 
 extern "C" void mm_caf_sum(double* numbers, int n);
@@ -13,7 +13,7 @@ class CafReduction : public Reduction {
 
 }  // namespace
 
-/// Pre: a halo by co-arrays has started their library.
+/// Pre: a halo by co-arrays exists, so that their library is started.
 std::unique_ptr<Reduction> make_caf_reduction(int) { return std::make_unique<CafReduction>(); }
 
 }  // namespace mm::mpi

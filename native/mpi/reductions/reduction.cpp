@@ -15,14 +15,14 @@ class LibraryReduction : public Reduction {
   }
 };
 
-/// Each rank writes its numbers and a counter where all can read them, and adds up those of all, in order. A rank may
-/// be one sum ahead, never two: two copies.
+/// Each rank writes its numbers and a counter where all ranks can read them, and sums those of all ranks in order. Two
+/// copies, because a rank may be one sum ahead, but never two.
 class SharedReduction : public Reduction {
  public:
-  explicit SharedReduction(int most) : stride_((static_cast<std::size_t>(most) / 8 + 1) * 8) {
+  explicit SharedReduction(int max_numbers) : stride_((static_cast<std::size_t>(max_numbers) / 8 + 1) * 8) {
     World& world = World::get();
     for (const Member& m : world.members())
-      if (m.node != world.members().front().node) throw Absent("not all ranks share a memory", "ranks of one host");
+      if (m.node != world.members().front().node) throw Absent("not all ranks share memory", "ranks of one host");
     std::uint64_t* mine = nullptr;
     const std::size_t bytes = 2 * stride_ * 8;
     check(MPI_Win_allocate_shared(static_cast<MPI_Aint>(bytes), 8, MPI_INFO_NULL, world.all(),
@@ -57,7 +57,7 @@ class SharedReduction : public Reduction {
   }
 
  private:
-  std::size_t stride_;  // words: a counter and numbers, in lines of their own
+  std::size_t stride_;  // words: a counter and numbers, in separate cache lines
   MPI_Win window_ = MPI_WIN_NULL;
   std::vector<std::uint64_t*> memory_;  // of each rank
   std::uint64_t count_ = 0;
@@ -65,20 +65,20 @@ class SharedReduction : public Reduction {
 
 }  // namespace
 
-std::string reduction_name(const HaloProtocol& how) {
-  if (how.name == "shared") return "shared";
-  if (how.paradigm == "shmem") return "shmem_put";
-  return how.paradigm == "caf" ? "co_sum" : "allreduce";
+std::string reduction_name(const HaloProtocol& protocol) {
+  if (protocol.name == "shared") return "shared";
+  if (protocol.paradigm == "shmem") return "shmem_put";
+  return protocol.paradigm == "caf" ? "co_sum" : "allreduce";
 }
 
-std::unique_ptr<Reduction> make_reduction(const HaloProtocol& how, int most) {
-  const std::string name = reduction_name(how);
-  if (name == "shared") return std::make_unique<SharedReduction>(most);
+std::unique_ptr<Reduction> make_reduction(const HaloProtocol& protocol, int max_numbers) {
+  const std::string name = reduction_name(protocol);
+  if (name == "shared") return std::make_unique<SharedReduction>(max_numbers);
 #ifdef MM_SHMEM
-  if (name == "shmem_put") return make_shmem_reduction(most);
+  if (name == "shmem_put") return make_shmem_reduction(max_numbers);
 #endif
 #ifdef MM_CAF
-  if (name == "co_sum") return make_caf_reduction(most);
+  if (name == "co_sum") return make_caf_reduction(max_numbers);
 #endif
   return std::make_unique<LibraryReduction>();
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// Sums of a few numbers over all ranks, in the paradigm of a program's halo.
+/// Global sums of a few numbers, in the paradigm of an application's halo.
 #include <memory>
 #include <string>
 
@@ -13,16 +13,16 @@ class Reduction {
   virtual ~Reduction() = default;
   Reduction(const Reduction&) = delete;
   Reduction& operator=(const Reduction&) = delete;
-  /// Each number becomes the sum of all ranks', the same bits on all.
+  /// Replaces each number by its sum over all ranks, with the same bits on all.
   virtual void add(double* numbers, int n) = 0;
 };
 
-/// "allreduce", "shared", "shmem_put", "co_sum": how sums go beside that protocol.
-std::string reduction_name(const HaloProtocol& how);
-/// Of at most so many numbers. Collective; Absent where it cannot be had.
-std::unique_ptr<Reduction> make_reduction(const HaloProtocol& how, int most);
+/// The reduction that corresponds to a halo protocol: "allreduce", "shared", "shmem_put", "co_sum".
+std::string reduction_name(const HaloProtocol& protocol);
+/// A reduction of up to `max_numbers`. Collective; Absent if it is not available.
+std::unique_ptr<Reduction> make_reduction(const HaloProtocol& protocol, int max_numbers);
 
-std::unique_ptr<Reduction> make_shmem_reduction(int most);
-std::unique_ptr<Reduction> make_caf_reduction(int most);
+std::unique_ptr<Reduction> make_shmem_reduction(int max_numbers);
+std::unique_ptr<Reduction> make_caf_reduction(int max_numbers);
 
 }  // namespace mm::mpi

@@ -1,4 +1,4 @@
-/// Sums by OpenSHMEM: each rank puts its numbers, then a counter, to every other one, and adds up in order.
+/// Global sums by OpenSHMEM: each rank puts its numbers, then a counter, to every other one, and sums in order.
 #include <shmem.h>
 
 #include <cstring>
@@ -11,8 +11,9 @@ namespace {
 
 class ShmemReduction : public Reduction {
  public:
-  explicit ShmemReduction(int most)
-      : stride_((static_cast<std::size_t>(most) / 8 + 1) * 8), ranks_(static_cast<std::size_t>(World::get().size())) {
+  explicit ShmemReduction(int max_numbers)
+      : stride_((static_cast<std::size_t>(max_numbers) / 8 + 1) * 8),
+        ranks_(static_cast<std::size_t>(World::get().size())) {
     const std::size_t all = 2 * ranks_ * stride_;
     memory_ = shmem_words(all);
     std::memset(memory_, 0, all * 8);
@@ -42,7 +43,7 @@ class ShmemReduction : public Reduction {
   }
 
  private:
-  // A rank may be one sum ahead: two copies.
+  // Two copies, because a rank may be one sum ahead.
   std::uint64_t* place(std::size_t rank) const { return memory_ + ((count_ & 1) * ranks_ + rank) * stride_; }
   std::size_t stride_, ranks_;  // words: a counter and numbers
   std::uint64_t* memory_ = nullptr;
@@ -51,6 +52,8 @@ class ShmemReduction : public Reduction {
 
 }  // namespace
 
-std::unique_ptr<Reduction> make_shmem_reduction(int most) { return std::make_unique<ShmemReduction>(most); }
+std::unique_ptr<Reduction> make_shmem_reduction(int max_numbers) {
+  return std::make_unique<ShmemReduction>(max_numbers);
+}
 
 }  // namespace mm::mpi
