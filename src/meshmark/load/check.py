@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import stat
 from collections.abc import Collection, Mapping
@@ -12,7 +11,7 @@ from pathlib import Path
 from meshmark.errors import AbsentError, UsageError, quoted
 from meshmark.load.placing import Here, check_here, place_copies, threads_of
 from meshmark.load.scenario import Member, Scenario, about_program
-from meshmark.values.inputs import found
+from meshmark.values.inputs import found, near
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:
@@ -98,8 +97,7 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
 
                     known = {str(row["name"]) for row in kernels()}
                 if name not in known:
-                    near = difflib.get_close_matches(name, sorted(known), 1, 0.6)
-                    also = f"did you mean {near[0]}?" if near else "meshmark load kernels lists them"
+                    also = near(name, known) or "meshmark load kernels lists them"
                     raise UsageError(f"program {p.name}: {key}: found {found(name)}; no such load kernel; {also}")
 
 

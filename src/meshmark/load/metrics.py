@@ -28,7 +28,7 @@ from meshmark.errors import UsageError
 from meshmark.load.native import described_columns
 from meshmark.load.variants import COLUMNS, Table, Variant, Vector
 from meshmark.store.files import parse_toml, read_text
-from meshmark.values.inputs import PRINTABLE, Input, checked, shown
+from meshmark.values.inputs import PRINTABLE, Input, checked, near, shown
 
 _LONGEST: Final = 500  # characters of a formula
 _DEEPEST: Final = 40
@@ -178,10 +178,7 @@ def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) ->
             return frozenset()
         case ast.Name(id=name):
             if name not in known:
-                import difflib
-
-                near = difflib.get_close_matches(name, list(known), 1, 0.5)
-                also = f"did you mean {near[0]}?" if near else "names are " + ", ".join(known)
+                also = near(name, known) or "names are " + ", ".join(known)
                 raise UsageError(f"{what}: unknown name {name[:60]!r}; {also}")
             return frozenset({name})
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):

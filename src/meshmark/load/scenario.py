@@ -38,17 +38,7 @@ from meshmark.load.prescription import Prescription, Threads, parse_prescription
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
-from meshmark.values.inputs import (
-    LIST,
-    PRINTABLE,
-    Input,
-    Name,
-    OneOf,
-    checked,
-    fields_of,
-    found,
-    unknown_key,
-)
+from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked, fields_of, found, unknown_key
 
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
@@ -315,11 +305,8 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
             "to behave"
         )
     if not runs and "run_time_s" not in raw:
-        for key in raw:
-            if key not in PROGRAM_KEYS and key not in wishes:
-                raise UsageError(
-                    f"{where}: {unknown_key(key, {**dict.fromkeys(PROGRAM_KEYS), **dict.fromkeys(metrics)})}"
-                )
+        if unknown := next((k for k in raw if k not in PROGRAM_KEYS and k not in wishes), ""):
+            raise UsageError(f"{where}: {unknown_key(unknown, [*PROGRAM_KEYS, *sorted({*RESERVED, *metrics})])}")
         raise UsageError(
             f'{where}: found nothing to run; allowed are command = […], file = "…" or run_time_s and what is prescribed'
         )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Final, NamedTuple
 from pydantic import Field
 
 from meshmark.describe import Description, description
-from meshmark.errors import MeshmarkError, UsageError
+from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.probe import words
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
@@ -57,9 +57,9 @@ class Plan(Excerpt):
     def load(path: Path) -> Plan:
         """Raises MeshmarkError where the file is missing or is no plan."""
         try:
-            return checked(Plan, read_json(path), str(path), MeshmarkError)
+            return checked(Plan, read_json(path), f"cannot read the plan {path}", MeshmarkError)
         except UsageError as why:  # it is ours
-            raise MeshmarkError(f"cannot read the plan: {why}") from why
+            raise MeshmarkError(f"cannot read the plan {path}: {quoted(why)}") from why
 
 
 class Launch(NamedTuple):
