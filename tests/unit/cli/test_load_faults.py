@@ -25,7 +25,7 @@ from meshmark.load.placing import threads_of
 from meshmark.load.program import parse_program
 from meshmark.load.run import RunCutError, run_scenario
 from meshmark.load.scenario import parse_scenario
-from meshmark.load.variants import found
+from meshmark.values.inputs import found
 from support import cli
 from support.made_load import made_load, made_study
 from support.made_program import made_program
