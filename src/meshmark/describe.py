@@ -1,4 +1,4 @@
-"""What instruments say of themselves: their options, metrics and kernels, by the native programs that have them."""
+"""Reads the descriptions of the instruments: options, metrics and kernels, as the native programs publish them."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ KINDS: Final = ("openmpi", "mpich", "mpi")
 
 
 def find_probe() -> Path:
-    """The probe of `MESHMARK_PROBE`, of the installed package, or of the build folder of this checkout.
+    """Path of `meshmark-probe`: from `MESHMARK_PROBE`, the installed package or the checkout's build folder.
 
     Raises:
-        MeshmarkError: none is there, or it cannot be executed.
+        MeshmarkError: The program does not exist or is not executable.
     """
     return find_native("meshmark-probe", "MESHMARK_PROBE")
 
 
 def find_comm(kind: str = "") -> Path:
-    """The program of the ranks, for one MPI library or whichever started it.
+    """Path of `meshmark-comm`, the program of the MPI ranks.
+
+    Args:
+        kind: One of `KINDS`, for one MPI library; "" for the wrapper that detects the library.
 
     Raises:
-        MeshmarkError: it was not built.
+        MeshmarkError: The program was not built.
     """
     name = f"meshmark-comm-{kind}" if kind else "meshmark-comm"
     folder = os.environ.get("MESHMARK_COMM")
@@ -39,7 +42,7 @@ def find_comm(kind: str = "") -> Path:
         place = Path(folder) / name
         if place.is_file():
             return place
-        raise MeshmarkError(f"MESHMARK_COMM: {name} is not in {folder}")
+        raise MeshmarkError(f"MESHMARK_COMM: found no {name} in {folder}")
     return find_native(name)
 
 
@@ -57,13 +60,13 @@ class Parameter:
 
     @property
     def word(self) -> str:
-        """As in a spec: the option without its dashes, with underscores."""
+        """The name used in specs: the option without leading dashes, with underscores."""
         return self.option.removeprefix("--").replace("-", "_")
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What an instrument says of itself (docs/reference/protocol.md)."""
+    """Description of one instrument (docs/reference/protocol.md); `raw` is the JSON object it was parsed from."""
 
     name: str
     summary: str
@@ -76,47 +79,47 @@ class Description:
 
     @property
     def ranks(self) -> bool:
-        """It is measured by many processes, which a launcher starts."""
+        """Whether this is an MPI instrument, whose processes a launcher starts."""
         return bool(self.raw.get("ranks"))
 
     def metric(self, name: str) -> Metric:
-        """The metric of this name, which there is."""
+        """The metric `name`, which must exist."""
         return next(m for m in self.metrics if m.name == name)
 
     def parameter(self, word: str) -> Parameter:
-        """The parameter of a spec's word or an option.
+        """The parameter with this option, spec key or name.
 
         Raises:
-            UsageError: there is none of that name.
+            UsageError: The instrument has no such parameter.
         """
-        wanted = word.removeprefix("--").replace("-", "_")
+        key = word.removeprefix("--").replace("-", "_")
         for p in self.parameters:
-            if wanted in (p.word, p.name):
+            if key in (p.word, p.name):
                 return p
         known = ", ".join(p.word for p in self.parameters)
         raise UsageError(f"{self.name}: found '{quoted(word)}', allowed are {known}")
 
 
 def descriptions() -> dict[str, Description]:
-    """Every instrument's description, by name; those of ranks only where a program for them was built.
+    """Descriptions of all instruments by name; MPI instruments only if a program for an MPI library was built.
 
     Raises:
-        MeshmarkError: a program does not answer.
+        MeshmarkError: The probe does not print a valid description.
     """
-    found = _described(find_probe())
-    for kind in KINDS:  # a program whose library is not here any more does not even start
+    known = _described(find_probe())
+    for kind in KINDS:
         try:
-            return {**found, **_described(find_comm(kind))}
-        except MeshmarkError:
+            return {**known, **_described(find_comm(kind))}
+        except MeshmarkError:  # also a program whose MPI library has been removed: it does not start
             continue
-    return found
+    return known
 
 
 @cache
 def _described(probe: Path) -> dict[str, Description]:
     try:
-        done = subprocess.run([str(probe), "--describe"], capture_output=True, timeout=30, check=True)
-        found = json.loads(done.stdout)
+        completed = subprocess.run([str(probe), "--describe"], capture_output=True, timeout=30, check=True)
+        parsed = json.loads(completed.stdout)
         return {
             d["name"]: Description(
                 d["name"],
@@ -141,53 +144,57 @@ def _described(probe: Path) -> dict[str, Description]:
                 tuple(d["identity"]),
                 d,
             )
-            for d in found
+            for d in parsed
         }
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"{probe.name} does not describe itself: {why}", hint="make setup") from why
+        raise MeshmarkError(f"{probe.name} --describe failed: {why}", hint="make setup") from why
 
 
 def description(instrument: str) -> Description:
-    """Raises UsageError for an unknown instrument, naming the known ones."""
+    """The description of one instrument.
+
+    Raises:
+        UsageError: The instrument is unknown; the message lists the known ones.
+    """
     known = _described(find_probe())
     if instrument not in known:
         known = descriptions()
     if instrument not in known:
-        lacking = (
+        hint = (
             ""
             if any(d.ranks for d in known.values())
             else (
-                "those among ranks need an MPI library: install its development package, then make setup, or build the "
-                "wheel anew"
+                "MPI instruments need an MPI library: install its development package, then run make setup or rebuild "
+                "the wheel"
             )
         )
-        raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", lacking)
+        raise UsageError(f"instrument: found '{quoted(instrument)}', allowed are {', '.join(known)}", hint)
     return known[instrument]
 
 
 @dataclass(frozen=True, slots=True)
 class StreamKernel:
-    """Operands of a kernel of `bandwidth` for each element, as its description counts them."""
+    """Operands per element of a STREAM kernel, as the description of `bandwidth` counts them."""
 
     reads: int
     writes: int
-    allocates: int  # lines that ordinary stores read first
+    allocates: int  # operands that ordinary stores read before they overwrite them (write-allocate)
 
     @property
     def net(self) -> int:
-        """Operands that the program asks for, as STREAM counts them."""
+        """Operands that the kernel names, as STREAM counts them."""
         return self.reads + self.writes
 
     def gross(self, store: str) -> int:
-        """Operands that move, with `ordinary` or `streaming` stores."""
+        """Operands transferred with `ordinary` or `streaming` stores."""
         return self.net + (self.allocates if store == "ordinary" else 0)
 
     def read_share(self, store: str) -> float:
-        """Of what moves."""
+        """Share of reads in the transferred operands, 0 to 1."""
         return (self.gross(store) - self.writes) / self.gross(store)
 
 
 def stream_kernels() -> dict[str, StreamKernel]:
-    """By name, in the order of the description."""
-    told: Mapping[str, Mapping[str, int]] = description("bandwidth").raw["work"]["kernels"]
-    return {name: StreamKernel(k["reads"], k["writes"], k["allocates"]) for name, k in told.items()}
+    """STREAM kernels by name, in the order of the description."""
+    kernels: Mapping[str, Mapping[str, int]] = description("bandwidth").raw["work"]["kernels"]
+    return {name: StreamKernel(k["reads"], k["writes"], k["allocates"]) for name, k in kernels.items()}

@@ -1,10 +1,10 @@
-"""Errors that end in one line on standard error, an optional hint, and an exit status."""
+"""Exceptions that become one line on standard error, an optional hint and an exit status."""
 
 from __future__ import annotations
 
 
 class MeshmarkError(Exception):
-    """Something that should have worked did not. Exit status 1."""
+    """An operation failed. Exit status 1."""
 
     status = 1
 
@@ -14,22 +14,22 @@ class MeshmarkError(Exception):
 
 
 class UsageError(MeshmarkError):
-    """The request is wrong: the message names the field, what was found and what is allowed."""
+    """The request is invalid. The message names the field, what was found and what is allowed. Exit status 2."""
 
     status = 2
 
 
 class AbsentError(MeshmarkError):
-    """The one thing asked for cannot be had here; the message is the reason."""
+    """The requested quantity is not available on this machine; the message is the reason. Exit status 77."""
 
     status = 77
 
 
-def quoted(what: object, most: int = 100) -> str:
-    """Text that was found, for one line of an error: at most so many characters, none that a terminal would obey."""
+def quoted(what: object, max_length: int = 100) -> str:
+    """`what` as text for an error message: at most `max_length` characters, without control characters."""
     try:
-        said = str(what)
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets without end
-        said = f"a {type(what).__name__} too long to be shown"
-    text = "".join(c if c.isprintable() else " " for c in said)
-    return text if len(text) <= most else text[: most - 1] + "…"
+        text = str(what)
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or very deep nesting
+        text = f"a {type(what).__name__} too long to print"
+    text = "".join(c if c.isprintable() else " " for c in text)
+    return text if len(text) <= max_length else text[: max_length - 1] + "…"

@@ -1,5 +1,4 @@
-"""Native programs: where they are (named by a variable, beside the package, or in the build folder of this checkout),
-and that they do not outlive who started them."""
+"""Locates the native programs and ends them when their parent process ends."""
 
 from __future__ import annotations
 
@@ -12,19 +11,21 @@ from meshmark.errors import MeshmarkError
 
 
 def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
-    """The program that the environment's `variable` names, that of the installed package, or that of the build folder.
+    """Path of a native program: from the environment, the installed package or the checkout's build folder.
 
     Args:
+        name: File name of the program or library.
+        variable: Environment variable that overrides the path.
         folder: `bin`, or `lib` for a shared library.
 
     Raises:
-        MeshmarkError: none is there, or it cannot be executed.
+        MeshmarkError: The file does not exist or is not executable.
     """
     package = Path(__file__).resolve().parent
-    named = os.environ.get(variable)
+    override = os.environ.get(variable)
     places = (
-        [Path(named)]
-        if named
+        [Path(override)]
+        if override
         else [
             package / folder / name,
             package.parents[1] / "build" / "release" / folder / name,
@@ -33,17 +34,21 @@ def find_native(name: str, variable: str = "", folder: str = "bin") -> Path:
     for place in places:
         if place.is_file() and (folder == "lib" or os.access(place, os.X_OK)):
             return place
-    hint = "make setup builds it" + (f"; {variable} names another" if variable else "")
-    raise MeshmarkError(f"{name} is not at {places[-1]}", hint=hint)
+    hint = "make setup builds it" + (f"; {variable} overrides its path" if variable else "")
+    raise MeshmarkError(f"{name} not found at {places[-1]}", hint=hint)
 
 
 def die_with_parent() -> None:
-    """In the child, before its program: SIGKILL of the parent must not leave what burns the machine."""
+    """Make the calling child process die with its parent, even if the parent is killed by SIGKILL.
+
+    Call it between fork and exec. A measuring process that outlives its parent would keep the machine busy.
+    """
     _signal_with_parent(signal.SIGKILL)
 
 
 def end_with_parent() -> None:
-    """The same for what has something to end in order: a launcher its ranks on other hosts, a recorder its file."""
+    """Like `die_with_parent`, but by SIGTERM, for processes that must clean up: launchers end their ranks on other
+    hosts, and recorders complete their file."""
     _signal_with_parent(signal.SIGTERM)
 
 

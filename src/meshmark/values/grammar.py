@@ -1,7 +1,7 @@
-"""Text as people write it, to numbers: `512KiB`, `10s`, `4KiB..1GiB`, `1..16`, `0-3,8`, `all`.
+"""Parses sizes, times, lists and ranges: `512KiB`, `10s`, `4KiB..1GiB`, `1..16`, `0-3,8`, `all`.
 
-The grammar is that of the native programs, by their own code (native/base/options.cpp), so that a size or a time means
-the same in every command. Every error names the field, what was found and what is allowed.
+The native parser (native/base/options.cpp) does the work, so that a size or a time means the same in every command.
+All functions raise `UsageError`, which names the field, what was found and what is allowed.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ _Parse = Callable[[str, str, int], Any]
 
 
 def size(field: str, text: str) -> int:
-    """Bytes of `512KiB`, `64MB`, `64`."""
+    """A size such as `512KiB`, `64MB` or `64`, in bytes."""
     return int(_parsed(field, "size", text))
 
 
 def sizes(field: str, text: str) -> list[int]:
-    """Bytes, ascending, without repeats: `A`, `A,B`, `A..B` (doubling, and the end), `A..B/4` (4 points an octave)."""
+    """Sizes in bytes, ascending and unique: `A`, `A,B`, `A..B` (powers of two and the end), `A..B/4` (4 per octave)."""
     return [int(n) for n in _parsed(field, "sizes", text)]
 
 
 def seconds(field: str, text: str, low: float = 0.0, high: float = float("inf")) -> float:
-    """s of `500ms`, `10s`, `5m`, `10`, from `low` to `high`."""
+    """A time such as `500ms`, `10s`, `5m` or `10`, in s, between `low` and `high`."""
     found = float(_parsed(field, "time", text))
     if not low <= found <= high:
         raise UsageError(f"{field}: found '{quoted(text)}', allowed are {_times(low, high)}")
@@ -36,8 +36,11 @@ def seconds(field: str, text: str, low: float = 0.0, high: float = float("inf"))
 
 
 def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = None) -> list[int]:
-    """From `low` to `high`, ascending, without repeats: `1,2,4`, `1..16` (doubling, and the end), `0-3`, `all` (which
-    is `all_`, or else `high`)."""
+    """Integers from `low` to `high`, ascending and unique: `1,2,4`, `1..16` (powers of two and the end), `0-3`, `all`.
+
+    Args:
+        all_: What `all` means; `high` by default.
+    """
     found = [int(n) for n in _parsed(field, "integers", text, high if all_ is None else all_)]
     if wrong := [n for n in found if not low <= n <= high]:
         raise UsageError(f"{field}: found '{wrong[0]}', allowed are {low} to {high}")
@@ -45,12 +48,12 @@ def integers(field: str, text: str, high: int, low: int = 1, all_: int | None = 
 
 
 def cpus(field: str, text: str) -> tuple[int, ...]:
-    """Of a list such as `0-3,8`: ascending, without repeats."""
+    """CPUs of a list such as `0-3,8`, ascending and unique."""
     return tuple(int(n) for n in _parsed(field, "cpus", text))
 
 
 def choices(field: str, text: str, allowed: Sequence[str]) -> list[str]:
-    """A comma list, each of `allowed`."""
+    """Items of a comma-separated list, each one of `allowed`."""
     found = [part.strip() for part in text.split(",")]
     for part in found:
         if part not in allowed:
@@ -72,7 +75,7 @@ def _parsed(field: str, kind: str, text: str, all_: int = 0) -> Any:
 
 @cache
 def _library() -> _Parse:
-    """Raises MeshmarkError where it is not built, or cannot be loaded."""
+    """The native parser. Raises MeshmarkError if the library is missing or cannot be loaded."""
     import ctypes
 
     path = find_native("libmeshmark-values.so", "MESHMARK_VALUES", "lib")
@@ -84,7 +87,7 @@ def _library() -> _Parse:
     parse.argtypes = [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
 
     def call(kind: str, text: str, all_: int) -> Any:
-        raw = text.encode(errors="surrogatepass")  # what is no UTF-8 is refused there
+        raw = text.encode(errors="surrogatepass")  # the parser rejects invalid UTF-8
         capacity = 1024
         while True:
             out = ctypes.create_string_buffer(capacity)

@@ -1,4 +1,4 @@
-"""Where results of this user lie."""
+"""Determines the user's folder for results."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from meshmark.errors import MeshmarkError
 
 
 def find_home() -> bool:
-    """Whether this user has a home. One in no list and without HOME, as in a container, is given one where nothing can
-    be written: libraries that ask for it as they are loaded would fail."""
+    """Whether this user has a home directory.
+
+    If not (no passwd entry and no HOME, as in some containers), sets HOME to a path that cannot be written, because
+    some libraries fail to load without it.
+    """
     if os.path.expanduser("~") == "~":  # noqa: PTH111 (which raises)
         os.environ["HOME"] = os.devnull
     return os.environ.get("HOME") != os.devnull
 
 
 def data_home() -> Path:
-    """Where stores and runs lie by default.
+    """The default folder of stores and runs.
 
     Raises:
-        MeshmarkError: this user has no home.
+        MeshmarkError: The user has no home directory.
     """
     base = os.environ.get("XDG_DATA_HOME")
     if not base and not find_home():
-        raise MeshmarkError("this user has no home for results", "set HOME, or XDG_DATA_HOME")
+        raise MeshmarkError("found no home directory for results", "set HOME or XDG_DATA_HOME")
     return Path(base or Path.home() / ".local" / "share") / "meshmark"

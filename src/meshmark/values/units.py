@@ -1,7 +1,7 @@
-"""Numbers for people: the only place where a value leaves its SI unit.
+"""Formats numbers for display: the only place where a value leaves its SI unit.
 
-Bandwidth is decimal (GB/s = 10⁹ B/s), capacity binary (MiB = 2²⁰ B), time goes to the prefix that reads
-best. A value, its interval and its best are scaled alike, so that they can be compared at a glance.
+Bandwidth is decimal (GB/s = 10⁹ B/s), capacity is binary (MiB = 2²⁰ B), and time gets the prefix that suits its
+magnitude. A value, its interval and its best sample share one scale.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ FLAG_TEXT: Final = {
     "migrated": "a thread left the CPU it was placed on",
     "stolen": "the hypervisor took CPU time away",
     "throttled": "the clock rate fell during the measurement",
-    "noisy": "the interval is wider than asked, its runs differ, the canary slowed down, or others were at work",
+    "noisy": "the interval is wider than requested, repetitions differ, the canary slowed down, or other processes ran",
     "truncated": "the time budget ended before the interval was narrow enough",
     "oversubscribed": "more threads than CPUs",
-    "misplaced": "the memory was not on the node asked for",
-    "page_size": "the pages were not of the size asked for",
-    "faulted": "page faults inside the timed region",
-    "unverified": "the kernel's own result check did not pass or could not be made",
+    "misplaced": "the memory was not on the requested node",
+    "page_size": "the pages did not have the requested size",
+    "faulted": "page faults occurred in the timed region",
+    "unverified": "the kernel's result check failed or could not run",
 }
 
 
@@ -40,7 +40,7 @@ class Scale:
 
 
 def scale_for(unit: str, value: float) -> Scale:
-    """The prefix in which `value` (in `unit`) reads best; never the same unit twice for one figure."""
+    """The scale with the prefix that suits the magnitude of `value` (in `unit`)."""
     size = abs(value)
     if not math.isfinite(size):
         size = 0.0
@@ -57,7 +57,7 @@ def scale_for(unit: str, value: float) -> Scale:
 
 
 def number(value: float, digits: int = 3) -> str:
-    """`value` to `digits` significant digits, without exponent where a reader would not want one.
+    """`value` with `digits` significant digits; with an exponent only below 1e-4 and from 1e7.
 
     >>> number(41.04), number(1692.3), number(0.0652)
     ('41.0', '1692', '0.0652')
@@ -75,7 +75,7 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -> str:
-    """`value` (in `unit`) as text with its unit: `41.0 GB/s`, `160 ns`, `8 MiB`."""
+    """`value` (in `unit`) with its scaled unit and a no-break space: `41.0 GB/s`, `160 ns`, `8 MiB`."""
     scale = scale or scale_for(unit, value)
     scaled = value / scale.factor
     text = f"{scaled:.0f}" if unit == "B" and scaled == round(scaled) else number(scaled, digits)
@@ -83,37 +83,37 @@ def show(value: float, unit: str, scale: Scale | None = None, digits: int = 3) -
 
 
 def plain(value: float, unit: str, digits: int = 4) -> str:
-    """The same for terminals and pipes, with a blank between number and unit: `41.04 GB/s`."""
+    """Like `show`, for terminals and pipes, with an ordinary space: `41.04 GB/s`."""
     return show(value, unit, digits=digits).replace(NBSP, " ")
 
 
 def percent(share: float) -> str:
-    """A share as per cent: `0.034` is `3.4 %`."""
+    """A share as a percentage: `0.034` becomes `3.4 %`."""
     if not math.isfinite(share):
         return "–"
     return f"{number(100 * share, 2)}{NBSP}%"
 
 
 def size(value: float) -> str:
-    """Bytes, binary: `512 KiB`."""
+    """A size in bytes with a binary prefix: `512 KiB`."""
     return show(value, "B")
 
 
 def seconds(value: float) -> str:
-    """A run's duration for people: `48 s`, `3 min 12 s`."""
+    """A run's duration in whole seconds: `48 s`, `3 min 12 s`."""
     if value < 90:
         return f"{value:.0f}{NBSP}s"
     return f"{int(value // 60)}{NBSP}min {int(value % 60)}{NBSP}s"
 
 
 def seconds_of(value: float) -> str:
-    """Seconds in every row of a table: `1200 s`, `12.3 s`, `0.25 s`."""
+    """A time in s, without prefix, for the rows of a table: `1200 s`, `12.3 s`, `0.25 s`."""
     size = abs(value)
     return f"{value:.0f} s" if size >= 1000 else f"{value:.1f} s" if size >= 10 else f"{value:.2f} s"
 
 
 def duration(length_s: float) -> str:
-    """A length of time with its unit, from `85 ns` to `12 h 05 min`."""
+    """A duration with its unit, from `85 ns` to `12 h 05 min`."""
     if length_s >= 3600:
         return f"{int(length_s // 3600)} h {int(length_s % 3600 // 60):02} min"
     if length_s >= 60:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from meshmark.entry import VERBS, native_words
+from meshmark.entry import VERBS, native_argv
 from meshmark.native import find_native
 from meshmark.place.native import vocabulary
 from support.cli import meshmark, python, start
@@ -38,14 +38,14 @@ def fake(tmp_path: Path) -> dict[str, str]:
     return {**os.environ, "MESHMARK_PLACE": str(program), "XDG_DATA_HOME": str(tmp_path / "data")}
 
 
-def call(*words: str, env: dict[str, str], through: str = "entry") -> subprocess.CompletedProcess[str]:
+def call(*argv: str, env: dict[str, str], through: str = "entry") -> subprocess.CompletedProcess[str]:
     if through == "entry":
-        return meshmark(*words, env=env)
-    return python(f"from meshmark.{through} import main; main()", *words, env=env)
+        return meshmark(*argv, env=env)
+    return python(f"from meshmark.{through} import main; main()", *argv, env=env)
 
 
 @pytest.mark.parametrize(
-    ("words", "native"),
+    ("argv", "native"),
     [
         (["run", "-n", "2", "--", "./a.out", "--", "-x"], ["run", "-n", "2", "--", "./a.out", "--", "-x"]),
         (["slots"], ["slots"]),
@@ -68,8 +68,8 @@ def call(*words: str, env: dict[str, str], through: str = "entry") -> subprocess
         ([], None),
     ],
 )
-def test_what_places_goes_to_the_native_program_as_it_was_typed(words: list[str], native: list[str] | None) -> None:
-    assert native_words(words) == native
+def test_what_places_goes_to_the_native_program_as_it_was_typed(argv: list[str], native: list[str] | None) -> None:
+    assert native_argv(argv) == native
 
 
 def test_the_process_becomes_the_native_program(fake: dict[str, str]) -> None:
@@ -112,14 +112,12 @@ def test_the_help_lists_them_all(fake: dict[str, str]) -> None:
 def test_without_the_native_program_one_line_says_so(fake: dict[str, str], through: str, tmp_path: Path) -> None:
     done = call("run", "--", "true", env={**fake, "MESHMARK_PLACE": str(tmp_path / "none")}, through=through)
     assert done.returncode == 1 and done.stdout == ""
-    assert done.stderr.splitlines()[0] == f"meshmark: error: meshmark-place is not at {tmp_path / 'none'}"
+    assert done.stderr.splitlines()[0] == f"meshmark: error: meshmark-place not found at {tmp_path / 'none'}"
 
 
-@pytest.mark.parametrize("words", [["--topology", "gs1280-16"], ["--on", "gs1280-16"], ["--on=gs1280-16"]])
-def test_a_described_machine_comes_with_the_latencies_of_its_closed_form(
-    fake: dict[str, str], words: list[str]
-) -> None:
-    done = call("place", *words, "--policy", "compact", "--jobs", "4", env=fake)
+@pytest.mark.parametrize("argv", [["--topology", "gs1280-16"], ["--on", "gs1280-16"], ["--on=gs1280-16"]])
+def test_a_described_machine_comes_with_the_latencies_of_its_closed_form(fake: dict[str, str], argv: list[str]) -> None:
+    done = call("place", *argv, "--policy", "compact", "--jobs", "4", env=fake)
     said = json.loads(done.stdout)
     assert said["words"][:3] == ["plan", "--topology", "pack:16 [numa] core:1 pu:1"]
     assert said["words"][3:7] == ["--policy", "compact", "--jobs", "4"]
@@ -136,7 +134,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "status", "says"),
+    ("argv", "status", "says"),
     [
         (["place", "--on", "atlantis"], 2, "atlantis"),
         (["place", "--topology", "atlantis"], 2, "atlantis"),
@@ -160,8 +158,8 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["advise", "--out", "/dev/null/x", "--", "true"], 2, "--out: cannot create /dev/null/x: Not a directory"),
     ],
 )
-def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], words: list[str], status: int, says: str) -> None:
-    done = call(*words, env=fake)
+def test_bad_words_are_one_line_and_a_status(fake: dict[str, str], argv: list[str], status: int, says: str) -> None:
+    done = call(*argv, env=fake)
     assert done.returncode == status and says in done.stderr.splitlines()[0], done.stderr
     assert "Traceback" not in done.stderr and len(done.stderr.splitlines()) <= 2
 
@@ -182,16 +180,16 @@ def test_policies_are_listed(fake: dict[str, str]) -> None:
 def test_the_words_are_those_of_the_native_program() -> None:
     """What it describes is what it takes."""
 
-    def said(*words: str) -> str:
+    def said(*argv: str) -> str:
         done = subprocess.run(
-            [find_native("meshmark-place", "MESHMARK_PLACE"), *words], capture_output=True, text=True, check=False
+            [find_native("meshmark-place", "MESHMARK_PLACE"), *argv], capture_output=True, text=True, check=False
         )
         return done.stdout + done.stderr
 
     known = vocabulary()
     (theirs,) = re.findall(r"allowed: (.*?), with near=", said("run", "--bind", "?", "--", "true"))
     assert known.policies.keys() == {word.partition("=")[0] for word in theirs.split(", ")}
-    for option, words in (("--memory", known.memory), ("--pages", known.pages)):
+    for option, argv in (("--memory", known.memory), ("--pages", known.pages)):
         (theirs,) = re.findall(r"allowed: (.*)", said("run", "--bind", "none", option, "?", "--", "true"))
         found = [re.split(r"[\[=]", word)[0] for word in theirs.removesuffix(",…").split(", ")]
-        assert found == list(words), option
+        assert found == list(argv), option

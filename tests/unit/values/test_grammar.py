@@ -92,7 +92,7 @@ def test_a_host_and_a_model_read_the_same_footprints(text: str) -> None:
 
 def test_without_the_library_there_is_one_line_and_a_hint(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no library")
-    for path, said in ((tmp_path / "none", "is not at"), (tmp_path / "text", "cannot be loaded")):
+    for path, said in ((tmp_path / "none", "not found at"), (tmp_path / "text", "cannot be loaded")):
         done = meshmark("measure", "latency", "--on", "gs1280-4", "--no-store", env={"MESHMARK_VALUES": str(path)})
         assert done.returncode == 1
         assert said in done.stderr.splitlines()[0] and "hint: make setup builds it" in done.stderr
