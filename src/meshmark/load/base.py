@@ -13,7 +13,7 @@ from meshmark.load.variants import COUNTER_PREFIX, COUNTS, LEVELS, Variant
 from meshmark.measure.journal import parse_line
 from meshmark.measure.plan import Plan
 from meshmark.store.files import open_regular, read_json
-from meshmark.store.lines import MOST_LINE_BYTES
+from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record
 
 CALL_S = 2.5e-4  # aimed at: between 0.05 and 1 ms, so that windows of a tenth of a second keep the mean
@@ -139,7 +139,7 @@ def _machine(journal: Path) -> str:
     except FileNotFoundError:
         return ""
     with lines:
-        header = parse_line(lines.readline(MOST_LINE_BYTES)) or {}
+        header = parse_line(lines.readline(MAX_LINE_BYTES)) or {}
     return str(header.get("machine", ""))
 
 

@@ -20,7 +20,7 @@ from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.measure.journal import Reading, parse_line, read_journal
 from meshmark.store.export import CSV_FIXED, record_of_csv
 from meshmark.store.files import open_regular
-from meshmark.store.lines import MOST_LINE_BYTES
+from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record, RecordError
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
@@ -87,7 +87,7 @@ def read_output(path: Path) -> Imported:
 def _lines(file: Any, path: Path) -> Iterator[bytes]:
     """Its lines; the last one counts also where no newline ends it, as long as it is whole."""
     size = 0
-    while line := file.readline(MOST_LINE_BYTES + 1):
+    while line := file.readline(MAX_LINE_BYTES + 1):
         size += len(line)
         if size > MAX_BYTES:
             raise UsageError(f"import: {quoted(path)}: found more than {MAX_BYTES >> 20} MiB, which is the limit")
@@ -155,7 +155,7 @@ def _object(raw: bytes) -> dict[str, Any] | None:
     if line is not None:
         return line
     try:
-        bare = json.loads(raw) if len(raw) <= MOST_LINE_BYTES else None
+        bare = json.loads(raw) if len(raw) <= MAX_LINE_BYTES else None
     except (ValueError, RecursionError):
         return None
     if isinstance(bare, dict) and {"source", "metric", "samples"} <= bare.keys():
@@ -205,7 +205,7 @@ def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[st
         UsageError: `name` is that of another run.
         MeshmarkError: the store cannot be written.
     """
-    with store.to_itself():
+    with store.exclusively():
         return _add(store, parts, name)
 
 

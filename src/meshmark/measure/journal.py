@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshmark.store.lines import MOST_LINE_BYTES
+from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import OBSERVED, Record, RecordError
 from meshmark.store.run import Absence
 
 
 def parse_line(raw: bytes) -> dict[str, Any] | None:
     """The object of one line, or None for anything that is not one."""
-    if len(raw) > MOST_LINE_BYTES:
+    if len(raw) > MAX_LINE_BYTES:
         return None
     try:
         line = json.loads(raw)

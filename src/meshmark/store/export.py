@@ -1,4 +1,4 @@
-"""Records as JSON Lines and CSV, with the run and step that they are of; both can be imported again."""
+"""Exports records, with their run and step, as JSON Lines and CSV; both formats can be imported."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CSV_FIXED: Final = (
 
 
 def to_jsonl(rows: Iterable[Row]) -> str:
-    """A line of the line protocol each, with `run` and `step`."""
+    """One line of the line protocol per record, with `run` and `step`."""
     return "".join(
         json.dumps({"type": "result", "schema": 1, "run": run, "step": step, **r.to_json()}) + "\n"
         for run, step, r in rows
@@ -38,8 +38,10 @@ def to_jsonl(rows: Iterable[Row]) -> str:
 
 
 def to_csv(rows: Iterable[Row]) -> str:
-    """Samples and flags joined by spaces, provenance as JSON, one column a condition. Text that reads as a number,
-    true, false or null stands in quotes."""
+    """CSV with one column per condition, samples and flags separated by spaces, and provenance as JSON.
+
+    Conditions are JSON scalars, but strings are quoted only if they would otherwise parse as another type.
+    """
     listed = list(rows)
     keys = sorted({k for _, _, r in listed for k in r.conditions})
     out = io.StringIO()
@@ -70,12 +72,12 @@ def to_csv(rows: Iterable[Row]) -> str:
 
 
 def record_of_csv(row: Mapping[str, Any]) -> Record:
-    """One row of `to_csv`.
+    """The record of one row of `to_csv`.
 
     Raises:
-        RecordError: it is none; the message names the column.
+        RecordError: The row is not a valid record; the message names the column.
     """
-    # A row that is longer or shorter than the first one has a column without a name, or a name without a text.
+    # In a row longer or shorter than the header, csv yields a column named None or a value of None.
     text = {k: v for k, v in row.items() if isinstance(k, str) and isinstance(v, str)}
     low, high = text.get("low", ""), text.get("high", "")
     return Record.from_json(
@@ -96,14 +98,14 @@ def _number(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise RecordError(f"{name}: found '{text[:60]}', a number is needed") from None
+        raise RecordError(f"{name}: found '{text[:60]}', a number is required") from None
 
 
 def _object(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise RecordError(f"provenance: found '{text[:60]}', a JSON object is needed") from None
+        raise RecordError(f"provenance: found '{text[:60]}', a JSON object is required") from None
 
 
 def _cell(value: Scalar) -> str:
@@ -113,7 +115,7 @@ def _cell(value: Scalar) -> str:
 
 
 def _scalar(text: str) -> Scalar:
-    """A number, true, false, null or quoted text as JSON has them; any other text as it is."""
+    """The value of a JSON scalar; any other text unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -1,9 +1,9 @@
-"""The one way to write a file, to read one that a user names, and to hold a folder.
+"""Writes files atomically, reads files that a user names, and locks folders.
 
-Writing: a regular file is replaced whole (written aside, fsynced, renamed) and keeps its mode, owner and attributes;
-links are followed; a device, a FIFO or an open descriptor (`/dev/stdout`) is written into, as a shell's `>` does.
-Reading: regular files up to a named limit, so that `/dev/zero`, a FIFO without a writer or a file of 100 GB is one
-line at once. All text is UTF-8, whatever the locale says.
+Writing replaces a regular file atomically (temporary file, fsync, rename) and keeps its mode, owner and attributes.
+Links are followed. Devices, FIFOs and open descriptors (`/dev/stdout`) are opened for writing, as by a shell's `>`.
+Reading accepts only regular files up to a size limit, so that `/dev/zero`, a FIFO without a writer or a file of 100 GB
+is an error instead of a hang. All text is UTF-8, independent of the locale.
 """
 
 from __future__ import annotations
@@ -23,40 +23,40 @@ from typing import IO, Any, Final
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 
-MAX_TEXT_BYTES: Final = 16 << 20  # a specification, a scenario, a program: none that is meant comes near
-_MAX_LINKS: Final = 40  # as the kernel
-ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # a file that is being written, or whose writer was killed
+MAX_TEXT_BYTES: Final = 16 << 20  # far above the size of any real specification, scenario or program
+_MAX_LINKS: Final = 40  # as in the Linux kernel
+ASIDE: Final = re.compile(r"\..+\.[0-9a-f]{8,12}")  # temporary files, of active or killed writers
 
 
 # ------------------------------------------------------------------ writing
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Writes `path` as a whole, or not at all where it is a regular file.
+    """Write `data` to `path`; atomically if it is a regular file.
 
     Raises:
-        MeshmarkError: the disk is full or the file cannot be written; nothing is left behind.
+        MeshmarkError: The file cannot be written, for example because the disk is full. No temporary file remains.
     """
     with written(path) as out:
         out.write(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """The same for text that people look at, whatever names and command lines are in it."""
+    """Like `write_file`, for text; see `utf8`."""
     write_file(path, utf8(text))
 
 
 def utf8(text: str) -> bytes:
-    """Text as bytes; half characters, which JSON and names of files can hold, become escapes."""
+    """`text` as UTF-8; lone surrogates, which JSON strings and file names may contain, become escapes."""
     return text.encode("utf-8", "backslashreplace")
 
 
 @contextlib.contextmanager
 def written(path: Path) -> Iterator[IO[bytes]]:
-    """The same for what is written in pieces: takes the place of `path` when the `with` ends without an exception.
+    """Like `write_file`, for output in pieces: replaces `path` when the `with` block ends without an exception.
 
     Raises:
-        MeshmarkError: as `write_file`.
+        MeshmarkError: As `write_file`.
     """
     try:
         with _opened(path) as out:
@@ -67,7 +67,7 @@ def written(path: Path) -> Iterator[IO[bytes]]:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[IO[bytes]]:
-    target = _followed(path)
+    target = _resolved(path)
     if isinstance(target, int):
         with os.fdopen(os.dup(target), "wb") as out:
             yield out
@@ -80,11 +80,11 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             yield out
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    # The kernel applies the umask; the name stays below the 255 B that file systems allow.
+    # The Linux kernel applies the umask. The name stays below the 255 B that file systems allow.
     name = f".{os.fsdecode(os.fsencode(target.name)[:200])}.{secrets.token_hex(6)}"
     aside = target.with_name(name)
     beside: IO[bytes] | None = None
-    try:  # from before there is a file on: a signal may come at any moment
+    try:  # starts before the file exists, because a signal may arrive at any time
         try:
             beside = _aside(aside, target, old)
         except PermissionError:
@@ -102,7 +102,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
             aside.unlink()
         raise
     if beside is None:
-        # The folder is not ours, or the owner cannot be kept. The file itself may still be ours to write.
+        # The folder is not writable or the owner cannot be preserved, but the file itself may be writable.
         whole = io.BytesIO()
         yield whole
         with os.fdopen(os.open(target, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC), "wb") as in_place:
@@ -112,10 +112,10 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
-    """A new file with a name that nobody can have prepared, which looks like the `target` that it is to replace.
+    """A new file `aside` with the mode, owner and attributes of the `target` that it will replace.
 
     Raises:
-        PermissionError: none may be made there, or its owner cannot be that of the old one.
+        PermissionError: The folder is not writable, or the owner cannot be preserved.
     """
     handle = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     try:
@@ -124,7 +124,7 @@ def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
             if (made.st_uid, made.st_gid) != (old.st_uid, old.st_gid):
                 os.fchown(handle, old.st_uid, old.st_gid)
             os.fchmod(handle, stat.S_IMODE(old.st_mode))
-            # Access lists, above all: without them the mode's group bits would mean another group.
+            # Above all access control lists: without them, the group bits of the mode have another meaning.
             with contextlib.suppress(OSError):
                 for key in os.listxattr(target):
                     os.setxattr(handle, key, os.getxattr(target, key))
@@ -136,11 +136,12 @@ def _aside(aside: Path, target: Path, old: os.stat_result | None) -> IO[bytes]:
         raise
 
 
-def _followed(path: Path) -> Path | int:
-    """Where links lead, though nothing may be there yet; an open descriptor of ours, where they lead to one.
+def _resolved(path: Path) -> Path | int:
+    """The target of `path` after all links, which need not exist; the number of an open descriptor of this process if
+    the links lead to one.
 
     Raises:
-        OSError: they lead in a circle.
+        OSError: The links form a cycle.
     """
     for _ in range(_MAX_LINKS):
         here = Path(os.path.realpath(path.parent)) / path.name
@@ -161,7 +162,7 @@ def _stat(path: Path) -> os.stat_result | None:
 
 
 def sync_folder(folder: Path) -> None:
-    """What was renamed in a folder survives a power failure."""
+    """Flush a folder to disk, so that a rename in it survives a power failure."""
     handle = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -173,29 +174,29 @@ def sync_folder(folder: Path) -> None:
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """A regular file, opened to be read.
+    """Open a regular file for reading.
 
     Raises:
-        OSError: it cannot be opened, or is a folder, a device, a FIFO or a socket.
+        OSError: The file cannot be opened, or is a folder, a device, a FIFO or a socket.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     mode = os.fstat(handle).st_mode
     if not stat.S_ISREG(mode):
         os.close(handle)
-        raise OSError(errno.EINVAL, f"is {_kind(mode)}; a regular file is needed", str(path))
+        raise OSError(errno.EINVAL, f"is {_kind_of(mode)}; a regular file is required", str(path))
     return os.fdopen(handle, "rb")
 
 
-def _kind(mode: int) -> str:
+def _kind_of(mode: int) -> str:
     kinds = ((stat.S_ISDIR, "a folder"), (stat.S_ISFIFO, "a pipe"), (stat.S_ISSOCK, "a socket"))
     return next((name for is_it, name in kinds if is_it(mode)), "a device")
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
-    """A regular file that a user named, as a whole.
+    """The content of a regular file that a user named.
 
     Raises:
-        UsageError: it cannot be read, is no regular file, or holds more than `max_bytes`.
+        UsageError: The file cannot be read, is not a regular file, or is larger than `max_bytes`.
     """
     try:
         with open_regular(path) as file:
@@ -208,37 +209,38 @@ def read_bytes(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> bytes:
 
 
 def read_text(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> str:
-    """The same as UTF-8 text.
+    """Like `read_bytes`, for UTF-8 text.
 
     Raises:
-        UsageError: as `read_bytes`, or it is no such text.
+        UsageError: As `read_bytes`, or the content is not UTF-8.
     """
     try:
         return read_bytes(path, max_bytes).decode()
     except UnicodeDecodeError as why:
-        raise UsageError(f"cannot read {quoted(path)}: no UTF-8 text, at byte {why.start}") from why
+        raise UsageError(f"cannot read {quoted(path)}: not UTF-8 text, at byte {why.start}") from why
 
 
 def read_json(path: Path, max_bytes: int = MAX_TEXT_BYTES) -> Any:
-    """The same as JSON.
+    """Like `read_text`, for JSON.
 
     Raises:
-        UsageError: as `read_text`, or it is no JSON.
+        UsageError: As `read_text`, or the content is not JSON.
     """
     try:
         return json.loads(read_text(path, max_bytes))
     except (ValueError, RecursionError) as why:
-        raise UsageError(f"cannot read {quoted(path)}: no JSON: {quoted(why)}") from why
+        raise UsageError(f"cannot read {quoted(path)}: not JSON: {quoted(why)}") from why
 
 
 def parse_toml(text: str, origin: str) -> dict[str, Any]:
-    """Tables of TOML text.
+    """Parse TOML.
 
     Args:
-        origin: what errors call the text.
+        text: The TOML document.
+        origin: The name of the document in error messages.
 
     Raises:
-        UsageError: it is no TOML.
+        UsageError: The text is not TOML.
     """
     import tomllib
 
@@ -248,24 +250,26 @@ def parse_toml(text: str, origin: str) -> dict[str, Any]:
         raise UsageError(f"{origin}: not TOML: {quoted(why)}") from why
 
 
-# ------------------------------------------------------------------ holding
+# ------------------------------------------------------------------ locking
 
 
 class NoLocksError(MeshmarkError):
-    """A file system without locks."""
+    """The file system does not support locks."""
 
 
 def lock(path: Path, wait: bool = False) -> int | None:
-    """An exclusive lock of a file that is there, which the kernel takes back from a process that dies.
+    """Acquire an exclusive lock on an existing file. The Linux kernel releases it if the process dies.
 
     Args:
-        wait: for one that only looks, and gives it back at once.
+        path: The file.
+        wait: Wait for the lock instead of returning None.
 
     Returns:
-        A descriptor: closing it releases the lock. None: somebody has it, or the file has gone.
+        A descriptor, which releases the lock when closed. None if another process has the lock or the file does not
+        exist.
 
     Raises:
-        NoLocksError: this file system has none.
+        NoLocksError: The file system does not support locks.
     """
     try:
         handle = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
@@ -276,25 +280,27 @@ def lock(path: Path, wait: bool = False) -> int | None:
     except BlockingIOError:
         os.close(handle)
         return None
-    except OSError as why:  # as Lustre's without its option flock
+    except OSError as why:  # for example Lustre without its mount option flock
         os.close(handle)
         raise NoLocksError(
-            f"{path.parent} has no locks ({why.strerror}): whether another process works there is not known",
-            "name a folder on another file system",
+            f"{path.parent}: the file system has no locks ({why.strerror}), so another process may be using the folder",
+            "use a folder on another file system",
         ) from why
     return handle
 
 
 @contextlib.contextmanager
 def held(folder: Path, resumed: bool = False) -> Iterator[None]:
-    """A folder of results, made if it is missing, for this process alone.
+    """Create a folder of results if necessary and lock it for this process.
 
     Args:
-        resumed: others may be at it; then a file system without locks is refused.
+        folder: The folder.
+        resumed: The folder contains an earlier run, which may still be running; a file system without locks is then
+            an error.
 
     Raises:
-        MeshmarkError: another process is at it, or it cannot be written.
-        NoLocksError: see `resumed`.
+        MeshmarkError: Another process uses the folder, or the folder is not writable.
+        NoLocksError: The file system does not support locks, and `resumed` is set.
     """
     path = folder / ".lock"
     try:
@@ -306,7 +312,7 @@ def held(folder: Path, resumed: bool = False) -> Iterator[None]:
     try:
         handle = lock(path)
         if handle is None:
-            raise MeshmarkError(f"{folder}: another process is measuring there", "wait for its end, or end it")
+            raise MeshmarkError(f"{folder}: in use by another measuring process", "wait for that process or end it")
     except NoLocksError:
         if resumed:
             raise

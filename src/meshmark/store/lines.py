@@ -1,4 +1,4 @@
-"""Files that grow by whole lines: what a killed writer left of its last line was never claimed."""
+"""Reads and repairs append-only files of lines, whose writer may have been killed within the last line."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from pathlib import Path
 
 from meshmark.store.files import open_regular
 
-MOST_LINE_BYTES = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """Lines that end in a newline, each of at most `MOST_LINE_BYTES`; a longer one comes as an empty line, which no
-    reader takes for one of its own. None of a file that is not there.
+    """Complete lines of a file, including the newline; no lines if the file does not exist.
+
+    A line longer than `MAX_LINE_BYTES` is replaced by an empty line, which all readers ignore.
 
     Raises:
-        OSError: it is there and cannot be read, or is no regular file.
+        OSError: The file cannot be read or is not a regular file.
     """
     try:
         lines = open_regular(path)
@@ -23,9 +24,9 @@ def whole_lines(path: Path) -> Iterator[bytes]:
         return
     with lines:
         too_long = False
-        while line := lines.readline(MOST_LINE_BYTES + 1):
+        while line := lines.readline(MAX_LINE_BYTES + 1):
             if not line.endswith(b"\n"):
-                too_long = True  # or the torn end of the file
+                too_long = True  # or the incomplete end of the file
             elif too_long:
                 too_long = False
                 yield b"\n"
@@ -34,12 +35,12 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def cut_torn_end(path: Path) -> None:
-    """Takes a torn last line off, so that what is appended starts on a line of its own."""
+    """Remove an incomplete last line, so that appended lines start on a new line."""
     if not path.exists():
         return
     with path.open("r+b") as file:
         size = file.seek(0, 2)
-        tail = min(size, MOST_LINE_BYTES)
+        tail = min(size, MAX_LINE_BYTES)
         file.seek(size - tail)
         data = file.read(tail)
         keep = data.rfind(b"\n") + 1

@@ -1,8 +1,8 @@
 """The record: one metric of one machine, observed under one set of conditions.
 
-Measured, simulated, printed in a paper or recorded, every number is a record, so comparing
-them is a join on `metric` and `conditions`. The line protocol (docs/reference/protocol.md)
-is its JSON form. This module imports nothing else of ours.
+Every number is a record, whether measured, simulated, published or recorded, so comparisons are joins on `metric` and
+`conditions`. The line protocol (docs/reference/protocol.md) is the JSON form of records. This module imports no other
+Meshmark module.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FLAGS: Final = frozenset(get_args(Flag))
 SOURCES: Final = frozenset(get_args(Source))
 BETTER: Final = frozenset(get_args(Better))
 SCHEMA: Final = 1
-# Conditions that were found and not set: two runs of the same differ in them, so nothing is told apart by them.
+# Conditions that are observed rather than set. They differ between repetitions, so they do not identify a measurement.
 OBSERVED: Final = frozenset(
     {
         "huge_share",
@@ -46,7 +46,7 @@ OBSERVED: Final = frozenset(
         "run_spread",
         "run_low",
         "run_high",
-        # Of ranks: where and how they ran, and what their programs found.
+        # Conditions of MPI instruments: where and how the ranks ran, and the results of the applications.
         "clock_offset_uncertainty",
         "fastest_rank",
         "slowest_rank",
@@ -72,7 +72,7 @@ OBSERVED: Final = frozenset(
 
 
 class RecordError(ValueError):
-    """A record breaks the contract; the message names the field, what was found and what is allowed."""
+    """A record is invalid. The message names the field, what was found and what is allowed."""
 
 
 def median(samples: Sequence[float]) -> float:
@@ -80,15 +80,16 @@ def median(samples: Sequence[float]) -> float:
     ordered = sorted(samples)
     n = len(ordered)
     if n == 0:
-        raise RecordError("samples: found none, at least 1 is needed")
+        raise RecordError("samples: found none, at least 1 is required")
     middle = n // 2
     return ordered[middle] if n % 2 else 0.5 * (ordered[middle - 1] + ordered[middle])
 
 
 def median_rank(n: int, confidence: float = 0.95) -> int:
-    """Largest k with 1 - 2 P(Bin(n, 1/2) < k) >= confidence; 0 where there is none (n < 6 at 95 %).
+    """Largest k with 1 - 2 P(Bin(n, 1/2) < k) >= confidence; 0 if none exists (n < 6 at 95 %).
 
-    Source: order-statistic interval of a quantile, e.g. Le Boudec, Performance Evaluation (2010), 2.2.
+    Source:
+        Order-statistic interval of a quantile, e.g. Le Boudec, Performance Evaluation (2010), 2.2.
     """
     tail, term, k = 0.0, 0.5**n, 0
     while True:
@@ -111,7 +112,7 @@ def median_interval(samples: Sequence[float]) -> tuple[float, float] | None:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """What an instrument says of one of its metrics: the only place that knows its unit and its direction."""
+    """A metric as its instrument describes it: the only source of its unit and direction."""
 
     name: str
     unit: str
@@ -119,14 +120,18 @@ class Metric:
     help: str
 
     @staticmethod
-    def from_json(said: Mapping[str, Any]) -> Metric:
-        """Of `metrics` of a description (schema/describe.json). KeyError: it lacks something."""
-        return Metric(said["name"], said["unit"], said["better"], said["help"])
+    def from_json(description: Mapping[str, Any]) -> Metric:
+        """A metric from an entry of `metrics` in a description (schema/describe.json).
+
+        Raises:
+            KeyError: A field is missing.
+        """
+        return Metric(description["name"], description["unit"], description["better"], description["help"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Record:
-    """One row a result; see the module's text. `samples` are in `unit`, one per timed batch."""
+    """One metric of one machine under one set of conditions; `samples` are in `unit`, one per timed batch."""
 
     source: Source
     machine: str
@@ -135,7 +140,7 @@ class Record:
     unit: str
     better: Better
     samples: tuple[float, ...]
-    value: float  # the median of samples
+    value: float  # median of the samples
     interval: tuple[float, float] | None
     conditions: Mapping[str, Scalar] = field(default_factory=dict)
     flags: frozenset[str] = frozenset()
@@ -172,20 +177,20 @@ class Record:
 
     @property
     def best(self) -> float | None:
-        """Of the samples, in `unit`; None of a metric that has no direction."""
+        """The best sample, in `unit`; None if the metric has no direction."""
         if self.better == "none":
             return None
         return min(self.samples) if self.better == "lower" else max(self.samples)
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The best and the worst of the samples, in `unit`; the least and the greatest where there is no direction."""
+        """The best and the worst sample, in `unit`; the minimum and the maximum if the metric has no direction."""
         low, high = min(self.samples), max(self.samples)
         return (high, low) if self.better == "higher" else (low, high)
 
     @property
     def spread(self) -> float:
-        """(max - min) / min of the samples, dimensionless; 0 of equal ones, else NaN where min is 0."""
+        """(max - min) / min of the samples, dimensionless; 0 if they are equal, otherwise NaN if min is 0."""
         low, high = sorted(self.ends)
         if low == high:
             return 0.0
@@ -213,14 +218,14 @@ class Record:
         """A record from the `result` object of the line protocol.
 
         Raises:
-            RecordError: a field is missing, of a wrong type, or value and interval disagree with the samples.
+            RecordError: A field is missing or of the wrong type, or value or interval disagrees with the samples.
         """
         samples = _numbers(line, "samples")
         if not samples:
-            raise RecordError("samples: found none, at least 1 is needed")
+            raise RecordError("samples: found none, at least 1 is required")
         value = line.get("value")
         if not isinstance(value, int | float) or isinstance(value, bool) or not math.isfinite(value):
-            raise RecordError(f"value: found {value!r}, a finite number is needed")
+            raise RecordError(f"value: found {value!r}, a finite number is required")
         if not _agree(value, median(samples)):
             raise RecordError(f"value: found {value!r}, the median of the samples is {median(samples)!r}")
         bounds = None if line.get("interval") is None else _numbers(line, "interval")
@@ -247,7 +252,7 @@ class Record:
             instrument=_text(line, "instrument"),
             metric=_text(line, "metric"),
             unit=unit,
-            better=cast(Better, better) if better else _better_before(unit),
+            better=cast(Better, better) if better else _better_by_unit(unit),
             samples=tuple(samples),
             value=float(value),
             interval=(bounds[0], bounds[1]) if bounds else None,
@@ -257,8 +262,8 @@ class Record:
         )
 
 
-def _better_before(unit: str) -> Better:
-    """Of results that were written when they did not say it yet."""
+def _better_by_unit(unit: str) -> Better:
+    """The direction for results written before records contained it."""
     return "lower" if unit == "s" else "higher" if unit.endswith("/s") or unit == "Hz" else "none"
 
 
@@ -269,12 +274,12 @@ def _agree(a: float, b: float) -> bool:
 def _text(line: Mapping[str, Any], key: str) -> str:
     value = line.get(key)
     if not isinstance(value, str) or not value or not _is_unicode(value):
-        raise RecordError(f"{key}: found {str(value)[:80]!r}, a text is needed")
+        raise RecordError(f"{key}: found {str(value)[:80]!r}, a string is required")
     return value
 
 
 def _is_unicode(text: str) -> bool:
-    """JSON may name halves of a character (`\\ud800`), which no file takes."""
+    """Whether `text` can be encoded: JSON strings may contain lone surrogates (`\\ud800`)."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -287,7 +292,7 @@ def _numbers(line: Mapping[str, Any], key: str) -> list[float]:
     if not isinstance(values, list) or not all(
         isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v) for v in values
     ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, a list of finite numbers is needed")
+        raise RecordError(f"{key}: found {str(values)[:80]}, a list of finite numbers is required")
     return [float(v) for v in values]
 
 
@@ -297,5 +302,5 @@ def _scalars(line: Mapping[str, Any], key: str) -> dict[str, Scalar]:
         _is_unicode(k) and (_is_unicode(v) if isinstance(v, str) else isinstance(v, int | float | bool | None))
         for k, v in values.items()
     ):
-        raise RecordError(f"{key}: found {str(values)[:80]}, an object of texts and numbers is needed")
+        raise RecordError(f"{key}: found {str(values)[:80]}, an object of strings and numbers is required")
     return dict(values)

@@ -1,4 +1,4 @@
-"""What a run is, beside its records: what could not be had, and how it went."""
+"""Describes a run beside its records: its metadata, and what could not be measured."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from meshmark.store.record import Scalar
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Absence:
-    """Something that was asked for and not measured, with the reason; never a zero.
+    """A requested quantity that was not measured, with the reason.
 
-    `kind` is `absent` (cannot be had here) or `error` (should have worked and did not).
+    `kind` is `absent` (not available on this machine) or `error` (the measurement failed).
     """
 
     instrument: str
     reason: str
     metric: str | None = None
     conditions: Mapping[str, Scalar] = field(default_factory=dict)
-    enable: str = ""  # what would make it possible; may be empty
+    enable: str = ""  # how to make it available; "" if there is no way
     kind: Literal["absent", "error"] = "absent"
     step: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunInfo:
-    """One survey: when, what was asked, how each step ended, what the host said of itself.
+    """Metadata of one survey: its start, its command, the status of each step, and facts about the host.
 
-    What is not known, of records without a survey, is empty or 0: views leave it out.
+    Fields are empty or 0 where the records do not come from a survey; views omit them.
     """
 
     run_id: str
@@ -39,6 +39,6 @@ class RunInfo:
     spec_name: str
     command: str
     version: str
-    headers: Sequence[Mapping[str, Any]] = ()  # header lines of the probe, one a step
+    headers: Sequence[Mapping[str, Any]] = ()  # header lines of the probe, one per step
     host: Mapping[str, Any] = field(default_factory=dict)  # meshmark.machine.facts.host_facts()
     steps: Sequence[Mapping[str, Any]] = ()  # id, instrument, argv, status, elapsed_s

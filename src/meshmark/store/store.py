@@ -1,9 +1,9 @@
-"""The store: a folder of immutable Parquet files, queried through DuckDB in memory.
+"""The store: a folder of immutable Parquet files, queried with an in-memory DuckDB.
 
-No server. A file is written aside, fsynced and renamed, so that a reader sees all of it or nothing; names are unique,
-so that writers never meet, and only importers, whose names come from what they read, wait for one another; folders
-merge by copying. Format: one row a record, `samples` as a list of doubles, `conditions` and `provenance` as JSON text,
-so that a new condition is no change of the schema.
+There is no server. Files are written atomically, so that readers never see a partial file. Their names are unique, so
+that writers do not conflict; only importers, which derive names from their input, wait for each other. Stores are
+merged by copying files. Each row is a record: `samples` is a list of doubles, and `conditions` and `provenance` are
+JSON text, so that new conditions do not change the schema.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _Of = TypeVar("_Of")
 VERSION = 1
 MARKER = "meshmark-store.json"
-MEASURING = ".measuring"  # a folder of what is not measured to its end, which is no data yet
+MEASURING = ".measuring"  # folder of incomplete measurements, which are not part of the store
 COLUMNS = (
     "run",
     "step",
@@ -51,11 +51,11 @@ COLUMNS = (
     "conditions",
     "provenance",
 )
-ADDED = {"better"}  # later than version 1 was written first: files may lack it
+ADDED = {"better"}  # columns added after the first release of version 1; files may lack them
 
 
 class StoreError(MeshmarkError):
-    """The folder is no store of this version, or a file in it cannot be read."""
+    """The folder is not a store of this version, or a file in it cannot be read."""
 
 
 def _schema() -> pa.Schema:
@@ -114,15 +114,15 @@ def _record(row: dict[str, Any]) -> Record:
 def _absence(row: dict[str, Any]) -> Absence:
     conditions = json.loads(row["conditions"])
     if not isinstance(conditions, dict):
-        raise RecordError(f"conditions: found {conditions!r}, an object is needed")
-    if lacking := [k for k in ("instrument", "reason", "enable", "kind") if row[k] is None]:
-        raise RecordError(f"{lacking[0]}: found none, a text is needed")
+        raise RecordError(f"conditions: found {conditions!r}, an object is required")
+    if missing := [k for k in ("instrument", "reason", "enable", "kind") if row[k] is None]:
+        raise RecordError(f"{missing[0]}: missing, a string is required")
     texts = {k: row[k] for k in ("instrument", "metric", "reason", "enable", "kind", "step")}
     return Absence(conditions=conditions, **texts)
 
 
 def _file_name(name: str) -> str:
-    """Part of a file name, another one for each run or step, that stays in the folder whatever it is called."""
+    """`name` escaped and shortened for use in a file name; unique, and free of path separators."""
     dashes = re.sub(r"^-|-(?=-)|-$", "%2D", quote(name, safe="").replace("~", "%7E"))
     whole = "%2E" + dashes[1:] if dashes.startswith(".") else dashes or "%"
     return (
@@ -131,25 +131,29 @@ def _file_name(name: str) -> str:
 
 
 def file_stem(run: str, step: str) -> str:
-    """Beginning of the names of a step's files, another one for each run and step."""
+    """The unique stem of the file names of a step."""
     return f"{_file_name(run)}--{_file_name(step)}"
 
 
 def run_name(kind: str) -> str:
-    """Of a new run: jobs of one array may start in one second, with the same number in containers of their own."""
+    """A unique name of a new run.
+
+    The random suffix distinguishes jobs of an array, which may start in the same second and have the same process ID in
+    different containers.
+    """
     return f"{kind}-{time.strftime('%Y%m%dT%H%M%S')}-{secrets.token_hex(4)}"
 
 
 class Store:
-    """A store folder; made when first written to.
+    """A store folder, which the first write creates.
 
     Raises:
-        StoreError: the folder is a store of another version, or is not a store and not empty.
+        StoreError: The folder is a store of another version, or is neither a store nor empty.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.broken: dict[Path, str] = {}  # what was left out of an answer, and why
+        self.broken: dict[Path, str] = {}  # files that queries skipped, and the reasons
         marker = folder / MARKER
         if marker.exists():
             try:
@@ -159,15 +163,15 @@ class Store:
             if version != VERSION:
                 raise StoreError(
                     f"store {folder}: version: found {version!r}, this program reads {VERSION}",
-                    hint="export it with the program that wrote it, and import the result here",
+                    hint="export it with the version that wrote it, and import the result here",
                 )
         elif folder.exists() and not folder.is_dir():
-            raise StoreError(f"store {folder}: found a file, a folder is needed")
-        # A marker that is found only now was made by another writer in between.
+            raise StoreError(f"store {folder}: found a file, a folder is required")
+        # Another writer may have created the marker since the check above.
         elif folder.is_dir() and any(
             p.suffix != ".parquet" and p.name[0] != "." and p.name != MARKER for p in folder.iterdir()
         ):
-            raise StoreError(f"store {folder}: found a folder that is no store", hint="name an empty or new folder")
+            raise StoreError(f"store {folder}: found a folder that is not a store", hint="use an empty or new folder")
 
     def _write(self, name: str, table: pa.Table) -> Path:
         import pyarrow.parquet as pq
@@ -189,7 +193,7 @@ class Store:
         absences: Sequence[Absence] = (),
         machine: str = "",
     ) -> None:
-        """Adds what one step of one run yielded; adding the same step again replaces it, so this is idempotent."""
+        """Add the results of one step of a run. Idempotent: adding the same step again replaces it."""
         import pyarrow as pa
 
         stem = file_stem(run, step)
@@ -197,7 +201,7 @@ class Store:
             rows = [_row(r, run, step) for r in records]
             self._write(f"{stem}.records.parquet", pa.Table.from_pylist(rows, schema=_schema()))
         if absences:
-            lines = [
+            entries = [
                 {
                     "run": run,
                     "step": step,
@@ -211,16 +215,18 @@ class Store:
                 }
                 for a in absences
             ]
-            self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(lines, schema=_absence_schema()))
+            self._write(f"{stem}.absent.parquet", pa.Table.from_pylist(entries, schema=_absence_schema()))
 
     def has_file(self, run: str, step: str) -> bool:
-        """Whether a step is there, even one that cannot be read."""
+        """Whether a file of this step exists, readable or not."""
         return (self.folder / f"{file_stem(run, step)}.records.parquet").exists()
 
     @contextlib.contextmanager
-    def to_itself(self) -> Iterator[None]:
-        """Others who ask for the same wait, so that what was not there when it was looked for is not there when it is
-        written; where the file system has no locks, nobody waits."""
+    def exclusively(self) -> Iterator[None]:
+        """Lock the store against other callers of this method, so that a check and the write after it are atomic.
+
+        On a file system without locks, this has no effect.
+        """
         handle: int | None = None
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -235,16 +241,16 @@ class Store:
             os.close(handle)
 
     def files(self, kind: str = "records") -> list[Path]:
-        """Files of a kind, also those that cannot be read."""
+        """All files of a kind, including unreadable ones."""
         return sorted(self.folder.glob(f"*.{kind}.parquet")) if self.folder.is_dir() else []
 
     def _select(self, kind: str, query: str, values: Sequence[Any] = ()) -> list[dict[str, Any]]:
-        """Rows of a query whose `FROM` is `{files}`. A file that cannot be read is left out: one that is damaged must
-        not hide the others. `broken` names it."""
+        """Rows of a query whose `FROM` clause is `{files}`. Unreadable files are skipped and added to `broken`, so that
+        one damaged file does not hide the others."""
         import duckdb
 
         wanted = self.files(kind)
-        bad = {p: why for p in wanted if (why := _why_not(p, kind))}
+        bad = {p: why for p in wanted if (why := _schema_problem(p, kind))}
         with duckdb.connect() as db:
             for attempt in range(2):
                 readable = [str(p) for p in wanted if p not in bad]
@@ -252,17 +258,17 @@ class Store:
                 if not readable:
                     return []
                 try:
-                    files = "read_parquet(?, union_by_name = true)"  # those written before a column was added lack it
+                    files = "read_parquet(?, union_by_name = true)"  # older files lack columns
                     cursor = db.execute(query.format(files=files), [readable, *values])
                     names = [d[0] for d in cursor.description or ()]
                     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-                except RuntimeError as why:  # it answers a signal so
+                except RuntimeError as why:  # DuckDB raises it on SIGINT
                     if "interrupted" in str(why):
                         raise KeyboardInterrupt from why
                     raise
                 except duckdb.Error as why:
-                    # Which one it is shows only when the pages themselves are read.
-                    bad |= {p: text for p in wanted if p not in bad and (text := _damage(p))}
+                    # Reading the pages reveals which file is damaged.
+                    bad |= {p: text for p in wanted if p not in bad and (text := _read_problem(p))}
                     if attempt or len(bad) == len(wanted) - len(readable):
                         raise StoreError(
                             f"store {self.folder}: {quoted(str(why).splitlines()[0])}", "meshmark store verify"
@@ -270,31 +276,31 @@ class Store:
         return []
 
     def rows(self, **equal: str) -> list[tuple[str, str, Record]]:
-        """Run, step and record, where columns (run, step, machine, instrument, metric, source) equal what is given."""
+        """Run, step and record of the rows whose columns (run, step, machine, instrument, metric, source) match."""
         where, values = _where(equal)
         found = self._select("records", f"SELECT * FROM {{files}} {where}", values)
-        parsed = ((row["run"], row["step"], self._parsed(row, _record)) for row in found)
+        parsed = ((row["run"], row["step"], self._parse_row(row, _record)) for row in found)
         return [(run, step, record) for run, step, record in parsed if record is not None]
 
-    def _parsed(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
+    def _parse_row(self, row: dict[str, Any], parse: Callable[[dict[str, Any]], _Of]) -> _Of | None:
         try:
             return parse(row)
-        except (RecordError, ValueError, TypeError) as why:  # bytes that are wrong, and still are Parquet
-            self.broken[self.folder / str(row["run"])] = f"a row disagrees with itself: {quoted(why)}"
+        except (RecordError, ValueError, TypeError) as why:  # corrupt values in a valid Parquet file
+            self.broken[self.folder / str(row["run"])] = f"inconsistent row: {quoted(why)}"
             return None
 
     def query(self, **equal: str) -> list[Record]:
-        """Records whose columns (run, step, machine, instrument, metric, source) equal what is given."""
+        """Records whose columns (run, step, machine, instrument, metric, source) match."""
         return [record for _, _, record in self.rows(**equal)]
 
     def absences(self, **equal: str) -> list[Absence]:
         where, values = _where(equal)
         found = self._select("absent", f"SELECT * FROM {{files}} {where}", values)
-        return [absence for row in found if (absence := self._parsed(row, _absence)) is not None]
+        return [absence for row in found if (absence := self._parse_row(row, _absence)) is not None]
 
     def runs(self) -> list[dict[str, Any]]:
-        """One object a run: run, machine, records, instruments, start."""
-        # No function of JSON: one text that is no Unicode would be an error of the whole query.
+        """One object per run, with keys run, machine, source, records, instruments and start."""
+        # DuckDB's JSON functions would fail the whole query on one invalid string.
         return self._select(
             "records",
             """SELECT run, any_value(machine) AS machine, any_value(source) AS source, count(*) AS records,
@@ -311,24 +317,24 @@ class Store:
         return found
 
     def verify(self) -> Iterator[tuple[Path, str]]:
-        """Every file with what is wrong with it; the text is empty where all is well."""
+        """Check every file. Yields each path and its problem, "" if there is none."""
         import pyarrow.parquet as pq
 
         for path in sorted(self.folder.iterdir()) if self.folder.is_dir() else ():
             if path.name in {MARKER, MEASURING} or ASIDE.fullmatch(path.name):
-                continue  # the latter is of a writer that was killed, or is at work; no reader takes it for data
+                continue  # temporary files are never read as data
             if path.suffix != ".parquet":
                 yield path, "not a file of the store"
                 continue
             kind = "absent" if path.name.endswith(".absent.parquet") else "records"
-            if wrong := _why_not(path, kind) or _damage(path):
+            if wrong := _schema_problem(path, kind) or _read_problem(path):
                 yield path, wrong
                 continue
             try:
                 for row in pq.read_table(path).to_pylist():
                     _record(row) if kind == "records" else _absence(row)
             except (RecordError, ValueError, TypeError) as why:
-                yield path, f"a row disagrees with itself: {quoted(why)}"
+                yield path, f"inconsistent row: {quoted(why)}"
             else:
                 yield path, ""
 
@@ -341,33 +347,33 @@ def _where(equal: dict[str, str]) -> tuple[str, list[str]]:
     return (f"WHERE {clause}" if clause else ""), list(equal.values())
 
 
-def _why_not(path: Path, kind: str) -> str:
-    """Why a file is none of this kind, by its end alone, which holds the schema; "" if it is one."""
+def _schema_problem(path: Path, kind: str) -> str:
+    """Why the footer, which contains the schema, is not that of a file of this kind; "" if it is."""
     import pyarrow.parquet as pq
 
     try:
-        # Opened by us: Arrow would wait for a writer of a FIFO.
+        # Arrow itself would block on a FIFO.
         with open_regular(path) as file:
             found = pq.read_schema(file)
-    except Exception as why:  # whatever a damaged file makes the reader raise
+    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
         return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
     for wanted in _schema() if kind == "records" else _absence_schema():
         if wanted.name not in found.names:
             if wanted.name in ADDED:
                 continue
-            return f"no file of {kind}: it lacks the column {wanted.name}"
+            return f"not a file of {kind}: missing column {wanted.name}"
         if (kept := found.field(wanted.name).type) != wanted.type:
-            return f"no file of {kind}: column {wanted.name}: found {kept}, {wanted.type} is needed"
+            return f"not a file of {kind}: column {wanted.name}: found {kept}, {wanted.type} is required"
     return ""
 
 
-def _damage(path: Path) -> str:
-    """Why a file cannot be read to its end; "" if it can."""
+def _read_problem(path: Path) -> str:
+    """Why the file cannot be read completely; "" if it can."""
     import pyarrow.parquet as pq
 
     try:
         with open_regular(path) as file:
             pq.read_table(file).validate(full=True)
-    except Exception as why:  # whatever a damaged file makes the reader raise
+    except Exception as why:  # damaged files make the reader raise arbitrary exceptions
         return f"cannot be read: {quoted(str(why).splitlines()[0] if str(why) else type(why).__name__)}"
     return ""

@@ -263,7 +263,7 @@ def test_nobody_measures_or_runs_what_another_is_at(tmp_path: Path) -> None:
         with cli.start(*first, cwd=tmp_path, env=env) as child:
             try:
                 assert until(lambda at=journal, has=mark: any(has in p.read_bytes() for p in tmp_path.glob(at)))
-                one_line(meshmark(*second, folder=tmp_path), 1, "another process is measuring there")
+                one_line(meshmark(*second, folder=tmp_path), 1, "in use by another measuring process")
                 child.terminate()
                 _, err = child.communicate(timeout=50)
             finally:

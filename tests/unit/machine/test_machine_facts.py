@@ -439,5 +439,5 @@ def test_a_capture_beyond_the_limits_is_refused_before_anything_is_written(
 def test_a_capture_that_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tar.gz")
     for what in (str(tmp_path / "x.tar.gz"), "/dev/zero"):
-        with pytest.raises(MachineError, match="a regular file is needed"):
+        with pytest.raises(MachineError, match="a regular file is required"):
             open_machine(what)

@@ -197,7 +197,7 @@ def test_the_last_line_needs_no_newline_and_damage_is_counted(tmp_path: Path) ->
 def test_a_source_without_end_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "fifo")
     for path in (tmp_path / "fifo", Path("/dev/zero"), tmp_path):
-        with pytest.raises(UsageError, match="a regular file is needed"):
+        with pytest.raises(UsageError, match="a regular file is required"):
             read_output(path)
 
 

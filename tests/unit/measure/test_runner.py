@@ -237,11 +237,11 @@ except MeshmarkError as why:
     second = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)
     (folder / "plan.json").unlink()  # as before the first saved it
     new = subprocess.run([*words, "new"], capture_output=True, text=True, check=True)
-    assert "another process is measuring there" in new.stdout and not (folder / "plan.json").exists()
+    assert "in use by another measuring process" in new.stdout and not (folder / "plan.json").exists()
     assert (folder / "run.json").read_bytes() == state
     (folder / "plan.json").write_bytes(plan)
     first.send_signal(signal.SIGCONT)
-    assert "another process is measuring there" in second.stdout
+    assert "in use by another measuring process" in second.stdout
     assert first.communicate(timeout=60)[0] == ""
     assert max(Counter(fake.read_text().splitlines()).values()) == 1
     third = subprocess.run([*words, "resume"], capture_output=True, text=True, check=True)

@@ -199,7 +199,7 @@ def test_without_locks_it_measures_and_does_not_go_on(tmp_path: Path, monkeypatc
     for i in range(KEPT + 2):
         begin(tmp_path, f"r{i}", plan, "n1")
     assert len(list((tmp_path / MEASURING).iterdir())) == KEPT + 2, "nothing that may be in use is removed"
-    with pytest.raises(MeshmarkError, match="has no locks"):
+    with pytest.raises(MeshmarkError, match="no locks"):
         newest(tmp_path, "n1")
 
 

@@ -698,7 +698,7 @@ def test_an_advice_that_another_is_at_is_refused(tmp_path: Path) -> None:
     with held(tmp_path):
         done = meshmark("advise", "--resume", tmp_path)
     assert done.returncode == 1
-    assert f"{tmp_path}: another process is measuring there" in done.stderr
+    assert f"{tmp_path}: in use by another measuring process" in done.stderr
 
 
 def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) -> None:
@@ -711,7 +711,7 @@ def test_nothing_runs_or_changes_in_a_folder_that_another_holds(tmp_path: Path) 
     ):
         with held(Path(words[1])):
             done = meshmark("advise", *words)
-        assert done.returncode == 1 and "another process is measuring there" in done.stderr
+        assert done.returncode == 1 and "in use by another measuring process" in done.stderr
     assert not ran.exists() and not (tmp_path / "new" / "plan.json").exists()
     assert (tmp_path / "old" / "plan.json").read_bytes() == plan
 

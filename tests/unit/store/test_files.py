@@ -13,7 +13,7 @@ import pytest
 
 from meshmark.errors import MeshmarkError, UsageError, quoted
 from meshmark.store.files import held, lock, read_bytes, read_json, read_text, write_file, written
-from meshmark.store.lines import MOST_LINE_BYTES, whole_lines
+from meshmark.store.lines import MAX_LINE_BYTES, whole_lines
 
 
 def names(folder: Path) -> list[str]:
@@ -153,18 +153,18 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path: Path, what: str) -
     with pytest.raises(UsageError) as why:
         read_bytes(path, 2000)
     says = {"large": "more than 1 KiB", "missing": "No such file", "nul": "null"}
-    assert says.get(what, "a regular file is needed") in str(why.value)
+    assert says.get(what, "a regular file is required") in str(why.value)
     assert "\n" not in str(why.value)
 
 
 def test_text_and_json_name_what_is_wrong(tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     path.write_bytes(b"\xff{}")
-    with pytest.raises(UsageError, match="no UTF-8 text, at byte 0"):
+    with pytest.raises(UsageError, match="not UTF-8 text, at byte 0"):
         read_text(path)
     for bad in (b"{", b"[" * 100_000, b"1" * 5000):
         path.write_bytes(bad)
-        with pytest.raises(UsageError, match=r"x\.json: no JSON"):
+        with pytest.raises(UsageError, match=r"x\.json: not JSON"):
             read_json(path)
 
 
@@ -175,7 +175,7 @@ def test_quotes_are_short_and_harmless() -> None:
 
 def test_a_line_beyond_the_limit_is_no_line(tmp_path: Path) -> None:
     path = tmp_path / "lines"
-    path.write_bytes(b"a\n" + b"x" * (MOST_LINE_BYTES + 5) + b"\nb\ntorn")
+    path.write_bytes(b"a\n" + b"x" * (MAX_LINE_BYTES + 5) + b"\nb\ntorn")
     assert list(whole_lines(path)) == [b"a\n", b"\n", b"b\n"]
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(OSError, match="a pipe"):
@@ -184,7 +184,7 @@ def test_a_line_beyond_the_limit_is_no_line(tmp_path: Path) -> None:
 
 def test_a_folder_is_held_by_one(tmp_path: Path) -> None:
     with held(tmp_path / "run"):
-        with pytest.raises(MeshmarkError, match="another process is measuring"), held(tmp_path / "run"):
+        with pytest.raises(MeshmarkError, match="in use by another measuring process"), held(tmp_path / "run"):
             pass
         assert lock(tmp_path / "run" / ".lock") is None
     with held(tmp_path / "run", resumed=True):

@@ -86,7 +86,7 @@ def test_a_store_of_another_version_or_a_foreign_folder_is_refused(tmp_path: Pat
     other = tmp_path / "other"
     other.mkdir()
     (other / "letter.txt").write_text("dear")
-    with pytest.raises(StoreError, match="no store"):
+    with pytest.raises(StoreError, match="not a store"):
         Store(other)
 
 

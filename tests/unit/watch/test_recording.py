@@ -133,7 +133,7 @@ def test_a_strangers_file_beside_a_recording_is_left_alone(tmp_path: Path) -> No
 
 def test_a_recording_that_is_a_pipe_is_refused_at_once(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "r.parquet")
-    with pytest.raises(RecordingError, match="a pipe; a regular file is needed"):
+    with pytest.raises(RecordingError, match="a pipe; a regular file is required"):
         Recording(tmp_path / "r.parquet")
 
 
