@@ -55,7 +55,7 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
     """
     with tempfile.TemporaryFile() as out:  # no reader that wants a CPU while it measures
         done = subprocess.run(
-            [*launch.words(with_, count, len(CPUS)), *words],
+            [*launch.launch_argv(with_, count, len(CPUS)), *words],
             stdout=out,
             stderr=subprocess.PIPE,
             timeout=within_s,
@@ -66,7 +66,7 @@ def ranks(with_: launch.Launcher, count: int, words: Sequence[str], within_s: fl
         out.seek(0)
         lines = [json.loads(line) for line in out.read().splitlines()]
     if done.returncode not in (0, 77):
-        raise MeshmarkError(launch.complaint(done.stderr.decode(errors="replace")) or f"status {done.returncode}")
+        raise MeshmarkError(launch.failure_message(done.stderr.decode(errors="replace")) or f"status {done.returncode}")
     return lines
 
 
@@ -201,7 +201,7 @@ def bare(with_: launch.Launcher, brief: bool, _: str | None) -> None:
             for size in (8, 1024, 65536, 1 << 20):
                 first = results(ranks(with_, 2, [*call, "--bytes", str(size)], 60), metric)[0]
                 iterations = first["conditions"]["block_iterations"]
-                start = launch.words(with_, 2, len(CPUS))
+                start = launch.launch_argv(with_, 2, len(CPUS))
                 again = ",".join([str(size)] * 400)  # points enough for all turns
                 lines = (
                     [*start[:-1], str(program), "1000000", f"{kind}:{size}:{iterations}"],
@@ -409,7 +409,7 @@ def peers(with_: launch.Launcher, brief: bool, folder: str | None) -> None:
         def theirs(
             name: str = name, more: Sequence[str] = more, read: Callable[[str], dict[int, float]] = read
         ) -> dict[int, float]:
-            words = launch.words(with_, 2, len(CPUS))
+            words = launch.launch_argv(with_, 2, len(CPUS))
             done = subprocess.run(
                 [*words[:-1], str(there[name]), *more],
                 capture_output=True,

@@ -69,7 +69,7 @@ def sound_journals(place: Place) -> None:
     """No line that a reader takes is torn, and nothing in the store is wrong."""
     for journal in place.folder.rglob("journal/*.jsonl"):
         reading = read_journal(whole_lines(journal), journal.stem)
-        assert (reading.nonsense, reading.wrong) == (0, []), journal
+        assert (reading.invalid_lines, reading.invalid_records) == (0, []), journal
     for plan in (*place.folder.glob("run/plan.json"), *place.folder.glob(f"store/{MEASURING}/*/plan.json")):
         Plan.load(plan)
     stored(place)

@@ -41,7 +41,7 @@ def slow(*values: Any) -> Any:
 
 
 def started_by(kind: str, ranks: int, *more: str) -> list[str]:
-    return launch.words(needed(kind), ranks, CPUS, more)
+    return launch.launch_argv(needed(kind), ranks, CPUS, more)
 
 
 def comm(kind: str, ranks: int, *words: str, more: Sequence[str] = ()) -> tuple[int, list[Line], str]:
@@ -534,7 +534,7 @@ def test_a_rank_that_fails_alone_says_so_in_one_line_and_ends_all(
     spoilers: dict[str, Path], kind: str, rank: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     more = spoilt(spoilers, kind, "dims", rank, 0)
-    plain = launch.words
+    plain = launch.launch_argv
 
     def with_spoiler(with_: launch.Launcher, ranks: int, cpus: int, _more: Sequence[str] = ()) -> list[str]:
         return plain(with_, ranks, cpus, more)
@@ -649,7 +649,7 @@ def test_who_hangs_is_ended_and_the_rest_is_measured_later(kind: str, whom: str,
             os.kill(pid, signal.SIGSTOP)
 
     result, _ranks = injured(Runner(tmp_path, silence_s=3), step, stop)
-    assert result.status == "failed" and re.fullmatch(r"no word for \d+ s: killed", result.message), result.message
+    assert result.status == "failed" and re.fullmatch(r"no output for \d+ s: killed", result.message), result.message
     runner = Runner(tmp_path)
     assert runner.run_step(step).status == "ok"
     assert Counter(line["index"] for line in journalled(runner, step, "point")) == Counter(range(8))

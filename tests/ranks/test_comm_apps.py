@@ -52,7 +52,7 @@ int MPI_Allreduce(const void* out, void* in, int n, MPI_Datatype t, MPI_Op op, M
 def ask(kind: str, ranks: int, *words: str, **environment: str) -> tuple[int, list[dict[str, Any]], str]:
     """Status, lines and talk of a run of so many ranks."""
     done = subprocess.run(
-        [*launch.words(launch.launcher(kind), ranks, CPUS), *words],
+        [*launch.launch_argv(launch.launcher(kind), ranks, CPUS), *words],
         capture_output=True,
         text=True,
         check=False,
@@ -228,7 +228,7 @@ def test_gyro_in_a_grid_of_ranks(kind: str) -> None:
 def test_what_does_not_fit_is_refused_in_one_line(kind: str, ranks: int, words: list[str], says: str) -> None:
     status, _, talk = ask(kind, ranks, *words, *SHORT)
     assert status == 2
-    assert says in launch.complaint(talk), talk
+    assert says in launch.failure_message(talk), talk
     assert talk.count("allowed") == 1
 
 

@@ -116,7 +116,7 @@ class Cluster:
             stdin=subprocess.DEVNULL,
             env=launch.environment(kind),
         )
-        assert done.returncode == 0, (launch.complaint(done.stderr), done.stderr[-3000:])
+        assert done.returncode == 0, (launch.failure_message(done.stderr), done.stderr[-3000:])
         return [json.loads(line) for line in done.stdout.splitlines()]
 
 
@@ -173,7 +173,7 @@ def test_messages_between_hosts_are_slower_than_within_one(cluster: Cluster, kin
         return float(value)
 
     near = subprocess.run(
-        [*launch.words(needed(kind), 2, cpus), *words],
+        [*launch.launch_argv(needed(kind), 2, cpus), *words],
         capture_output=True,
         timeout=120,
         check=True,

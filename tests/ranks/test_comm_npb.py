@@ -38,7 +38,7 @@ def npb(
     """What was said, and its lines."""
     # Ranks that share CPUs take turns for a minute.
     budget = ("--budget", "4s") if ranks <= CPUS else ("--interval", "100", "--budget", "100s")
-    call = [*launch.words(launch.launcher(kind), ranks, CPUS), "npb", *budget, *words]
+    call = [*launch.launch_argv(launch.launcher(kind), ranks, CPUS), "npb", *budget, *words]
     done = subprocess.run(
         call,
         capture_output=True,

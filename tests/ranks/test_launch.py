@@ -105,13 +105,13 @@ def test_without_any_launcher_it_is_absent_and_says_what_would_help(made_up: Pat
     with pytest.raises(AbsentError, match="no MPI library") as why:
         launch.chosen("any")
     assert "install" in why.value.hint
-    with pytest.raises(AbsentError, match=r"^mpich: its launcher and a build for it are not both here$"):
+    with pytest.raises(AbsentError, match=r"^mpich: found no launcher with a build of meshmark-comm$"):
         launch.launcher("mpich")
 
 
 def test_what_is_here_is_named_where_another_was_asked_for(made_up: Path) -> None:
     answers(made_up / "mpirun", "mpirun (Open MPI) 4.1.4")
-    with pytest.raises(AbsentError, match=r"^mpich: .*; here is openmpi$"):
+    with pytest.raises(AbsentError, match=r"^mpich: .*; available: openmpi$"):
         launch.launcher("mpich")
 
 
@@ -120,7 +120,7 @@ def test_a_folder_without_builds_is_absent(made_up: Path, monkeypatch: pytest.Mo
     monkeypatch.setenv("MESHMARK_COMM", str(tmp_path / "empty"))
     (tmp_path / "empty").mkdir()
     assert launch.launchers() == {}
-    with pytest.raises(MeshmarkError, match=r"MESHMARK_COMM: meshmark-comm-mpich is not in .*empty"):
+    with pytest.raises(MeshmarkError, match=r"MESHMARK_COMM: found no meshmark-comm-mpich in .*empty"):
         find_comm("mpich")
 
 
@@ -176,7 +176,7 @@ def test_ranks_may_have_the_cpus_of_all_nodes_of_a_job(monkeypatch: pytest.Monke
     ],
 )
 def test_each_launcher_gets_its_own_words(kind: str, cpus: int, there: list[str], not_there: list[str]) -> None:
-    line = launch.words(launch.Launcher(kind, Path("/l"), Path("/p")), 4, cpus, ["-x", "A=1"])
+    line = launch.launch_argv(launch.Launcher(kind, Path("/l"), Path("/p")), 4, cpus, ["-x", "A=1"])
     assert line[:3] == ["/l", "-n", "4"] and line[-3:] == ["-x", "A=1", "/p"]
     between = " ".join(line[3:-3])
     assert all(word in between for word in there) and not any(word in between for word in not_there), between
@@ -192,21 +192,21 @@ def test_root_is_let_in_by_open_mpi_alone() -> None:
 
 
 def test_who_died_is_told_in_one_line() -> None:
-    assert launch.complaint(OPEN_MPI_KILLED) == "rank 3 on n042 died of SIGKILL"
-    assert launch.complaint(MPICH_KILLED) == "process 4711 on n042 died of SIGKILL"
-    assert launch.complaint(MPICH_KILLED, [{"pid": 4710}, {"pid": 4711}]) == "rank 1 on n042 died of SIGKILL"
+    assert launch.failure_message(OPEN_MPI_KILLED) == "rank 3 on n042 died of SIGKILL"
+    assert launch.failure_message(MPICH_KILLED) == "process 4711 on n042 died of SIGKILL"
+    assert launch.failure_message(MPICH_KILLED, [{"pid": 4710}, {"pid": 4711}]) == "rank 1 on n042 died of SIGKILL"
     ended = MPICH_KILLED.replace("EXIT CODE: 9", "EXIT CODE: 3").partition("YOUR APPLICATION TERMINATED")[0]
-    assert launch.complaint(ended) == "process 4711 on n042 ended with status 3"
+    assert launch.failure_message(ended) == "process 4711 on n042 ended with status 3"
 
 
 def test_what_a_rank_said_comes_before_what_its_launcher_says_of_it() -> None:
     said = "warning\nmeshmark-comm: error: rank 1: MPI_Bcast: out of luck\n" + OPEN_MPI_KILLED
-    assert launch.complaint(said) == "rank 1: MPI_Bcast: out of luck"
+    assert launch.failure_message(said) == "rank 1: MPI_Bcast: out of luck"
 
 
 def test_rulers_are_no_reason() -> None:
-    assert launch.complaint("cannot connect\n" + "-" * 74 + "\n") == "cannot connect"
-    assert launch.complaint("-----\n\n") == ""
+    assert launch.failure_message("cannot connect\n" + "-" * 74 + "\n") == "cannot connect"
+    assert launch.failure_message("-----\n\n") == ""
 
 
 # ------------------------------------------------------------------ made-up launchers
@@ -225,7 +225,7 @@ def test_a_launcher_that_hangs_is_ended_with_all_that_it_started(
     answers(made_up / "mpirun.openmpi", "Open MPI", f"trap '' TERM\nsleep 300 &\necho $$ $! > {pids}\nwait")
     began = time.monotonic()
     result = Runner(tmp_path / "run", silence_s=0.5).run_step(step())
-    assert result.status == "failed" and result.message.startswith("no word for "), result.message
+    assert result.status == "failed" and result.message.startswith("no output for "), result.message
     assert time.monotonic() - began < 120
     # Killed they are, but a killed process takes a moment to go.
     assert until(lambda: not [pid for pid in map(int, pids.read_text().split()) if alive(pid)], 10)

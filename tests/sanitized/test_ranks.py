@@ -52,7 +52,7 @@ def test_every_instrument_has_a_run() -> None:
 
 @pytest.mark.parametrize("instrument", RUNS)
 def test_nothing_is_complained_of(launcher: launch.Launcher, instrument: str) -> None:
-    words = launch.words(launcher, 2, len(os.sched_getaffinity(0)))
+    words = launch.launch_argv(launcher, 2, len(os.sched_getaffinity(0)))
     env = {**launch.environment(launcher.kind), "ASAN_OPTIONS": "detect_leaks=0", "UBSAN_OPTIONS": "print_stacktrace=1"}
     done = subprocess.run(
         [*words, instrument, *RUNS[instrument], *SHORT],

@@ -110,7 +110,7 @@ def small_stream(name: str, seed: int, budget: str = "2s") -> subprocess.Complet
     call, around = [str(PROBE), *line], dict(os.environ)
     if name in OF_RANKS:
         known = needed()
-        start = launch.words(known, 2, len(os.sched_getaffinity(0)))
+        start = launch.launch_argv(known, 2, len(os.sched_getaffinity(0)))
         call, around = [*start, *line], dict(launch.environment(known.kind))
     with tempfile.TemporaryDirectory() as folder:
         return subprocess.run(

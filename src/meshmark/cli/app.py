@@ -404,7 +404,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
         UsageError: a step rejected its options. AbsentError: nothing could be measured. MeshmarkError: a step failed.
     """
     from meshmark.describe import description
-    from meshmark.measure.repetitions import once, pool_steps
+    from meshmark.measure.repetitions import pool_steps, unique
     from meshmark.measure.runner import run_plan
     from meshmark.store.store import Store
     from meshmark.terminal.tables import print_tables
@@ -412,7 +412,7 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
     with progress(plan.budget_s) as report:
         results = run_plan(plan, folder, Store(store), run_id, report, lambda _: None)
     records = pool_steps((result.step, result.reading.records) for result in results)
-    absences = once(absence for result in results for absence in result.reading.absences)
+    absences = unique(absence for result in results for absence in result.reading.absences)
     for record in records if as_json else ():
         print(json.dumps(record.to_json()))
     if not as_json:
@@ -517,7 +517,7 @@ def survey(
             resume=resume,
             command="meshmark survey " + " ".join(sys.argv[2:]),
             progress=made,
-            talk=say,
+            notify=say,
         )
     records, absences, info = load_run(folder)
     for record in records if as_json else ():

@@ -179,7 +179,7 @@ def base(
             resume=resume,
             command="meshmark load base " + " ".join(sys.argv[3:]),
             progress=made,
-            talk=say,
+            notify=say,
         )
     records, absences, info = load_run(folder)
     found = variants_of(records)

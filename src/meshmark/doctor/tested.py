@@ -108,7 +108,7 @@ class Tested:
 
     def as_measured(self, ranks: int, words: Sequence[str], **variables: str) -> Tried:
         """The same as `meshmark measure` starts them, with these variables in its environment."""
-        line = launch.words(self.launcher, ranks, len(self.host.cpus))
+        line = launch.launch_argv(self.launcher, ranks, len(self.host.cpus))
         return self.attempt([*line, *words], {**self.environment, **variables})
 
     def room(self) -> list[str]:

@@ -1,7 +1,7 @@
-"""Reading what Meshmark printed, anywhere and at any time, back into records: nothing is merged, nothing replaced.
+"""Imports output of Meshmark into a store, without merging or replacing existing runs.
 
-Read are the output and the journals of the instruments, one or many in a file; records as `--json` prints them; and
-exports of a store, JSON Lines or CSV. A run is named by its machine, start and content, unless it says its name.
+The input is the output or the journals of instruments, one or several per file; records as `--json` prints them; or
+exports of a store as JSON Lines or CSV. A run without a name is named after its machine, start and content.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STEP: Final = "import"
 
 @dataclass(slots=True)
 class Part:
-    """What becomes one step of one run. `run` is empty where the lines did not say one."""
+    """The records and absences of one step of one run. `run` is "" if the input does not name the run."""
 
     records: list[Record]
     absences: list[Absence] = field(default_factory=list)
@@ -44,14 +44,14 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """Of the content alone: the same records in another order or file are the same."""
+        """Hash of the content, independent of the order of the records and of the file."""
         lines = sorted(json.dumps(r.to_json(), sort_keys=True) for r in self.records)
         lines += sorted(repr(a) for a in self.absences)
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:10]
 
     @property
     def name(self) -> str:
-        """By machine, start and content."""
+        """A name made of machine, start and content."""
         start = min(str(r.provenance.get("start", "")) for r in self.records)
         when = re.sub(r"[^0-9TZ]", "", start.partition(".")[0])
         return "-".join(filter(None, (self.machine, when, self.digest)))
@@ -59,19 +59,19 @@ class Part:
 
 @dataclass(slots=True)
 class Imported:
-    """A file, read."""
+    """The content of a file."""
 
     parts: list[Part] = field(default_factory=list)
-    refused: list[str] = field(default_factory=list)  # why, of lines that look like records and are none
-    others: int = 0  # lines of another kind, or damaged
+    refused: list[str] = field(default_factory=list)  # one error for each invalid record
+    others: int = 0  # lines of other types, and damaged lines
 
 
 def read_output(path: Path) -> Imported:
-    """What a file holds.
+    """Read the records of a file.
 
     Raises:
-        UsageError: it cannot be read, is no regular file, or is larger than 1 GiB.
-        MeshmarkError: it holds no record.
+        UsageError: The file cannot be read, is not a regular file, or is larger than 1 GiB.
+        MeshmarkError: The file contains no record.
     """
     try:
         with open_regular(path) as file:
@@ -85,7 +85,7 @@ def read_output(path: Path) -> Imported:
 
 
 def _lines(file: Any, path: Path) -> Iterator[bytes]:
-    """Its lines; the last one counts also where no newline ends it, as long as it is whole."""
+    """The lines of a file, including a last one without a newline."""
     size = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         size += len(line)
@@ -96,7 +96,7 @@ def _lines(file: Any, path: Path) -> Iterator[bytes]:
 
 def _read_lines(lines: Iterable[bytes]) -> Imported:
     found = Imported()
-    journals: list[list[bytes]] = []  # from a header to an end, or to the next header
+    journals: list[list[bytes]] = []  # each from a header to an end line or the next header
     is_open = False
     exported: dict[tuple[str, str], dict[str, Record]] = {}
     for raw in lines:
@@ -120,19 +120,19 @@ def _read_lines(lines: Iterable[bytes]) -> Imported:
                 continue
             run, step = line.get("run"), line.get("step")
             key = (run, str(step or STEP)) if isinstance(run, str) and run else ("", record.machine)
-            # A line that stands there twice is one.
+            # Identical lines count once.
             exported.setdefault(key, {})[json.dumps(record.to_json(), sort_keys=True)] = record
         else:
             found.others += 1
     for journal in journals:
-        _take(found, read_journal(journal, STEP))
+        _add_reading(found, read_journal(journal, STEP))
     for (run, step), records in exported.items():
         found.parts.append(Part([*records.values()], run=run, step=step if run else STEP))
     return found
 
 
 def _join_resumed(journals: list[list[bytes]], end: dict[str, Any]) -> None:
-    """Makes one of the last journal and those before it that it resumed. Two runs of the same stay two."""
+    """Join the last journal with the interrupted ones that it resumed. Complete runs stay separate."""
     while len(journals) > 1 and end.get("resumed"):
         before, last = journals[-2:]
         first, header = parse_line(before[0]) or {}, parse_line(last[0]) or {}
@@ -142,15 +142,15 @@ def _join_resumed(journals: list[list[bytes]], end: dict[str, Any]) -> None:
         journals[-2:] = [before + last]
 
 
-def _take(found: Imported, reading: Reading) -> None:
-    found.refused += reading.wrong
-    found.others += reading.nonsense
+def _add_reading(found: Imported, reading: Reading) -> None:
+    found.refused += reading.invalid_records
+    found.others += reading.invalid_lines
     if reading.records:
         found.parts.append(Part(reading.records, reading.absences))
 
 
 def _object(raw: bytes) -> dict[str, Any] | None:
-    """A line of the protocol, or a record as `--json` prints it, which is a result."""
+    """A line of the protocol; a bare record, as `--json` prints it, becomes a `result` line."""
     line = parse_line(raw)
     if line is not None:
         return line
@@ -184,7 +184,7 @@ def _read_csv(data: bytes, path: Path) -> Imported:
             key = row.get("run") or "", row.get("step") or STEP
             parts.setdefault(key, Part([], run=key[0], step=key[1])).records.append(record)
     except csv.Error as why:
-        found.refused.append(f"no CSV: {why}")
+        found.refused.append(f"not CSV: {why}")
     found.parts += parts.values()
     return found
 
@@ -193,52 +193,54 @@ def _read_csv(data: bytes, path: Path) -> Imported:
 
 
 def add_to(store: Store, parts: Sequence[Part], name: str = "") -> list[tuple[str, int]]:
-    """Adds what is not there yet; all of it is checked before the first file is written.
+    """Add parts that the store does not contain. All are checked before the first file is written.
 
     Args:
-        name: of the run, or of the first of several; `""`: by machine, start and content.
+        store: The store.
+        parts: The parts of one file.
+        name: Name of the run; further runs get a numeric suffix. "" derives it from machine, start and content.
 
     Returns:
-        Names of the runs, and how many records were added to each; 0: it was there already.
+        The name of each run and the number of records added to it, 0 if the store already contained it.
 
     Raises:
-        UsageError: `name` is that of another run.
-        MeshmarkError: the store cannot be written.
+        UsageError: `name` is the name of another run.
+        MeshmarkError: The store cannot be written.
     """
     with store.exclusively():
         return _add(store, parts, name)
 
 
 def _add(store: Store, parts: Sequence[Part], name: str) -> list[tuple[str, int]]:
-    there = _There(store)
-    todo: list[tuple[str, str, Part, bool]] = []
-    named: dict[str, str] = {}  # run by digest, where `name` says what they are called
+    contents = _Contents(store)
+    planned: list[tuple[str, str, Part, bool]] = []
+    named: dict[str, str] = {}  # run by digest, if `name` is given
     for part in parts:
         if name:
             digest = part.digest
             run = named.setdefault(digest, f"{name}-{len(named) + 1}" if named else name)
             step = f"{STEP}-{digest}"
-            if there.steps(run) - {step}:
+            if contents.steps(run) - {step}:
                 raise UsageError(
                     f"--name: found '{quoted(run)}', which is another run of the store",
-                    "leave --name out, or choose another",
+                    "omit --name or choose another name",
                 )
         elif part.run:
-            taken = there.content(part.run, part.step) not in {None, _content(part.records)}
+            taken = contents.content(part.run, part.step) not in {None, _content(part.records)}
             run, step = (f"{part.run}-{part.digest}" if taken else part.run), part.step
         else:
             run, step = part.name, part.step
-        todo.append((run, step, part, there.plan(run, step, part)))
+        planned.append((run, step, part, contents.plan(run, step, part)))
     added = []
-    for run, step, part, new in todo:
+    for run, step, part, new in planned:
         if new:
             store.add(run, step, part.records, part.absences, part.machine)
         added.append((run, len(part.records) if new else 0))
     return added
 
 
-class _There:
-    """What the store has, and what is about to be added to it."""
+class _Contents:
+    """The content of a store, including parts that are about to be added."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -249,7 +251,7 @@ class _There:
         return self._readable.get(run, set()) | {step for of, step in self._planned if of == run}
 
     def content(self, run: str, step: str) -> str | None:
-        """What the records of a step are; None: it is not there; `""`: its file cannot be read."""
+        """Digest of the records of a step; None if it does not exist, "" if its file cannot be read."""
         if (run, step) in self._planned:
             return _content(self._planned[run, step].records)
         if step in self._readable.get(run, ()):
@@ -257,7 +259,7 @@ class _There:
         return "" if self._store.has_file(run, step) else None
 
     def plan(self, run: str, step: str, part: Part) -> bool:
-        """Whether it is to be added: what is planned twice is added once."""
+        """Plan a step and return whether it must be added. Steps that are planned twice are added once."""
         new = step not in self.steps(run)
         self._planned.setdefault((run, step), part)
         return new

@@ -1,4 +1,4 @@
-"""The journal: what a probe wrote, line by line, as it came; and what can be read out of it again."""
+"""Reads journals, the unmodified output lines of a probe."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.store.run import Absence
 
 
 def parse_line(raw: bytes) -> dict[str, Any] | None:
-    """The object of one line, or None for anything that is not one."""
+    """The JSON object of a line of the protocol; None for any other line."""
     if len(raw) > MAX_LINE_BYTES:
         return None
     try:
@@ -25,22 +25,22 @@ def parse_line(raw: bytes) -> dict[str, Any] | None:
 
 @dataclass
 class Reading:
-    """What a journal holds."""
+    """The content of a journal."""
 
     records: list[Record] = field(default_factory=list)
     absences: list[Absence] = field(default_factory=list)
     header: dict[str, Any] = field(default_factory=dict)
-    ended: str | None = None  # status of the `end` line
-    error: str | None = None  # message of an `error` line
-    nonsense: int = 0  # lines that are no JSON objects
-    wrong: list[str] = field(default_factory=list)  # results that break the record's contract
+    ended: str | None = None  # status in the `end` line
+    error: str | None = None  # message of the `error` line
+    invalid_lines: int = 0  # number of lines that are not JSON objects
+    invalid_records: list[str] = field(default_factory=list)  # one error for each invalid result
 
 
 def read_journal(lines: Iterable[bytes], step: str) -> Reading:
-    """Reads a journal, torn, resumed or corrupt; never raises for its content.
+    """Read a journal, which may be incomplete, resumed or corrupt; never raises because of its content.
 
-    A run that was killed between a result and its `point` line writes the result once more when it resumes: of
-    results with the same metric and conditions the last one counts.
+    A run killed between a result and its `point` line repeats the result when it resumes. Of results with the same
+    metric and conditions, the last one counts.
     """
     reading = Reading()
     by_identity: dict[str, Record] = {}
@@ -48,7 +48,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
     for raw in lines:
         line = parse_line(raw)
         if line is None:
-            reading.nonsense += 1
+            reading.invalid_lines += 1
             continue
         kind = line["type"]
         if kind == "header":
@@ -58,7 +58,7 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
             try:
                 record = Record.from_json(line)
             except RecordError as why:
-                reading.wrong.append(str(why))
+                reading.invalid_records.append(str(why))
                 continue
             by_identity[_identity(line)] = record
         elif kind == "absent":
@@ -89,6 +89,6 @@ def read_journal(lines: Iterable[bytes], step: str) -> Reading:
 
 
 def _identity(line: dict[str, Any]) -> str:
-    """The point it belongs to; a derived value belongs to none and is told by the conditions that were set."""
+    """Metric and point of a result; derived values have no point and are identified by their set conditions."""
     which = line.get("point", {k: v for k, v in line["conditions"].items() if k not in OBSERVED})
     return json.dumps([line["metric"], which], sort_keys=True, default=str)

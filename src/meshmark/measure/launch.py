@@ -1,7 +1,8 @@
-"""How ranks are started: which MPI libraries this build knows, their launchers, and the words that each wants.
+"""Starts MPI ranks: finds the launchers of the supported MPI libraries and builds their command lines.
 
-A launcher's own words differ, and so do its traps: as root it may refuse, with more ranks than CPUs it spins, and what
-it binds is its own affair. Here is what each is told; `meshmark doctor mpi` says what it would do by itself.
+Launchers differ in their options and pitfalls: some refuse to run as root, some busy-wait when ranks outnumber CPUs,
+and all have their own default binding. This module passes explicit options; `meshmark doctor mpi` reports what the
+launchers do by default.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from meshmark.describe import KINDS, find_comm
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.values import grammar
 
-# Which program starts ranks, and what it says of itself with --version.
+# Names of each launcher, and text in the output of its --version.
 _NAMES: Final = {
     "openmpi": (("mpirun.openmpi", "mpirun", "mpiexec"), ("Open MPI", "OpenRTE")),
     "mpich": (("mpirun.mpich", "mpiexec.hydra", "mpirun", "mpiexec"), ("HYDRA", "MPICH")),
@@ -31,24 +32,26 @@ _NAMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
+    """An installed MPI launcher, and the `meshmark-comm` built with its library."""
+
     kind: str
     path: Path
-    program: Path  # of Meshmark's, built with this library
+    program: Path
 
 
 @cache
 def launchers() -> dict[str, Launcher]:
-    """Those whose program was built and whose launcher is here, by kind."""
+    """Usable launchers by kind: those that are installed and for which `meshmark-comm` was built."""
     found: dict[str, Launcher] = {}
     for kind in KINDS:
         try:
             program = find_comm(kind)
         except MeshmarkError:
             continue
-        names, says = _NAMES[kind]
+        names, signatures = _NAMES[kind]
         for name in names:
             path = shutil.which(name)
-            if path is not None and any(word in version_output(path) for word in says):
+            if path is not None and any(word in version_output(path) for word in signatures):
                 found[kind] = Launcher(kind, Path(path), program)
                 break
     return found
@@ -56,9 +59,9 @@ def launchers() -> dict[str, Launcher]:
 
 @cache
 def version_output(path: str) -> str:
-    """What the launcher at `path` prints with --version; "" if it cannot be run."""
+    """Output of the launcher's --version; "" if it cannot be run."""
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [path, "--version"],
             capture_output=True,
             encoding="utf-8",
@@ -68,26 +71,27 @@ def version_output(path: str) -> str:
             stdin=subprocess.DEVNULL,
             env=environment("openmpi"),
         )
-        return done.stdout + done.stderr
+        return completed.stdout + completed.stderr
     except (OSError, subprocess.SubprocessError):
         return ""
 
 
-def chosen(asked: str) -> list[str]:
-    """Kinds of a word of `--mpi`: any is the first that is here, all are all of them.
+def chosen(requested: str) -> list[str]:
+    """Kinds of MPI library for a value of `--mpi`: `any` (the first usable one), `all`, or a comma-separated list.
 
     Raises:
-        UsageError: no such kind. AbsentError: none is here.
+        UsageError: A kind is unknown.
+        AbsentError: No MPI library is usable.
     """
     known = launchers()
-    if asked in {"any", "all"}:
+    if requested in {"any", "all"}:
         if not known:
             raise AbsentError(
-                "no MPI library: neither launcher nor build is here",
+                "found no MPI library with both a launcher and a build of meshmark-comm",
                 "install openmpi (or mpich) with its development package, then make setup",
             )
-        return list(known)[: 1 if asked == "any" else None]
-    kinds = asked.split(",")
+        return list(known)[: 1 if requested == "any" else None]
+    kinds = requested.split(",")
     for kind in kinds:
         if kind not in KINDS:
             raise UsageError(f"mpi: found '{kind}', allowed are any, all, {', '.join(KINDS)}")
@@ -95,87 +99,89 @@ def chosen(asked: str) -> list[str]:
 
 
 def cpus() -> int:
-    """How many ranks may have one of their own: of this process, or of all nodes of the Slurm job that it is in."""
+    """Number of CPUs for ranks: those of this process, or those of all nodes of the current Slurm job."""
     nodes = re.findall(r"(\d+)(?:\(x(\d+)\))?", os.environ.get("SLURM_JOB_CPUS_PER_NODE", ""))  # 16(x3),8
     numbers = [int(each) for each, times in nodes for _ in range(int(times or 1))]
     return sum(numbers) if len(numbers) > 1 else len(os.sched_getaffinity(0))
 
 
-def counts(asked: str, cpus: int) -> list[int]:
-    """Numbers of ranks that `--ranks` asks for: all is one a CPU, at least two.
+def counts(requested: str, cpus: int) -> list[int]:
+    """Numbers of ranks for a value of `--ranks`; `all` is one rank per CPU, but at least two.
 
     Raises:
-        UsageError: no number, or one out of reach.
+        UsageError: The value is not a list of numbers, or is out of range.
     """
-    return grammar.integers("ranks", asked, 1 << 16, all_=max(2, cpus))
+    return grammar.integers("ranks", requested, 1 << 16, all_=max(2, cpus))
 
 
 def launcher(kind: str) -> Launcher:
-    """
+    """The usable launcher of this kind.
+
     Raises:
-        AbsentError: not here.
+        AbsentError: The launcher is not installed, or `meshmark-comm` was not built for its library.
     """
     known = launchers()
     if kind in known:
         return known[kind]
-    here = f"; here is {', '.join(known)}" if known else ""
+    others = f"; available: {', '.join(known)}" if known else ""
     raise AbsentError(
-        f"{kind}: its launcher and a build for it are not both here{here}",
+        f"{kind}: found no launcher with a build of meshmark-comm{others}",
         "install its development package, then make setup",
     )
 
 
-def words(with_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> list[str]:
-    """The command line that starts so many ranks of its program on a host that offers so many CPUs.
+def launch_argv(launcher_: Launcher, ranks: int, cpus: int, more: Sequence[str] = ()) -> list[str]:
+    """The command line that starts `ranks` ranks on a host with `cpus` CPUs, with the launcher options `more`.
 
-    Each rank has a core of its own where there are enough; else none is bound, and who waits lets the others run.
+    Ranks are bound to one core each if there are enough CPUs; otherwise they are unbound, and waiting ranks yield.
     """
-    crowded = ranks > cpus
-    if with_.kind == "openmpi":
-        bound = (
+    oversubscribed = ranks > cpus
+    if launcher_.kind == "openmpi":
+        binding = (
             ["--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"]
-            if crowded
+            if oversubscribed
             else ["--bind-to", "core"]
         )
-        # OpenSHMEM's memory hooks crash at the end of every program of Open MPI 4.1 with UCX (open-mpi/ompi 11604).
-        own = [*bound, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
-    elif with_.kind == "mpich":
-        own = [] if crowded else ["-bind-to", "core"]
+        # With UCX, OpenSHMEM memory hooks crash every program of Open MPI 4.1 as it ends (open-mpi/ompi issue 11604).
+        own = [*binding, "--mca", "opal_common_ucx_opal_mem_hooks", "0"]
+    elif launcher_.kind == "mpich":
+        own = [] if oversubscribed else ["-bind-to", "core"]
     else:
         own = []
-    return [str(with_.path), "-n", str(ranks), *own, *more, str(with_.program)]
+    return [str(launcher_.path), "-n", str(ranks), *own, *more, str(launcher_.program)]
 
 
-# What launchers say of a process that died: Open MPI of a rank, MPICH's of a process of a host.
+# Messages about processes that died: Open MPI names the rank, MPICH the process ID and the host.
 _RANK_DIED: Final = re.compile(r"process rank (\d+) with PID \d+ on node (\S+)\s+exited on signal (\d+)")
 _PROCESS_DIED: Final = re.compile(r"PID (\d+) RUNNING AT (\S+)\s+=\s+EXIT CODE: (\d+)")
 _BY_SIGNAL: Final = re.compile(r"EXIT STRING: .*\(signal (\d+)\)")
-_OURS: Final = re.compile(r"^meshmark-comm: (?:error: |absent: )(.*)$", re.MULTILINE)
+_MESHMARK_MESSAGE: Final = re.compile(r"^meshmark-comm: (?:error: |absent: )(.*)$", re.MULTILINE)
 
 
-def complaint(talk: str, processes: Sequence[Mapping[str, Any]] = ()) -> str:
-    """The one line that counts of all that a launcher and its ranks said on standard error, or ''.
+def failure_message(stderr: str, processes: Sequence[Mapping[str, Any]] = ()) -> str:
+    """The most relevant line in the standard error of a launcher and its ranks; "" if it is empty.
 
     Args:
-        processes: host and pid of each rank, as the header of their output has them.
+        stderr: The text.
+        processes: Host and process ID of each rank, from the header line of their output.
     """
-    ours = _OURS.search(talk)
-    if ours is not None:
-        return ours[1][:300]
-    if died := _RANK_DIED.search(talk):
+    message = _MESHMARK_MESSAGE.search(stderr)
+    if message is not None:
+        return message[1][:300]
+    if died := _RANK_DIED.search(stderr):
         return f"rank {died[1]} on {died[2]} died of {signal_name(int(died[3]))}"
-    if died := _PROCESS_DIED.search(talk):
+    if died := _PROCESS_DIED.search(stderr):
         pids = [str(p.get("pid")) for p in processes]
-        who = f"rank {pids.index(died[1])}" if died[1] in pids else f"process {died[1]}"
-        by = _BY_SIGNAL.search(talk)
+        process = f"rank {pids.index(died[1])}" if died[1] in pids else f"process {died[1]}"
+        by = _BY_SIGNAL.search(stderr)
         how = f"died of {signal_name(int(by[1]))}" if by else f"ended with status {died[3]}"
-        return f"{who} on {died[2]} {how}"
-    said = [line.strip() for line in talk.splitlines() if re.search(r"\w", line)]
-    return said[-1][:300] if said else ""
+        return f"{process} on {died[2]} {how}"
+    lines = [line.strip() for line in stderr.splitlines() if re.search(r"\w", line)]
+    return lines[-1][:300] if lines else ""
 
 
 def signal_name(number: int) -> str:
-    """SIGKILL, …; "signal 77" for one without a name."""
+    """The name of a signal, such as SIGKILL; `signal 77` if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:
@@ -183,9 +189,9 @@ def signal_name(number: int) -> str:
 
 
 def environment(kind: str) -> Mapping[str, str]:
-    """What the launcher finds around it."""
+    """Environment variables for a launcher of this kind."""
     found = dict(os.environ)
     if kind == "openmpi" and os.geteuid() == 0:
-        # As root it runs only after being told twice; whoever started us as root has decided that.
+        # Open MPI runs as root only if both variables are set. The user who started Meshmark as root has decided that.
         found |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     return found

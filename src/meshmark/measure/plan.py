@@ -1,4 +1,4 @@
-"""A plan: the spec's steps in order, each one a command line with an estimate of its time."""
+"""Plans a survey: expands a specification into ordered steps, each a command line with a time budget."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from pydantic import Field
 
 from meshmark.describe import Description, description
 from meshmark.errors import MeshmarkError, UsageError, quoted
-from meshmark.measure.probe import words
+from meshmark.measure.probe import arguments
 from meshmark.measure.spec import Spec
 from meshmark.store.files import read_json, write_file
 from meshmark.values.grammar import seconds
 from meshmark.values.inputs import LIST, Excerpt, checked
 
-_ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # it names a file of the run folder
+_ID: Final = r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,199}$"  # used as a file name in the run folder
 BUDGET: Final = "--budget"
 
 
 @dataclass(frozen=True, slots=True)
 class Step(Excerpt):
-    """One process: `argv` without the probe's own path, `budget_s` is what it may take."""
+    """One run of an instrument. `argv` excludes the path of the program; `budget_s` limits its sampling time."""
 
     id: Annotated[str, Field(pattern=_ID, description="an id of a step: letters, digits, _ . -")]
     instrument: str
     argv: Annotated[tuple[str, ...], LIST]
     budget_s: float
-    ranks: int = 0  # processes that a launcher starts; 0: the probe alone
-    mpi: str = ""  # whose launcher
+    ranks: int = 0  # processes that a launcher starts; 0: the probe without a launcher
+    mpi: str = ""  # kind of MPI library; "" without a launcher
 
     @property
     def repeats(self) -> str:
-        """The same for all repetitions of a step: its name in the specification."""
+        """The step's name in the specification, common to all its repetitions."""
         return re.sub(r"^\d+-|\.r\d+$", "", self.id)
 
 
@@ -55,31 +55,32 @@ class Plan(Excerpt):
 
     @staticmethod
     def load(path: Path) -> Plan:
-        """Raises MeshmarkError where the file is missing or is no plan."""
+        """Read a plan. Raises MeshmarkError if the file is missing or is not a plan."""
         try:
             return checked(Plan, read_json(path), f"cannot read the plan {path}", MeshmarkError)
-        except UsageError as why:  # it is ours
+        except UsageError as why:  # the plan is our own file, so this is no usage error
             raise MeshmarkError(f"cannot read the plan {path}: {quoted(why)}") from why
 
 
 class Launch(NamedTuple):
-    """One run of an instrument: of the probe alone, or of so many ranks under a library."""
+    """One run of an instrument: of the probe, or of `ranks` ranks with an MPI library."""
 
     argv: tuple[str, ...]
     budget_s: float
     ranks: int = 0
     mpi: str = ""
-    turn: int = 0  # of its library, from 1, where several take turns
+    turn: int = 0  # number of this library's turn, from 1, if several libraries alternate
 
 
 def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
-    """The runs that the words ask for, in their order.
+    """The runs of an instrument with the arguments `argv`, in order.
 
-    Several libraries take turns, A B B A, each time with half of the budget: else what changes on the machine meanwhile
-    would look like a difference of theirs, and what differs from one start of ranks to the next would not be seen.
+    Several MPI libraries alternate, A B B A, each time with half the budget. Otherwise, drift of the machine would
+    appear as a difference between libraries, and variation between starts of the ranks would be invisible.
 
     Raises:
-        UsageError, AbsentError: of `--ranks`, `--mpi` or `--budget`.
+        UsageError: The value of `--ranks`, `--mpi` or `--budget` is invalid.
+        AbsentError: A requested MPI library is not usable.
     """
     default = str(d.parameter("budget").default)
     if not d.ranks:
@@ -87,29 +88,32 @@ def launched(d: Description, argv: Sequence[str]) -> list[Launch]:
         return [Launch((d.name, *argv), seconds(BUDGET, budget))]
     from meshmark.measure.launch import chosen, counts, cpus
 
-    asked = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
+    requested = {"--ranks": "all", "--mpi": "any", "--budget": default, "--seed": str(d.parameter("seed").default)}
     rest: list[str] = []
-    words_ = iter(argv)
-    for word in words_:
-        if word in asked:
-            asked[word] = next(words_, "")
+    remaining = iter(argv)
+    for argument in remaining:
+        if argument in requested:
+            requested[argument] = next(remaining, "")
         else:
-            rest.append(word)
-    kinds, seed, whole_s = chosen(asked["--mpi"]), asked["--seed"], seconds(BUDGET, asked["--budget"])
+            rest.append(argument)
+    kinds, seed, total_s = chosen(requested["--mpi"]), requested["--seed"], seconds(BUDGET, requested["--budget"])
     turns = ((1, kinds), (2, kinds[::-1])) if len(kinds) > 1 else ((0, kinds),)
     found = []
-    for ranks, (turn, order) in itertools.product(counts(asked["--ranks"], cpus()), turns):
-        budget = f"{whole_s / 2:g}s" if turn else asked["--budget"]
+    for ranks, (turn, order) in itertools.product(counts(requested["--ranks"], cpus()), turns):
+        budget = f"{total_s / 2:g}s" if turn else requested["--budget"]
         shuffled = str(int(seed) + 1) if turn == 2 and seed.isdecimal() else seed
         for kind in order:
             given = ("--ranks", str(ranks), "--mpi", kind, "--budget", budget, "--seed", shuffled)
-            found.append(Launch((d.name, *given, *rest), whole_s / 2 if turn else whole_s, ranks, kind, turn))
+            found.append(Launch((d.name, *given, *rest), total_s / 2 if turn else total_s, ranks, kind, turn))
     return found
 
 
 def make_plan(spec: Spec, machine: str = "") -> Plan:
-    """Steps in the spec's order. Repetitions of the whole survey, not of one step in a row: the n-th runs of all
-    steps come after the (n-1)-th, so that a slow stretch of the machine does not fall on one instrument alone."""
+    """Expand a specification into steps, in its order.
+
+    The whole survey is repeated, not each step in a row: the n-th runs of all steps follow the (n-1)-th ones, so that a
+    slow phase of the machine does not affect a single instrument.
+    """
     steps: list[Step] = []
     numbers: dict[str, int] = {}
     names: list[str] = []
@@ -126,10 +130,10 @@ def make_plan(spec: Spec, machine: str = "") -> Plan:
             if repetition and "seed" not in options:
                 options = {**options, "seed": repetition + 1}
             named = ("--machine", machine) if machine else ()
-            for run in launched(d, (*words(d, options), *named)):
+            for run in launched(d, (*arguments(d, options), *named)):
                 count = 2 * repetition + run.turn if run.turn else repetition + 1
                 suffix = f".r{count}" if run.turn or step.repetitions > 1 else ""
-                of = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
-                name_ = f"{len(steps) + 1:02d}-{name}{of}{suffix}"
+                target = f"-{run.mpi}-{run.ranks}" if run.ranks else ""
+                name_ = f"{len(steps) + 1:02d}-{name}{target}{suffix}"
                 steps.append(Step(name_, step.instrument, run.argv, run.budget_s, run.ranks, run.mpi))
     return Plan(spec.name, tuple(steps))

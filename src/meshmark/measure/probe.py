@@ -1,4 +1,4 @@
-"""Options of an instrument as words of a command line, and their check by the native program itself."""
+"""Converts options of a specification to command-line arguments, and checks them with the native program."""
 
 from __future__ import annotations
 
@@ -9,36 +9,45 @@ from typing import Any, Final
 from meshmark.describe import Description, description, find_comm, find_probe
 from meshmark.errors import MeshmarkError, UsageError, quoted
 
-NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # a file of the user's would be written to or read
+NOT_IN_SPECS: Final = frozenset({"--resume", "--machine"})  # set by the run; --resume would access any file
 
 
-def words(d: Description, options: Mapping[str, Any]) -> list[str]:
-    """Command-line words of a spec's options; lists become comma lists, true becomes a bare flag."""
-    line: list[str] = []
-    for word, value in options.items():
-        parameter = d.parameter(word)
+def arguments(d: Description, options: Mapping[str, Any]) -> list[str]:
+    """Command-line arguments for the options of a spec. Lists become comma-separated lists, true becomes a flag.
+
+    Raises:
+        UsageError: An option is unknown, or its value has the wrong type.
+    """
+    argv: list[str] = []
+    for key, value in options.items():
+        parameter = d.parameter(key)
         if parameter.option in NOT_IN_SPECS:
-            raise UsageError(f"{d.name}.{word}: found in a specification; the run itself sets it")
+            raise UsageError(f"{d.name}.{key}: not allowed in a specification; the run sets it")
         if parameter.kind == "flag":
             if not isinstance(value, bool):
-                raise UsageError(f"{d.name}.{word}: found '{quoted(value)}', allowed are true and false")
-            line += [parameter.option] if value else []
+                raise UsageError(f"{d.name}.{key}: found '{quoted(value)}', allowed are true and false")
+            argv += [parameter.option] if value else []
         elif isinstance(value, bool) or not isinstance(value, str | int | float | list):
-            raise UsageError(f"{d.name}.{word}: found '{quoted(value)}', a text, a number or a list is needed")
+            raise UsageError(f"{d.name}.{key}: found '{quoted(value)}', a string, a number or a list is required")
         else:
             try:
-                line += [parameter.option, _text(value)]
+                argv += [parameter.option, _text(value)]
             except ValueError as why:  # an integer of thousands of digits
-                raise UsageError(f"{d.name}.{word}: found {quoted(value)}") from why
-    return line
+                raise UsageError(f"{d.name}.{key}: found {quoted(value)}") from why
+    return argv
 
 
-def check(instrument: str, line: Sequence[str]) -> None:
-    """Lets the probe read a command line without measuring; UsageError names the field, found and allowed."""
+def check(instrument: str, argv: Sequence[str]) -> None:
+    """Check the arguments of an instrument with the native program, without measuring.
+
+    Raises:
+        UsageError: An argument is invalid; the message names the field, what was found and what is allowed.
+        MeshmarkError: The program does not run.
+    """
     program = find_comm() if description(instrument).ranks else find_probe()
     try:
-        done = subprocess.run(
-            [program, instrument, "--check", *line],
+        completed = subprocess.run(
+            [program, instrument, "--check", *argv],
             capture_output=True,
             encoding="utf-8",
             errors="replace",
@@ -46,10 +55,10 @@ def check(instrument: str, line: Sequence[str]) -> None:
             timeout=60,
         )
     except (OSError, subprocess.SubprocessError) as why:
-        raise MeshmarkError(f"the probe does not run: {why}", hint="make setup") from why
-    if done.returncode == UsageError.status:
-        said = done.stderr.strip().splitlines() or ["a parameter is wrong"]
-        raise UsageError(f"{instrument}: {said[-1].partition('error: ')[2] or said[-1]}")
+        raise MeshmarkError(f"cannot run {program.name}: {why}", hint="make setup") from why
+    if completed.returncode == UsageError.status:
+        lines = completed.stderr.strip().splitlines() or ["a parameter is invalid"]
+        raise UsageError(f"{instrument}: {lines[-1].partition('error: ')[2] or lines[-1]}")
 
 
 def _text(value: Any) -> str:

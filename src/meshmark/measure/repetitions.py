@@ -1,7 +1,7 @@
-"""Independent runs of one point, pooled: fresh processes tell what no number of samples of one process can.
+"""Pools the records of independent runs of the same points.
 
-A process keeps its pages, its place in the caches and its share of the machine for as long as it lives, so its
-samples may agree with each other and still differ from the next process's.
+A process keeps its pages, its cache placement and its share of the machine for its lifetime, so its samples may agree
+with each other and still differ from those of another process. Only fresh processes reveal that variation.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from meshmark.store.run import Absence
 
 
 def point_key(record: Record) -> str:
-    """What makes two records the same point: instrument, metric, and the conditions that tell its points apart."""
-    asked = {k: record.conditions.get(k) for k in descriptions()[record.instrument].identity}
+    """Key of a record's point: instrument, metric, and the conditions that distinguish the instrument's points."""
+    requested = {k: record.conditions.get(k) for k in descriptions()[record.instrument].identity}
     derived = {k: record.conditions.get(k) for k in ("level", "kind") if k in record.conditions}
-    return json.dumps([record.instrument, record.metric, asked, derived], sort_keys=True)
+    return json.dumps([record.instrument, record.metric, requested, derived], sort_keys=True)
 
 
 def pool(runs: Sequence[Sequence[Record]], width_percent: float) -> list[Record]:
-    """One record a point, in the order of the first run, with the samples of all runs.
+    """One record per point, in the order of the first run, with the samples of all runs.
 
-    Conditions gain `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
-    `run_high`, between which the intervals of all runs lie, in the metric's unit. Flags are those of any run, except
-    that `truncated` is judged anew: is the interval of all samples within `width_percent` of the value on either side?
-    Runs whose intervals do not meet make the point `noisy`.
+    Adds the conditions `runs`; `run_spread`, (max - min) / min of the runs' medians, dimensionless; and `run_low` and
+    `run_high`, the bounds of all runs' intervals, in the metric's unit. Flags are the union of the runs' flags, except
+    that `truncated` is removed if the interval of all samples is within `width_percent` of the value on either side.
+    Runs whose intervals do not overlap make the point `noisy`.
     """
     points: dict[str, list[Record]] = {}
     for run in runs:
@@ -40,7 +40,7 @@ def pool(runs: Sequence[Sequence[Record]], width_percent: float) -> list[Record]
 
 
 def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
-    """Records of steps in their order, those of repetitions pooled."""
+    """Records of all steps, in order, with repetitions pooled."""
     repeated: dict[str, list[Sequence[Record]]] = {}
     widths: dict[str, float] = {}
     for step, records in runs:
@@ -50,16 +50,16 @@ def pool_steps(runs: Iterable[tuple[Step, Sequence[Record]]]) -> list[Record]:
 
 
 def _width_percent(step: Step) -> float:
-    words = list(step.argv)
-    asked = words[words.index("--interval") + 1] if "--interval" in words else ""
+    argv = list(step.argv)
+    requested = argv[argv.index("--interval") + 1] if "--interval" in argv else ""
     try:
-        return float(asked or description(step.instrument).parameter("interval").default)
-    except ValueError:  # which the instrument itself refuses
+        return float(requested or description(step.instrument).parameter("interval").default)
+    except ValueError:  # the instrument rejects such a value
         return math.nan
 
 
-def once(absences: Iterable[Absence]) -> list[Absence]:
-    """What every repetition lacks is said once; what went wrong is said of each."""
+def unique(absences: Iterable[Absence]) -> list[Absence]:
+    """Absences without duplicates from repetitions; errors are kept for each step."""
     found: dict[str, Absence] = {}
     for a in absences:
         step = a.step if a.kind == "error" else ""
@@ -73,10 +73,10 @@ def _pooled(same: Sequence[Record], width_percent: float) -> Record:
     medians = [r.value for r in same]
     spread = (max(medians) - min(medians)) / min(medians) if min(medians) > 0 else math.nan
     bounds = [r.interval for r in same if r.interval is not None]
-    apart = bool(bounds) and max(low for low, _ in bounds) > min(high for _, high in bounds)
+    disjoint = bool(bounds) and max(low for low, _ in bounds) > min(high for _, high in bounds)
     samples = tuple(s for r in same for s in r.samples)
     value, interval = median(samples), median_interval(samples)
-    flags = frozenset().union(*(r.flags for r in same), {"noisy"} if apart else ())
+    flags = frozenset().union(*(r.flags for r in same), {"noisy"} if disjoint else ())
     if interval and interval[1] - interval[0] <= 2 * abs(value) * width_percent / 100:
         flags -= {"truncated"}
     known = len(bounds) == len(same)

@@ -1,7 +1,7 @@
-"""Runs a plan: one probe after the other, every line journalled as it comes, every fault one clear line.
+"""Runs the steps of a plan one after the other and journals their output; each failure becomes one message.
 
-A run folder holds `plan.json`, `journal/<step>.jsonl`, and what the views add. A step is finished when its journal
-ends in an `end` line; everything else is done again with `--resume`, which measures only what is missing.
+A run folder contains `plan.json`, `run.json`, `journal/<step>.jsonl` and the output of views. A step is finished when
+its journal ends with an `end` line. Other steps are run again with `--resume`, which measures only missing points.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from meshmark.store.lines import cut_torn_end, whole_lines
 from meshmark.store.run import Absence
 from meshmark.store.store import Store
 
-STATE = "run.json"  # of a run folder: what is known of the run beside its plan and journals
-SILENCE_S = 60.0  # beyond a step's budget nothing legitimate is silent for so long
-OVERRUN = 4.0  # a step may take this many budgets (preparation does not count into the budget) and a minute
+STATE = "run.json"  # in the run folder: metadata of the run
+SILENCE_S = 60.0  # maximum time without output, in addition to the step's budget
+OVERRUN = 4.0  # a step may take this many budgets plus one minute, because the budget excludes preparation
 STDERR_KEPT = 4096
 Report = Callable[[Step, Mapping[str, Any]], None]
 
 
 @dataclass
 class StepResult:
-    """How one step went: status is `ok`, `absent`, `failed` or `resumed` (nothing was left to do)."""
+    """Result of one step. The status is `ok`, `absent`, `failed` or `resumed` (already complete)."""
 
     step: Step
     status: str
@@ -48,41 +48,41 @@ class StepResult:
 
 
 def _program(step: Step) -> list[str]:
-    """The words before a step's own.
+    """The program and launcher arguments that precede the step's own arguments.
 
     Raises:
-        MeshmarkError: it, or the launcher of its ranks, is not here.
+        MeshmarkError: The program or the launcher is missing.
     """
     if not step.ranks:
         return [str(find_probe())]
-    return launch.words(launch.launcher(step.mpi), step.ranks, launch.cpus())
+    return launch.launch_argv(launch.launcher(step.mpi), step.ranks, launch.cpus())
 
 
 class Runner:
     """Runs the steps of a plan in a run folder.
 
     Args:
-        folder: the run's folder; made if missing.
-        report: called with every progress line, for the progress bar.
-        silence_s: a probe that writes nothing for its budget and this many seconds is killed.
+        folder: The run's folder, created if missing.
+        report: Called with every line of the protocol, for the progress bar.
+        silence_s: A probe without output for this time in addition to its budget, in s, is killed.
     """
 
     def __init__(self, folder: Path, report: Report | None = None, silence_s: float = SILENCE_S) -> None:
         self.folder = folder
         self.report = report
         self.silence_s = silence_s
-        self._processes: list[dict[str, Any]] = []  # of the ranks that run
-        find_probe()  # refused at once, not once a step
+        self._processes: list[dict[str, Any]] = []  # of the running ranks
+        find_probe()  # fail early rather than in every step
 
     def journal(self, step: Step) -> Path:
         return self.folder / "journal" / f"{step.id}.jsonl"
 
     def run_step(self, step: Step) -> StepResult:
-        """Runs or resumes one step. Never raises for what the probe does."""
+        """Run or resume one step. Failures of the probe are part of the result, not exceptions."""
         journal = self.journal(step)
         earlier = self.finished(step)
         if earlier is not None:
-            return self._result(step, "resumed", 0.0, _verdict(0, "", earlier), earlier)
+            return self._result(step, "resumed", 0.0, _failure(0, "", earlier), earlier)
         began = time.monotonic()
         try:
             journal.parent.mkdir(parents=True, exist_ok=True)
@@ -91,17 +91,17 @@ class Runner:
             if journal.exists() and journal.stat().st_size:
                 argv += ["--resume", str(journal)]
             with journal.open("ab") as sink:
-                status, complaint = self._pump(step, argv, sink)
+                status, problem = self._pump(step, argv, sink)
         except OSError as why:
-            status, complaint = -1, f"the journal cannot be written: {why.strerror or why}"
+            status, problem = -1, f"the journal cannot be written: {why.strerror or why}"
         except AbsentError as why:
-            gone = Absence(instrument=step.instrument, reason=str(why), enable=why.hint, step=step.id)
-            return self._result(step, "absent", 0.0, "", Reading(absences=[gone]))
+            absence = Absence(instrument=step.instrument, reason=str(why), enable=why.hint, step=step.id)
+            return self._result(step, "absent", 0.0, "", Reading(absences=[absence]))
         except MeshmarkError as why:
-            status, complaint = -1, str(why)
+            status, problem = -1, str(why)
         elapsed = time.monotonic() - began
         reading = read_journal(whole_lines(journal), step.id)
-        message = _verdict(status, complaint, reading)
+        message = _failure(status, problem, reading)
         return self._result(step, "absent" if reading.ended == "absent" else "ok", elapsed, message, reading)
 
     @staticmethod
@@ -112,12 +112,12 @@ class Runner:
         return StepResult(step, status, elapsed_s, message, reading)
 
     def finished(self, step: Step) -> Reading | None:
-        """What the step's journal holds if it is complete, else None."""
+        """The content of the step's journal if it is complete, otherwise None."""
         reading = read_journal(whole_lines(self.journal(step)), step.id)
         return reading if reading.ended in {"ok", "absent"} else None
 
     def _pump(self, step: Step, argv: list[str], sink: BinaryIO) -> tuple[int, str]:
-        """The probe's lines into the journal; returns its wait status and a complaint of ours (or '')."""
+        """Run the program and copy its output to the journal; returns its wait status and a problem, or ""."""
         try:
             child = subprocess.Popen(
                 argv,
@@ -131,11 +131,11 @@ class Runner:
         except OSError as why:
             return -1, f"the probe cannot be started: {why.strerror or why}"
         assert child.stdout is not None and child.stderr is not None
-        complaint, talk, ended = "", b"", False
+        problem, stderr, ended = "", b"", False
         self._processes = []
         pending = bytearray()
         hard_end = time.monotonic() + OVERRUN * step.budget_s + 60
-        heard = time.monotonic()
+        last_output = time.monotonic()
         try:
             with selectors.DefaultSelector() as waiting:
                 waiting.register(child.stdout, selectors.EVENT_READ, "out")
@@ -146,92 +146,95 @@ class Runner:
                         if not data:
                             waiting.unregister(key.fileobj)
                         elif key.data == "err":
-                            talk = (talk + data)[-STDERR_KEPT:]
+                            stderr = (stderr + data)[-STDERR_KEPT:]
                         else:
-                            heard = time.monotonic()
+                            last_output = time.monotonic()
                             pending += data
                             cut = pending.rfind(b"\n") + 1
                             if cut:
-                                ours, babble = _told_apart(bytes(pending[:cut]), step)
-                                talk = (talk + babble)[-STDERR_KEPT:]
-                                self._journal_lines(step, ours, sink)
+                                protocol, other = _split_output(bytes(pending[:cut]), step)
+                                stderr = (stderr + other)[-STDERR_KEPT:]
+                                self._journal_lines(step, protocol, sink)
                                 del pending[:cut]
                     now = time.monotonic()
-                    if now - heard > step.budget_s + self.silence_s:
-                        complaint = f"no word for {now - heard:.0f} s: killed"
+                    if now - last_output > step.budget_s + self.silence_s:
+                        problem = f"no output for {now - last_output:.0f} s: killed"
                     elif now > hard_end:
-                        complaint = f"over its budget of {step.budget_s:g} s by far: killed"
-                    if complaint:
+                        problem = f"far over its budget of {step.budget_s:g} s: killed"
+                    if problem:
                         break
             ended = True
         except OSError as why:
-            complaint = f"the journal cannot be written: {why.strerror or why}"
-        finally:  # also of an interrupt: what is measured now would be lost
-            if complaint or child.poll() is None:
-                _kill(child, after_s=2 if ended and not complaint else 0, asked=step.ranks > 0)
+            problem = f"the journal cannot be written: {why.strerror or why}"
+        finally:  # also after an interrupt; the child then gets no time to finish
+            if problem or child.poll() is None:
+                _kill(child, after_s=2 if ended and not problem else 0, term_first=step.ranks > 0)
         status = child.wait()
-        if status < 0 and not complaint and step.ranks:
-            complaint = f"the launcher died of {launch.signal_name(-status)}"
-        if status not in (0, 77) and not complaint:
-            said = talk.decode("utf-8", "replace").strip()
-            lines = said.splitlines()
-            complaint = launch.complaint(said, self._processes) if step.ranks else lines[-1][:300] if lines else ""
-        return status, complaint
+        if status < 0 and not problem and step.ranks:
+            problem = f"the launcher died of {launch.signal_name(-status)}"
+        if status not in (0, 77) and not problem:
+            text = stderr.decode("utf-8", "replace").strip()
+            lines = text.splitlines()
+            problem = launch.failure_message(text, self._processes) if step.ranks else lines[-1][:300] if lines else ""
+        return status, problem
 
     def _journal_lines(self, step: Step, data: bytes, sink: BinaryIO) -> None:
         sink.write(data)
         sink.flush()
-        claims = False
+        complete = False
         for raw in data.splitlines():
             line = parse_line(raw)
             if line is None:
                 continue
-            claims = claims or line["type"] in {"point", "end"}
+            complete = complete or line["type"] in {"point", "end"}
             if line["type"] == "header" and isinstance(line.get("processes"), list):
                 self._processes = [p for p in line["processes"] if isinstance(p, dict)]
             if self.report is not None:
                 self.report(step, line)
-        if claims:
+        if complete:
             os.fsync(sink.fileno())
 
 
-def _told_apart(data: bytes, step: Step) -> tuple[bytes, bytes]:
-    """Lines of the protocol, and what a launcher says among them, as MPICH's does of ranks that died."""
+def _split_output(data: bytes, step: Step) -> tuple[bytes, bytes]:
+    """Separate lines of the protocol from launcher messages, which MPICH writes to standard output."""
     if not step.ranks:
         return data, b""
     lines = data.splitlines(keepends=True)
     return b"".join(x for x in lines if x[:1] == b"{"), b"".join(x for x in lines if x[:1] != b"{")
 
 
-def _kill(child: subprocess.Popen[bytes], after_s: float, asked: bool = False) -> None:
-    """With its group. A launcher is asked first: killed at once, it would leave its files in shared memory."""
-    ways = ((signal.SIGTERM, after_s), (signal.SIGKILL, 3.0)) if asked else ((signal.SIGKILL, after_s),)
-    for how, patience_s in ways:
+def _kill(child: subprocess.Popen[bytes], after_s: float, term_first: bool = False) -> None:
+    """Kill the child's process group.
+
+    A launcher gets SIGTERM first (`term_first`), because SIGKILL would leave its files in shared memory.
+    """
+    attempts = ((signal.SIGTERM, after_s), (signal.SIGKILL, 3.0)) if term_first else ((signal.SIGKILL, after_s),)
+    for signal_number, patience_s in attempts:
         try:
             child.wait(timeout=patience_s)
             return
         except subprocess.TimeoutExpired:
             try:
-                os.killpg(child.pid, how)
-                os.killpg(child.pid, signal.SIGCONT)  # one that was stopped hears nothing else
+                os.killpg(child.pid, signal_number)
+                os.killpg(child.pid, signal.SIGCONT)  # stopped processes handle no other signal
             except ProcessLookupError:
                 child.kill()
 
 
-def _verdict(status: int, complaint: str, reading: Reading) -> str:
-    """One line that says what went wrong, or ''."""
-    if complaint and reading.error is None:
-        return complaint
-    if status < 0 and not complaint:
+def _failure(status: int, problem: str, reading: Reading) -> str:
+    """The reason why a step failed, in one line; "" if it succeeded."""
+    if problem and reading.error is None:
+        return problem
+    if status < 0 and not problem:
         return f"the probe died of {launch.signal_name(-status)}"
     if reading.error is not None:
         return reading.error
-    if reading.wrong:
-        return f"{len(reading.wrong)} results break the contract: {reading.wrong[0]}"
-    if reading.nonsense:
-        return f"{reading.nonsense} lines of output were no JSON"
+    if reading.invalid_records:
+        return f"{len(reading.invalid_records)} results are invalid: {reading.invalid_records[0]}"
+    if reading.invalid_lines:
+        return f"{reading.invalid_lines} lines of output are not JSON"
     if reading.ended is None:
-        return f"the output stops without an end line (exit status {status})"
+        return f"the output ends without an end line (exit status {status})"
     return "" if status in (0, 77) else f"exit status {status}"
 
 
@@ -241,12 +244,11 @@ def run_plan(
     store: Store,
     run_id: str,
     report: Report | None = None,
-    talk: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
+    notify: Callable[[str], None] = lambda text: print(text, file=sys.stderr),
 ) -> list[StepResult]:
-    """Runs all steps; the records of each go to the store when it ends. A failure is one line; the others go on.
+    """Run all steps and add the records of each to the store. A failed step does not affect the others.
 
-    Raises:
-        MeshmarkError: the store cannot be written (disk full): what was measured stays in the journal.
+    If the store cannot be written, the step fails; its results stay in the journal.
     """
     runner = Runner(folder, report)
     results = []
@@ -254,7 +256,7 @@ def run_plan(
         result = runner.run_step(step)
         results.append(result)
         if result.status == "failed":
-            talk(f"meshmark: {step.id}: {result.message}")
+            notify(f"meshmark: {step.id}: {result.message}")
         store_error = ""
         try:
             reading = result.reading
@@ -262,11 +264,11 @@ def run_plan(
         except MeshmarkError as why:
             store_error = str(why)
         if store_error:
-            talk(f"meshmark: {step.id}: {store_error}; its journal is kept, --resume stores it")
+            notify(f"meshmark: {step.id}: {store_error}; the journal is kept, and --resume stores it")
             result.status, result.message = "failed", store_error
     return results
 
 
 def save_state(folder: Path, state: Mapping[str, Any]) -> None:
-    """`run.json`: what a report needs beside the records; written aside and renamed."""
+    """Write `run.json`, the metadata that a report needs beside the records."""
     write_file(folder / STATE, json.dumps(state, indent=1, default=str).encode() + b"\n")

@@ -1,4 +1,4 @@
-"""A survey's specification: TOML in, validated steps out.
+"""Reads and validates the specification of a survey, a TOML file such as this:
 
 name = "quick"
 
@@ -19,7 +19,7 @@ from pydantic import Field
 
 from meshmark.describe import description
 from meshmark.errors import UsageError
-from meshmark.measure.probe import check, words
+from meshmark.measure.probe import arguments, check
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import LIST, Input, checked
 
@@ -30,7 +30,7 @@ SHIPPED = ("quick", "full", "load", "load-quick", "communicate")
 
 @dataclass(frozen=True, slots=True)
 class StepSpec(Input):
-    """One call of one instrument; `options` are its own, as on the command line without dashes."""
+    """One step: an instrument with its command-line options, without dashes."""
 
     instrument: str
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]*$", max_length=60, description=_NAME)] = ""
@@ -48,25 +48,29 @@ class Spec(Input):
 
 
 def parse_spec(text: str, origin: str) -> Spec:
-    """A spec from TOML text.
+    """Parse and validate a specification.
+
+    Args:
+        text: The TOML document.
+        origin: The name of the document in error messages.
 
     Raises:
-        UsageError: names the file, the field, what was found and what is allowed.
+        UsageError: The specification is invalid; the message names the field, what was found and what is allowed.
     """
     spec = checked(Spec, parse_toml(text, origin), origin)
     for number, step in enumerate(spec.step):
         try:
-            check(step.instrument, words(description(step.instrument), step.options))
+            check(step.instrument, arguments(description(step.instrument), step.options))
         except UsageError as why:
             raise UsageError(f"{origin}: step[{number}]: {why}", why.hint) from why
     return spec
 
 
 def load_spec(name_or_path: str) -> Spec:
-    """A shipped spec by name (`quick`, `full`) or a file.
+    """A shipped specification by name (`quick`, `full`, …), or one from a file.
 
     Raises:
-        UsageError: no such file, or it is wrong.
+        UsageError: The file does not exist or is invalid.
     """
     if name_or_path in SHIPPED:
         text = (resources.files("meshmark.measure") / "specs" / f"{name_or_path}.toml").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The survey: plan, run, store, and the report at the end."""
+"""Runs and resumes surveys, and reads their run folders."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.measure.journal import read_journal
 from meshmark.measure.plan import Plan, make_plan
-from meshmark.measure.repetitions import once, pool_steps
+from meshmark.measure.repetitions import pool_steps, unique
 from meshmark.measure.runner import STATE, Report, run_plan, save_state
 from meshmark.measure.spec import load_spec
 from meshmark.store.files import held, read_json
@@ -31,28 +31,31 @@ def run_survey(
     resume: bool,
     command: str,
     progress: Callable[[float], Report],
-    talk: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Path:
-    """Runs or resumes a survey; its records are in the store and in the run folder, which is returned.
+    """Run or resume a survey.
+
+    Returns:
+        The run folder. The records are in the store and, as journals, in this folder.
 
     Raises:
-        UsageError: the spec is wrong, or --resume finds no plan, or --out holds another run.
-        MeshmarkError: nothing could be measured, or the folder cannot be written.
+        UsageError: The spec is invalid, --resume finds no plan, or --out contains another run.
+        MeshmarkError: No step produced a record, or the folder cannot be written.
     """
     from importlib.metadata import version
 
     from meshmark.machine.facts import host_facts, host_id
 
-    store = Store(store_folder)  # refused now rather than after ten minutes
+    store = Store(store_folder)  # fail now rather than after the first step
     began = time.monotonic()
     if resume:
         if folder is None or not (folder / "plan.json").exists():
             raise UsageError(f"--resume: found no run in {folder}")
         plan = Plan.load(folder / "plan.json")
         state = _load_state(folder)
-        its = host_id(state.get("host", {}))
-        if its != (here := host_id()):
-            raise UsageError(f"--resume: found a run of {its} in {folder}, this is {here}")
+        recorded = host_id(state.get("host", {}))
+        if recorded != (current := host_id()):
+            raise UsageError(f"--resume: found a run of {recorded} in {folder}, this is {current}")
     else:
         host = host_facts()
         plan = make_plan(load_spec(spec), machine=host_id(host))
@@ -72,17 +75,17 @@ def run_survey(
         }
     with held(folder, resumed=resume):
         if not resume:
-            _no_run_in(folder)  # another may have begun there since
+            _no_run_in(folder)  # another process may have started a run since the first check
             save_state(folder, state)
-            plan.save(folder / "plan.json")  # last: it makes the folder a run
-        talk(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
-        _run_steps(plan, folder, store, state, began, progress, talk)
+            plan.save(folder / "plan.json")  # last, because plan.json marks the folder as a run
+        notify(f"meshmark: {len(plan.steps)} steps, at most about {plan.budget_s:.0f} s; run folder {folder}")
+        _run_steps(plan, folder, store, state, began, progress, notify)
     return folder
 
 
 def _no_run_in(folder: Path) -> None:
     if (folder / "plan.json").exists():
-        raise UsageError(f"--out: found a run in {folder}", hint="--resume goes on with it")
+        raise UsageError(f"--out: found a run in {folder}", hint="use --resume to resume it")
 
 
 def _run_steps(
@@ -92,18 +95,18 @@ def _run_steps(
     state: dict[str, Any],
     began: float,
     progress: Callable[[float], Report],
-    talk: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
-    """Runs what is not finished, and says in `run.json` how each step went.
+    """Run the unfinished steps and record the status of each in `run.json`.
 
     Args:
-        began: of this start, s of the monotonic clock.
+        began: Start of this process's part of the run, in s of the monotonic clock.
 
     Raises:
-        MeshmarkError: nothing could be measured, or the folder cannot be written.
+        MeshmarkError: No step produced a record, or the folder cannot be written.
     """
-    state |= _load_state(folder)  # as it is now that nobody else writes to it
-    results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), talk)
+    state |= _load_state(folder)  # read again now that the folder is locked
+    results = run_plan(plan, folder, store, state["run_id"], progress(plan.budget_s), notify)
     state["elapsed_s"] = float(state.get("elapsed_s", 0.0)) + time.monotonic() - began
     old = {s["id"]: s for s in state.get("steps", [])}
     state["steps"] = [
@@ -126,45 +129,45 @@ def _run_steps(
 def _load_state(folder: Path) -> dict[str, Any]:
     try:
         state = read_json(folder / STATE)
-    except UsageError as why:  # it is ours
+    except UsageError as why:  # Meshmark wrote the file, so this is not a usage error
         raise MeshmarkError(str(why)) from why
     if not isinstance(state, dict) or not isinstance(state.get("run_id"), str):
-        raise MeshmarkError(f"{folder / STATE} is no state of a run")
+        raise MeshmarkError(f"{folder / STATE}: not the metadata of a run")
     return state
 
 
 def last_run(runs: Path) -> Path:
-    """The newest run of a folder of runs.
+    """The newest run in a folder of runs.
 
     Raises:
-        UsageError: there is none.
+        UsageError: The folder contains no run.
     """
     found = [p for p in runs.glob("*") if (p / "plan.json").exists()]
     if not found:
-        raise UsageError(f"found no run in {runs}; name a folder, or measure one: meshmark survey --quick")
+        raise UsageError(f"found no run in {runs}; name a run folder, or start a run: meshmark survey --quick")
     return max(found, key=lambda p: (p / "plan.json").stat().st_mtime)
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """The folder of a run: `latest`, a folder, or a name among `runs`.
+    """The folder of a run: `latest`, a path, or a name in `runs`.
 
     Raises:
-        MeshmarkError: there is none of that name; the hint names some that are there.
+        MeshmarkError: The run does not exist; the hint lists recent runs.
     """
     if name == "latest":
         return last_run(runs)
     for folder in (Path(name), runs / Path(name).name):
         if (folder / "plan.json").exists():
             return folder
-    have = sorted(p.name for p in runs.glob("*"))[-5:]
-    raise MeshmarkError(f"found no run '{name}'", "runs here: " + (", ".join(have) or "none yet"))
+    known = sorted(p.name for p in runs.glob("*"))[-5:]
+    raise MeshmarkError(f"found no run '{name}'", "recent runs: " + (", ".join(known) or "none"))
 
 
 def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
-    """What a run folder holds, from its journals: also of a run that is not finished. Repetitions are pooled.
+    """Records (repetitions pooled), absences and metadata of a run folder; the run may be unfinished.
 
     Raises:
-        MeshmarkError: the folder's plan or state cannot be read.
+        MeshmarkError: The plan or the metadata cannot be read.
     """
     plan, state = Plan.load(folder / "plan.json"), _load_state(folder)
     runs = []
@@ -179,9 +182,9 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         if reading.header:
             headers.append(reading.header)
             machine = str(reading.header.get("machine", machine))
-        reason = messages.get(step.id) or ("" if reading.ended else "this step was not run to its end")
-        if spoiled := reading.nonsense + len(reading.wrong):
-            reason = reason or f"{spoiled} lines of its journal cannot be read"
+        reason = messages.get(step.id) or ("" if reading.ended else "this step is incomplete")
+        if invalid := reading.invalid_lines + len(reading.invalid_records):
+            reason = reason or f"{invalid} lines of its journal are invalid"
         if reason:
             absences.append(Absence(instrument=step.instrument, reason=reason, kind="error", step=step.id))
     info = RunInfo(
@@ -196,4 +199,4 @@ def load_run(folder: Path) -> tuple[list[Record], list[Absence], RunInfo]:
         host=state.get("host", {}),
         steps=state.get("steps", []),
     )
-    return pool_steps(runs), once(absences), info
+    return pool_steps(runs), unique(absences), info

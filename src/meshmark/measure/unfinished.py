@@ -1,8 +1,8 @@
-"""What `meshmark measure` was cut off in, so that `--resume` can go on with it.
+"""Keeps interrupted measurements, so that `meshmark measure --resume` can resume them.
 
-While it measures, `.measuring/RUN` in the store holds `plan.json`, `run.json` (the machine) and the journals of the
-steps. The folder goes when its result was told; one that stays was interrupted or had a step that failed. Who measures
-holds the lock of `run.json`, so that nobody else goes on with it.
+During a measurement, `.measuring/RUN` in the store contains `plan.json`, `run.json` (the machine) and the journals of
+the steps. The folder is removed when the results have been printed; it remains if the run was interrupted or a step
+failed. The measuring process locks `run.json`, so that no other process resumes the run.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from meshmark.store.files import NoLocksError, read_json
 from meshmark.store.files import lock as lock_of
 from meshmark.store.store import MEASURING
 
-KEPT: Final = 8  # unfinished ones; with the next the oldest goes
+KEPT: Final = 8  # maximum number of interrupted measurements; the oldest is removed
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A measurement, locked by this process until it ends or `remove` is called."""
+    """A measurement that this process has locked until it ends or calls `remove`."""
 
     folder: Path
     plan: Plan
@@ -44,35 +44,36 @@ class Unfinished:
 
 
 def begin(store: Path, run_id: str, plan: Plan, machine: str) -> Unfinished:
-    """A new one in a store; of those that nobody goes on with, the oldest are removed.
+    """Create a measurement in a store, and remove the oldest interrupted ones above `KEPT`.
 
     Raises:
-        MeshmarkError: the folder cannot be written.
+        MeshmarkError: The folder cannot be written.
     """
     with contextlib.suppress(NoLocksError):
-        left = 0
+        unlocked = 0
         for one in _newest_first(store):
             lock = lock_of(one / STATE)
             if lock is not None:
-                left += 1
-                if left >= KEPT:
+                unlocked += 1
+                if unlocked >= KEPT:
                     shutil.rmtree(one, ignore_errors=True)
                 os.close(lock)
     folder = store / MEASURING / run_id
     save_state(folder, {"machine": machine})
     try:
         lock = lock_of(folder / STATE, wait=True)
-    except NoLocksError:  # to measure it needs none
+    except NoLocksError:  # measuring works without a lock, resuming does not
         lock = None
-    plan.save(folder / "plan.json")  # last: it makes the folder one to go on with
+    plan.save(folder / "plan.json")  # last, because only a folder with a plan can be resumed
     return Unfinished(folder, plan, store, lock)
 
 
 def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
-    """The newest in a store, of a machine that no process is at, of an instrument or of any.
+    """Lock and return the newest interrupted measurement of a machine, optionally of one instrument.
 
     Raises:
-        UsageError: there is none. MeshmarkError: it cannot be read.
+        UsageError: There is none.
+        MeshmarkError: It cannot be read, or the file system has no locks.
     """
     others = set()
     for folder in _newest_first(store):
@@ -80,28 +81,28 @@ def newest(store: Path, machine: str, instrument: str = "") -> Unfinished:
             lock = lock_of(folder / STATE)
         except NoLocksError as why:
             raise MeshmarkError(
-                f"--resume: {why}", "--store DIR, or XDG_DATA_HOME=DIR, on another file system"
+                f"--resume: {why}", "use --store DIR or XDG_DATA_HOME=DIR on another file system"
             ) from why
         if lock is None:
             continue
         plan = Plan.load(folder / "plan.json") if (folder / "plan.json").exists() else Plan("", ())
         if plan.steps and instrument in {"", plan.steps[0].instrument}:
             try:
-                its = str(read_json(folder / STATE)["machine"])
+                recorded = str(read_json(folder / STATE)["machine"])
             except (MeshmarkError, KeyError, TypeError) as why:
                 raise MeshmarkError(f"cannot read {folder / STATE}: {why}") from why
-            if its == machine:
+            if recorded == machine:
                 return Unfinished(folder, plan, store, lock)
-            others.add(its)
+            others.add(recorded)
         os.close(lock)
     of = f" of {instrument}" if instrument else ""
-    there = f"; of other machines there are {', '.join(sorted(others))}" if others else ""
-    raise UsageError(f"--resume: found no measurement{of} on {machine} that was cut off in {store}{there}")
+    elsewhere = f"; found some of other machines: {', '.join(sorted(others))}" if others else ""
+    raise UsageError(f"--resume: found no interrupted measurement{of} on {machine} in {store}{elsewhere}")
 
 
 def _newest_first(store: Path) -> list[Path]:
     found = []
     for state in (store / MEASURING).glob(f"*/{STATE}"):
-        with contextlib.suppress(FileNotFoundError):  # its result was told meanwhile
+        with contextlib.suppress(FileNotFoundError):  # removed in the meantime
             found.append((state.stat().st_mtime, state.parent))
     return [folder for _, folder in sorted(found, reverse=True)]

@@ -207,7 +207,7 @@ def test_a_journal_cut_short_is_said_and_what_is_left_serves(data: Path) -> None
     last.write_bytes(b"".join(lines[:cut]) + lines[cut][:40])
     done = make(data)
     assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
-    assert "02-compute: this step was not run to its end" in done.stderr
+    assert "02-compute: this step is incomplete" in done.stderr
     assert len(read_base(run_of(data))[0]) == len(VARIANTS) - 1
 
 

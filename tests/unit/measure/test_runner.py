@@ -49,7 +49,7 @@ def test_a_step_runs_and_a_second_run_measures_nothing(tmp_path: Path, fake: Pat
     ("fault", "says"),
     [
         ("crash", "SIGSEGV"),
-        ("nonsense", "no JSON"),
+        ("nonsense", "not JSON"),
         ("no_end", "without an end line"),
         ("lies", "median"),
         ("usage", "points: found 'x'; allowed: 1 to 9"),
@@ -176,7 +176,7 @@ def test_repetitions_are_fresh_steps_one_round_after_the_other() -> None:
         (GOOD.replace("= 2", "= 0"), "step[0].repetitions"),
         (GOOD.replace('"fake"', '"nosuch"'), "allowed are fake"),
         (GOOD.replace("points = 3", "pionts = 3"), "found 'pionts', allowed are budget"),
-        (GOOD.replace("points = 3", "points = { a = 1 }"), "a text, a number or a list"),
+        (GOOD.replace("points = 3", "points = { a = 1 }"), "a string, a number or a list"),
         (GOOD.replace('"mine"', '"../x"'), "name"),
     ],
 )
@@ -207,7 +207,7 @@ def test_the_id_of_a_step_cannot_leave_the_run_folder(tmp_path: Path, name: str)
 @pytest.mark.parametrize("word", ["resume", "machine"])
 def test_a_specification_names_no_file_that_the_probe_would_read(word: str) -> None:
     text = f'name = "s"\n[[step]]\ninstrument = "fake"\noptions = {{ {word} = "/etc/passwd" }}\n'
-    with pytest.raises(UsageError, match=rf"step\[0\]: fake\.{word}: found in a specification"):
+    with pytest.raises(UsageError, match=rf"step\[0\]: fake\.{word}: not allowed in a specification"):
         parse_spec(text, "my.toml")
 
 

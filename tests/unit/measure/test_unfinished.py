@@ -142,8 +142,8 @@ def test_the_store_and_the_words_are_those_of_the_first_time(home: Home, tmp_pat
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("--resume",), "found no measurement on "),
-        (("fake", "--resume"), "found no measurement of fake on "),
+        (("--resume",), "found no interrupted measurement on "),
+        (("fake", "--resume"), "found no interrupted measurement of fake on "),
         (("fake", "--resume", "--points", "2"), "--resume: found with other options"),
         (("fake", "--resume", "earlier.jsonl"), "--resume: found with other options"),
         (("fake", "--resume", "--no-store"), "--resume: found with other options"),
@@ -168,7 +168,7 @@ def test_nobody_goes_on_with_what_is_being_measured(home: Home) -> None:
     with home.start("fake", "--pause", "0.1") as child:
         home.taken(3)
         status, _, talk = home.measure("--resume")
-        assert status == 2 and "found no measurement on " in talk
+        assert status == 2 and "found no interrupted measurement on " in talk
         assert child.wait(60) == 0
     assert not home.left()
 
@@ -184,7 +184,7 @@ def test_the_newest_of_an_instrument_is_taken_and_old_ones_go(tmp_path: Path) ->
     first, second = newest(tmp_path, "n1", "even"), newest(tmp_path, "n1")
     assert (first.run_id, second.run_id) == (f"r{2 * KEPT - 2:02d}", f"r{2 * KEPT - 1:02d}")
     assert newest(tmp_path, "n1").run_id == f"r{2 * KEPT - 3:02d}", "the other two are being measured"
-    with pytest.raises(UsageError, match=r"on n2 that was cut off .*; of other machines there are n1$"):
+    with pytest.raises(UsageError, match=r"interrupted measurement on n2 in .*; found some of other machines: n1$"):
         newest(tmp_path, "n2")
     with pytest.raises(UsageError, match="of neither"):
         newest(tmp_path, "n1", "neither")

@@ -502,7 +502,11 @@ def test_a_record_is_read_by_the_journal(place: Place) -> None:
         )
     assert place.run("--record", str(file), "--", "sh", "-c", "exit 3").returncode == 3
     reading = read_journal(whole_lines(file), "run")
-    assert reading.wrong == [] and reading.nonsense == 1 and reading.error == "the command ended with status 3"
+    assert (
+        reading.invalid_records == []
+        and reading.invalid_lines == 1
+        and reading.error == "the command ended with status 3"
+    )
     assert sorted(r.metric for r in reading.records) == sorted(2 * ["elapsed", "user", "system", "waiting"])
     for r in reading.records:
         assert r.instrument == "run" and r.conditions["program"] == "sh" and r.conditions["policy"] == "balance"
