@@ -22,7 +22,7 @@ from meshmark.values.units import plain
 
 if TYPE_CHECKING:
     from meshmark.place.advice import Advice
-    from meshmark.place.candidates import Here, Plan
+    from meshmark.place.candidates import Plan, Resources
 
 
 def register(app: typer.Typer) -> None:
@@ -82,7 +82,7 @@ def advise(
     """
     from meshmark.place.advise import advise as run_advice
     from meshmark.place.advise import make_plan
-    from meshmark.place.candidates import WAIT_POLICIES, Plan, Wishes
+    from meshmark.place.candidates import WAIT_POLICIES, Plan, SearchSpace
     from meshmark.place.native import vocabulary
     from meshmark.place.trial import Runner
     from meshmark.store.files import held
@@ -102,13 +102,13 @@ def advise(
     else:
         _no_advice_in(folder)
     _check_advice(fom, folder)
-    here, node_of = _here()
+    resources, node_of = _resources()
     runner = Runner(folder, command, fom, higher, node_of)
     started, began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), time.monotonic()
     with held(folder, resumed=resume is not None):
         if plan is None:
             _no_advice_in(folder)  # another process may have started there in the meantime
-            wishes = Wishes(
+            space = SearchSpace(
                 _listed("--policies", policies, vocabulary().policies),
                 _counts(threads),
                 _listed("--memory", memory, vocabulary().memory),
@@ -116,8 +116,8 @@ def advise(
                 _listed("--wait-policy", wait, WAIT_POLICIES),
                 tuple(w == "on" for w in _listed("--smt", smt, ("off", "on"))),
             )
-            _announce(command, here)
-            plan = make_plan(command, wishes, here, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
+            _announce(command, resources)
+            plan = make_plan(command, space, resources, runner, budget_s=budget_s, seed=seed, figure=fom, higher=higher)
             plan.run = run
             _save_new(plan, folder)
         elif budget:
@@ -135,9 +135,9 @@ def _same_command(command: list[str] | None, plan: Plan, folder: Path) -> None:
         raise UsageError(f"COMMAND: found '{shlex.join(command)}', {folder} belongs to '{shlex.join(plan.command)}'")
 
 
-def _announce(command: list[str], here: Here) -> None:
-    if str(here.inherited):
-        say(f"the baseline runs with {here.inherited}, inherited by this process")
+def _announce(command: list[str], resources: Resources) -> None:
+    if str(resources.inherited):
+        say(f"the baseline runs with {resources.inherited}, inherited by this process")
     say(f"warm-up: {shlex.join(command)}")
 
 
@@ -189,10 +189,10 @@ def _no_advice_in(folder: Path) -> None:
         raise UsageError(f"--out: {folder} contains a run of advise", f"meshmark advise --resume {folder}")
 
 
-def _here() -> tuple[Here, dict[int, int]]:
+def _resources() -> tuple[Resources, dict[int, int]]:
     from meshmark.machine.sysfs import from_sysfs
     from meshmark.machine.tree import Tree, chosen, format_list
-    from meshmark.place.candidates import Here, Inherited, inherited_memory
+    from meshmark.place.candidates import Inherited, Resources, inherited_memory
 
     topology = from_sysfs()
     allowed = set(topology.allowed_cpus)
@@ -205,7 +205,7 @@ def _here() -> tuple[Here, dict[int, int]]:
         inherited_memory(Tree(Path("/")).text("proc/self/numa_maps") or ""),
     )
     near = {cpu: node for cpu, node in node_of.items() if node in nodes}
-    return Here(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, near), node_of
+    return Resources(len(allowed), max(1, per_core), len(nodes), mode or "", inherited, near), node_of
 
 
 def _listed(option: str, text: str, allowed: Collection[str]) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""An advice as text, records and JSON."""
+"""Converts the result of an advice to text, records and JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from meshmark.store.record import FLAGS, Better, Metric, Record, median
 
 @dataclass(slots=True)
 class Advice:
-    """What came out. `outcomes` are all runs that count, in order."""
+    """The result of an advice. `outcomes` are all runs that count, in order."""
 
     plan: Plan
     verdict: Verdict
@@ -34,18 +34,16 @@ class Advice:
     spent_s: float
 
     def of(self, name: str) -> list[Outcome]:
-        """Runs of one that ended well."""
+        """The successful runs of one candidate."""
         return [o for o in self.outcomes if o.candidate == name and o.cost is not None]
 
     def candidate(self, name: str) -> Candidate:
         return next(c for c in self.plan.candidates if c.name == name)
 
 
-def usual_time(race: Race, name: str, outcomes: Sequence[Outcome], otherwise: float) -> float:
+def usual_time(race: Race, name: str, outcomes: Sequence[Outcome], default: float) -> float:
     times = [o.elapsed_s for o in outcomes if o.candidate == name and o.cost is not None]
-    return (
-        median(times) if times else otherwise if name == BASELINE else usual_time(race, BASELINE, outcomes, otherwise)
-    )
+    return median(times) if times else default if name == BASELINE else usual_time(race, BASELINE, outcomes, default)
 
 
 def best_values(race: Race) -> str:
@@ -60,7 +58,11 @@ def duration(seconds: float) -> str:
 
 
 def runs_of(path: Path) -> Iterator[dict[str, Any]]:
-    """Runs of the journal; a torn last line was never counted, and is cut off."""
+    """Runs in a journal. An incomplete last line never counted and is removed.
+
+    Raises:
+        MeshmarkError: A line is not a run.
+    """
     cut_torn_end(path)
     for number, raw in enumerate(whole_lines(path), 1):
         try:
@@ -71,11 +73,11 @@ def runs_of(path: Path) -> Iterator[dict[str, Any]]:
         yield line
 
 
-# ------------------------------------------------------------------ what it says
+# ------------------------------------------------------------------ results
 
 
 def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | int]:
-    """mean, cov (standard deviation over mean), best, worst, n: of at least one value, in its unit."""
+    """mean, cov (standard deviation over mean), best, worst and n of at least one value, in the values' unit."""
     mean = statistics.fmean(values)
     low, high = min(values), max(values)
     return {
@@ -88,49 +90,51 @@ def spread(values: Sequence[float], less_is_better: bool) -> dict[str, float | i
 
 
 def values_of(advice: Advice, name: str) -> list[float]:
-    """What is compared, of one candidate: seconds, or figures of merit."""
+    """The compared values of one candidate: elapsed times in s, or figures of merit."""
     if advice.plan.figure:
         return [o.figure for o in advice.of(name) if o.figure is not None]
     return [o.elapsed_s for o in advice.of(name)]
 
 
 def gain(advice: Advice) -> tuple[float, tuple[float, float] | None] | None:
-    """Share by which the best other one is better than the baseline: less time or cost, or a greater figure."""
-    said = advice.verdict
-    if said.ratio is None:
+    """Share by which the best candidate improves on the baseline, and its 95 % interval; None if unknown."""
+    verdict = advice.verdict
+    if verdict.ratio is None:
         return None
     of: Callable[[float], float] = (lambda r: 1 / r - 1) if advice.plan.higher else (lambda r: 1 - r)
-    return of(said.ratio), (of(said.interval[1]), of(said.interval[0])) if said.interval else None
+    return of(verdict.ratio), (of(verdict.interval[1]), of(verdict.interval[0])) if verdict.interval else None
 
 
 def reasons(advice: Advice) -> list[str]:
-    """Why the best other one differs from the baseline, as far as the records tell; medians over the runs."""
+    """Differences between the best candidate and the baseline that may explain the result; medians over the runs."""
     best = advice.verdict.best
     if not best:
         return []
     before, after = (_evidence(advice.of(n)) for n in (BASELINE, best))
-    said = []
-    for key, what, scale, unit, least in (
+    found = []
+    for key, what, scale, unit, min_change in (
         ("remote_share", "pages on remote nodes", 100, " %", 1.0),
         ("huge_share", "memory in huge pages", 100, " %", 5.0),
-        ("migrations", "migrations of threads a run", 1, "", 3.0),
-        ("waiting_share", "time its threads waited for a CPU", 100, " %", 1.0),
-        ("minor_faults", "page faults a run", 1, "", 1000.0),
-        ("major_faults", "page faults with I/O a run", 1, "", 10.0),
+        ("migrations", "thread migrations per run", 1, "", 3.0),
+        ("waiting_share", "time that threads waited for a CPU", 100, " %", 1.0),
+        ("minor_faults", "page faults per run", 1, "", 1000.0),
+        ("major_faults", "page faults with I/O per run", 1, "", 10.0),
     ):
-        if key in before and key in after and abs(after[key] - before[key]) * scale >= least:
-            said.append(f"{what}: {before[key] * scale:.3g}{unit} as it is, {after[key] * scale:.3g}{unit} with {best}")
-    return said
+        if key in before and key in after and abs(after[key] - before[key]) * scale >= min_change:
+            found.append(
+                f"{what}: {before[key] * scale:.3g}{unit} baseline, {after[key] * scale:.3g}{unit} with {best}"
+            )
+    return found
 
 
 def not_held(advice: Advice) -> list[str]:
-    """Candidates whose placement did not hold, with the first thing that was found wrong and in how many runs."""
-    said = []
+    """Candidates whose placement was not enforced, each with the number of runs and the first finding."""
+    found = []
     for one in advice.plan.candidates:
         wrong = [o.findings[0] for o in advice.of(one.name) if o.findings]
         if wrong:
-            said.append(f"{one.name}: in {len(wrong)} of {len(advice.of(one.name))} runs, such as: {wrong[0]}")
-    return said
+            found.append(f"{one.name}: in {len(wrong)} of {len(advice.of(one.name))} runs, for example: {wrong[0]}")
+    return found
 
 
 def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
@@ -139,12 +143,12 @@ def _evidence(outcomes: Sequence[Outcome]) -> dict[str, float]:
 
 
 def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] = native.answer) -> dict[str, str]:
-    """Lines ready to paste that do what was chosen, by launcher; ours first; forms that cannot are left out."""
+    """Command lines that apply the choice, by launcher, `meshmark` first; without launchers that cannot express it."""
     one, command = advice.candidate(advice.verdict.choice), advice.plan.command
     ready = {"meshmark": one.line(command)}
     if one.parts:
         memory = ["--memory", one.memory] if one.memory != "default" else []
-        said = translate(
+        translated = translate(
             [
                 "translate",
                 "--parts",
@@ -158,7 +162,7 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
                 shlex.join(command),
             ]
         )
-        forms = said.get("forms")
+        forms = translated.get("forms")
         for form, made in forms.items() if isinstance(forms, dict) else ():
             if form != "parts" and isinstance(made, dict) and made.get("line"):
                 before = "".join(f"{k}={v} " for k, v in one.environment().items())
@@ -167,8 +171,8 @@ def lines(advice: Advice, translate: Callable[[Sequence[str]], dict[str, Any]] =
 
 
 def records(advice: Advice, machine: str, command_line: str, started: str, build: str) -> list[Record]:
-    """A record for each candidate and metric, with all samples: `elapsed`, `user`, `system`, `waiting` (s) and, where
-    one was asked for, `figure_of_merit` (1)."""
+    """One record per candidate and metric, with all samples: `elapsed`, `user`, `system` and `waiting` in s, and
+    `figure_of_merit` (unit 1) if one was requested."""
     made = []
     for one in advice.plan.candidates:
         runs = advice.of(one.name)
@@ -227,32 +231,32 @@ def _record(
 
 
 def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
-    """The answer as one object; shares are of 1, values in s or in the figure's own unit."""
-    said, plan = advice.verdict, advice.plan
+    """The result as one JSON object; shares are fractions of 1, values in s or in the unit of the figure."""
+    verdict, plan = advice.verdict, advice.plan
     won = gain(advice)
     less = not (plan.figure and plan.higher)
     spreads = {
-        n: spread(values_of(advice, n), less) for n in dict.fromkeys((BASELINE, said.best)) if n and advice.of(n)
+        n: spread(values_of(advice, n), less) for n in dict.fromkeys((BASELINE, verdict.best)) if n and advice.of(n)
     }
-    before, after = spreads.get(BASELINE), spreads.get(said.best)
+    before, after = spreads.get(BASELINE), spreads.get(verdict.best)
     return {
         "type": "answer",
         "schema": 1,
-        "verdict": said.word,
-        "choice": said.choice,
-        "best_other": said.best or None,
-        "options": advice.candidate(said.choice).options() if said.choice != BASELINE else [],
-        "environment": advice.candidate(said.choice).environment(),
+        "verdict": verdict.word,
+        "choice": verdict.choice,
+        "best_other": verdict.best or None,
+        "options": advice.candidate(verdict.choice).options() if verdict.choice != BASELINE else [],
+        "environment": advice.candidate(verdict.choice).environment(),
         "gain": won and won[0],
         "gain_interval": list(won[1]) if won and won[1] else None,
-        "pairs": said.pairs,
-        "minimum_effect": _finite(said.effect),
-        "floor": _finite(said.floor),
+        "pairs": verdict.pairs,
+        "minimum_effect": _finite(verdict.effect),
+        "floor": _finite(verdict.floor),
         "before": before,
         "after": after,
         "best_vs_best": _over(after, before, "best", less),
         "worst_vs_worst": _over(after, before, "worst", less),
-        "not_distinguishable": dict(said.close),
+        "not_distinguishable": dict(verdict.close),
         "failed": advice.failed,
         "left_out": plan.left_out,
         "as_it_is": asdict(plan.inherited),
@@ -261,7 +265,7 @@ def to_json(advice: Advice, ready: Mapping[str, str]) -> dict[str, Any]:
         "lines": dict(ready),
         "runs": len(advice.outcomes),
         "spent_s": advice.spent_s,
-        "stopped": said.stopped,
+        "stopped": verdict.stopped,
     }
 
 

@@ -1,4 +1,4 @@
-"""The ways in which `advise` runs a command: policies, page sizes, threads and wait policies that make sense here."""
+"""Generates the candidates of `advise`: combinations of policies, memory, page sizes, threads and wait policies."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ WAIT_POLICIES: Final = ("default", "active", "passive")
 LAUNCHERS: Final = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prun", "srun", "flux", "jsrun", "aprun"}
 )
-BUSY: Final = 0.1  # a thread that computes at least this share of the time wants a CPU
+BUSY: Final = 0.1  # a thread that computes at least this share of the time needs a CPU
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One way to run the command. `parts` are the CPUs of each slot; none where nothing is bound."""
+    """One way to run the command. `parts` are the CPUs of each slot; empty if nothing is bound."""
 
     name: str
     policy: str = "none"
     slots: str = "cores"
-    threads: int | None = None  # OMP_NUM_THREADS; None leaves it
+    threads: int | None = None  # OMP_NUM_THREADS; None leaves it unchanged
     memory: str = "default"
     pages: str = "default"
     wait: str = "default"
-    pinned: bool = False  # each OpenMP thread on a part of its own
+    pinned: bool = False  # each OpenMP thread is bound to its own part
     parts: tuple[tuple[int, ...], ...] = ()
 
     def options(self) -> list[str]:
-        """Of `meshmark run`, before `--`."""
-        words = ["--bind", self.policy]
+        """Options of `meshmark run` before `--`."""
+        argv = ["--bind", self.policy]
         if self.parts:
-            words += ["-n", str(len(self.parts)), "--slots", self.slots]
+            argv += ["-n", str(len(self.parts)), "--slots", self.slots]
         if self.memory != "default":
-            words += ["--memory", self.memory]
+            argv += ["--memory", self.memory]
         if self.pages != "default":
-            words += ["--pages", self.pages]
-        return [*words, "--openmp"] if self.pinned else words
+            argv += ["--pages", self.pages]
+        return [*argv, "--openmp"] if self.pinned else argv
 
     def environment(self) -> dict[str, str]:
         threads = {"OMP_NUM_THREADS": str(self.threads)} if self.threads else {}
         return threads if self.wait == "default" else {**threads, "OMP_WAIT_POLICY": self.wait.upper()}
 
     def line(self, command: Sequence[str]) -> str:
-        """As one would type it."""
+        """The shell command that runs the candidate."""
         before = [f"{k}={v}" for k, v in self.environment().items()]
         if self.name == BASELINE:
             return shlex.join(command)
@@ -62,8 +62,8 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What to try. Empty: what makes sense here."""
+class SearchSpace:
+    """The values to try for each option; empty for a default that suits the machine."""
 
     policies: tuple[str, ...] = ()
     threads: tuple[int, ...] = ()
@@ -75,68 +75,72 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Inherited:
-    """What the command has without our doing, from whoever starts us: its shell, numactl, a batch system."""
+    """The placement inherited from the parent process: a shell, numactl or a batch system."""
 
-    cpus: str = ""  # a list, where not all of the machine's are allowed
-    memory: str = "default"  # as `meshmark run --memory` says it
+    cpus: str = ""  # the allowed CPUs as a list; "" for all CPUs of the machine
+    memory: str = "default"  # as a value of `meshmark run --memory`
 
     def __str__(self) -> str:
-        said = [f"CPUs {self.cpus}"] if self.cpus else []
-        return ", ".join(said + ([f"memory {self.memory}"] if self.memory != "default" else []))
+        cpus = [f"CPUs {self.cpus}"] if self.cpus else []
+        return ", ".join(cpus + ([f"memory {self.memory}"] if self.memory != "default" else []))
 
 
-# Of numa_maps, whose policy may have two words and flags of the mode: `prefer (many):0-1`, `bind=static:0`.
+# Policies in numa_maps may have two words and mode flags: `prefer (many):0-1`, `bind=static:0`.
 _POLICY: Final = re.compile(
     r"[0-9a-f]+ (default|local|prefer \(many\)|prefer|bind|weighted interleave|interleave)(?:=[^: ]*)?(?::(\S+))?"
 )
 
 
 def inherited_memory(numa_maps: str) -> str:
-    """This process's memory policy, by the text of its /proc/PID/numa_maps: its first mapping is a program's text,
-    which has no policy of its own. `default` where the kernel tells of none."""
+    """The memory policy of a process, from its /proc/PID/numa_maps.
+
+    The first mapping is the program's text, which has no separate policy. `default` if numa_maps contains none.
+    """
     found = _POLICY.match(numa_maps)
     if found is None or found[1] in {"default", "local"}:
         return "default" if found is None else found[1]
     name = {"prefer": "preferred", "prefer (many)": "preferred", "weighted interleave": "weighted"}
-    # A mode that remembers nodes relative to a cpuset may have none, or a tail.
+    # Modes with nodes relative to a cpuset may list no nodes, or have a suffix.
     nodes = re.match(r"[0-9,-]*", found[2] or "")
     return f"{name.get(found[1], found[1])}={nodes[0]}" if nodes and nodes[0] else name.get(found[1], found[1])
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
-    """What this machine has to choose from. `thp` is the kernel's mode, or empty."""
+class Resources:
+    """The resources of this machine, which determine the candidates."""
 
-    cpus: int  # that this process may use
+    cpus: int  # number of CPUs that this process may use
     threads_per_core: int
     memory_nodes: int
-    thp: str
+    thp: str  # mode of transparent huge pages; "" if not supported
     inherited: Inherited = Inherited()
-    node_of: Mapping[int, int] = field(default_factory=dict)  # of CPUs whose node has memory; empty: not known
+    node_of: Mapping[int, int] = field(default_factory=dict)  # for CPUs whose node has memory; empty if unknown
 
 
 def _plan_in(path: Path) -> Any:
     if not path.exists():
-        raise UsageError(f"--resume: found no plan.json in {path.parent}", "meshmark advise starts anew")
+        raise UsageError(
+            f"--resume: found no plan.json in {path.parent}", "meshmark advise without --resume starts a new one"
+        )
     try:
         return read_json(path)
-    except UsageError as why:  # it is ours
+    except UsageError as why:  # Meshmark wrote the file, so this is not a usage error
         raise MeshmarkError(f"cannot read the plan: {why}") from why
 
 
 @dataclass(slots=True)
 class Plan:
-    """What an advice runs.
+    """The plan of an advice: the command, the candidates and the limits.
 
     Attributes:
-        left_out: name of a candidate that would not differ, and the one it equals; or why it cannot be had here.
-        run: what it is called in the store; empty in plans of an older version, which went by their folder's name.
+        left_out: Skipped candidates: the equivalent one, or why this machine does not support it.
+        run: Name of the run in the store; "" in plans of older versions, which used the name of the folder.
     """
 
     command: list[str]
     budget_s: float
     seed: int
-    figure: str  # regular expression of the figure of merit; empty: the time
+    figure: str  # regular expression of the figure of merit; "" for the elapsed time
     higher: bool
     candidates: list[Candidate]
     left_out: dict[str, str] = field(default_factory=dict)
@@ -149,7 +153,12 @@ class Plan:
 
     @staticmethod
     def load(path: Path) -> Plan:
-        """Raises UsageError where there is none, MeshmarkError where it is none."""
+        """Read a plan.
+
+        Raises:
+            UsageError: The file does not exist.
+            MeshmarkError: The file is not a plan.
+        """
         try:
             raw = _plan_in(path)
             made = [
@@ -157,36 +166,38 @@ class Plan:
             ]
             return Plan(**{**raw, "candidates": made, "inherited": Inherited(**raw.get("inherited", {}))})
         except (KeyError, TypeError, AttributeError, ValueError):
-            raise MeshmarkError(f"{path} is no plan of an advice") from None
+            raise MeshmarkError(f"{path}: not a plan of meshmark advise") from None
 
 
 # ------------------------------------------------------------------ candidates
 
 
 def candidates(
-    wishes: Wishes,
-    here: Here,
+    space: SearchSpace,
+    resources: Resources,
     busy: int,
     pinned: bool,
     parts_of: Callable[[str, int, str], list[list[int]]] = native.parts_of,
     missing: Callable[[Sequence[str]], str] | None = None,
 ) -> tuple[list[Candidate], dict[str, str]]:
-    """All ways to run it that differ, the baseline first.
+    """All candidates with different effects, the baseline first.
 
     Args:
-        busy: threads that computed in the pilot run; so many slots are taken where no number of threads is asked for.
-        pinned: whether the command is one process with OpenMP threads rather than a launcher of ranks.
-        parts_of: the native plan, see `native.parts_of`.
-        missing: why options of `meshmark run` cannot be had here, or ""; None: the native program is asked.
+        space: The values to try.
+        resources: The machine.
+        busy: Number of threads that computed in the warm-up; the default number of slots.
+        pinned: Whether the command is one process with OpenMP threads, rather than a launcher of ranks.
+        parts_of: Plans a placement; see `native.parts_of`.
+        missing: Why options of `meshmark run` are not available here, or ""; by default the native program checks.
 
     Returns:
-        the candidates, and why others were left out, by their names.
+        The candidates, and the reasons for skipped ones by name.
     """
-    cannot = missing or _missing
+    unavailable = missing or _why_unavailable
     made, left_out = [Candidate(BASELINE)], dict[str, str]()
-    seen: dict[tuple[object, ...], str] = {_effect(made[0], here): BASELINE}
+    seen: dict[tuple[object, ...], str] = {_effect(made[0], resources): BASELINE}
     reasons: dict[tuple[str, ...], str] = {}
-    for one in _product(wishes, here, busy, pinned):
+    for one in _product(space, resources, busy, pinned):
         if one.policy != "none":
             try:
                 parts = parts_of(one.policy, one.threads or busy, one.slots)
@@ -194,13 +205,13 @@ def candidates(
                 left_out[one.name] = f"absent: {why}"
                 continue
             one = Candidate(**{**asdict(one), "parts": tuple(map(tuple, parts))})  # noqa: PLW2901
-        same = seen.setdefault(_effect(one, here), one.name)
+        same = seen.setdefault(_effect(one, resources), one.name)
         if same != one.name:
             left_out[one.name] = f"the same as '{same}'"
             continue
-        for words in (("--memory", one.memory), ("--pages", one.pages)):
-            if words[1] != "default" and words not in reasons:
-                reasons[words] = cannot(words)
+        for argv in (("--memory", one.memory), ("--pages", one.pages)):
+            if argv[1] != "default" and argv not in reasons:
+                reasons[argv] = unavailable(argv)
         why_not = reasons.get(("--memory", one.memory)) or reasons.get(("--pages", one.pages))
         if why_not:
             left_out[one.name] = f"absent: {why_not}"
@@ -209,25 +220,25 @@ def candidates(
     return made, left_out
 
 
-def _product(wishes: Wishes, here: Here, busy: int, pinned: bool) -> Iterator[Candidate]:
-    memory = wishes.memory or (("default", "interleave", "bind") if here.memory_nodes > 1 else ("default",))
-    pages = wishes.pages or (("default", "4KiB") if here.thp == "always" else ("default", "thp"))
-    smt = wishes.smt or ((False, True) if here.threads_per_core > 1 else (False,))
-    for threads in wishes.threads or (None,):
+def _product(space: SearchSpace, resources: Resources, busy: int, pinned: bool) -> Iterator[Candidate]:
+    memory = space.memory or (("default", "interleave", "bind") if resources.memory_nodes > 1 else ("default",))
+    pages = space.pages or (("default", "4KiB") if resources.thp == "always" else ("default", "thp"))
+    smt = space.smt or ((False, True) if resources.threads_per_core > 1 else (False,))
+    for threads in space.threads or (None,):
         count = threads or busy
-        for policy in wishes.policies or POLICIES:
+        for policy in space.policies or POLICIES:
             for siblings in smt if policy != "none" else (False,):
                 for mem in memory:
                     for page in pages:
-                        for wait in wishes.wait or ("default",):
+                        for wait in space.wait or ("default",):
                             slots = "threads" if siblings else "cores"
-                            words = [policy]
-                            words += [f"{threads} threads"] if threads and len(wishes.threads) > 1 else []
-                            words += ["siblings"] if siblings else []
-                            words += [w for w in (mem, page) if w != "default"]
-                            words += [f"wait {wait}"] if wait != "default" else []
+                            argv = [policy]
+                            argv += [f"{threads} threads"] if threads and len(space.threads) > 1 else []
+                            argv += ["siblings"] if siblings else []
+                            argv += [w for w in (mem, page) if w != "default"]
+                            argv += [f"wait {wait}"] if wait != "default" else []
                             yield Candidate(
-                                ", ".join(words),
+                                ", ".join(argv),
                                 policy,
                                 slots,
                                 threads,
@@ -238,37 +249,37 @@ def _product(wishes: Wishes, here: Here, busy: int, pinned: bool) -> Iterator[Ca
                             )
 
 
-def _effect(one: Candidate, here: Here) -> tuple[object, ...]:
-    """What of a candidate makes a difference here: two with the same effect are one."""
-    every = sorted({c for p in one.parts for c in p})
-    # One mask over all that is allowed binds nothing.
-    cpus: object = one.parts if one.pinned else None if len(every) in {0, here.cpus} else tuple(every)
-    memory = _memory_effect(one, here)
-    pages = "default" if one.pages == "thp" and here.thp == "always" else one.pages
+def _effect(one: Candidate, resources: Resources) -> tuple[object, ...]:
+    """The effective settings of a candidate on this machine; candidates with equal effects are duplicates."""
+    all_cpus = sorted({c for p in one.parts for c in p})
+    # A single mask of all allowed CPUs has no effect.
+    cpus: object = one.parts if one.pinned else None if len(all_cpus) in {0, resources.cpus} else tuple(all_cpus)
+    memory = _memory_effect(one, resources)
+    pages = "default" if one.pages == "thp" and resources.thp == "always" else one.pages
     return cpus, one.threads, memory, pages, one.wait
 
 
-def _memory_effect(one: Candidate, here: Here) -> str:
-    """Where pages go: `local` (the kernel's own default, too), or a policy and its nodes."""
-    said = here.inherited.memory if one.memory == "default" else one.memory
-    policy, _, named = said.partition("=")
-    if here.memory_nodes < 2 or policy in {"default", "local"}:
+def _memory_effect(one: Candidate, resources: Resources) -> str:
+    """The effective memory policy: `local`, which is also the default of Linux, or a policy and its nodes."""
+    policy_text = resources.inherited.memory if one.memory == "default" else one.memory
+    policy, _, named = policy_text.partition("=")
+    if resources.memory_nodes < 2 or policy in {"default", "local"}:
         return "local"
     if policy == "weighted":
-        return said
+        return policy_text
     if named:
         nodes = set(parse_list(named))
     else:
-        nodes = {here.node_of[c] for part in one.parts for c in part if c in here.node_of}
-        if one.parts and not here.node_of:
-            return policy  # to its own nodes, whichever they are
-    every = not nodes or len(nodes) >= here.memory_nodes
-    if every and policy in {"bind", "preferred"}:
-        return "local"  # on the nearest of all nodes
-    return f"{policy}={'all' if every else format_list(sorted(nodes))}"
+        nodes = {resources.node_of[c] for part in one.parts for c in part if c in resources.node_of}
+        if one.parts and not resources.node_of:
+            return policy  # to the unknown nodes of its CPUs
+    all_nodes = not nodes or len(nodes) >= resources.memory_nodes
+    if all_nodes and policy in {"bind", "preferred"}:
+        return "local"  # all nodes are allowed, so the nearest one is used
+    return f"{policy}={'all' if all_nodes else format_list(sorted(nodes))}"
 
 
-def _missing(options: Sequence[str]) -> str:
+def _why_unavailable(options: Sequence[str]) -> str:
     try:
         native.ask(["run", "--bind", "none", "--no-claim", *options, "--", "true"])
     except MeshmarkError as why:

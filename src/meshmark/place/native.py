@@ -1,4 +1,4 @@
-"""The native program that places: where it is, what it answers, and the matrix of distances that it reads."""
+"""Runs the native placer, `meshmark-place`, and writes the distance matrices that it reads."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from meshmark.store.record import Metric, Record
 
 
 def find_place() -> Path:
-    """The program of `MESHMARK_PLACE`, of the installed package, or of the build folder of this checkout.
+    """Path of `meshmark-place`: from `MESHMARK_PLACE`, the installed package or the checkout's build folder.
 
     Raises:
-        MeshmarkError: none is there, or it cannot be executed.
+        MeshmarkError: The program does not exist or is not executable.
     """
     return find_native("meshmark-place", "MESHMARK_PLACE")
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
-    """The words of the program's options, and the metrics of `meshmark run`."""
+    """Values of the placer's options, and the metrics of `meshmark run`."""
 
     policies: Mapping[str, str]  # name: help
     modifiers: Mapping[str, str]
@@ -36,10 +36,10 @@ class Vocabulary:
 
 
 def vocabulary() -> Vocabulary:
-    """As the program describes itself.
+    """The vocabulary that `meshmark-place describe` prints.
 
     Raises:
-        MeshmarkError: it does not.
+        MeshmarkError: The program does not print a valid description.
     """
     return _vocabulary(find_place())
 
@@ -47,42 +47,44 @@ def vocabulary() -> Vocabulary:
 @cache
 def _vocabulary(_: Path) -> Vocabulary:
     try:
-        said = json.loads(ask(["describe"]))
+        found = json.loads(ask(["describe"]))
         return Vocabulary(
-            {p["name"]: p["help"] for p in said["policies"]},
-            {m["name"]: m["help"] for m in said["modifiers"]},
-            tuple(said["memory"]),
-            tuple(said["pages"]),
-            tuple(map(Metric.from_json, said["metrics"])),
+            {p["name"]: p["help"] for p in found["policies"]},
+            {m["name"]: m["help"] for m in found["modifiers"]},
+            tuple(found["memory"]),
+            tuple(found["pages"]),
+            tuple(map(Metric.from_json, found["metrics"])),
         )
     except (ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"meshmark-place does not describe itself: {quoted(why)}", "make setup") from why
+        raise MeshmarkError(f"meshmark-place describe failed: {quoted(why)}", "make setup") from why
 
 
-def ask(words: Sequence[str], timeout_s: float = 60.0) -> str:
-    """What the program prints for one command line.
+def ask(argv: Sequence[str], timeout_s: float = 60.0) -> str:
+    """Run the placer and return its standard output.
 
     Raises:
-        UsageError, AbsentError, MeshmarkError: as it refused, with its own line and hint.
+        UsageError, AbsentError, MeshmarkError: The placer failed; message and hint are its own.
     """
-    return _said(_call(words, timeout_s))
+    return _output(_run(argv, timeout_s))
 
 
-def _said(done: subprocess.CompletedProcess[str], refused_too: bool = False) -> str:
-    if done.returncode == 0 or (refused_too and done.returncode == 1 and done.stdout):
-        return done.stdout
-    said = done.stderr.strip().splitlines()
-    line = next((x for x in said if x.startswith("meshmark: ")), said[-1] if said else f"status {done.returncode}")
-    hint = next((x.removeprefix("hint: ") for x in said if x.startswith("hint: ")), "")
+def _output(completed: subprocess.CompletedProcess[str], allow_refused: bool = False) -> str:
+    if completed.returncode == 0 or (allow_refused and completed.returncode == 1 and completed.stdout):
+        return completed.stdout
+    lines = completed.stderr.strip().splitlines()
+    line = next(
+        (x for x in lines if x.startswith("meshmark: ")), lines[-1] if lines else f"status {completed.returncode}"
+    )
+    hint = next((x.removeprefix("hint: ") for x in lines if x.startswith("hint: ")), "")
     message = line.removeprefix("meshmark: ").removeprefix("error: ").removeprefix("absent: ")
-    kind = {UsageError.status: UsageError, AbsentError.status: AbsentError}.get(done.returncode, MeshmarkError)
+    kind = {UsageError.status: UsageError, AbsentError.status: AbsentError}.get(completed.returncode, MeshmarkError)
     raise kind(message, hint)
 
 
-def _call(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
+def _run(argv: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess[str]:
     try:
         return subprocess.run(
-            [find_place(), *words],
+            [find_place(), *argv],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             encoding="utf-8",
@@ -91,32 +93,34 @@ def _call(words: Sequence[str], timeout_s: float) -> subprocess.CompletedProcess
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as why:
-        raise MeshmarkError(f"meshmark-place {words[0]} does not answer: {why}") from why
+        raise MeshmarkError(f"meshmark-place {argv[0]} failed: {why}") from why
 
 
-def answer(words: Sequence[str]) -> dict[str, Any]:
-    """The object that the program prints with `--json`; a plan with a job that found no place has it `refused`.
+def answer(argv: Sequence[str]) -> dict[str, Any]:
+    """Run the placer with `--json` and return the object that it prints.
+
+    Jobs that a plan could not place have the key `refused`.
 
     Raises:
-        MeshmarkError: as `ask`, or it answered something else.
+        MeshmarkError: As `ask`, or the output is not a JSON object.
     """
     try:
-        found = json.loads(_said(_call([*words, "--json"], 60.0), refused_too=True))
+        found = json.loads(_output(_run([*argv, "--json"], 60.0), allow_refused=True))
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise MeshmarkError(f"meshmark-place {words[0]}: it answers no JSON object")
+        raise MeshmarkError(f"meshmark-place {argv[0]}: the output is not a JSON object")
     return found
 
 
 def parts_of(policy: str, count: int, slots: str) -> list[list[int]]:
-    """The CPUs of each part that a policy gives a job of `count` slots on this machine, were it alone.
+    """The CPUs of each part that a policy assigns to a job of `count` slots on this machine when it is idle.
 
     Raises:
-        MeshmarkError: it finds no place; the message is the reason.
+        MeshmarkError: The policy finds no placement; the message is the reason.
     """
-    words = ["plan", "--topology", "host", "--policy", policy, "--jobs", str(count), "--slots", slots]
-    jobs = answer(words).get("jobs")
+    argv = ["plan", "--topology", "host", "--policy", policy, "--jobs", str(count), "--slots", slots]
+    jobs = answer(argv).get("jobs")
     job = jobs[0] if isinstance(jobs, list) and jobs and isinstance(jobs[0], dict) else {}
     if "refused" in job or not isinstance(job.get("parts"), list):
         raise MeshmarkError(str(job.get("refused", "the plan has no parts")))
@@ -124,52 +128,52 @@ def parts_of(policy: str, count: int, slots: str) -> list[list[int]]:
 
 
 def parts_text(parts: Sequence[Sequence[int]]) -> str:
-    """Parts as the program's own notation has them: `0,4;1,5`."""
+    """Parts in the placer's notation: `0,4;1,5`."""
     return ";".join(",".join(map(str, part)) for part in parts)
 
 
 def matrix_text(nodes: Sequence[int], values: Sequence[Sequence[float]], unit: str, what: str, better: str) -> str:
-    """The file of `--matrix`: values[from][to] in `unit`; better: lower or higher."""
+    """Content of a file for `--matrix`: `values[from][to]` in `unit`; `better` is `lower` or `higher`."""
     return json.dumps(
         {"nodes": list(nodes), "unit": unit, "what": what, "better": better, "values": [list(r) for r in values]}
     )
 
 
 def measured_matrix(records: Sequence[Record], node_of: Mapping[int, int], nodes: Sequence[int]) -> str:
-    """The matrix file of this machine's own measurements: idle latency where every pair has one, else bandwidth.
+    """The matrix file of measurements on this machine: idle latency if it covers every pair, otherwise bandwidth.
 
     Args:
-        records: of this machine. Of several of one pair the one with the largest footprint counts, as small ones stay
-            in the caches, and of those the newest.
-        node_of: node of each CPU.
-        nodes: all nodes with CPUs or memory, ascending.
+        records: Records of this machine. For each pair, the newest record with the largest footprint counts, because
+            small footprints fit in the caches.
+        node_of: Node of each CPU.
+        nodes: All nodes with CPUs or memory, ascending.
 
     Raises:
-        AbsentError: some pair was not measured; the message names the first, the hint the command.
+        AbsentError: A pair was not measured; the message names the first one, the hint the command.
     """
     missing = ""
     for metric, what in (("load_latency", "measured latency"), ("bandwidth_net", "measured bandwidth")):
         found: dict[tuple[int, int], Record] = {}
         for record in sorted(records, key=_rank):
             home, cpu = record.conditions.get("memory_node"), _first_cpu(record)
-            if record.metric == metric and cpu in node_of and str(home).isdigit() and _alone(record):
+            if record.metric == metric and cpu in node_of and str(home).isdigit() and _single_threaded(record):
                 found[node_of[cpu], int(str(home))] = record
         if not found:
             missing = missing or f"node {nodes[0]} to node {nodes[0]}"
             continue
         unit, better = next((r.unit, r.better) for r in found.values())
         values = {pair: record.value for pair, record in found.items()}
-        # From a node without CPUs nobody loads: it is as far from the others as they are from it, and near itself.
+        # Nothing can be measured from a node without CPUs. Its distances are assumed symmetric, that to itself minimal.
         for a in set(nodes) - {node_of[c] for c in node_of}:
             values.update({(a, b): v for (b, home), v in tuple(values.items()) if home == a and b != a})
             values[a, a] = (min if better == "lower" else max)(values.values(), default=0.0)
-        lacking = [(a, b) for a in nodes for b in nodes if (a, b) not in values]
-        if not lacking:
+        unmeasured = [(a, b) for a in nodes for b in nodes if (a, b) not in values]
+        if not unmeasured:
             return matrix_text(nodes, [[values[a, b] for b in nodes] for a in nodes], unit, what, better)
-        missing = missing or f"node {lacking[0][0]} to node {lacking[0][1]}"
+        missing = missing or f"node {unmeasured[0][0]} to node {unmeasured[0][1]}"
     first = {node: min(c for c in node_of if node_of[c] == node) for node in set(node_of.values())}
     raise AbsentError(
-        f"--matrix measured: nobody has measured the latency from {missing}",
+        f"--matrix measured: found no measured latency from {missing}",
         "; ".join(f"meshmark measure latency --cpus {c} --memory-node all" for _, c in sorted(first.items())),
     )
 
@@ -179,11 +183,11 @@ def _rank(record: Record) -> tuple[float, str]:
     return (float(size) if isinstance(size, int | float) else 0.0, str(record.provenance.get("start", "")))
 
 
-def _alone(record: Record) -> bool:
+def _single_threaded(record: Record) -> bool:
     return record.conditions.get("processes") in {None, 1} and record.conditions.get("threads") in {None, 1}
 
 
 def _first_cpu(record: Record) -> int:
-    """Of a latency its CPU, of a bandwidth its thread's; -1 where that is not told."""
-    said = str(record.conditions.get("cpu", record.conditions.get("cpus", "")))
-    return int(said) if said.isdigit() else -1
+    """The CPU of a latency record or of a single-threaded bandwidth record; -1 if unknown."""
+    cpu = str(record.conditions.get("cpu", record.conditions.get("cpus", "")))
+    return int(cpu) if cpu.isdigit() else -1

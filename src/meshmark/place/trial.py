@@ -1,4 +1,4 @@
-"""One run of a candidate: its cost, its end, and what was observed meanwhile."""
+"""Runs candidates and reads their cost, exit status and observed placement."""
 
 from __future__ import annotations
 
@@ -22,16 +22,15 @@ from meshmark.place.candidates import BUSY, Candidate
 from meshmark.store.files import write_file
 from meshmark.store.record import Record, RecordError
 
-TOO_LONG: Final = 5.0  # times as long as the baseline is no candidate
+MAX_SLOWDOWN: Final = 5.0  # candidates that take this many times as long as the baseline are stopped
 MIN_LIMIT_S = 10.0
-_SPACE_BYTES: Final = 1 << 16  # more than a run leaves
-_TAIL_BYTES: Final = 16 << 20  # of a program's output; a figure of merit comes near its end
-# ------------------------------------------------------------------ runs
+_SPACE_BYTES: Final = 1 << 16  # more than a run writes
+_TAIL_BYTES: Final = 16 << 20  # of a program's output; figures of merit are near its end
 
 
 @dataclass(slots=True)
 class Outcome:
-    """One run: `cost` is less for the better, None where it failed, for `reason`."""
+    """One run. A lower `cost` is better; it is None if the run failed, for `reason`."""
 
     candidate: str
     cost: float | None
@@ -49,10 +48,14 @@ class Outcome:
 
 
 class Runner:
-    """Runs the command as the candidates ask for, one run at a time.
+    """Runs the command with the placement of a candidate, one run at a time.
 
     Args:
-        node_of: NUMA node of each CPU, to tell remote pages of what was not bound.
+        folder: Folder of the advice.
+        command: The command and its arguments.
+        figure: Regular expression of the figure of merit; "" for the elapsed time.
+        higher: Whether higher figures are better.
+        node_of: NUMA node of each CPU, which determines the remote pages of unbound runs.
     """
 
     def __init__(
@@ -64,22 +67,22 @@ class Runner:
         self.program = native.find_place()
 
     def run(self, one: Candidate, number: int, limit_s: float) -> Outcome:
-        """Runs it once; never raises for what the command does.
+        """Run a candidate once. Failures of the command are part of the outcome, not exceptions.
 
         Raises:
-            MeshmarkError: the folder's disk is full.
+            MeshmarkError: The disk of the folder is full.
         """
         self.runs.mkdir(parents=True, exist_ok=True)
         record, out, err = (self.runs / f"{number:04}.{end}" for end in ("jsonl", "out", "err"))
         record.unlink(missing_ok=True)
         options = one.options()
-        for option in ("--memory", "--pages"):  # lest the site's defaults join in
+        for option in ("--memory", "--pages"):  # overrides the site's defaults
             options += [option, "default"] if option not in options else []
-        words = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
+        argv = [str(self.program), "run", *options, "--verify", "--record", str(record), "--", *self.command]
         began = time.monotonic()
         with out.open("wb") as output, err.open("wb") as errors:
             child = subprocess.Popen(
-                words,
+                argv,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -96,10 +99,10 @@ class Runner:
                 _end(child)
                 raise
         outcome = Outcome(one.name, None, time.monotonic() - began)
-        # What is said of the placement comes last, and is not the command's.
+        # The last lines of standard error are the placer's verdict, not output of the command.
         text = _tail(out) + "\n" + re.split(r"^placement (?:held|did not hold): ", _tail(err), flags=re.M)[0]
         if status != 0:
-            last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "it said nothing")
+            last = next((x.strip() for x in reversed(text.splitlines()) if x.strip()), "no output")
             how = f"signal {-status}" if status < 0 else f"status {status}"
             outcome.reason = f"ended with {how}: {_printable(last.removeprefix('meshmark: error: '))}"
         else:
@@ -115,7 +118,7 @@ class Runner:
             value = _positive(found[-1].group(found[-1].re.groups and 1)) if found else None
             if value is None:
                 what = f"'{_printable(found[-1].group())}'" if found else "no match"
-                outcome.reason = f"--fom: found {what} in its output, a positive number is needed"
+                outcome.reason = f"--fom: found {what} in the output, a positive number is required"
                 return outcome
             outcome.figure, outcome.cost = value, 1 / value if self.higher else value
         out.unlink()
@@ -123,7 +126,7 @@ class Runner:
         return outcome
 
     def _check_space(self) -> None:
-        """A full disk is no failure of the command: its candidate would be out, also when there is space again."""
+        """Raise MeshmarkError if the disk is full, which must not count as a failure of the candidate."""
         probe = self.runs / "space"
         write_file(probe, bytes(_SPACE_BYTES))
         probe.unlink()
@@ -132,7 +135,7 @@ class Runner:
         try:
             lines = [json.loads(x) for x in path.read_text(encoding="utf-8", errors="replace").splitlines()]
         except (OSError, ValueError) as why:
-            outcome.reason = f"its record cannot be read: {why}"
+            outcome.reason = f"the record cannot be read: {why}"
             return
         for line in lines:
             if not isinstance(line, dict):
@@ -141,25 +144,25 @@ class Runner:
                 try:
                     record = Record.from_json(line)
                 except RecordError as why:
-                    outcome.reason = f"its record is wrong: {why}"
+                    outcome.reason = f"the record is invalid: {why}"
                     return
                 outcome.times[record.metric] = record.value
                 outcome.flags = sorted({*outcome.flags, *record.flags})
             elif line.get("type") == "note" and line.get("kind") == "placement":
                 outcome.evidence, outcome.findings = evidence(line, one, self.node_of)
         if outcome.times.get("elapsed", 0.0) <= 0:
-            outcome.reason = "its record has no elapsed time"
+            outcome.reason = "the record has no elapsed time"
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends the run and all that it started."""
+    """End the run and all processes that it started."""
     for number, grace_s in ((signal.SIGTERM, 2.0), (signal.SIGKILL, 10.0)):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(grace_s)
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)  # what outlived the first signal without its parent
+        os.killpg(child.pid, signal.SIGKILL)  # orphans that survived the first signal
 
 
 def _tail(path: Path) -> str:
@@ -181,11 +184,12 @@ def _positive(text: str | None) -> float | None:
 
 
 def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]) -> tuple[dict[str, float], list[str]]:
-    """What the note of placement of `meshmark run --verify --record` says for a reason, and what it found wrong.
+    """Evidence and findings in the placement note of `meshmark run --verify --record`.
 
     Returns:
-        by name: `threads` that were busy, `migrations` (1), `waiting_share` of the threads' time, `remote_share` and
-        `huge_share` of the pages, `minor_faults`, `major_faults`; what was not seen is not there. And the findings.
+        The evidence by name, without unknown quantities: number of busy `threads`, `migrations`, `waiting_share` of the
+        threads' time, `remote_share` and `huge_share` of the pages, `minor_faults` and `major_faults`. Then the
+        findings.
     """
     report, conditions = (v if isinstance(v := note.get(k), dict) else {} for k in ("report", "conditions"))
     raw = report.get("threads")
@@ -200,16 +204,16 @@ def evidence(note: Mapping[str, Any], one: Candidate, node_of: Mapping[int, int]
         found["waiting_share"] = waited / (sum(worked) + waited)
     if report.get("migrations") is not None:
         found["migrations"] = _number(report["migrations"])
-    said = report.get("pages")
-    pages = {int(n): _number(b) for n, b in said.items() if str(n).isdigit()} if isinstance(said, dict) else {}
-    every = math.fsum(pages.values())
-    if every > 0:
+    reported = report.get("pages")
+    pages = {int(n): _number(b) for n, b in reported.items() if str(n).isdigit()} if isinstance(reported, dict) else {}
+    total = math.fsum(pages.values())
+    if total > 0:
         ran_on = {c for t in threads for c in parse_list(str(t.get("ran_on", "")).replace("none", ""))}
         used = {c for part in one.parts for c in part} or ran_on
         near = {node_of[c] for c in used if c in node_of}
         if near:
-            found["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near) / every
-        found["huge_share"] = min(1.0, _number(report.get("huge_bytes")) / every)
+            found["remote_share"] = math.fsum(b for n, b in pages.items() if n not in near) / total
+        found["huge_share"] = min(1.0, _number(report.get("huge_bytes")) / total)
     for key in ("minor_faults", "major_faults"):
         if key in conditions:
             found[key] = _number(conditions[key])

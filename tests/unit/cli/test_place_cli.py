@@ -141,7 +141,7 @@ def test_the_status_of_the_plan_is_passed_on(fake: dict[str, str]) -> None:
         (["place", "--on", "gs1280-4", "--topology", "host"], 2, "--on: found with --topology"),
         (["place", "--on", "gs1280-4", "--matrix", "x.json"], 2, "--matrix: found with"),
         (["place", "--matrix", "measured", "--topology", "pack:2 core:1 pu:1"], 2, "allowed with host"),
-        (["place", "--matrix", "measured"], 77, "nobody has measured the latency from node 0 to node 0"),
+        (["place", "--matrix", "measured"], 77, "found no measured latency from node 0 to node 0"),
         (["advise"], 2, "COMMAND: found none"),
         (["advise", "--budget", "soon", "--", "true"], 2, "--budget: found 'soon'"),
         (["advise", "--fom", "(", "--", "true"], 2, "--fom: found '('"),

@@ -23,8 +23,17 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.native import find_native
 from meshmark.place.advice import Advice, gain, lines, records, to_json
 from meshmark.place.advise import advise, make_plan
-from meshmark.place.candidates import BASELINE, Candidate, Here, Inherited, Plan, Wishes, candidates, inherited_memory
-from meshmark.place.halving import LOOKS, Race, floor_of, shift, trial
+from meshmark.place.candidates import (
+    BASELINE,
+    Candidate,
+    Inherited,
+    Plan,
+    Resources,
+    SearchSpace,
+    candidates,
+    inherited_memory,
+)
+from meshmark.place.halving import DECISION_PAIRS, Race, floor_of, shift, trial
 from meshmark.place.trial import Outcome, Runner, evidence
 from meshmark.store.files import held
 from meshmark.store.record import Record
@@ -137,15 +146,19 @@ def test_who_fails_twice_is_out_and_the_baseline_ends_the_race() -> None:
     while (name := race.next()) is not None:
         race.add(name, None if name == "b" else 1.0)
     assert race.failures == {"b": 2}
-    assert (race.verdict().word, race.verdict().choice, race.stopped) == ("no difference", "a", "all others failed")
+    assert (race.verdict().word, race.verdict().choice, race.stopped) == (
+        "no difference",
+        "a",
+        "all other candidates failed",
+    )
 
 
 @pytest.mark.parametrize(
     ("cost", "pairs", "word", "stopped"),
     [
         (0.9, 6, "better", "the interval is clear"),
-        (0.99, 4, "no difference", "no difference that counts is possible"),
-        (1.1, 4, "no difference", "the best of the others is no better"),
+        (0.99, 4, "no difference", "a relevant difference is ruled out"),
+        (1.1, 4, "no difference", "the best other candidate is no better"),
     ],
 )
 def test_a_race_ends_as_soon_as_it_is_clear(cost: float, pairs: int, word: str, stopped: str) -> None:
@@ -189,13 +202,13 @@ def test_costs_and_turns_are_checked() -> None:
     for wrong in (0.0, -1.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="positive"):
             race.add(str(name), wrong)
-    with pytest.raises(ValueError, match="turn"):
+    with pytest.raises(ValueError, match="the next candidate is"):
         race.add("b" if name == "a" else "a", 1.0)
 
 
 def test_a_race_that_is_stopped_early_decides_nothing() -> None:
     race = Race(["a", "b"], "a")
-    for _ in range(2 * LOOKS[0] - 1):
+    for _ in range(2 * DECISION_PAIRS[0] - 1):
         name = race.next()
         assert name is not None
         race.add(name, 1.0 if name == "a" else 0.5)
@@ -231,7 +244,7 @@ def made_parts(policy: str, count: int, slots: str) -> list[list[int]]:
     return [[c, c + 8] if slots == "cores" else [c] for c in list(cores.get(policy, range(7, -1, -1)))[:count]]
 
 
-WIDE = Here(cpus=16, threads_per_core=2, memory_nodes=2, thp="madvise")
+WIDE = Resources(cpus=16, threads_per_core=2, memory_nodes=2, thp="madvise")
 
 
 def names(*given: Any, **more: Any) -> tuple[list[str], Mapping[str, str]]:
@@ -241,7 +254,7 @@ def names(*given: Any, **more: Any) -> tuple[list[str], Mapping[str, str]]:
 
 def test_candidates_are_all_combinations_that_differ_with_the_baseline_first() -> None:
     found, left_out = names(
-        Wishes(
+        SearchSpace(
             ("none", "balance", "pack", "compact"),
             (),
             ("default", "local", "interleave"),
@@ -261,15 +274,15 @@ def test_candidates_are_all_combinations_that_differ_with_the_baseline_first() -
 
 
 def test_a_mask_over_everything_binds_nothing_but_pinned_threads_differ() -> None:
-    wishes = Wishes(("none", "balance", "pack"), memory=("default",), pages=("default",), smt=(False,))
-    assert names(wishes, WIDE, 8, False)[0] == [BASELINE]
-    assert names(wishes, WIDE, 8, True)[0] == [BASELINE, "balance", "pack"]
+    space = SearchSpace(("none", "balance", "pack"), memory=("default",), pages=("default",), smt=(False,))
+    assert names(space, WIDE, 8, False)[0] == [BASELINE]
+    assert names(space, WIDE, 8, True)[0] == [BASELINE, "balance", "pack"]
 
 
 def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
-    small = Here(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
-    wishes = Wishes(policies=("none", "balance"), memory=("default", "interleave", "bind"))
-    found, left_out = candidates(wishes, small, 1, True, parts_of=lambda *_: [[0]], missing=lambda _: "")
+    small = Resources(cpus=2, threads_per_core=1, memory_nodes=1, thp="always")
+    space = SearchSpace(policies=("none", "balance"), memory=("default", "interleave", "bind"))
+    found, left_out = candidates(space, small, 1, True, parts_of=lambda *_: [[0]], missing=lambda _: "")
     assert [c.name for c in found] == [BASELINE, "none, 4KiB", "balance", "balance, 4KiB"]
     assert left_out["balance, interleave"] == "the same as 'balance'"
     assert not any(c.pinned for c in found)
@@ -277,7 +290,7 @@ def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
 
 def test_thread_counts_set_the_variable_and_the_slots() -> None:
     found, _ = candidates(
-        Wishes(("none", "balance"), (2, 4), ("default",), ("default",), smt=(True,)),
+        SearchSpace(("none", "balance"), (2, 4), ("default",), ("default",), smt=(True,)),
         WIDE,
         1,
         True,
@@ -310,7 +323,7 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
         return "the pool of 2 MiB pages is empty" if words[1] == "2MiB" else ""
 
     found, left_out = candidates(
-        Wishes(("balance", "pack"), (2, 9), ("default",), ("default", "2MiB"), smt=(False,)),
+        SearchSpace(("balance", "pack"), (2, 9), ("default",), ("default", "2MiB"), smt=(False,)),
         WIDE,
         1,
         False,
@@ -357,7 +370,7 @@ NODES_OF = {c: c % 2 for c in range(16)}
 )
 def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: set[str]) -> None:
     """Under `numactl --preferred=1` a plain run prefers node 1: `none, bind` then is another thing."""
-    here = Here(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
+    here = Resources(16, 2, 2, "madvise", Inherited(memory=inherited), NODES_OF)
     memory = (
         "default",
         "local",
@@ -369,16 +382,16 @@ def test_what_equals_what_is_inherited_is_not_run_twice(inherited: str, same: se
         "interleave",
         "interleave=0-1",
     )
-    _, left_out = names(Wishes(("none",), memory=memory, pages=("default",)), here, 2, True)
+    _, left_out = names(SearchSpace(("none",), memory=memory, pages=("default",)), here, 2, True)
     assert {n for n, why in left_out.items() if why == f"the same as '{BASELINE}'"} == same
 
 
 def test_nodes_of_a_policy_are_those_of_the_cpus() -> None:
-    here = Here(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
-    wishes = Wishes(
+    here = Resources(16, 2, 2, "madvise", Inherited(memory="bind=0"), NODES_OF)
+    space = SearchSpace(
         ("pack",), memory=("default", "bind", "bind=0", "bind=1", "local"), pages=("default",), smt=(False,)
     )
-    assert names(wishes, here, 2, True) == (
+    assert names(space, here, 2, True) == (
         [BASELINE, "pack", "pack, bind=1", "pack, local"],
         {"pack, bind": "the same as 'pack'", "pack, bind=0": "the same as 'pack'"},
     )
@@ -494,13 +507,13 @@ def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return make
 
 
-HERE = Here(cpus=8, threads_per_core=1, memory_nodes=1, thp="madvise")
+HERE = Resources(cpus=8, threads_per_core=1, memory_nodes=1, thp="madvise")
 TALK: list[str] = []
 
 
-def run(folder: Path, wishes: Wishes | None = None, **more: Any) -> Advice:
+def run(folder: Path, space: SearchSpace | None = None, **more: Any) -> Advice:
     runner = Runner(folder, ["prog", "-x"], more.get("figure", ""), more.get("higher", False), {})
-    asked = wishes or Wishes(("none", "balance", "pack"), pages=("default", "thp"))
+    asked = space or SearchSpace(("none", "balance", "pack"), pages=("default", "thp"))
     plan = make_plan(["prog", "-x"], asked, HERE, runner, **{"budget_s": 1000.0, "seed": 1, **more})
     plan.save(folder / "plan.json")
     TALK.clear()
@@ -516,9 +529,9 @@ def test_the_quickest_is_chosen_with_its_gain_spread_reasons_and_lines(world: An
     assert low <= 0.2 <= high and low > 0.15
     assert answer["before"]["n"] >= 6 and answer["before"]["worst"] >= answer["before"]["best"]
     assert 0.1 < answer["best_vs_best"] < 0.3 and 0.1 < answer["worst_vs_worst"] < 0.3
-    assert answer["why"] == ["migrations of threads a run: 40 as it is, 0 with pack"]
+    assert answer["why"] == ["thread migrations per run: 40 baseline, 0 with pack"]
     runs = len(advice.of("balance"))
-    assert answer["not_held"] == [f"balance: in {runs} of {runs} runs, such as: thread 7 moved"]
+    assert answer["not_held"] == [f"balance: in {runs} of {runs} runs, for example: thread 7 moved"]
     assert answer["lines"] == {
         "meshmark": "meshmark run --bind pack -n 2 --slots cores --openmp -- prog -x",
         "taskset": "taskset -c 4;5 prog -x",
@@ -552,8 +565,8 @@ def test_records_keep_every_sample_and_read_back(world: Any) -> None:
 def test_what_is_inherited_is_said_and_kept(world: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = world({"pack": 0.8})
     inherited = Inherited("0-3", "preferred=1")
-    monkeypatch.setattr(sys.modules[__name__], "HERE", Here(4, 1, 2, "madvise", inherited))
-    advice = run(folder, Wishes(("none", "pack"), memory=("default", "bind"), pages=("default",)))
+    monkeypatch.setattr(sys.modules[__name__], "HERE", Resources(4, 1, 2, "madvise", inherited))
+    advice = run(folder, SearchSpace(("none", "pack"), memory=("default", "bind"), pages=("default",)))
     assert Plan.load(folder / "plan.json").inherited == inherited
     assert str(inherited) == "CPUs 0-3, memory preferred=1"
     assert to_json(advice, {})["as_it_is"] == {"cpus": "0-3", "memory": "preferred=1"}
@@ -580,7 +593,7 @@ def test_a_figure_of_merit_is_the_last_match_of_the_commands_own_output(world: A
     assert worse.verdict.choice == BASELINE
     with pytest.raises(UsageError, match=r"^--fom: found no match"):
         run(folder.with_name("none"), figure="no such figure: (.*)")
-    with pytest.raises(UsageError, match="positive number is needed"):
+    with pytest.raises(UsageError, match="positive number is required"):
         run(folder.with_name("text"), figure="(rate)")
 
 
@@ -597,7 +610,7 @@ def test_a_candidate_that_fails_or_hangs_is_told_and_out_after_the_second_time(
     assert advice.failed["balance"] == "ended with status 3: it broke"
     assert advice.failed["pack"].startswith("took longer than 0.5 s")
     assert [o.cost for o in advice.outcomes if o.candidate == "balance"] == [None, None]
-    assert sum("it is out" in t for t in TALK) == 4 and sum("once more" in t for t in TALK) == 2
+    assert sum("exclude" in t for t in TALK) == 4 and sum("second failure" in t for t in TALK) == 2
     assert advice.verdict.choice == "pack/thp".replace("/", ", ")
 
 
@@ -608,11 +621,11 @@ def test_a_command_that_fails_as_it_is_is_one_line(world: Any) -> None:
 
 def test_absent_pages_are_left_out_and_nothing_to_try_is_said(world: Any) -> None:
     folder = world({}, absent=["2MiB"])
-    advice = run(folder, Wishes(("none", "pack"), pages=("default", "2MiB")))
+    advice = run(folder, SearchSpace(("none", "pack"), pages=("default", "2MiB")))
     assert [c.name for c in advice.plan.candidates] == [BASELINE, "pack"]
     assert advice.plan.left_out["pack, 2MiB"] == "absent: no such pages (would help: reserve some)"
-    with pytest.raises(AbsentError, match="nothing here differs"):
-        run(folder, Wishes(("none",), pages=("default", "2MiB")))
+    with pytest.raises(AbsentError, match="no candidate differs"):
+        run(folder, SearchSpace(("none",), pages=("default", "2MiB")))
 
 
 def test_the_budget_ends_it(world: Any) -> None:
@@ -660,14 +673,14 @@ def test_a_journal_that_is_none_is_refused_in_one_line(world: Any, line: bytes) 
         advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
     other = {**asdict(Outcome("pack", 1.0, 1.0)), "candidate": "elsewhere", "type": "run"}
     (folder / "journal.jsonl").write_text(json.dumps(other) + "\n")
-    with pytest.raises(MeshmarkError, match="not of this plan: found a run of 'elsewhere'"):
+    with pytest.raises(MeshmarkError, match="belongs to another plan: found a run of 'elsewhere'"):
         advise(plan, folder, Runner(folder, plan.command, "", False, {}), TALK.append)
 
 
 @pytest.mark.parametrize("text", ["", "[]", '{"command": []}', '{"candidates": [{"parts": 3}]}'])
 def test_a_plan_that_is_none_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "plan.json").write_text(text)
-    with pytest.raises(MeshmarkError, match=r"cannot read the plan|is no plan"):
+    with pytest.raises(MeshmarkError, match=r"cannot read the plan|not a plan"):
         Plan.load(tmp_path / "plan.json")
     with pytest.raises(UsageError, match="found no plan"):
         Plan.load(tmp_path / "other" / "plan.json")
