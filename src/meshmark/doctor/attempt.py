@@ -1,4 +1,4 @@
-"""One trial: a command that runs within a limit, and the host that it runs on."""
+"""Runs a command with a time limit, and describes the host for the tests of MPI libraries."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshmark.measure.journal import Reading, read_journal
 from meshmark.native import end_with_parent
 from meshmark.store.record import Record
 
-LIMIT_S: Final = 20.0  # of one trial; one that takes longer has shown its trap
+LIMIT_S: Final = 20.0  # per command; exceeding it is a finding
 
 
 _PACKAGES: Final = {
@@ -34,22 +34,22 @@ _PACKAGES: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tried:
-    """What came of one trial.
+class Attempt:
+    """The result of one command.
 
     Attributes:
-        status: as a shell tells it; 128 and more where a signal ended it.
-        over: it had no end within its time, and was ended.
+        status: Exit status as in a shell: 128 plus the number of the signal that ended it.
+        timed_out: Whether it exceeded the time limit and was ended.
     """
 
     status: int
     out: str
-    talk: str
-    over: bool = False
+    stderr: str
+    timed_out: bool = False
 
     @property
     def reading(self) -> Reading:
-        """What its output says, where it is that of a program of Meshmark's."""
+        """The output, parsed as the output of an instrument."""
         return read_journal(self.out.encode().splitlines(keepends=True), "doctor")
 
     def results(self, metric: str) -> list[Record]:
@@ -61,46 +61,46 @@ class Tried:
 
     @property
     def absent(self) -> str:
-        """The first reason for which something was not to be had; '' where all was."""
+        """The reason of the first absence; "" if there is none."""
         first = next((a.reason for a in self.reading.absences), "")
-        return re.sub(r"^[a-z_]+ [^:]*: ", "", first)  # without the point that it was asked for
+        return re.sub(r"^[a-z_]+ [^:]*: ", "", first)  # without the point
 
     @property
     def why(self) -> str:
-        """What went wrong, in a few words; '' where nothing did."""
-        if self.over:
-            return f"no end within {LIMIT_S:.0f} s"
+        """Why the command failed, briefly; "" if it succeeded."""
+        if self.timed_out:
+            return f"did not end within {LIMIT_S:.0f} s"
         if self.status == 0:
             return ""
         if error := self.reading.error:
             return error[:120]
-        died = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.talk, re.I)
+        died = re.search(r"signal:? ?(?:number )?(\d+)|\(Segmentation fault\)|SIGSEGV", self.stderr, re.I)
         number = int(died[1]) if died and died[1] else 11 if died else self.status - 128 if self.status > 128 else 0
         if 0 < number < signal.NSIG:
             return f"died of {launch.signal_name(number)}"
-        said = [x.strip() for x in self.talk.splitlines() if re.search(r"[a-z]{3}", x)]
-        return (said[0][:120] if said else "") or f"exit status {self.status}"
+        lines = [x.strip() for x in self.stderr.splitlines() if re.search(r"[a-z]{3}", x)]
+        return (lines[0][:120] if lines else "") or f"exit status {self.status}"
 
 
 class Try(Protocol):
-    """Runs a command within `LIMIT_S`, on these CPUs alone where some are named."""
+    """Runs a command with the time limit `LIMIT_S`, optionally only on some CPUs."""
 
     def __call__(
-        self, words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
-    ) -> Tried: ...
+        self, argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None
+    ) -> Attempt: ...
 
 
-def try_for_real(words: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Tried:
-    """As `Try`; nothing of what it started is left when it returns."""
+def try_for_real(argv: Sequence[str], environment: Mapping[str, str], cpus: Sequence[int] | None = None) -> Attempt:
+    """Like `Try`; all processes of the command have ended when this function returns."""
 
     def prepare() -> None:
-        end_with_parent()  # a launcher that is asked ends its ranks, and leaves nothing in the temporary folder
+        end_with_parent()  # by SIGTERM, on which launchers end their ranks and remove temporary files
         if cpus:
             os.sched_setaffinity(0, cpus)
 
     try:
         child = subprocess.Popen(
-            list(words),
+            list(argv),
             env=dict(environment),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -111,23 +111,23 @@ def try_for_real(words: Sequence[str], environment: Mapping[str, str], cpus: Seq
             preexec_fn=prepare,
         )
     except OSError as why:
-        return Tried(127, "", f"{words[0]}: {why.strerror or why}")
-    over = False
+        return Attempt(127, "", f"{argv[0]}: {why.strerror or why}")
+    timed_out = False
     try:
-        out, talk = child.communicate(timeout=LIMIT_S)
+        out, stderr = child.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
-        over = True
-        out, talk = _ended(child)
+        timed_out = True
+        out, stderr = _ended(child)
     except BaseException:
         _ended(child)
         raise
     status = child.returncode
-    return Tried(128 - status if status < 0 else status, out, talk, over)
+    return Attempt(128 - status if status < 0 else status, out, stderr, timed_out)
 
 
 def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
-    """Ends a trial with all that it started; what it had said."""
-    child.terminate()  # a launcher that is asked ends its ranks, also those that are in groups of their own
+    """End a command with all its processes and return its output."""
+    child.terminate()  # on SIGTERM, launchers also end ranks in other process groups
     try:
         return child.communicate(timeout=3)
     except subprocess.TimeoutExpired:
@@ -137,20 +137,20 @@ def _ended(child: subprocess.Popen[str]) -> tuple[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """What the trials are told of the machine; tests make others up."""
+    """The host as the tests of MPI libraries see it."""
 
     cpus: tuple[int, ...]
     root: bool
     environment: Mapping[str, str]
     which: Callable[[str], str | None] = shutil.which
-    shared: Path = Path("/dev/shm")  # where libraries put what their ranks share
+    shared_memory: Path = Path("/dev/shm")  # where MPI libraries put shared memory
 
     @staticmethod
     def here() -> Host:
         return Host(tuple(sorted(os.sched_getaffinity(0))), os.geteuid() == 0, dict(os.environ))
 
     def install(self, what: str) -> str:
-        """The command that installs it; '' where this system's packages of it are not known."""
+        """The command that installs a component; "" if its packages on this system are unknown."""
         for manager in ("apt-get", "dnf", "zypper"):
             if self.which(manager) and (packages := _PACKAGES.get((what, manager))):
                 return f"{'' if self.root else 'sudo '}{manager} install {packages}   # then make setup"

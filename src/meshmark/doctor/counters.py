@@ -16,21 +16,21 @@ from meshmark.doctor.finding import Finding
 from meshmark.machine.facts import host_facts, is_absent
 from meshmark.machine.tree import Tree
 
-# Numbers of the kernel's capability.h.
+# Capability numbers of <linux/capability.h>.
 _DAC_OVERRIDE, _DAC_READ_SEARCH, IPC_LOCK, _SYS_RAWIO, _SYS_ADMIN, SYS_NICE, _PERFMON = 1, 2, 14, 17, 21, 23, 38
 KERNEL, CPU = "proc/sys/kernel", "sys/devices/system/cpu"
 _EVENTS: Final = "sys/bus/event_source/devices"
-FILES_PER_CPU: Final = 32  # counters that are open at once for each CPU
-LOCKED: Final = 8 << 20  # B: the rings of the counters, and the kernel's own default of late
+FILES_PER_CPU: Final = 32  # counters open at the same time per CPU
+MIN_LOCKED: Final = 8 << 20  # B, for ring buffers of counters; also the default limit of recent Linux kernels
 TryCounter = Callable[[int, int, int, int], int]
 
 
 def open_counter(kind: int, config: int, pid: int, cpu: int) -> int:
-    """Opens and closes a counter; the errno, 0 where it opened."""
+    """Open and close a counter with perf_event_open(2); returns 0 or the errno."""
     number = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}.get(platform.machine())
     if number is None:
         return errno.ENOSYS
-    flags = 1 | (1 << 5 | 1 << 6 if pid == 0 else 0)  # disabled; of a process its own code alone
+    flags = 1 | (1 << 5 | 1 << 6 if pid == 0 else 0)  # disabled; for a process, without kernel and hypervisor
     attributes = struct.pack("=IIQQQQQIIQ", kind, 64, config, 0, 0, 0, flags, 0, 0, 0)
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.syscall(number, ctypes.c_char_p(attributes), pid, cpu, -1, 0)
@@ -41,7 +41,7 @@ def open_counter(kind: int, config: int, pid: int, cpu: int) -> int:
 
 
 class Host:
-    """What the checks ask of a machine."""
+    """The machine as the checks see it: the tree below a root, host facts and the rights of this process."""
 
     def __init__(self, root: Path, which: Callable[[str], str | None], try_counter: TryCounter) -> None:
         self.tree = Tree(root)
@@ -52,13 +52,13 @@ class Host:
         effective = re.search(r"^CapEff:\s*([0-9a-fA-F]{1,16})\s*$", status, re.M)
         self._capabilities = int(effective[1], 16) if effective else None
         self._root = re.search(r"^Uid:\s*\d+\s+0\b", status, re.M) is not None
-        # Capabilities of a user namespace hold for what belongs to it, and the hardware does not.
+        # Capabilities in a user namespace apply only to its own resources, which exclude the hardware.
         users = (self.tree.text("proc/self/uid_map") or "").split()
         self.namespaced = len(users) >= 3 and users[:3] != ["0", "0", "4294967295"]
         groups = self.tree.text("proc/self/cgroup") or ""
         self.container = (
             self.namespaced
-            or any(self._there(p) for p in (".dockerenv", "run/.containerenv", "run/systemd/container"))
+            or any(self._exists(p) for p in (".dockerenv", "run/.containerenv", "run/systemd/container"))
             or re.search(r"/(docker|kubepods|lxc|libpod|containerd|buildkit)\b", groups) is not None
         )
         self.online = len(self.tree.cpus(f"{CPU}/online") or ()) or None
@@ -66,73 +66,73 @@ class Host:
         self.guest = self.fact("virtual", "guest") is True
         self.x86 = re.search(r"^flags\s*:", self.tree.text("proc/cpuinfo") or "", re.M) is not None
 
-    def _there(self, name: str) -> bool:
+    def _exists(self, name: str) -> bool:
         try:
             return self.tree.path(name).exists()
         except (OSError, ValueError):
             return False
 
-    def there(self, name: str) -> bool:
-        """Whether there is such a file or folder."""
-        return self._there(name)
+    def exists(self, name: str) -> bool:
+        """Whether a file or folder exists."""
+        return self._exists(name)
 
     def fact(self, *keys: str) -> Any:
-        """A fact of `host_facts`, None where it is absent."""
+        """A fact of `host_facts`; None if it is absent."""
         found: Any = self.facts
         for key in keys:
             found = found.get(key) if isinstance(found, Mapping) else None
         return None if is_absent(found) else found
 
     def has(self, *capabilities: int) -> bool | None:
-        """Whether this process has one of these capabilities over the machine; None where that is not known."""
+        """Whether this process has one of these capabilities for the machine; None if unknown."""
         if self._capabilities is None:
             return None
         return not self.namespaced and any(self._capabilities >> c & 1 for c in capabilities)
 
     def names(self, folder: str) -> list[str] | None:
-        """Names of a folder, None where it is not there."""
+        """Names in a folder; None if it does not exist."""
         try:
             return sorted(p.name for p in self.tree.path(folder).iterdir())
         except (OSError, ValueError):
             return None
 
     def limit(self, name: str) -> tuple[float, float] | None:
-        """A soft and a hard limit of this process, in the kernel's unit; infinite for unlimited."""
+        """The soft and the hard limit of this process, in the unit of /proc/PID/limits; infinite if unlimited."""
         text = self.tree.text("proc/self/limits") or ""
         row = re.search(rf"^{re.escape(name)}\s+(unlimited|\d{{1,20}})\s+(unlimited|\d{{1,20}})", text, re.M)
         return (float(row[1].replace("unlimited", "inf")), float(row[2].replace("unlimited", "inf"))) if row else None
 
     @property
     def _as_root(self) -> str:
-        """What goes before a command for root: `sudo`, which a container's root lacks and does not need."""
+        """Prefix of commands that need root: `sudo `, or "" for root, which may lack sudo in a container."""
         return "" if self._root else "sudo "
 
     @property
     def _elsewhere(self) -> bool:
-        """Whether the settings of the kernel are out of this process's reach, whoever it is in its container."""
+        """Whether kernel settings can be changed only outside the container."""
         return self.container and not self.has(_SYS_ADMIN)
 
     def root_command(self, command: str) -> str:
-        """A command for root; from a container, one for the machine that holds it."""
+        """A command that needs root, on the host if this is a container."""
         return f"on the host: sudo {command}" if self._elsewhere else self._as_root + command
 
     def own_command(self, command: str) -> str:
-        """A command for root that concerns this process or its container alone."""
+        """A command that needs root and concerns only this process or its container."""
         return self._as_root + command
 
     def write(self, value: str, name: str) -> str:
-        """The command that writes a value to a file of the kernel."""
+        """The command that writes a value to a file in /proc or /sys."""
         if self._elsewhere:
             return f"on the host: echo {value} | sudo tee /{name}"
         return f"echo {value} | {self._as_root}tee /{name}"
 
 
 def unknown(name: str, file: str, why: str) -> Finding:
-    return Finding(name, f"/{file} is not there or not readable", "unknown", why)
+    return Finding(name, f"/{file} does not exist or is not readable", "unknown", why)
 
 
 def not_in_kernel(host: Host, name: str, file: str, why: str) -> Finding:
-    """Of a setting that is not there: a kernel that runs and shows its others has not got it, a tree may lack it."""
+    """A missing setting: ok if the running kernel has others in that folder, otherwise unknown."""
     folder, _, setting = file.rpartition("/")
     names = host.names(folder) if host.live else None
     if names and setting not in names:
@@ -144,55 +144,55 @@ def not_in_kernel(host: Host, name: str, file: str, why: str) -> Finding:
 
 
 def sampler(absent: Sequence[Mapping[str, str]]) -> Iterator[Finding]:
-    """What the sampler says that it cannot see; several metrics of one reason are one finding."""
+    """Metrics that are absent in the sampler; one finding per reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
     for a in absent:
         metric, _, component = a.get("metric", "").partition(":")
         if metric.startswith(("power", "l3", "host.pressure")):
-            continue  # looked at below, with what would help
+            continue  # covered by other checks, which know remedies
         reasons.setdefault((a.get("why", ""), a.get("hint", "")), []).append(component or metric)
     for (why, hint), metrics in reasons.items():
         shown = ", ".join(dict.fromkeys(metrics[:4])) + (f" and {len(metrics) - 4} more" if len(metrics) > 4 else "")
-        yield Finding(f"sampler: {shown}", why, "hidden", "stays hatched on the map and is not recorded", hint)
+        yield Finding(f"sampler: {shown}", why, "hidden", "hatched on the map and not recorded", hint)
 
 
 def perf(host: Host) -> Iterator[Finding]:
-    """Whether this process may count for the whole machine, by the settings, and by trying."""
-    name, why = "counters of the machine", "memory controllers, links and caches count for the machine, not a process"
+    """Whether this process may open system-wide counters, by settings and, on a live system, by a test."""
+    name, why = "system-wide counters", "memory controllers, links and caches count for the machine, not a process"
     paranoid = host.tree.number(f"{KERNEL}/perf_event_paranoid")
     privileged = host.has(_PERFMON, _SYS_ADMIN)
     lower = host.root_command("sysctl kernel.perf_event_paranoid=0")
-    said = "perf_event_paranoid is not told" if paranoid is None else f"perf_event_paranoid {paranoid}"
+    setting_text = "perf_event_paranoid unknown" if paranoid is None else f"perf_event_paranoid {paranoid}"
     allowed = privileged or (paranoid is not None and paranoid <= 0)
-    by = ", but with CAP_PERFMON" if privileged and (paranoid is None or paranoid > 0) else ""
+    suffix = ", but with CAP_PERFMON" if privileged and (paranoid is None or paranoid > 0) else ""
     if host.live:
-        wrong = host.try_counter(1, 0, -1, min(os.sched_getaffinity(0)))  # the kernel's own clock: all machines have it
-        if not wrong:
-            yield Finding(name, f"{said}{by}: one was opened", "ok", why)
-        elif wrong == errno.ENOSYS:
-            yield Finding(name, "this kernel counts nothing (no perf_event_open)", "hidden", why)
+        error = host.try_counter(1, 0, -1, min(os.sched_getaffinity(0)))  # PERF_COUNT_SW_CPU_CLOCK, on all machines
+        if not error:
+            yield Finding(name, f"{setting_text}{suffix}: can be opened", "ok", why)
+        elif error == errno.ENOSYS:
+            yield Finding(name, "this kernel has no perf_event_open", "hidden", why)
         elif allowed:
             yield Finding(
                 name,
-                f"{said}{by}, and yet refused ({_errno_name(wrong)}): a filter of system calls stands between",
+                f"{setting_text}{suffix}, but refused ({_errno_name(error)}), probably by a seccomp filter",
                 "hidden",
                 why,
                 "docker run --cap-add PERFMON --security-opt seccomp=unconfined …",
             )
         else:
-            yield Finding(name, f"{said}, without CAP_PERFMON{empty(host)}", "hidden", why, lower)
+            yield Finding(name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", why, lower)
     elif paranoid is None:
         yield unknown(name, f"{KERNEL}/perf_event_paranoid", why)
     elif allowed:
-        yield Finding(name, said + by, "ok", why)
+        yield Finding(name, setting_text + suffix, "ok", why)
     elif privileged is None:
-        yield Finding(name, f"{said}; the capabilities were not recorded", "unknown", why, lower)
+        yield Finding(name, f"{setting_text}; the capabilities were not recorded", "unknown", why, lower)
     else:
-        yield Finding(name, f"{said}, without CAP_PERFMON{empty(host)}", "hidden", why, lower)
+        yield Finding(name, f"{setting_text}, without CAP_PERFMON{namespace_note(host)}", "hidden", why, lower)
 
 
-def empty(host: Host) -> str:
-    return " over the machine (a user namespace)" if host.namespaced else ""
+def namespace_note(host: Host) -> str:
+    return " for the machine (in a user namespace)" if host.namespaced else ""
 
 
 def _errno_name(number: int) -> str:
@@ -200,25 +200,25 @@ def _errno_name(number: int) -> str:
 
 
 def units(host: Host) -> Iterator[Finding]:
-    """Which counters there are at all."""
+    """Which PMUs exist."""
     devices = host.names(_EVENTS)
     core, uncore = "counters of the cores", "counters of memory controllers and links"
-    why_core = "without them instructions, cache misses and the true clock cannot be told"
-    why_uncore = "without them traffic of memory and links stays hatched"
+    why_core = "without them, instructions, cache misses and the actual clock rate are unknown"
+    why_uncore = "without them, traffic of memory and links is hatched on the map"
     if devices is None:
         yield unknown(core, _EVENTS, why_core)
         yield unknown(uncore, _EVENTS, why_uncore)
         return
-    mine = [d for d in devices if re.fullmatch(r"cpu|cpu_core|cpu_atom|armv[789]\w*|armv8_pmuv3\w*", d)]
-    wrong = host.try_counter(0, 0, 0, -1) if host.live and mine else 0  # cycles of this very process
+    core_devices = [d for d in devices if re.fullmatch(r"cpu|cpu_core|cpu_atom|armv[789]\w*|armv8_pmuv3\w*", d)]
+    error = host.try_counter(0, 0, 0, -1) if host.live and core_devices else 0  # cycles of this process
     hypervisor = "on the hypervisor: give this guest a PMU (QEMU: -cpu host,pmu=on)" if host.guest else ""
-    if mine and wrong in {0, errno.EACCES, errno.EPERM}:  # refused is not missing; that is said elsewhere
-        yield Finding(core, ", ".join(mine), "ok", why_core)
-    elif mine:
-        found = f"{', '.join(mine)}, but cycles cannot be counted ({_errno_name(wrong)})"
+    if core_devices and error in {0, errno.EACCES, errno.EPERM}:  # permission is a finding of `perf`
+        yield Finding(core, ", ".join(core_devices), "ok", why_core)
+    elif core_devices:
+        found = f"{', '.join(core_devices)}, but cycles cannot be counted ({_errno_name(error)})"
         yield Finding(core, found, "hidden", why_core, hypervisor)
     else:
-        found = "the hypervisor gives none" if host.guest else "the kernel found none"
+        found = "the hypervisor provides none" if host.guest else "the kernel found none"
         yield Finding(core, found, "hidden", why_core, hypervisor)
     units = [
         d for d in devices if re.match(r"uncore_|amd_(df|umc|l3)|arm_(cmn|dsu)|hisi_|nvidia_\w*pmu|dmc620|cha_", d)
@@ -227,7 +227,7 @@ def units(host: Host) -> Iterator[Finding]:
     if units:
         yield Finding(uncore, f"{len(units)} units: {', '.join(kinds[:6])}", "ok", why_uncore)
     else:
-        found = "none; hypervisors do not give them to guests" if host.guest else "the kernel found none"
+        found = "none; hypervisors do not provide them to guests" if host.guest else "the kernel found none"
         module = "" if host.guest or not host.x86 else host.root_command("modprobe intel_uncore")
         if "amd" in str(host.fact("cpu", "vendor") or "").lower() and module:
             module = host.root_command("modprobe amd_uncore")
@@ -235,7 +235,7 @@ def units(host: Host) -> Iterator[Finding]:
 
 
 def watchdog(host: Host) -> Iterator[Finding]:
-    name, why = "NMI watchdog", "takes one of the few counters of every CPU, so that others must share by turns"
+    name, why = "NMI watchdog", "occupies one of the few counters of every CPU, so that others are multiplexed"
     on = host.tree.number(f"{KERNEL}/nmi_watchdog")
     if on is None:
         yield not_in_kernel(host, name, f"{KERNEL}/nmi_watchdog", why)
@@ -246,58 +246,58 @@ def watchdog(host: Host) -> Iterator[Finding]:
 
 
 def resctrl(host: Host) -> Iterator[Finding]:
-    name, why = "bandwidth monitoring (resctrl)", "tells the traffic of each last-level cache with memory"
+    name, why = "bandwidth monitoring (resctrl)", "measures the memory traffic of each last-level cache"
     flags = (host.tree.text("proc/cpuinfo") or "").split()
-    mounted = host.there("sys/fs/resctrl/info")
+    mounted = host.exists("sys/fs/resctrl/info")
     if mounted and host.names("sys/fs/resctrl/mon_data"):
         yield Finding(name, "mounted", "ok", why)
     elif mounted:
-        yield Finding(name, "mounted, but without monitoring, or not readable", "hidden", why)
-    elif "cqm_mbm_total" in flags or host.there("sys/fs/resctrl"):
+        yield Finding(name, "mounted, but monitoring is missing or not readable", "hidden", why)
+    elif "cqm_mbm_total" in flags or host.exists("sys/fs/resctrl"):
         command = host.root_command("mount -t resctrl resctrl /sys/fs/resctrl")
-        yield Finding(name, "the processor has it, but it is not mounted", "hidden", why, command)
+        yield Finding(name, "supported by the processor, but not mounted", "hidden", why, command)
     elif not flags:
         yield unknown(name, "proc/cpuinfo", why)
     else:
-        by = "the hypervisor does not give it" if host.guest else "the processor has none"
-        yield Finding(name, by, "hidden", why)
+        found = "not provided by the hypervisor" if host.guest else "not supported by the processor"
+        yield Finding(name, found, "hidden", why)
 
 
 def energy(host: Host) -> Iterator[Finding]:
-    name, why = "energy counters (RAPL)", "tell the power that packages and memory draw"
+    name, why = "energy counters (RAPL)", "measure the power of packages and memory"
     zones = [n for n in host.names("sys/class/powercap") or [] if re.match(r"intel-rapl:|amd_energy", n)]
     counters = [f"sys/class/powercap/{z}/energy_uj" for z in zones]
-    counters = [c for c in counters if host.there(c)]
+    counters = [c for c in counters if host.exists(c)]
     if not counters:
         if host.names("sys/class/powercap") is None and not host.live:
             yield unknown(name, "sys/class/powercap", why)
         elif host.guest:
-            yield Finding(name, "the hypervisor gives none", "hidden", why)
+            yield Finding(name, "the hypervisor provides none", "hidden", why)
         elif host.x86:
-            yield Finding(name, "none here", "hidden", why, host.root_command("modprobe intel_rapl_msr"))
+            yield Finding(name, "not found", "hidden", why, host.root_command("modprobe intel_rapl_msr"))
         else:
             yield Finding(name, "this processor has none", "hidden", why)
         return
-    shut = [c for c in counters if host.tree.number(c) is None]
-    if shut:
-        # Readable by all it can betray secrets (PLATYPUS, 2020), which is why it is not by default.
+    unreadable = [c for c in counters if host.tree.number(c) is None]
+    if unreadable:
+        # Not readable by default, because they can leak secrets (PLATYPUS, 2020).
         command = host.root_command("chmod a+r /sys/class/powercap/*/energy_uj")
-        yield Finding(name, f"{len(shut)} of {len(counters)} may not be read", "hidden", why, command)
+        yield Finding(name, f"{len(unreadable)} of {len(counters)} are not readable", "hidden", why, command)
     else:
-        yield Finding(name, f"{len(counters)} of {len(counters)} can be read", "ok", why)
+        yield Finding(name, f"{len(counters)} of {len(counters)} are readable", "ok", why)
 
 
 def msr(host: Host) -> Iterator[Finding]:
-    name, why = "registers of the model (msr)", "say which prefetchers are on, and limits of the uncore clock"
+    name, why = "model-specific registers (MSR)", "contain the state of prefetchers and the limits of the uncore clock"
     device = host.tree.path("dev/cpu/0/msr")
     if not host.live:
-        yield Finding(name, "a recorded tree has no devices", "unknown", why)
+        yield Finding(name, "recorded trees contain no devices", "unknown", why)
     elif not host.x86:
         yield Finding(name, "this processor has none", "ok", why)
-    elif not host.there("dev/cpu/0/msr"):
-        yield Finding(name, "/dev/cpu/0/msr is not there", "hidden", why, host.root_command("modprobe msr"))
+    elif not host.exists("dev/cpu/0/msr"):
+        yield Finding(name, "/dev/cpu/0/msr does not exist", "hidden", why, host.root_command("modprobe msr"))
     elif os.access(device, os.R_OK) and host.has(_SYS_RAWIO):
-        yield Finding(name, "can be read", "ok", why)
+        yield Finding(name, "readable", "ok", why)
     else:
         yield Finding(
             name, "only root with CAP_SYS_RAWIO may read them", "hidden", why, host.own_command("meshmark survey")
@@ -305,15 +305,15 @@ def msr(host: Host) -> Iterator[Finding]:
 
 
 def mesh(host: Host) -> Iterator[Finding]:
-    """On Arm the kernel tells where a mesh's parts lie in debugfs alone."""
-    name, why = "map of the mesh (arm-cmn)", "tells which crosspoint of the mesh has which core, cache and controller"
+    """Whether the layout of an Arm mesh, which Linux reports only in debugfs, is readable."""
+    name, why = "map of the mesh (arm-cmn)", "shows which crosspoint of the mesh has which core, cache and controller"
     devices = [d for d in host.names(_EVENTS) or [] if d.startswith("arm_cmn")]
     if not devices:
-        found = "no such mesh here" if host.names(_EVENTS) is not None else ""
+        found = "no such mesh" if host.names(_EVENTS) is not None else ""
         yield Finding(name, found, "ok", why) if found else unknown(name, _EVENTS, why)
     elif host.names("sys/kernel/debug/arm-cmn"):
-        yield Finding(name, "debugfs has it", "ok", why)
+        yield Finding(name, "readable in debugfs", "ok", why)
     else:
         mounted = host.names("sys/kernel/debug")
         command = "mount -t debugfs none /sys/kernel/debug" if mounted == [] else "chmod a+rx /sys/kernel/debug"
-        yield Finding(name, "debugfs is not mounted, or not readable", "hidden", why, host.root_command(command))
+        yield Finding(name, "debugfs is not mounted or not readable", "hidden", why, host.root_command(command))

@@ -1,7 +1,7 @@
-"""What a machine hides from measuring and watching, what on it would spoil numbers, and the command that changes it.
+"""Checks what a host hides from Meshmark and what affects measurements, with the commands that change it.
 
-Read below a root, so that a recorded tree stands in; only the running system is asked whether it really gives a
-counter, and for its programs. A setting that cannot be read is unknown, and never judged to be well.
+Settings are read below a root, which may be a recorded tree. Only on the live system are counters opened and programs
+searched. A setting that cannot be read is `unknown`, never `ok`.
 
 Sources: the kernel's documentation (admin-guide/sysctl/kernel, admin-guide/perf-security, filesystems/resctrl,
 power/powercap, accounting/psi, admin-guide/perf/arm-cmn), capabilities(7), user_namespaces(7), perf_event_open(2).
@@ -21,14 +21,14 @@ from meshmark.doctor.counters import (
     FILES_PER_CPU,
     IPC_LOCK,
     KERNEL,
-    LOCKED,
+    MIN_LOCKED,
     SYS_NICE,
     Host,
     TryCounter,
-    empty,
     energy,
     mesh,
     msr,
+    namespace_note,
     not_in_kernel,
     open_counter,
     perf,
@@ -44,9 +44,9 @@ from meshmark.machine.tree import format_list
 
 _CLOCK: Final = "sys/devices/system/clocksource/clocksource0"
 _THP: Final = "sys/kernel/mm/transparent_hugepage"
-_USUAL_REALTIME: Final = (
-    0.9  # bursts of shielded samples stay well below it; without any throttle a spinning thread takes a CPU for good
-)
+# Shielded samples stay well below this share of a period. Throttling should stay on: without it, a spinning real-time
+# thread would block its CPU.
+_USUAL_REALTIME: Final = 0.9
 _LIBRARIES: Final = ("libopenblas", "libblis", "libmkl_rt", "libflexiblas")
 
 
@@ -57,29 +57,28 @@ def examine(
     which: Callable[[str], str | None] = shutil.which,
     try_counter: TryCounter | None = None,
 ) -> list[Finding]:
-    """Everything that is looked at, the worst first.
+    """All findings, worst first.
 
     Args:
         root: `/`, or a recorded tree with proc and sys.
-        absent: what the sampler says that it cannot see: `metric`, `why`, `hint`.
-        which: finds a program of the running system.
-        try_counter: opens a counter of the running system (type, config, pid, cpu) and returns an errno, 0 if it
-            opened; none: the kernel is asked.
+        absent: Absent metrics of the sampler, with keys `metric`, `why` and `hint`.
+        which: Finds a program on the live system.
+        try_counter: Opens a counter (type, config, pid, cpu) and returns 0 or the errno; by default `open_counter`.
     """
     host = Host(root, which, try_counter or open_counter)
     return in_order((*sampler(absent), *(f for check in _CHECKS for f in check(host))))
 
 
-# ------------------------------------------------------------------ what spoils numbers
+# ------------------------------------------------------------------ influences on measurements
 
 
 def _balancing(host: Host) -> Iterator[Finding]:
-    name, why = "NUMA balancing", "moves pages to other nodes, and faults on purpose, while they are measured"
+    name, why = "NUMA balancing", "migrates pages and causes page faults during measurements"
     on = host.tree.number(f"{KERNEL}/numa_balancing")
     if on is None:
         yield not_in_kernel(host, name, f"{KERNEL}/numa_balancing", why)
     elif on and host.nodes is not None and host.nodes < 2:
-        yield Finding(name, f"on ({on}), but there is one node only", "ok", why)
+        yield Finding(name, f"on ({on}), but there is only one node", "ok", why)
     elif on:
         command = host.root_command("sysctl kernel.numa_balancing=0")
         yield Finding(name, f"on ({on})", "spoils-measurements", why, command)
@@ -88,7 +87,7 @@ def _balancing(host: Host) -> Iterator[Finding]:
 
 
 def _huge(host: Host) -> Iterator[Finding]:
-    name, why = "transparent huge pages", "without them each latency beyond the TLB's reach has a page walk in it"
+    name, why = "transparent huge pages", "without them, latencies beyond the reach of the TLB include page walks"
     mode = host.fact("pages", "thp")
     if mode is None:
         yield unknown(name, f"{_THP}/enabled", why)
@@ -96,17 +95,17 @@ def _huge(host: Host) -> Iterator[Finding]:
         yield Finding(name, "never", "hidden", why, host.write("madvise", f"{_THP}/enabled"))
     else:
         yield Finding(name, str(mode), "ok", why)
-    name, why = "pool of huge pages", "measurements on pages of the pool (--pages 2MiB) are absent without it"
+    name, why = "huge page pool", "measurements with --pages 2MiB are absent without it"
     pools = host.fact("pages", "huge")
-    small = next((p for p in pools or [] if not is_absent(p["total"])), None)
-    if small is None:
+    smallest = next((p for p in pools or [] if not is_absent(p["total"])), None)
+    if smallest is None:
         yield unknown(name, "sys/kernel/mm/hugepages", why)
         return
-    size, total = int(small["size_bytes"]), int(small["total"])
+    size, total = int(smallest["size_bytes"]), int(smallest["total"])
     if total == 0:
         pages = max(1, (1 << 30) // size)
         pool = f"sys/kernel/mm/hugepages/hugepages-{size // 1024}kB/nr_hugepages"
-        yield Finding(name, f"no page of {size >> 20} MiB", "hidden", why, host.write(str(pages), pool))
+        yield Finding(name, f"no pages of {size >> 20} MiB", "hidden", why, host.write(str(pages), pool))
     else:
         yield Finding(name, f"{total} pages of {size >> 20} MiB", "ok", why)
 
@@ -114,16 +113,16 @@ def _huge(host: Host) -> Iterator[Finding]:
 def _frequency(host: Host) -> Iterator[Finding]:
     name, why = (
         "frequency governor",
-        "a clock that follows the load makes the first samples slow and repetitions differ",
+        "a clock rate that follows the load slows the first samples and makes repetitions differ",
     )
     governor, driver = host.fact("settings", "governor"), host.fact("settings", "frequency_driver")
     governors = [governor] if isinstance(governor, str) else list(governor or [])
     by = f" ({driver})" if driver else ""
     if not governors:
-        if not host.live and not host.there(f"{CPU}/cpu0"):
+        if not host.live and not host.exists(f"{CPU}/cpu0"):
             yield unknown(name, f"{CPU}/cpu0/cpufreq", why)
         else:
-            by = "the hypervisor steers the clock" if host.guest else "the kernel does not steer the clock here"
+            by = "controlled by the hypervisor" if host.guest else "not controlled by the kernel"
             yield Finding(name, by, "hidden", why)
     elif governors == ["performance"]:
         yield Finding(name, f"performance{by}", "ok", why)
@@ -133,7 +132,7 @@ def _frequency(host: Host) -> Iterator[Finding]:
 
 
 def _smt(host: Host) -> Iterator[Finding]:
-    name, why = "SMT", "two CPUs of one core share it: measure one CPU a core, and keep others off its sibling"
+    name, why = "SMT", "CPUs of one core share it: measure one CPU per core, and keep its siblings idle"
     active = host.fact("settings", "smt_active")
     if active is None:
         yield unknown(name, f"{CPU}/smt/active", why)
@@ -144,29 +143,29 @@ def _smt(host: Host) -> Iterator[Finding]:
 def _clock(host: Host) -> Iterator[Finding]:
     name, why = (
         "clock source",
-        "each read of a clock outside the processor takes a microsecond and disturbs what it times",
+        "reading a clock outside the processor takes a microsecond and disturbs measurements",
     )
     current = host.fact("settings", "clocksource")
     if current is None:
         yield unknown(name, f"{_CLOCK}/current_clocksource", why)
     elif current in {"hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit"}:
-        have = host.fact("settings", "clocksources") or []
+        sources = host.fact("settings", "clocksources") or []
         command = (
             host.write("tsc", f"{_CLOCK}/current_clocksource")
-            if "tsc" in have
+            if "tsc" in sources
             else host.root_command("dmesg | grep -i tsc")
         )
-        found = f"{current}; tsc is there too" if "tsc" in have else f"{current}; the kernel gave up the tsc"
+        found = f"{current}; tsc is available" if "tsc" in sources else f"{current}; the kernel disabled the tsc"
         yield Finding(name, found, "spoils-measurements", why, command)
     else:
         yield Finding(name, str(current), "ok", why)
 
 
 def _hypervisor(host: Host) -> Iterator[Finding]:
-    name, why = "hypervisor", "other guests take time and bandwidth, and the topology told may not be the true one"
+    name, why = "hypervisor", "other guests take CPU time and bandwidth, and the reported topology may be wrong"
     guest = host.fact("virtual", "guest")
     if guest is None:
-        yield Finding(name, "nothing here tells", "unknown", why)
+        yield Finding(name, "not known", "unknown", why)
     elif guest:
         kind = host.fact("virtual", "hypervisor")
         yield Finding(name, f"a guest under {kind}" if kind else "a guest", "spoils-measurements", why)
@@ -175,10 +174,10 @@ def _hypervisor(host: Host) -> Iterator[Finding]:
 
 
 def _groups(host: Host) -> Iterator[Finding]:
-    """What a container, a service or a batch system leaves to this process."""
+    """Limits that a container, a service or a batch system imposes on this process."""
     group = host.fact("cgroup") or {}
     path = str(host.fact("cgroup", "path") or "/").strip("/")
-    at = shlex.quote(f"sys/fs/cgroup/{path}".rstrip("/"))  # whoever named the group: the command is made to be copied
+    at = shlex.quote(f"sys/fs/cgroup/{path}".rstrip("/"))  # the name is arbitrary, and users copy the command
 
     def widen(docker: str, file: str, value: str) -> str:
         return f"on the host: docker update {docker} CONTAINER" if host.container else host.write(value, f"{at}/{file}")
@@ -187,40 +186,40 @@ def _groups(host: Host) -> Iterator[Finding]:
         value = group.get(key)
         return value is None or (is_absent(value) and "no limit" not in str(value["absent"]))
 
-    for name, why, kind, there, option in (
+    for name, why, kind, total, option in (
         (
             "CPUs of this process",
-            "what it may not run on it cannot measure, and placement is narrower than the machine",
+            "other CPUs cannot be measured or used for placement",
             "cpus",
             host.online,
             "cpus",
         ),
         (
             "nodes of this process",
-            "memory of other nodes cannot be bound to, so it cannot be measured",
+            "memory of other nodes cannot be allocated or measured",
             "nodes",
             host.nodes,
             "mems",
         ),
     ):
         mine = host.fact("cgroup", kind)
-        if mine is None or there is None:
+        if mine is None or total is None:
             yield unknown(name, "proc/self/status", why)
-        elif len(mine) < there:
-            command = widen(f'--cpuset-{option} "0-{there - 1}"', f"cpuset.{option}", f"0-{there - 1}")
-            yield Finding(name, f"{len(mine)} of {there}: {format_list(mine)}", "hidden", why, command)
+        elif len(mine) < total:
+            command = widen(f'--cpuset-{option} "0-{total - 1}"', f"cpuset.{option}", f"0-{total - 1}")
+            yield Finding(name, f"{len(mine)} of {total}: {format_list(mine)}", "hidden", why, command)
         else:
-            yield Finding(name, f"all {there}", "ok", why)
-    name, why = "quota of CPU time", "once it is used up every thread stands still for the rest of the period"
+            yield Finding(name, f"all {total}", "ok", why)
+    name, why = "CPU quota", "when it is used up, all threads stop for the rest of the period"
     quota = host.fact("cgroup", "cpu_quota")
     if quota is not None:
         command = widen("--cpu-quota -1", "cpu.max", "max")
-        yield Finding(name, f"{quota:.3g} CPUs' worth", "spoils-measurements", why, command)
+        yield Finding(name, f"{quota:.3g} CPUs", "spoils-measurements", why, command)
     elif unread("cpu_quota"):
         yield unknown(name, "sys/fs/cgroup", why)
     else:
         yield Finding(name, "none", "ok", why)
-    name, why = "limit of memory", "a footprint beyond it is swapped out or killed"
+    name, why = "memory limit", "a process with a larger footprint is swapped out or killed"
     limit, total = host.fact("cgroup", "memory_limit_bytes"), host.fact("memory", "total_bytes")
     if limit is not None and (total is None or limit < total):
         command = widen("--memory 0 --memory-swap 0", "memory.max", "max")
@@ -232,7 +231,7 @@ def _groups(host: Host) -> Iterator[Finding]:
 
 
 def _realtime(host: Host) -> Iterator[Finding]:
-    name, why = "real-time permission", "lets a measurement keep other programs off its CPUs"
+    name, why = "real-time permission", "lets measurements keep other processes off their CPUs"
     limit, nice = host.limit("Max realtime priority"), host.has(SYS_NICE)
     allowed = nice or (limit is not None and limit[0] > 0)
     if not allowed and (limit is None or nice is None):
@@ -242,12 +241,12 @@ def _realtime(host: Host) -> Iterator[Finding]:
         command = (
             "docker run --cap-add SYS_NICE …" if host.container else host.own_command("prlimit --rtprio=99 --pid $$")
         )
-        yield Finding(name, f"neither CAP_SYS_NICE{empty(host)} nor a limit above 0", "hidden", why, command)
+        yield Finding(name, f"neither CAP_SYS_NICE{namespace_note(host)} nor a limit above 0", "hidden", why, command)
     else:
         yield Finding(name, "CAP_SYS_NICE" if nice else f"priorities up to {limit[0]:g}" if limit else "", "ok", why)
     name, why = (
         "real-time throttle",
-        "shielded samples run in real time; a throttle well below the usual 95 % stops them in the middle",
+        "shielded samples run with real-time priority; a limit well below the usual 95 % interrupts them",
     )
     share = host.fact("settings", "realtime_share")
     if share is None:
@@ -257,41 +256,43 @@ def _realtime(host: Host) -> Iterator[Finding]:
         yield Finding(name, f"{100 * share:.3g} % of each period", "spoils-measurements", why, command)
     else:
         found = "off" if share >= 1 else f"{100 * share:.3g} % of each period"
-        yield Finding(name, found if allowed else found + ", but nothing here may run in real time", "ok", why)
+        yield Finding(name, found if allowed else found + ", but this process has no real-time permission", "ok", why)
 
 
 def _limits(host: Host) -> Iterator[Finding]:
-    name, why = "locked memory", "buffers of the counters, and pages that must not move, are locked"
+    name, why = "locked memory", "needed for the buffers of counters and for pages that must not move"
     locked = host.limit("Max locked memory")
     if host.has(IPC_LOCK):
         yield Finding(name, "CAP_IPC_LOCK: no limit", "ok", why)
     elif locked is None:
         yield unknown(name, "proc/self/limits", why)
-    elif locked[0] < LOCKED:
-        enough = locked[1] >= LOCKED
-        command = f"ulimit -l {LOCKED >> 10}" if enough else host.own_command(f"prlimit --memlock={LOCKED} --pid $$")
+    elif locked[0] < MIN_LOCKED:
+        enough = locked[1] >= MIN_LOCKED
+        command = (
+            f"ulimit -l {MIN_LOCKED >> 10}" if enough else host.own_command(f"prlimit --memlock={MIN_LOCKED} --pid $$")
+        )
         yield Finding(name, f"{locked[0] / 2**20:.3g} MiB", "hidden", why, command)
     else:
         yield Finding(name, "no limit" if locked[0] == float("inf") else f"{locked[0] / 2**20:.4g} MiB", "ok", why)
-    name, why = "open files", "a counter is a file for each CPU, and those of a large machine are many"
+    name, why = "open files", "each counter needs one file per CPU"
     files, need = host.limit("Max open files"), max(1024, FILES_PER_CPU * (host.online or 1))
     if files is None:
         yield unknown(name, "proc/self/limits", why)
     elif files[0] < need:
         command = f"ulimit -n {need}" if files[1] >= need else host.own_command(f"prlimit --nofile={need} --pid $$")
-        yield Finding(name, f"{files[0]:.0f}, {need} would do for {host.online or 1} CPUs", "hidden", why, command)
+        yield Finding(name, f"{files[0]:.0f}; {host.online or 1} CPUs need {need}", "hidden", why, command)
     else:
         yield Finding(name, "no limit" if files[0] == float("inf") else f"{files[0]:.0f}", "ok", why)
 
 
 def _pressure(host: Host) -> Iterator[Finding]:
-    name, why = "pressure (PSI)", "tells whether tasks wait for CPUs, memory or I/O"
+    name, why = "pressure (PSI)", "shows whether tasks wait for CPUs, memory or I/O"
     if re.match(r"some avg10=", host.tree.text("proc/pressure/cpu") or ""):
-        yield Finding(name, "/proc/pressure can be read", "ok", why)
-    elif not host.live and not host.there("proc/pressure"):
+        yield Finding(name, "/proc/pressure is readable", "ok", why)
+    elif not host.live and not host.exists("proc/pressure"):
         yield unknown(name, "proc/pressure/cpu", why)
     else:
-        command = "add psi=1 to the kernel's command line, and boot anew"
+        command = "add psi=1 to the kernel command line and reboot"
         yield Finding(name, "off, or not in this kernel", "hidden", why, command)
 
 
@@ -300,24 +301,24 @@ def _pressure(host: Host) -> Iterator[Finding]:
 
 def _programs(host: Host) -> Iterator[Finding]:
     tools = (
-        ("fio", "fio", "storage is measured through it"),
-        ("numactl", "numactl", "others' programs are placed with it for comparison"),
-        ("mpirun", "openmpi-bin", "message passing is measured through it"),
+        ("fio", "fio", "needed to measure storage"),
+        ("numactl", "numactl", "needed to compare placement with other tools"),
+        ("mpirun", "openmpi-bin", "needed for MPI instruments"),
     )
     installers = (("apt-get", "apt-get install"), ("dnf", "dnf install"), ("zypper", "zypper install"))
-    install = next((words for program, words in installers if host.live and host.which(program)), "")
+    install = next((command for program, command in installers if host.live and host.which(program)), "")
     for program, package, why in tools:
         if not host.live:
-            yield Finding(program, "programs of a recorded tree are not known", "unknown", why)
+            yield Finding(program, "programs of recorded trees are unknown", "unknown", why)
         elif where := host.which(program):
             yield Finding(program, where, "ok", why)
         else:
-            # The packages of others are called like the program, but for MPI.
+            # In other distributions, packages are named like the program, except MPI.
             wanted = package if "apt" in install else package.removesuffix("-bin")
             yield Finding(
                 program, "not installed", "hidden", why, host.own_command(f"{install} {wanted}") if install else ""
             )
-    name, why = "BLAS", "matrix products and linpack are measured with it"
+    name, why = "BLAS", "needed to measure matrix products and linpack"
     libraries = sorted(
         {
             p.name
@@ -329,7 +330,7 @@ def _programs(host: Host) -> Iterator[Finding]:
     if libraries:
         yield Finding(name, ", ".join(libraries[:3]), "ok", why)
     elif not host.live:
-        yield Finding(name, "libraries of a recorded tree are not known", "unknown", why)
+        yield Finding(name, "libraries of recorded trees are unknown", "unknown", why)
     else:
         wanted = "libopenblas0-pthread" if "apt" in install else "openblas-threads"
         yield Finding(
@@ -342,7 +343,7 @@ def _programs(host: Host) -> Iterator[Finding]:
 
 
 def _found(folder: Path, pattern: str) -> Iterator[Path]:
-    """Files at most two folders down: libraries lie by architecture, and by kind of threads."""
+    """Matching files at most two folders down, because libraries are in folders by architecture and threading."""
     for deep in ("", "*/", "*/*/"):
         try:
             yield from folder.glob(deep + pattern)

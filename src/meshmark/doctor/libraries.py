@@ -10,53 +10,55 @@ from meshmark.doctor.tested import NAMESPACES, Tested, forbidden_namespaces
 
 def finalize(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: end of OpenSHMEM programs"
-    why = "a program that dies in shmem_finalize has lost what it had not written, and its job has failed"
-    words = ["halo", "--protocol", "shmem_put", "--words", "1", "--budget", "200ms", "--interval", "20"]
-    bare = tested.mpirun(2, words, tested.room())
-    if bare.absent and not bare.value("exchange_time"):
+    why = "a program that dies in shmem_finalize loses unwritten output, and its job fails"
+    argv = ["halo", "--protocol", "shmem_put", "--words", "1", "--budget", "200ms", "--interval", "20"]
+    plain_run = tested.mpirun(2, argv, tested.room())
+    if plain_run.absent and not plain_run.value("exchange_time"):
         yield Finding(
             name,
-            f"absent: {bare.absent}",
+            f"absent: {plain_run.absent}",
             "hidden",
-            "OpenSHMEM's figures cannot be had",
+            "OpenSHMEM cannot be measured",
             tested.host.install("shmem-openmpi"),
         )
         return
-    if not bare.why:
-        yield Finding(name, "ends well", "ok", why)
+    if not plain_run.why:
+        yield Finding(name, "ends normally", "ok", why)
         return
     hooks = ["--mca", "opal_common_ucx_opal_mem_hooks", "0"]
-    cured = tested.mpirun(2, words, [*tested.room(), *hooks])
-    if cured.why:
-        yield Finding(name, f"{bare.why}; without UCX's memory hooks: {cured.why}", "hidden", why)
+    fixed_run = tested.mpirun(2, argv, [*tested.room(), *hooks])
+    if fixed_run.why:
+        yield Finding(name, f"{plain_run.why}; without UCX's memory hooks: {fixed_run.why}", "hidden", why)
     else:
-        found = f"{bare.why} after its results; ends well without UCX's memory hooks, and so Meshmark starts it"
+        found = f"{plain_run.why} after its results; ends normally without UCX's memory hooks, as Meshmark starts it"
         yield Finding(name, found, "hidden", why, f"oshrun {' '.join(hooks)} …")
 
 
 def one_sided(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: windows over TCP"
-    why = "between hosts without a fabric MPI_Win_allocate may fail, and with it every one-sided program"
-    words = ["halo", "--protocol", "rma_fence", "--words", "1", "--budget", "200ms", "--interval", "20"]
+    why = "between hosts without a fabric, MPI_Win_allocate may fail, and so does every one-sided program"
+    argv = ["halo", "--protocol", "rma_fence", "--words", "1", "--budget", "200ms", "--interval", "20"]
     tcp, osc = NAMESPACES[tested.kind].cure, ["--mca", "osc", "rdma,sm,pt2pt"]
-    bare = tested.between_hosts(words, tcp)
-    if forbidden := forbidden_namespaces(bare):
+    plain_run = tested.between_hosts(argv, tcp)
+    if forbidden := forbidden_namespaces(plain_run):
         yield Finding(name, forbidden, "unknown", why, tested.more_rights)
         return
-    if bare.value("exchange_time") is not None:
-        yield Finding(name, "can be made between two hosts in namespaces", "ok", why)
+    if plain_run.value("exchange_time") is not None:
+        yield Finding(name, "work between two hosts in namespaces", "ok", why)
         return
-    wrong = bare.absent or bare.why or "no result"
-    cured = tested.between_hosts(words, [*tcp, *osc])
-    if cured.value("exchange_time") is None:
-        yield Finding(name, f"{wrong}; with {osc[-1]}: {cured.absent or cured.why or 'no result'}", "hidden", why)
+    wrong = plain_run.absent or plain_run.why or "no result"
+    fixed_run = tested.between_hosts(argv, [*tcp, *osc])
+    if fixed_run.value("exchange_time") is None:
+        yield Finding(
+            name, f"{wrong}; with {osc[-1]}: {fixed_run.absent or fixed_run.why or 'no result'}", "hidden", why
+        )
     else:
-        yield Finding(name, f"{wrong}; can be made with another component", "hidden", why, f"mpirun {' '.join(osc)} …")
+        yield Finding(name, f"{wrong}; work with another component", "hidden", why, f"mpirun {' '.join(osc)} …")
 
 
 def odd_windows(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: windows of odd sizes"
-    why = "one-sided data beside their place: wrong results, and no error"
+    why = "one-sided data at wrong addresses: wrong results without an error"
     tried = tested.as_measured(2, ["defects", "--trial", "window", "--words", "1..65536"])
     results = tried.results("wrong_words")
     if not results:
@@ -65,20 +67,20 @@ def odd_windows(tested: Tested) -> Iterator[Finding]:
     wrong = [r.conditions for r in results if r.value > 0]
     odd = [c for c in wrong if int(str(c["window_bytes"])) % 16]
     if not wrong:
-        most = max(int(str(r.conditions["words"])) for r in results)
-        found = f"{len(results)} messages of up to {most} words arrived whole"
+        max_words = max(int(str(r.conditions["words"])) for r in results)
+        found = f"{len(results)} messages of up to {max_words} words arrived intact"
         if tried.why:
             yield Finding(name, f"{found}, then {tried.why}", "unknown", why)
         else:
             yield Finding(name, found, "ok", why)
         return
     first = min(wrong, key=lambda c: int(str(c["words"])))
-    beside = int(str(first.get("shifted_bytes", 0)))
-    shift = f", {beside:+} bytes beside their place" if beside else ""
-    ways = " and ".join(sorted({str(c["protocol"]) for c in wrong}))
-    words = f"{first['words']} word{'s' if first['words'] != 1 else ''}"
+    shift_bytes = int(str(first.get("shifted_bytes", 0)))
+    shift = f", shifted by {shift_bytes:+} bytes" if shift_bytes else ""
+    protocols = " and ".join(sorted({str(c["protocol"]) for c in wrong}))
+    size = f"{first['words']} word{'s' if first['words'] != 1 else ''}"
     found = (
-        f"{ways} go wrong from {words} in a window of {first['window_bytes']} bytes on{shift} "
+        f"{protocols} fail from {size} in a window of {first['window_bytes']} bytes{shift} "
         f"({len(wrong)} of {len(results)} messages, {len(wrong) - len(odd)} in windows of a multiple of 16 bytes)"
     )
     in_program = "" if len(odd) < len(wrong) else "in the program: round sizes of windows up to a multiple of 16 bytes"
@@ -87,7 +89,7 @@ def odd_windows(tested: Tested) -> Iterator[Finding]:
 
 def coarrays(tested: Tested) -> Iterator[Finding]:
     name = f"{tested.name}: co-arrays"
-    why = "no error tells that x[j] = v or an event did not arrive; who waits for a lost event waits for ever"
+    why = "a lost x[j] = v or event causes no error, and an image that waits for a lost event never continues"
     trial = ["--trial", "caf_scalar,caf_element,caf_event"]
     tried = tested.as_measured(2, ["defects", *trial])
     results = tried.results("wrong_words")
@@ -97,13 +99,13 @@ def coarrays(tested: Tested) -> Iterator[Finding]:
                 name,
                 f"absent: {tried.absent}",
                 "hidden",
-                "figures of co-arrays cannot be had",
+                "co-arrays cannot be measured",
                 tested.host.install(f"caf-{tested.kind}"),
             )
         else:
             yield Finding(name, tried.why or "no result", "unknown", why)
         return
-    kinds = {"caf_scalar": "scalar puts", "caf_element": "puts of elements", "caf_event": "posts of events"}
+    kinds = {"caf_scalar": "scalar puts", "caf_element": "element puts", "caf_event": "event posts"}
     counts: dict[str, list[int]] = {}  # lost, sent
     for r in results:
         count = counts.setdefault(kinds[str(r.conditions["trial"])], [0, 0])
@@ -111,18 +113,18 @@ def coarrays(tested: Tested) -> Iterator[Finding]:
         count[1] += int(str(r.conditions["sent_words"]))
     wrong = [r for r in results if r.value]
     if not wrong:
-        sent = ", ".join(f"{count[1]} {told}" for told, count in counts.items())
+        sent = ", ".join(f"{count[1]} {kind}" for kind, count in counts.items())
         sizes = len({r.conditions["window_bytes"] for r in results})
-        yield Finding(name, f"{sent} arrived, on co-arrays of {sizes} sizes", "ok", why)
+        yield Finding(name, f"{sent} arrived, with co-arrays of {sizes} sizes", "ok", why)
         return
-    lost = ", ".join(f"{count[0]} of {count[1]} {told}" for told, count in counts.items())
+    lost = ", ".join(f"{count[0]} of {count[1]} {kind}" for kind, count in counts.items())
     where = in_program = ""
     if all(int(str(r.conditions["window_bytes"])) % 16 for r in wrong):
         where = "; none where an image's part is a multiple of 16 bytes"
-        in_program = "in the program: of every co-array a multiple of 16 bytes on an image, as 2 words or 4 events"
+        in_program = "in the program: make the part of each image a multiple of 16 bytes, such as 2 words or 4 events"
     yield Finding(
         name,
-        f"lost or beside their place: {lost}{where}",
+        f"lost or misplaced: {lost}{where}",
         "spoils-measurements",
         why,
         tested.cure(trial, in_program),

@@ -1,11 +1,11 @@
-"""Traps of launchers and MPI libraries, each tried for real within seconds: what springs here, and what helps.
+"""Tests known pitfalls of launchers and MPI libraries live, and reports remedies.
 
-A trial runs a launcher as a user would, and where something goes wrong runs it again with the cure; what is said of it
-is what was seen. Wrong numbers and wrong data are judged `spoils-measurements`, what does not run `hidden`, what could
-not be tried `unknown`, and a trap that does not spring here `ok`, with what was seen.
+Each test runs a launcher as a user would; if it fails, it runs again with the remedy. Findings state what was observed.
+Wrong times and wrong data are `spoils-measurements`, failures to run are `hidden`, tests that cannot run are `unknown`,
+and pitfalls that do not occur are `ok`.
 
-Sources: open-mpi/ompi issue 11604 (memory hooks of UCX), mpirun(1) of Open MPI 4.1, MPICH's README.envvar; the defects
-of windows and co-arrays were found by the verification of `pingpong` and `halo`, and by events that never came.
+Sources: open-mpi/ompi issue 11604 (memory hooks of UCX), mpirun(1) of Open MPI 4.1, MPICH's README.envvar. The defects
+of windows and co-arrays were found by the verification in `pingpong` and `halo`, and by lost events.
 """
 
 from __future__ import annotations
@@ -22,46 +22,49 @@ Pitfall = Callable[[Tested], Iterator[Finding]]
 
 
 def pitfalls(kind: str) -> list[Pitfall]:
-    """What is tested with a library, in this order."""
+    """The tests of one library, in order."""
     always = [
         launchers.as_root,
-        launchers.crowded,
-        launchers.bound,
+        launchers.oversubscribed,
+        launchers.overlapping_bindings,
         launchers.namespaces,
-        launchers.left_behind,
+        launchers.stale_shared_memory,
     ]
     own = [libraries.finalize, libraries.one_sided] if kind == "openmpi" else []
     return [*always, *own, libraries.odd_windows, libraries.coarrays]
 
 
 def examine(
-    asked: str = "all",
+    requested: str = "all",
     *,
     host: Host | None = None,
     attempt: Try = try_for_real,
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[Finding]:
-    """Every trap of the launchers asked for, the worst first.
+    """Findings for all requested libraries, worst first.
 
     Args:
-        asked: `openmpi`, `mpich`, `mpi` (any other), several with commas, or `all`.
-        progress: told how many of the trials are done.
+        requested: `openmpi`, `mpich`, `mpi` (any other), a comma-separated list, or `all`.
+        host: The host; by default this one.
+        attempt: Runs a command.
+        progress: Called with the numbers of completed and of all tests.
 
     Raises:
-        UsageError: no such library. AbsentError: the one that was asked for is not here, or none is.
+        UsageError: A library is unknown.
+        AbsentError: A requested library is not installed, or none is.
     """
     host = host or Host.here()
-    kinds = launch.chosen(asked)
+    kinds = launch.chosen(requested)
     found = [
         Finding(
             f"{NAMES[kind]}: installed",
-            "not here, or Meshmark was built without it",
+            "not installed, or Meshmark was built without it",
             "hidden",
-            "its figures cannot be had",
+            "it cannot be measured",
             host.install(kind),
         )
         for kind in ("openmpi", "mpich")
-        if asked == "all" and kind not in kinds
+        if requested == "all" and kind not in kinds
     ]
     all_tested = [Tested(launch.launcher(kind), host, attempt) for kind in kinds]
     trials = [(pitfall, tested) for tested in all_tested for pitfall in pitfalls(tested.kind)]

@@ -28,9 +28,9 @@ _FILLING_S: Final = 60.0  # time limit per node
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """What became of pages that prefer a node: bytes there before others, and of the first elsewhere how many by node.
+    """Result of filling a node: bytes allocated on it before the first spill, and the number of spilled pages by node.
 
-    `why` tells why none went elsewhere; empty where some did.
+    `why` is the reason why no pages spilled; "" if some did.
     """
 
     filled: int
@@ -46,21 +46,21 @@ def _room(tree: Tree) -> int:
         r"^[0-9]+:(|memory|[\w,]*,memory|memory,[\w,]*):(/.*)$", tree.text("proc/self/cgroup") or "", re.M
     )
     for version, group in groups:
-        top, most, used = (
+        top, limit_file, used = (
             ("sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes")
             if version
             else ("sys/fs/cgroup", "memory.max", "memory.current")
         )
         at = Path(group.lstrip("/"))
         for each in (at, *at.parents):
-            limit, now = tree.number(f"{top}/{each}/{most}"), tree.number(f"{top}/{each}/{used}")
+            limit, now = tree.number(f"{top}/{each}/{limit_file}"), tree.number(f"{top}/{each}/{used}")
             if limit is not None and now is not None:
                 room = min(room, limit - now - _LEFT)
     return room
 
 
 def fill_node(tree: Tree, node: int) -> Spill:
-    """Allocates pages that prefer a node until some are elsewhere; runs in a process of its own, which frees them."""
+    """Allocate pages that prefer a node until some are elsewhere. Run it in a child process, whose exit frees them."""
     blocks: list[mmap.mmap] = []
     filled, until = 0, time.monotonic() + _FILLING_S
     while True:
@@ -91,11 +91,11 @@ def in_child(work: Callable[[], Spill]) -> Spill:
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, signal.SIG_DFL)
             Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
-            said = work()
+            texts = work()
             answer = {
-                "filled": said.filled,
-                "elsewhere": {str(n): c for n, c in said.elsewhere.items()},
-                "why": said.why,
+                "filled": texts.filled,
+                "elsewhere": {str(n): c for n, c in texts.elsewhere.items()},
+                "why": texts.why,
             }
         except BaseException as why:
             answer = {"filled": 0, "elsewhere": {}, "why": getattr(why, "strerror", None) or str(why)}
@@ -126,26 +126,26 @@ def provoked(tree: Tree, topology: Topology) -> Finding:
         why = "one node has memory: nothing to spill to" if len(nodes) < 2 else "the nodes have no matrix of distances"
         return Finding(name, why, "unknown", means)
     place = {n.os_index: i for i, n in enumerate(topology.nodes)}
-    said: list[str] = []
+    texts: list[str] = []
     wrong: list[int] = []
-    seen = 0
+    tested = 0
     for node in nodes:
         free, room = (kilobytes(tree.text(f"{NODE}/node{node}/meminfo"), "MemFree") or 0), _room(tree)
         if free > room:
-            said.append(f"node {node} not tested: {free >> 20} MiB free, {max(0, room) >> 20} MiB may be used")
+            texts.append(f"node {node} not tested: {free >> 20} MiB free, {max(0, room) >> 20} MiB may be used")
             continue
         full = set(full_nodes(tree))
         spill = in_child(partial(fill_node, tree, node))
         if spill.why:
-            said.append(f"node {node}: {spill.why}")
+            texts.append(f"node {node}: {spill.why}")
             continue
-        seen += 1
+        tested += 1
         far = {n: table[place[node]][place[n]] for n in nodes if n != node and (n not in full or n in spill.elsewhere)}
         went = ", ".join(f"{n} (distance {far[n]})" if n in far else f"{n}" for n in sorted(spill.elsewhere))
-        said.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
+        texts.append(f"node {node} spills to {went} after {spill.filled >> 20} MiB")
         if any(far.get(n, 0) > min(far.values()) + NEARLY for n in spill.elsewhere):
             wrong.append(node)
-    found = "; ".join(said)
+    found = "; ".join(texts)
     if wrong:
         return Finding(
             name,
@@ -154,4 +154,4 @@ def provoked(tree: Tree, topology: Topology) -> Finding:
             means,
             "check whether the firmware changed node distances; bind with --memory bind",
         )
-    return Finding(name, found, "ok" if seen else "unknown", means)
+    return Finding(name, found, "ok" if tested else "unknown", means)

@@ -68,7 +68,7 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
     with os.fdopen(os.memfd_create("record"), "rb") as record:
         placed = ["-n", str(threads)] if bind != "none" else []
         named = f"/proc/{os.getpid()}/fd/{record.fileno()}"
-        done = subprocess.run(
+        completed = subprocess.run(
             [
                 native.find_place(),
                 "run",
@@ -94,12 +94,12 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
             timeout=600,
             preexec_fn=die_with_parent,
         )
-        message = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        message = (completed.stderr.strip().splitlines() or ["no message"])[-1]
         try:
-            rate = float(done.stdout)
+            rate = float(completed.stdout)
             lines = [json.loads(x) for x in record.read().splitlines()]
         except ValueError:
-            raise MeshmarkError(f"the triad exited with status {done.returncode}: {message}") from None
+            raise MeshmarkError(f"the triad exited with status {completed.returncode}: {message}") from None
     from meshmark.place.candidates import Candidate
     from meshmark.place.trial import evidence
 
@@ -116,12 +116,12 @@ def triad(bind: str, threads: int, elements: int, passes: int, node_of: Mapping[
 def summary(starts: Sequence[Start], threads: int) -> str:
     """Numbers of starts by where their threads ran and where their pages were."""
     moved = sum(len(s.cpus) > threads for s in starts)
-    crowded = sum(0 < len(s.cpus) < threads for s in starts)
+    shared = sum(0 < len(s.cpus) < threads for s in starts)
     remote = sum((s.remote_share or 0.0) > 0.01 for s in starts)
     clean = sum(len(s.cpus) == threads and (s.remote_share or 0.0) <= 0.01 for s in starts)
-    unseen = sum(not s.cpus for s in starts)
-    counts = [f"{clean} stayed", f"{moved} moved", f"{crowded} shared a CPU", f"{remote} with remote pages"]
-    return ", ".join(counts + ([f"{unseen} not observed"] if unseen else []))
+    unobserved = sum(not s.cpus for s in starts)
+    counts = [f"{clean} stayed", f"{moved} moved", f"{shared} shared a CPU", f"{remote} with remote pages"]
+    return ", ".join(counts + ([f"{unobserved} not observed"] if unobserved else []))
 
 
 def spread_of(rates: Sequence[float]) -> tuple[float, float, float]:
@@ -148,10 +148,10 @@ def scheduling(tree: Tree, topology: Topology, starts: int, threads: int) -> Fin
         return Finding(name, str(why), "unknown", means)
     texts = []
     for bind, found in runs.items():
-        mean, cov, wide = spread_of([s.rate for s in found])
+        mean, cov, spread = spread_of([s.rate for s in found])
         texts.append(
             f"{'unbound' if bind == 'none' else 'bound'}: {mean / 1e9:.3g} GB/s, CoV {100 * cov:.3g} %, spread "
-            f"{100 * wide:.3g} % ({summary(found, count)})"
+            f"{100 * spread:.3g} % ({summary(found, count)})"
         )
     free, bound = (spread_of([s.rate for s in found])[2] for found in runs.values())
     judged: Judged = "wrong" if free > 2 * bound and free > 0.05 else "ok"

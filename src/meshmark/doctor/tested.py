@@ -1,4 +1,4 @@
-"""A launcher under test, on one host and between two hosts that are network namespaces."""
+"""Runs a launcher under test, on one host or between two simulated hosts (network namespaces)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meshmark.doctor.attempt import Host, Tried, Try
+from meshmark.doctor.attempt import Attempt, Host, Try
 from meshmark.measure import launch
 
 NAMES: Final = {"openmpi": "Open MPI", "mpich": "MPICH", "mpi": "MPI"}
@@ -20,7 +20,14 @@ ROOT_VARIABLES: Final = ("OMPI_ALLOW_RUN_AS_ROOT", "OMPI_ALLOW_RUN_AS_ROOT_CONFI
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """How a launcher reaches a second host through an agent, and what keeps its library to the network."""
+    """How a launcher reaches a second host through an agent, and how to restrict its library to the network.
+
+    Attributes:
+        start: Launcher options for an agent.
+        cure: Launcher options that restrict the library to TCP.
+        setting: Environment variables with the same effect.
+        command: The remedy as shown to users.
+    """
 
     start: Callable[[str], Sequence[str]]
     cure: Sequence[str]
@@ -67,13 +74,13 @@ NAMESPACES: Final = {
 }
 
 
-# This shell is the near host, in namespaces of its own; when it ends, all of them end with it.
+# This shell is the near host, in its own namespaces; when it ends, all processes in them end.
 _HOSTS: Final = f"""\
 agent=$1; shift
 fail() {{ echo "$1" >&2; exit {_NO_NAMESPACES}; }}
 ip link set lo up || fail 'no loopback'
 hostname near || fail 'no host name'
-# Of its own namespace, since libraries look there for interfaces.
+# Libraries look for interfaces in /sys, which must be that of the namespace.
 mount -t sysfs sysfs /sys || fail 'no /sys'
 unshare --net --uts --mount sh -c 'mount -t sysfs sysfs /sys; exec sleep 60' & far=$!
 tries=0
@@ -94,36 +101,37 @@ exit $status
 
 
 class Tested:
-    """One launcher, its MPI library and Meshmark's program for it, under test."""
+    """A launcher under test, with its MPI library and the `meshmark-comm` built for it."""
 
     def __init__(self, launcher: launch.Launcher, host: Host, attempt: Try) -> None:
         self.kind, self.launcher, self.host, self.attempt = launcher.kind, launcher, host, attempt
         self.name = NAMES[self.kind]
         self.environment = launch.environment(self.kind)
 
-    def mpirun(self, ranks: int, words: Sequence[str], own: Sequence[str] = ()) -> Tried:
-        """Ranks of Meshmark's program, started with these words of the launcher's and no others."""
-        line = [str(self.launcher.path), "-n", str(ranks), *own, str(self.launcher.program), *words]
-        return self.attempt(line, self.environment)
+    def mpirun(self, ranks: int, argv: Sequence[str], launcher_options: Sequence[str] = ()) -> Attempt:
+        """Run ranks of `meshmark-comm` with only these launcher options."""
+        command = [str(self.launcher.path), "-n", str(ranks), *launcher_options, str(self.launcher.program), *argv]
+        return self.attempt(command, self.environment)
 
-    def as_measured(self, ranks: int, words: Sequence[str], **variables: str) -> Tried:
-        """The same as `meshmark measure` starts them, with these variables in its environment."""
-        line = launch.launch_argv(self.launcher, ranks, len(self.host.cpus))
-        return self.attempt([*line, *words], {**self.environment, **variables})
+    def as_measured(self, ranks: int, argv: Sequence[str], **variables: str) -> Attempt:
+        """Run ranks as `meshmark measure` does, with additional environment variables."""
+        command = launch.launch_argv(self.launcher, ranks, len(self.host.cpus))
+        return self.attempt([*command, *argv], {**self.environment, **variables})
 
     def room(self) -> list[str]:
-        """For two ranks also on one CPU."""
+        """Launcher options that allow two ranks on a machine with one CPU."""
         few = len(self.host.cpus) < 2
         return ["--oversubscribe", "--bind-to", "none"] if few and self.kind == "openmpi" else []
 
     def between_hosts(
-        self, words: Sequence[str], more: Sequence[str] = (), setting: Mapping[str, str] | None = None
-    ) -> Tried:
-        """Two ranks of Meshmark's program on two hosts that are namespaces of this kernel, and gone afterwards.
+        self, argv: Sequence[str], more: Sequence[str] = (), setting: Mapping[str, str] | None = None
+    ) -> Attempt:
+        """Run two ranks of `meshmark-comm` on two hosts simulated by temporary namespaces.
 
         Args:
-            more: the launcher's, beside what it needs to reach the second host.
-            setting: variables of the ranks.
+            argv: Arguments of `meshmark-comm`.
+            more: Launcher options, in addition to those that reach the second host.
+            setting: Environment variables of the ranks.
         """
         unshare = ["unshare", "--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
         if not self.host.root:
@@ -132,7 +140,7 @@ class Tested:
             script, agent = Path(folder) / "hosts.sh", Path(folder) / "agent.sh"
             script.write_text(_HOSTS, encoding="utf-8")
             agent.touch(0o755)
-            line = [
+            command = [
                 *unshare,
                 "sh",
                 str(script),
@@ -143,36 +151,36 @@ class Tested:
                 "-n",
                 "2",
                 str(self.launcher.program),
-                *words,
+                *argv,
             ]
-            # In a namespace of users, who started it is root.
-            return self.attempt(line, {**self.environment, **dict.fromkeys(ROOT_VARIABLES, "1"), **(setting or {})})
+            # In a user namespace, the user is root.
+            return self.attempt(command, {**self.environment, **dict.fromkeys(ROOT_VARIABLES, "1"), **(setting or {})})
 
     @property
     def more_rights(self) -> str:
         return "" if self.host.root else "sudo meshmark doctor mpi"
 
     def cure(self, trial: Sequence[str], in_program: str) -> str:
-        """What helps against words that go astray: a variable, where it was seen to help, and what programs can do."""
+        """The remedy for misplaced data: an environment variable, if a test confirms it, and a change to programs."""
         if self.kind != "mpich":
             return in_program
         tried = self.as_measured(2, ["defects", *trial], MPIR_CVAR_NOLOCAL="1")  # as if no rank were on the same host
         results = tried.results("wrong_words")
         if tried.status or not results or any(r.value for r in results):
             return in_program
-        return "export MPIR_CVAR_NOLOCAL=1   # slower: through no shared memory" + (in_program and f"; or {in_program}")
+        return "export MPIR_CVAR_NOLOCAL=1   # slower: disables shared memory" + (in_program and f"; or {in_program}")
 
 
-def forbidden_namespaces(tried: Tried) -> str:
-    """Why no hosts could be made of namespaces; '' where they were."""
-    if tried.status != _NO_NAMESPACES and not re.search(r"^unshare: ", tried.talk, re.M) and tried.status != 127:
+def forbidden_namespaces(tried: Attempt) -> str:
+    """Why namespaces could not be created; "" if they could."""
+    if tried.status != _NO_NAMESPACES and not re.search(r"^unshare: ", tried.stderr, re.M) and tried.status != 127:
         return ""
-    said = tried.talk.strip().splitlines()
-    return f"namespaces may not be made here: {said[-1] if said else 'no word'}"
+    lines = tried.stderr.strip().splitlines()
+    return f"cannot create namespaces: {lines[-1] if lines else 'no message'}"
 
 
-def transport_of(tried: Tried) -> tuple[str, float] | None:
-    """What carried messages between hosts, as the kernel's counters of networks tell, and the latency in s."""
+def transport_of(tried: Attempt) -> tuple[str, float] | None:
+    """Transport of messages between hosts, according to the network counters of Linux, and the latency in s."""
     for r in tried.results("message_latency"):
         return str(r.conditions.get("transport", "")), r.value
     return None

@@ -25,7 +25,7 @@ _HELD_S: Final = 0.01  # observation time of a bound thread
 MPOL_PREFERRED, _MPOL_BIND = 1, 2
 NO_HUGE_PAGES: Final = 15  # MADV_NOHUGEPAGE
 _HOME_NODE: Final = 450  # set_mempolicy_home_node, same number on all architectures (Linux 5.17)
-_ASKED: Final = 64 << 10  # B allocated per query for the next node
+_QUERY_BYTES: Final = 64 << 10  # B allocated per query for the next node
 MAX_ORDER_S: Final = 10.0  # time limit for the order of all nodes
 # System call numbers of mbind and move_pages.
 _CALLS: Final = {
@@ -40,19 +40,19 @@ _CALLS: Final = {
 def _in_thread(work: Callable[[], Any]) -> Any:
     """Runs `work` in a new thread, so that its binding ends with the thread."""
     answer: list[Any] = []
-    wrong: list[BaseException] = []
+    errors: list[BaseException] = []
 
     def body() -> None:
         try:
             answer.append(work())
         except BaseException as why:
-            wrong.append(why)
+            errors.append(why)
 
     thread = threading.Thread(target=body)
     thread.start()
     thread.join()
-    if wrong:
-        raise wrong[0]
+    if errors:
+        raise errors[0]
     return answer[0]
 
 
@@ -68,12 +68,12 @@ def _affinity(topology: Topology, means: str) -> Finding:
             time.sleep(0)
         return os.sched_getaffinity(0) == {cpu}
 
-    wrong = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
+    errors = [cpu for cpu in topology.allowed_cpus if not _in_thread(partial(bind, cpu))]
     name = "thread affinity"
-    if wrong:
+    if errors:
         return Finding(
             name,
-            f"a thread bound to CPU {format_list(wrong)} ran elsewhere",
+            f"a thread bound to CPU {format_list(errors)} ran elsewhere",
             "wrong",
             means,
             "check for a daemon that moves tasks, or a sandbox that ignores sched_setaffinity",
@@ -91,13 +91,13 @@ def _calls() -> tuple[int, int]:
 def give_policy(base: int, length: int, policy: int, *nodes: int) -> None:
     """mbind(2)."""
     libc = ctypes.CDLL(None, use_errno=True)
-    words = max(nodes) // 64 + 1
-    mask = (ctypes.c_ulong * words)()
+    longs = max(nodes) // 64 + 1
+    mask = (ctypes.c_ulong * longs)()
     for node in nodes:
         mask[node // 64] |= 1 << node % 64
     # The kernel reads one bit less than maxnode.
     if libc.syscall(
-        _calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask, ctypes.c_ulong(64 * words + 1), 0
+        _calls()[0], ctypes.c_void_p(base), ctypes.c_ulong(length), policy, mask, ctypes.c_ulong(64 * longs + 1), 0
     ):
         number = ctypes.get_errno()
         raise OSError(number, f"mbind to node {format_list(sorted(nodes))}: {os.strerror(number)}")
@@ -180,7 +180,7 @@ def _first_touch(topology: Topology, means: str) -> Finding:
 
 def _home(topology: Topology, means: str) -> Finding:
     name = "home allocation"
-    wrong: list[str] = []
+    errors: list[str] = []
     refused: dict[int, str] = {}
     nodes = [n for n in topology.nodes if n.memory_bytes != 0]
     for node in nodes:
@@ -191,10 +191,10 @@ def _home(topology: Topology, means: str) -> Finding:
             continue
         away = sum(c for n, c in found.items() if n != node.os_index)
         if away:
-            wrong.append(f"{100 * away / sum(found.values()):.1f} % of the pages bound to node {node.os_index}")
-    if wrong:
+            errors.append(f"{100 * away / sum(found.values()):.1f} % of the pages bound to node {node.os_index}")
+    if errors:
         return Finding(
-            name, "; ".join(wrong) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
+            name, "; ".join(errors) + " are elsewhere", "wrong", means, "meshmark placed PID; update the kernel"
         )
     if len(refused) == len(nodes):
         return Finding(name, next(iter(refused.values()), "no node has memory"), "unknown", means)
@@ -204,26 +204,28 @@ def _home(topology: Topology, means: str) -> Finding:
 
 
 def _next_nodes(node: int, cpu: int | None, others: Sequence[int]) -> list[int]:
-    """All other nodes, in the order in which the kernel would spill to them from a node.
+    """All other nodes, in the order in which the kernel spills to them from a node.
 
-    Nothing need be filled for that: pages bound to some nodes go to the first of them in that very order.
+    No node needs to be full: pages bound to a set of nodes are allocated on the first of them in the same order.
 
     Args:
-        cpu: of that node, on which to ask; None: it has none that is allowed.
+        node: The node.
+        cpu: An allowed CPU of the node; None if it has none.
+        others: The other nodes.
 
     Raises:
-        OSError: the kernel does not tell, or refuses.
+        OSError: The kernel does not support the query, or refuses it.
     """
     if cpu is not None:
         os.sched_setaffinity(0, {cpu})
     left, order = set(others), list[int]()
     while len(left) > 1:
-        found = pages_touched(*left, length=_ASKED, start_from=node if cpu is None else None)
-        went = max(found, key=lambda n: found[n])
-        if went not in left:
-            raise OSError(0, f"pages bound to node {format_list(sorted(left))} went to {went}")
-        left.remove(went)
-        order.append(went)
+        found = pages_touched(*left, length=_QUERY_BYTES, start_from=node if cpu is None else None)
+        spilled_to = max(found, key=lambda n: found[n])
+        if spilled_to not in left:
+            raise OSError(0, f"pages bound to node {format_list(sorted(left))} went to {spilled_to}")
+        left.remove(spilled_to)
+        order.append(spilled_to)
     return [*order, *left]
 
 
@@ -238,40 +240,40 @@ def fallback_order(topology: Topology, means: str) -> Finding:
     ]
     place = {n.os_index: i for i, n in enumerate(topology.nodes)}
     orders: dict[int, list[int]] = {}
-    untold: dict[int, str] = {}
+    untested: dict[int, str] = {}
     until = time.monotonic() + MAX_ORDER_S
     for node in topology.nodes:
         others = [n for n in usable if n != node.os_index]
         if len(others) < 2 or table is None:
             continue
         if time.monotonic() > until:
-            untold[node.os_index] = f"time limit of {MAX_ORDER_S:.0f} s"
+            untested[node.os_index] = f"time limit of {MAX_ORDER_S:.0f} s"
             continue
         cpus = sorted(set(node.cpus) & set(topology.allowed_cpus))
         try:
             orders[node.os_index] = _in_thread(partial(_next_nodes, node.os_index, cpus[0] if cpus else None, others))
         except OSError as why:
-            untold[node.os_index] = why.strerror or str(why)
-    if not orders and not untold:
+            untested[node.os_index] = why.strerror or str(why)
+    if not orders and not untested:
         why_not = (
             "the nodes have no matrix of distances" if table is None else "no node has two others with free memory"
         )
         return Finding(name, why_not, "unknown", means)
-    not_tried = "; ".join(f"node {n} not tested: {why}" for n, why in list(untold.items())[:4])
+    not_tried = "; ".join(f"node {n} not tested: {why}" for n, why in list(untested.items())[:4])
     if table is None or not orders:
         return Finding(name, not_tried, "unknown", means)
-    wrong = []
+    errors = []
     for node_number, order in orders.items():
         far = [table[place[node_number]][place[n]] for n in order]
         if any(d > min(far[k:]) + NEARLY for k, d in enumerate(far)):
-            wrong.append(node_number)
-    shown = [*wrong, *(n for n in orders if n not in wrong)][:8]
+            errors.append(node_number)
+    shown = [*errors, *(n for n in orders if n not in errors)][:8]
     orders_text = "; ".join(f"{n}→{','.join(map(str, orders[n]))}" for n in sorted(shown))
     orders_text += (" …" if len(orders) > 8 else "") + ("; " + not_tried if not_tried else "")
-    if wrong:
+    if errors:
         return Finding(
             name,
-            f"{orders_text}: from node {format_list(wrong)} not by distance",
+            f"{orders_text}: from node {format_list(errors)} not by distance",
             "wrong",
             means,
             "check whether the firmware changed node distances; bind with --memory bind",

@@ -70,7 +70,7 @@ GOOD = {
     "usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": "",
 }
 # A tree has neither devices nor programs.
-NEVER_RECORDED = {"registers of the model (msr)", "fio", "numactl", "mpirun"}
+NEVER_RECORDED = {"model-specific registers (MSR)", "fio", "numactl", "mpirun"}
 
 
 def made(folder: Path, **changes: str | None) -> Path:
@@ -109,21 +109,21 @@ def test_a_machine_as_it_should_be_is_well(tmp_path: Path) -> None:
 STATUS_2 = NOBODY.replace("0-3", "1")
 CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
     (
-        "counters of the machine",
+        "system-wide counters",
         {"proc/sys/kernel/perf_event_paranoid": "2"},
         "hidden",
         "2, without CAP_PERFMON",
         "sudo sysctl kernel.perf_event_paranoid=0",
     ),
     (
-        "counters of the machine",
+        "system-wide counters",
         {"proc/sys/kernel/perf_event_paranoid": "4", "proc/self/status": ROOT},
         "ok",
         "4, but with CAP_PERFMON",
         "",
     ),
     (
-        "counters of the machine",
+        "system-wide counters",
         {"proc/sys/kernel/perf_event_paranoid": "1", "proc/self/status": "Uid: 0 0 0 0"},
         "unknown",
         "not recorded",
@@ -153,10 +153,10 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled",
     ),
     (
-        "pool of huge pages",
+        "huge page pool",
         {"sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "0"},
         "hidden",
-        "no page of 2 MiB",
+        "no pages of 2 MiB",
         "echo 512 | sudo tee /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
     ),
     (
@@ -170,7 +170,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "bandwidth monitoring (resctrl)",
         {k: None for k in GOOD if "resctrl" in k} | {"proc/cpuinfo": "flags : fpu\n"},
         "hidden",
-        "the processor has none",
+        "not supported by the processor",
         "",
     ),
     (
@@ -184,7 +184,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "energy counters (RAPL)",
         {"sys/class/powercap/intel-rapl:0/energy_uj": None, "sys/class/powercap/x/name": "x"},
         "hidden",
-        "none",
+        "not found",
         "sudo modprobe intel_rapl_msr",
     ),
     (
@@ -199,7 +199,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "clock source",
         {"sys/devices/system/clocksource/clocksource0/current_clocksource": "hpet"},
         "spoils-measurements",
-        "tsc is there too",
+        "tsc is available",
         "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource",
     ),
     (
@@ -209,11 +209,11 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
             "sys/devices/system/clocksource/clocksource0/available_clocksource": "hpet acpi_pm",
         },
         "spoils-measurements",
-        "gave up the tsc",
+        "disabled the tsc",
         "sudo dmesg | grep -i tsc",
     ),
     ("hypervisor", {"proc/cpuinfo": "flags : fpu hypervisor\n"}, "spoils-measurements", "a guest", ""),
-    ("hypervisor", {"proc/cpuinfo": None}, "unknown", "nothing here tells", ""),
+    ("hypervisor", {"proc/cpuinfo": None}, "unknown", "not known", ""),
     ("real-time throttle", {"proc/sys/kernel/sched_rt_runtime_us": "950000"}, "ok", "95 %", ""),
     (
         "real-time throttle",
@@ -236,7 +236,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
             "proc/sys/kernel/sched_rt_runtime_us": "950000",
         },
         "ok",
-        "nothing here may",
+        "this process has no real-time permission",
         "",
     ),
     (
@@ -254,20 +254,20 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "echo 0-1 | sudo tee /sys/fs/cgroup/user.slice/cpuset.mems",
     ),
     (
-        "quota of CPU time",
+        "CPU quota",
         {"sys/fs/cgroup/user.slice/cpu.max": "150000 100000"},
         "spoils-measurements",
-        "1.5 CPUs' worth",
+        "1.5 CPUs",
         "echo max | sudo tee /sys/fs/cgroup/user.slice/cpu.max",
     ),
     (
-        "limit of memory",
+        "memory limit",
         {"sys/fs/cgroup/user.slice/memory.max": str(2 << 30)},
         "hidden",
         "2 GiB",
         "echo max | sudo tee /sys/fs/cgroup/user.slice/memory.max",
     ),
-    ("limit of memory", {"sys/fs/cgroup/user.slice/memory.max": str(1 << 40)}, "ok", "none", ""),
+    ("memory limit", {"sys/fs/cgroup/user.slice/memory.max": str(1 << 40)}, "ok", "none", ""),
     (
         "locked memory",
         {
@@ -287,14 +287,14 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
             )
         },
         "hidden",
-        "256, 1024 would do for 4 CPUs",
+        "256; 4 CPUs need 1024",
         "ulimit -n 1024",
     ),
     (
         "open files",
         {"sys/devices/system/cpu/online": "0-4095"},
         "hidden",
-        "131072 would do",
+        "4096 CPUs need 131072",
         "sudo prlimit --nofile=131072 --pid $$",
     ),
     ("pressure (PSI)", {"proc/pressure/cpu": ""}, "hidden", "off", "add psi=1"),
@@ -303,7 +303,7 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "counters of the cores",
         {"sys/bus/event_source/devices/cpu/type": None, "proc/cpuinfo": "flags : hypervisor\n"},
         "hidden",
-        "the hypervisor gives none",
+        "the hypervisor provides none",
         "on the hypervisor",
     ),
     (
@@ -324,10 +324,10 @@ CASES: list[tuple[str, dict[str, str | None], str, str, str]] = [
         "map of the mesh (arm-cmn)",
         {"sys/bus/event_source/devices/arm_cmn_0/type": "9", "sys/kernel/debug/arm-cmn/map": "x"},
         "ok",
-        "debugfs has it",
+        "readable in debugfs",
         "",
     ),
-    ("BLAS", {"usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": None}, "unknown", "not known", ""),
+    ("BLAS", {"usr/lib/x86_64-linux-gnu/openblas-pthread/libopenblas.so.0": None}, "unknown", "unknown", ""),
 ]
 
 
@@ -349,7 +349,7 @@ def test_what_is_not_there_is_unknown_and_never_well(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "name"),
     [
-        ("proc/sys/kernel/perf_event_paranoid", "counters of the machine"),
+        ("proc/sys/kernel/perf_event_paranoid", "system-wide counters"),
         ("proc/sys/kernel/nmi_watchdog", "NMI watchdog"),
         ("proc/sys/kernel/numa_balancing", "NUMA balancing"),
         ("proc/sys/kernel/sched_rt_runtime_us", "real-time throttle"),
@@ -357,9 +357,9 @@ def test_what_is_not_there_is_unknown_and_never_well(tmp_path: Path) -> None:
         ("sys/devices/system/cpu/smt/active", "SMT"),
         ("sys/devices/system/cpu/online", "CPUs of this process"),
         ("sys/devices/system/node/online", "nodes of this process"),
-        ("proc/self/cgroup", "quota of CPU time"),
+        ("proc/self/cgroup", "CPU quota"),
         ("sys/kernel/mm/transparent_hugepage/enabled", "transparent huge pages"),
-        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "pool of huge pages"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "huge page pool"),
         ("sys/devices/system/clocksource/clocksource0/current_clocksource", "clock source"),
     ],
 )
@@ -389,15 +389,15 @@ def test_a_container_is_sent_to_its_host(tmp_path: Path, sign: dict[str, str]) -
     }
     findings = looked(made(tmp_path, **{**spoiled, **sign}))
     assert of(findings, "NUMA balancing").command == "on the host: sudo sysctl kernel.numa_balancing=0"
-    assert of(findings, "counters of the machine").judged == "hidden"
-    assert of(findings, "quota of CPU time").found == "0.5 CPUs' worth"
-    assert of(findings, "quota of CPU time").command == "on the host: docker update --cpu-quota -1 CONTAINER"
+    assert of(findings, "system-wide counters").judged == "hidden"
+    assert of(findings, "CPU quota").found == "0.5 CPUs"
+    assert of(findings, "CPU quota").command == "on the host: docker update --cpu-quota -1 CONTAINER"
 
 
 def test_the_name_of_a_group_does_not_become_a_command(tmp_path: Path) -> None:
     group = "a;reboot $(x)"
     changes = {"proc/self/cgroup": f"0::/{group}\n", f"sys/fs/cgroup/{group}/cpu.max": "50000 100000"}
-    command = of(looked(made(tmp_path, **changes)), "quota of CPU time").command
+    command = of(looked(made(tmp_path, **changes)), "CPU quota").command
     assert shlex.split(command.partition(" | ")[2]) == ["sudo", "tee", f"/sys/fs/cgroup/{group}/cpu.max"]
 
 
@@ -416,12 +416,12 @@ def test_root_of_a_user_namespace_is_not_root_of_the_machine(tmp_path: Path) -> 
         "proc/sys/kernel/nmi_watchdog": "1",
     }
     findings = looked(made(tmp_path, **changes))
-    assert of(findings, "counters of the machine").judged == "hidden"
-    assert "user namespace" in of(findings, "counters of the machine").found
+    assert of(findings, "system-wide counters").judged == "hidden"
+    assert "user namespace" in of(findings, "system-wide counters").found
     assert of(findings, "NMI watchdog").command == "on the host: sudo sysctl kernel.nmi_watchdog=0"
     assert of(findings, "locked memory").judged == "unknown"
     full = looked(made(tmp_path / "full", **{**changes, "proc/self/uid_map": THE_MACHINE}))
-    assert of(full, "counters of the machine").judged == "ok" and of(full, "locked memory").judged == "ok"
+    assert of(full, "system-wide counters").judged == "ok" and of(full, "locked memory").judged == "ok"
 
 
 # ------------------------------------------------------------------ the running system
@@ -436,19 +436,19 @@ def live(monkeypatch: pytest.MonkeyPatch, root: Path, answer: Callable[..., int]
 @pytest.mark.parametrize(
     ("paranoid", "status", "error", "judged", "said"),
     [
-        ("2", NOBODY, 0, "ok", "one was opened"),
-        ("0", NOBODY, errno.EPERM, "hidden", "a filter of system calls"),
+        ("2", NOBODY, 0, "ok", "can be opened"),
+        ("0", NOBODY, errno.EPERM, "hidden", "a seccomp filter"),
         ("2", NOBODY, errno.EACCES, "hidden", "without CAP_PERFMON"),
-        ("2", ROOT, errno.EPERM, "hidden", "a filter"),
-        ("2", ROOT, errno.ENOSYS, "hidden", "counts nothing"),
-        ("x", NOBODY, errno.EACCES, "hidden", "is not told"),
+        ("2", ROOT, errno.EPERM, "hidden", "a seccomp filter"),
+        ("2", ROOT, errno.ENOSYS, "hidden", "no perf_event_open"),
+        ("x", NOBODY, errno.EACCES, "hidden", "perf_event_paranoid unknown"),
     ],
 )
 def test_the_kernel_has_the_last_word_on_counters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, paranoid: str, status: str, error: int, judged: str, said: str
 ) -> None:
     root = made(tmp_path, **{"proc/sys/kernel/perf_event_paranoid": paranoid, "proc/self/status": status})
-    finding = of(live(monkeypatch, root, lambda *_: error), "counters of the machine")
+    finding = of(live(monkeypatch, root, lambda *_: error), "system-wide counters")
     assert finding.judged == judged and said in finding.found
 
 
