@@ -1,13 +1,14 @@
-"""A machine in one file: its sysfs and procfs, hwloc's view and its facts, to be looked at anywhere.
+"""Captures a machine (its sysfs, procfs, hwloc XML and facts) in one archive, and opens machines for inspection.
 
 A capture is a tar archive (`.tar.gz`, `.tar.xz` or `.tar.zst`) with
 
-    meshmark-capture.json   {"format": 1, "label", "created", "release"}
-    facts.json              `host_facts()` as taken there
-    hwloc.xml               where hwloc was installed
+    meshmark-capture.json   {"format": 1, "label", "created", "summary"}
+    facts.json              `host_facts()` of the machine
+    hwloc.xml               if hwloc was installed
     root/…                  the recorded files: root/sys/…, root/proc/…
 
-Serial numbers, asset tags, addresses and the kernel's other options are left out: it may be shared.
+Captures can be shared: they contain no serial numbers, asset tags or addresses, and only those kernel options that
+affect performance.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from meshmark.store.files import open_regular, read_bytes, write_file
 
 FORMAT = 1
 SUFFIXES = (".tar.gz", ".tar.xz", ".tar.zst")
-# A capture of 1,024 CPUs has some 85,000 members.
+# A capture of 1,024 CPUs has about 85,000 members.
 _MAX_FILES, _MAX_BYTES, _MAX_FILE = 150_000, 512 << 20, 64 << 20
 
 _FOLDERS = (
@@ -84,7 +85,7 @@ _FILES = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """A machine to look at. `facts` is empty where only a topology is known (XML, synthetic)."""
+    """An opened machine. `facts` is empty if only the topology is known (XML, synthetic)."""
 
     what: str
     label: str  # host, captured, recorded-in-guest, tree, hwloc-xml or synthetic
@@ -97,7 +98,7 @@ class Opened:
 
 
 def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
-    """What a capture keeps: (name below the root, contents or where a link points)."""
+    """The members of a capture: (name below the root, content or link target)."""
     for folder in _FOLDERS:
         for at, folders, files in os.walk(tree.path(folder)):
             folders[:] = sorted(f for f in folders if not any(fnmatch.fnmatch(f, s) for s in _SKIP))
@@ -117,8 +118,8 @@ def _recorded(tree: Tree) -> Iterator[tuple[str, bytes | PurePosixPath]]:
     if (text := tree.text("proc/cmdline")) is not None:
         yield "proc/cmdline", " ".join(performance_options(text)).encode()
     if (text := tree.text("proc/version")) is not None:
-        words, build = text.split(), text.find("#")
-        yield "proc/version", (" ".join(words[:3]) + (f" {text[build:]}" if build >= 0 else "")).encode()
+        fields, build = text.split(), text.find("#")
+        yield "proc/version", (" ".join(fields[:3]) + (f" {text[build:]}" if build >= 0 else "")).encode()
     if (text := tree.text("proc/cpuinfo")) is not None:
         yield "proc/cpuinfo", "\n".join(x for x in text.splitlines() if not x.startswith("Serial")).encode()
     if (text := tree.text("proc/self/status")) is not None:
@@ -153,40 +154,39 @@ def _recorded_cgroup(tree: Tree) -> Iterator[tuple[str, bytes]]:
 
 
 def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: bytes | None = None) -> int:
-    """Writes the machine below `root` to one archive; returns how many files it holds.
+    """Write the machine below `root` to an archive, atomically; returns the number of its members.
 
-    The archive is written aside and renamed, so a torn one is never left behind. Two captures of
-    one unchanged tree are the same but for the time in them.
+    Two captures of an unchanged tree differ only in their time stamps.
 
     Args:
-        out: Its name ends in .tar.gz, .tar.xz or .tar.zst.
+        out: The archive; the suffix is .tar.gz, .tar.xz or .tar.zst.
         root: `/`, or a recorded tree.
-        label: Where it comes from: `captured` or `recorded-in-guest`.
-        xml: hwloc's view; None asks lstopo, if `root` is `/` and it is installed.
+        label: Origin: `captured` or `recorded-in-guest`.
+        xml: hwloc XML; by default the output of lstopo, if `root` is `/` and lstopo is installed.
 
     Raises:
-        UsageError: another suffix.
-        MachineError: `root` is no tree of a machine.
+        UsageError: The suffix is not supported.
+        MachineError: `root` is not the tree of a machine.
         MeshmarkError: `out` cannot be written.
     """
     import datetime
 
     suffix = next((s for s in SUFFIXES if out.name.endswith(s)), None)
     if suffix is None:
-        raise UsageError(f"FILE: found '{out.name}', its name must end in {', '.join(SUFFIXES)}")
+        raise UsageError(f"FILE: found '{out.name}', the name must end in {', '.join(SUFFIXES)}")
     tree = Tree(root)
     topology = from_sysfs(root)
     if xml is None and tree.live:
         with contextlib.suppress(AbsentError, MachineError):
             xml = lstopo("--no-io")
-    note = {
+    metadata = {
         "format": FORMAT,
         "label": label,
         "created": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "summary": topology.summary(),
     }
     members: dict[str, bytes | PurePosixPath] = {
-        "meshmark-capture.json": json.dumps(note, indent=1).encode(),
+        "meshmark-capture.json": json.dumps(metadata, indent=1).encode(),
         "facts.json": json.dumps(host_facts(root), indent=1).encode(),
     }
     if xml is not None:
@@ -197,7 +197,7 @@ def capture(out: Path, root: Path = Path("/"), *, label: str = "captured", xml: 
 
 
 def _without_host_addresses(xml: bytes) -> bytes:
-    """Without the lines that name serial numbers or network addresses."""
+    """Remove lines with serial numbers or network addresses."""
     drop = (b'name="Address"', b"Serial", b"AssetTag", b"UUID", b"NodeGUID", b"SysImageGUID", b"Port1LID")
     return b"\n".join(line for line in xml.split(b"\n") if not any(d in line for d in drop))
 
@@ -232,10 +232,10 @@ def _compressed(data: bytes, suffix: str) -> bytes:
 
 @contextlib.contextmanager
 def unpacked(archive: Path) -> Iterator[Path]:
-    """A temporary folder with a capture's members, gone afterwards.
+    """Unpack a capture into a temporary folder.
 
     Raises:
-        MachineError: no capture, torn, of another format, or larger than 512 MiB unpacked.
+        MachineError: The file is not a capture, is damaged, or unpacks to more than 512 MiB.
     """
     with tempfile.TemporaryDirectory(prefix="meshmark-machine-") as folder:
         try:
@@ -243,13 +243,13 @@ def unpacked(archive: Path) -> Iterator[Path]:
         except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, ValueError, OSError, RecursionError) as why:
             reason = why.strerror if isinstance(why, OSError) and why.strerror else why
             raise MachineError(
-                f"{quoted(archive)}: no capture of a machine, or a torn one ({quoted(reason)})"
+                f"{quoted(archive)}: not a capture of a machine, or damaged ({quoted(reason)})"
             ) from None
         yield Path(folder)
 
 
 class _Bounded:
-    """A stream that is read up to a limit: of a few KiB an archive can unpack to a terabyte, headers included."""
+    """Limits the bytes read from a stream, because a few KiB of an archive can unpack to a terabyte."""
 
     def __init__(self, stream: Any, archive: Path) -> None:
         self.stream, self.archive, self.left = stream, archive, _MAX_BYTES + 2048 * _MAX_FILES
@@ -271,7 +271,7 @@ def _too_large(archive: Path) -> MachineError:
 
 @contextlib.contextmanager
 def _members(archive: Path) -> Iterator[tarfile.TarFile]:
-    """The archive, to be read from its first member to its last."""
+    """Open an archive for sequential reading."""
     with contextlib.ExitStack() as stack:
         file = stack.enter_context(open_regular(archive))
         start = file.read(6)
@@ -286,13 +286,13 @@ def _members(archive: Path) -> Iterator[tarfile.TarFile]:
         elif start.startswith(b"\xfd7zXZ"):
             stream = stack.enter_context(lzma.LZMAFile(file))
         else:
-            raise MachineError(f"{quoted(archive)}: found neither gzip, xz nor zstd, a capture is one of them")
+            raise MachineError(f"{quoted(archive)}: found neither gzip, xz nor zstd, which captures use")
         bounded: Any = _Bounded(stream, archive)
         yield stack.enter_context(tarfile.open(fileobj=bounded, mode="r|"))
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    with _members(archive) as tar:  # counted before the first file is written
+    with _members(archive) as tar:  # check the size before the first file is written
         files = size = 0
         for member in tar:
             files, size = files + 1, size + max(0, member.size)
@@ -306,7 +306,7 @@ def _unpack(archive: Path, folder: Path) -> None:
             if not _is_inside(folder, place) or (
                 member.issym() and not _is_inside(folder, place.parent / member.linkname)
             ):
-                continue  # a link or name that leaves the folder is left out
+                continue  # names and links that leave the folder are skipped
             place.parent.mkdir(parents=True, exist_ok=True)
             place.unlink(missing_ok=True)
             content = None if member.issym() else tar.extractfile(member)
@@ -317,16 +317,19 @@ def _unpack(archive: Path, folder: Path) -> None:
 
 
 def _is_inside(folder: Path, path: Path) -> bool:
-    """By the links unpacked so far. Python before 3.11.4, such as Debian 12's, has no tarfile.data_filter for this."""
+    """Whether `path` is inside `folder`, following the links unpacked so far.
+
+    tarfile.data_filter would do this, but Python before 3.11.4, as in Debian 12, lacks it.
+    """
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder))
 
 
 def open_machine(what: str = "host") -> Opened:
-    """A machine by name: `host`, a capture, a folder with a recorded tree, hwloc's XML, or synthetic.
+    """Open a machine: `host`, a capture, a folder with a recorded tree, hwloc XML, or a synthetic description.
 
     Raises:
-        MachineError: the file cannot be read as any of these, or no such file or synthetic machine.
-        AbsentError: a synthetic machine needs hwloc's lstopo, which is not installed.
+        MachineError: The file is none of these, or does not exist and is not a synthetic description.
+        AbsentError: A synthetic machine needs lstopo of hwloc, which is not installed.
     """
     if what == "host":
         return Opened(what=what, label="host", topology=from_sysfs(), facts=host_facts())
@@ -359,23 +362,23 @@ def open_machine(what: str = "host") -> Opened:
 def _open_capture(path: Path) -> Opened:
     with unpacked(path) as folder:
         try:
-            note = json.loads((folder / "meshmark-capture.json").read_bytes())
+            metadata = json.loads((folder / "meshmark-capture.json").read_bytes())
             facts = json.loads((folder / "facts.json").read_bytes())
         except (OSError, ValueError, RecursionError) as why:
-            raise MachineError(f"{path}: no capture of a machine: {type(why).__name__} in its notes") from None
-        if not isinstance(note, dict) or note.get("format") != FORMAT:
-            found = note.get("format") if isinstance(note, dict) else None
+            raise MachineError(f"{path}: not a capture of a machine: {type(why).__name__} in its metadata") from None
+        if not isinstance(metadata, dict) or metadata.get("format") != FORMAT:
+            found = metadata.get("format") if isinstance(metadata, dict) else None
             raise MachineError(f"{path}: format: found {str(found)[:20]!r}, allowed is {FORMAT}")
         if not isinstance(facts, dict) or facts.get("schema") != 1:
-            raise MachineError(f"{path}: facts.json: schema 1 is needed")
+            raise MachineError(f"{path}: facts.json: schema 1 is required")
         xml = folder / "hwloc.xml"
         try:
             topology = from_sysfs(folder / "root")
         except MachineError:
-            raise MachineError(f"{path}: its tree holds no CPU: this is no capture of a machine") from None
+            raise MachineError(f"{path}: not a capture of a machine: found no CPU in its tree") from None
         return Opened(
             what=str(path),
-            label=str(note.get("label", "captured"))[:40],
+            label=str(metadata.get("label", "captured"))[:40],
             topology=topology,
             facts=facts,
             hwloc_xml=xml.read_bytes() if xml.is_file() else None,

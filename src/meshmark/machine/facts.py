@@ -1,25 +1,24 @@
-"""What a machine says of itself: processor, memory, firmware, settings.
+"""Reads facts about a host from /proc, /sys and the firmware: processor, memory, firmware, settings.
 
-`host_facts()` is one JSON-able dictionary. Claims, not measurements: a view shows them beside what
-was measured. **A missing fact is `{"absent": "the reason"}` in the place of its value**, never a
-guess and never a zero; ask `is_absent(value)` before use.
+`host_facts()` returns a JSON-compatible dictionary. Facts are claims of the system, not measurements. **A missing fact
+is `{"absent": "the reason"}` in place of its value**; check with `is_absent(value)`.
 
     schema              1
     machine             {"id", "name", "hash"}      (see `machine.identity`)
     cpu                 {"vendor", "model", "family", "model_number", "stepping", "microcode",
-                         "isa": [flags that matter, e.g. "avx2", "avx512f"],
-                         "claimed_hz": base clock in the model's name or the firmware's, Hz}
+                         "isa": [relevant flags, e.g. "avx2", "avx512f"],
+                         "claimed_hz": base clock according to the model name or the firmware, Hz}
     topology            `Topology.to_dict()`, see there (packages, nodes, caches, cores, cpus, allowed_cpus,
                         distances, doubts: list of str)
     caches              [{"level": 1, "kind": "data" | "instruction" | "unified", "size_bytes", "line_bytes",
-                         "ways", "shared_by": CPUs that share one, "count": how many there are}]
-    memory              {"total_bytes": of the kernel, "nodes_bytes": sum of the nodes' own claims,
-                         "safe_bytes": the smaller of the two, "available_bytes",
+                         "ways", "shared_by": CPUs that share one, "count": number of such caches}]
+    memory              {"total_bytes": of the kernel, "nodes_bytes": sum of the nodes' sizes,
+                         "safe_bytes": the minimum of the two, "available_bytes",
                          "swap_bytes", "dimms": [{"slot", "bank", "size_bytes", "kind": "DDR5", "rate_t_per_s":
-                         configured transfers a second, "max_rate_t_per_s", "width_bits", "part"}],
+                         configured transfers per second, "max_rate_t_per_s", "width_bits", "part"}],
                          "channels": populated channels (an int), "channels_rule": how they were counted,
                          "rate_t_per_s", "peak_bytes_per_s": channels × width × rate}
-    kernel              {"release", "version", "options": [those of its command line that matter to speed]}
+    kernel              {"release", "version", "options": [options of its command line that affect performance]}
     pages               {"base_bytes", "thp": "madvise", "thp_defrag", "thp_shmem", "khugepaged_defrag",
                          "huge": [{"size_bytes", "total", "free", "reserved", "surplus",
                                    "nodes": {"0": {"total", "free"}}}]}
@@ -29,15 +28,15 @@ guess and never a zero; ask `is_absent(value)` before use.
                          "boost": bool, "clocksource", "clocksources": [str], "realtime_share": 0…1,
                          "perf_event_paranoid": int, "isolated_cpus": [int], "nohz_full_cpus": [int]}
     mitigations         {"spectre_v2": "Mitigation: …", …}
-    virtual             {"guest": bool, "hypervisor": str, "signs": [what tells]}
+    virtual             {"guest": bool, "hypervisor": str, "signs": [evidence]}
     firmware            {"bios_vendor", "bios_version", "bios_date", "system_vendor", "product",
                          "board_vendor", "board"}
     cgroup              {"version": 1 | 2, "path", "cpus": [int], "nodes": [int], "memory_limit_bytes",
-                         "cpu_quota": CPUs' worth, a float}  (no limit = {"absent": "no limit is set"})
+                         "cpu_quota": number of CPUs, a float}  (no limit = {"absent": "no limit is set"})
     load                {"1min", "5min", "15min", "running", "tasks"}
 
-Sizes are in B, rates in Hz or transfers/s, bandwidth in B/s. Everything is read below `root`, so a
-recorded tree stands in for a machine; only for `/` are the running process and the system asked too.
+Sizes are in B, rates in Hz or transfers/s, bandwidth in B/s. All files are read below `root`, which may be a recorded
+tree; only for `/` is the running system queried as well.
 """
 
 from __future__ import annotations
@@ -69,7 +68,7 @@ _ISA = re.compile(
 
 
 def absent(reason: str) -> dict[str, str]:
-    """What stands in the place of a fact that is not known."""
+    """The value of a missing fact."""
     return {"absent": reason}
 
 
@@ -79,14 +78,14 @@ def is_absent(value: object) -> bool:
 
 
 def host_facts(root: Path = Path("/")) -> dict[str, object]:
-    """Facts of the machine whose /proc and /sys lie below `root`.
+    """Facts of the machine whose /proc and /sys are below `root`.
 
     Args:
         root: `/`, or a recorded tree.
 
     Returns:
-        JSON-able, after the schema in this module's docstring. A part that cannot be read is absent
-        with its reason and never keeps the others from being read.
+        A dictionary with the schema in this module's docstring. A part that cannot be read is absent with its reason,
+        and does not affect the others.
     """
     tree = Tree(root)
     topology: Topology | None
@@ -104,7 +103,7 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
         "caches": lambda: _caches(topology) if topology else absent(why),
         "memory": lambda: _memory(tree, topology, virtual["guest"] is True),
         "kernel": lambda: {
-            "release": _said(tree, f"{_KERNEL}/osrelease", _release(tree)),
+            "release": _text(tree, f"{_KERNEL}/osrelease", _release(tree)),
             "version": _build(tree),
             "options": _options(tree),
         },
@@ -119,21 +118,21 @@ def host_facts(root: Path = Path("/")) -> dict[str, object]:
     for name, part in parts.items():
         try:
             facts[name] = part()
-        except (OSError, ValueError, MachineError) as error:  # a torn recording, a file that vanishes
+        except (OSError, ValueError, MachineError) as error:  # a damaged recording, or a file that disappears
             facts[name] = absent(f"cannot be read: {error}")
     return facts
 
 
-def _said(tree: Tree, name: str, other: str | None = None) -> object:
-    """A file's text, or why there is none."""
+def _text(tree: Tree, name: str, other: str | None = None) -> object:
+    """The text of a file, or of `other` if the file is missing; absent if it is empty."""
     text = tree.text(name)
     text = other if text is None else text
-    return text if text else absent(f"/{name} is {'empty' if text == '' else 'not there or not readable'}")
+    return text if text else absent(f"/{name} {'is empty' if text == '' else 'does not exist or is not readable'}")
 
 
 def _number(tree: Tree, name: str, scale: int = 1) -> object:
     value = tree.number(name)
-    return value * scale if value is not None else absent(f"/{name} is not there, or holds no number")
+    return value * scale if value is not None else absent(f"/{name} does not exist or is not a number")
 
 
 def _release(tree: Tree) -> str | None:
@@ -151,19 +150,19 @@ _OPTION = re.compile(
 
 
 def performance_options(command_line: str) -> list[str]:
-    """The words of a kernel command line that matter to speed. The others may be nobody else's business."""
+    """Options of a kernel command line that affect performance. Others are omitted, because they may be private."""
     return [word for word in command_line.split(" -- ", maxsplit=1)[0].split() if _OPTION.fullmatch(word)]
 
 
 def _options(tree: Tree) -> object:
     line = tree.text("proc/cmdline")
-    return absent("/proc/cmdline is not there") if line is None else performance_options(line)
+    return absent("/proc/cmdline does not exist") if line is None else performance_options(line)
 
 
 def _build(tree: Tree) -> object:
-    """`#1 SMP PREEMPT_DYNAMIC …`: what tells kernels of one release apart, without who built it where."""
+    """The build, such as `#1 SMP PREEMPT_DYNAMIC …`, which distinguishes kernels of one release; without its author."""
     match = re.search(r"#[0-9]+.*", tree.text("proc/version") or "")
-    return match[0] if match else absent("/proc/version is not there, or names no build")
+    return match[0] if match else absent("/proc/version does not exist or contains no build")
 
 
 # ------------------------------------------------------------------ processor
@@ -183,11 +182,11 @@ def _cpu(tree: Tree) -> dict[str, object]:
 
     flags = (fields.get("flags") or fields.get("Features") or "").split()
     model = of("model name", "Model", "cpu model", "cpu")
-    claimed = re.search(r"@ *([0-9.]+) *([GM])Hz", str(model)) if isinstance(model, str) else None
-    hertz: object = absent("neither the model's name nor the firmware says a base clock")
+    named = re.search(r"@ *([0-9.]+) *([GM])Hz", str(model)) if isinstance(model, str) else None
+    hertz: object = absent("neither the model name nor the firmware contains a base clock")
     base = tree.number(f"{_CPU}/cpu0/cpufreq/base_frequency")
-    if claimed:
-        hertz = round(float(claimed[1]) * (1e9 if claimed[2] == "G" else 1e6))
+    if named:
+        hertz = round(float(named[1]) * (1e9 if named[2] == "G" else 1e6))
     elif base:
         hertz = base * 1000
     return {
@@ -197,7 +196,7 @@ def _cpu(tree: Tree) -> dict[str, object]:
         "model_number": of("model", "CPU part"),
         "stepping": of("stepping", "CPU revision"),
         "microcode": of("microcode"),
-        "isa": sorted({f for f in flags if _ISA.fullmatch(f)}) or absent("/proc/cpuinfo names no instruction sets"),
+        "isa": sorted({f for f in flags if _ISA.fullmatch(f)}) or absent("/proc/cpuinfo contains no instruction sets"),
         "claimed_hz": hertz,
     }
 
@@ -209,9 +208,9 @@ def _caches(topology: Topology) -> object:
         {
             "level": level,
             "kind": kind,
-            "size_bytes": size if size is not None else absent("the kernel does not say"),
-            "line_bytes": line if line is not None else absent("the kernel does not say"),
-            "ways": ways if ways is not None else absent("the kernel does not say"),
+            "size_bytes": size if size is not None else absent("not reported by the kernel"),
+            "line_bytes": line if line is not None else absent("not reported by the kernel"),
+            "ways": ways if ways is not None else absent("not reported by the kernel"),
             "shared_by": shared,
             "count": count,
         }
@@ -219,14 +218,14 @@ def _caches(topology: Topology) -> object:
             counts.items(), key=lambda i: (i[0][0], order[i[0][1]], str(i[0]))
         )
     ]
-    return rows or absent("the kernel shows no caches")
+    return rows or absent("the kernel reports no caches")
 
 
 # ------------------------------------------------------------------ memory
 
 
 def wire_bandwidth(tree: Tree | None = None) -> int | None:
-    """What all memory channels of this host carry by their modules' rate and width, B/s; None where it is not told."""
+    """Theoretical peak of all memory channels, from the rate and width of the modules, in B/s; None if unknown."""
     tree = tree or Tree(Path("/"))
     peak = _memory(tree, None, _virtual(tree)["guest"] is True)["peak_bytes_per_s"]
     return peak if isinstance(peak, int) else None
@@ -243,40 +242,40 @@ def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, obj
     safe = topology.safe_memory_bytes if topology else None
     facts: dict[str, object] = {
         "total_bytes": total,
-        "nodes_bytes": nodes if nodes is not None else absent("not every node says its memory"),
-        "safe_bytes": safe if safe is not None else absent("neither the nodes nor the kernel say a size"),
+        "nodes_bytes": nodes if nodes is not None else absent("not every node reports its memory"),
+        "safe_bytes": safe if safe is not None else absent("neither the nodes nor the kernel report a size"),
         "available_bytes": of("MemAvailable"),
         "swap_bytes": of("SwapTotal"),
     }
     table = tree.data("sys/firmware/dmi/tables/DMI")
     if table is None:
-        there = tree.path("sys/firmware/dmi/tables/DMI").exists()
-        reason = "the firmware's table /sys/firmware/dmi/tables/DMI " + (
-            "may be read by root only" if there else "is not there"
+        exists = tree.path("sys/firmware/dmi/tables/DMI").exists()
+        reason = "the firmware table /sys/firmware/dmi/tables/DMI " + (
+            "is readable only by root" if exists else "does not exist"
         )
         modules = []
     else:
         modules = dimms(table)
-        reason = "the firmware's table names no memory module"
+        reason = "the firmware table contains no memory modules"
     names = ("dimms", "channels", "channels_rule", "rate_t_per_s", "peak_bytes_per_s")
     if not modules:
         return facts | {name: absent(reason) for name in names}
     facts["dimms"] = [
-        {k: absent("the firmware does not say") if v is None else v for k, v in dataclasses.asdict(m).items()}
+        {k: absent("not reported by the firmware") if v is None else v for k, v in dataclasses.asdict(m).items()}
         for m in modules
     ]
     counted = channels(modules)
-    told = "the names of the slots do not tell the channels"
-    facts["channels"], facts["channels_rule"] = counted or (absent(told), absent(told))
+    reason = "the names of the slots do not identify the channels"
+    facts["channels"], facts["channels_rule"] = counted or (absent(reason), absent(reason))
     rates, widths = {m.rate_t_per_s for m in modules}, {m.width_bits for m in modules}
     slowest = min((r for r in rates if r is not None), default=None)
     unknown = slowest is None or None in rates
-    facts["rate_t_per_s"] = absent("the firmware does not say every module's configured rate") if unknown else slowest
+    facts["rate_t_per_s"] = absent("the firmware does not report the rate of every module") if unknown else slowest
     peak: object
     if guest:
-        peak = absent("in a guest: the hypervisor's table does not describe the hardware")
+        peak = absent("in a guest, the hypervisor's table does not describe the hardware")
     elif counted is None or unknown or slowest is None or len(widths) != 1 or None in widths:
-        peak = absent("it needs channels, rate and one width of all modules, which the firmware does not tell")
+        peak = absent("the firmware does not report the channels, rates and a common width of all modules")
     else:
         peak = counted[0] * slowest * (next(w for w in widths if w) // 8)
     facts["peak_bytes_per_s"] = peak
@@ -284,7 +283,7 @@ def _memory(tree: Tree, topology: Topology | None, guest: bool) -> dict[str, obj
 
 
 def _chosen(tree: Tree, name: str) -> object:
-    return chosen(tree.text(name)) or absent(f"/{name} is not there, or marks no choice")
+    return chosen(tree.text(name)) or absent(f"/{name} does not exist or marks no choice")
 
 
 def _pages(tree: Tree) -> dict[str, object]:
@@ -311,7 +310,7 @@ def _pages(tree: Tree) -> dict[str, object]:
             "nodes": nodes,
         }
         pools.append((size, pool))
-    base: object = absent("a recording does not say the size of a page")
+    base: object = absent("recordings do not contain the page size")
     if tree.live:
         import mmap
 
@@ -322,8 +321,7 @@ def _pages(tree: Tree) -> dict[str, object]:
         "thp_defrag": _chosen(tree, f"{thp}/defrag"),
         "thp_shmem": _chosen(tree, f"{thp}/shmem_enabled"),
         "khugepaged_defrag": _number(tree, f"{thp}/khugepaged/defrag"),
-        "huge": [pool for _, pool in sorted(pools, key=lambda p: p[0])]
-        or absent("the kernel has no pools of huge pages"),
+        "huge": [pool for _, pool in sorted(pools, key=lambda p: p[0])] or absent("the kernel has no huge page pools"),
     }
 
 
@@ -342,8 +340,8 @@ def _settings(tree: Tree) -> dict[str, object]:
     governors = sorted(
         {g for n in tree.numbered(_CPU, "cpu") if (g := tree.text(f"{_CPU}/cpu{n}/cpufreq/scaling_governor"))}
     )
-    no_cpufreq = "the kernel does not steer the clock here (no cpufreq)"
-    boost: object = absent("neither cpufreq/boost nor intel_pstate/no_turbo is there")
+    no_cpufreq = "the kernel does not control the clock rate (no cpufreq)"
+    boost: object = absent("neither cpufreq/boost nor intel_pstate/no_turbo exists")
     if (value := tree.number(f"{_CPU}/cpufreq/boost")) is not None:
         boost = value == 1
     elif (value := tree.number(f"{_CPU}/intel_pstate/no_turbo")) is not None:
@@ -351,7 +349,7 @@ def _settings(tree: Tree) -> dict[str, object]:
     active = tree.number(f"{_CPU}/smt/active")
     clock = "sys/devices/system/clocksource/clocksource0"
     runtime, period = tree.number(f"{_KERNEL}/sched_rt_runtime_us"), tree.number(f"{_KERNEL}/sched_rt_period_us")
-    share: object = absent("/proc/sys/kernel/sched_rt_runtime_us is not there")
+    share: object = absent("/proc/sys/kernel/sched_rt_runtime_us does not exist")
     if runtime is not None and period:
         share = 1.0 if runtime < 0 else min(1.0, runtime / period)
 
@@ -360,23 +358,23 @@ def _settings(tree: Tree) -> dict[str, object]:
 
     def cpus(name: str) -> object:
         found = tree.cpus(f"{_CPU}/{name}")
-        return list(found) if found is not None else absent(f"/{_CPU}/{name} is not there")
+        return list(found) if found is not None else absent(f"/{_CPU}/{name} does not exist")
 
     return {
         "numa_balancing": _number(tree, f"{_KERNEL}/numa_balancing"),
         "swappiness": _number(tree, f"{_VM}/swappiness"),
         "zone_reclaim": _number(tree, f"{_VM}/zone_reclaim_mode"),
         "overcommit": _number(tree, f"{_VM}/overcommit_memory"),
-        "smt": _said(tree, f"{_CPU}/smt/control"),
-        "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active is not there"),
+        "smt": _text(tree, f"{_CPU}/smt/control"),
+        "smt_active": active == 1 if active is not None else absent(f"/{_CPU}/smt/active does not exist"),
         "governor": (governors[0] if len(governors) == 1 else governors) or absent(no_cpufreq),
-        "frequency_driver": _said(tree, f"{frequency}/scaling_driver"),
+        "frequency_driver": _text(tree, f"{frequency}/scaling_driver"),
         "frequency_min_hz": hertz("cpuinfo_min_freq"),
         "frequency_max_hz": hertz("cpuinfo_max_freq"),
         "boost": boost,
-        "clocksource": _said(tree, f"{clock}/current_clocksource"),
+        "clocksource": _text(tree, f"{clock}/current_clocksource"),
         "clocksources": (tree.text(f"{clock}/available_clocksource") or "").split()
-        or absent(f"/{clock}/available_clocksource is not there"),
+        or absent(f"/{clock}/available_clocksource does not exist"),
         "realtime_share": share,
         "perf_event_paranoid": _number(tree, f"{_KERNEL}/perf_event_paranoid"),
         "isolated_cpus": cpus("isolated"),
@@ -387,7 +385,7 @@ def _settings(tree: Tree) -> dict[str, object]:
 def _mitigations(tree: Tree) -> object:
     folder = f"{_CPU}/vulnerabilities"
     found = {name: text for name in sorted(_names(tree, folder)) if (text := tree.text(f"{folder}/{name}"))}
-    return found or absent(f"/{folder} is not there")
+    return found or absent(f"/{folder} does not exist")
 
 
 # ------------------------------------------------------------------ guest and firmware
@@ -411,7 +409,7 @@ _MAKERS = {
 
 
 def _virtual(tree: Tree) -> dict[str, object]:
-    """A hypervisor's signs. Cloud makers sell bare machines under the same names, so a name needs the flag."""
+    """Evidence of a hypervisor. A vendor name alone is not enough, because clouds offer bare-metal machines too."""
     signs: list[str] = []
     hypervisor: str | None = None
     cpuinfo = tree.text("proc/cpuinfo") or ""
@@ -437,10 +435,10 @@ def _virtual(tree: Tree) -> dict[str, object]:
             hypervisor = hypervisor or name
     if tree.live and (program := shutil.which("systemd-detect-virt")):
         try:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [program, "--vm"], capture_output=True, encoding="utf-8", errors="replace", timeout=5, check=False
             )
-            word = done.stdout.strip()
+            word = completed.stdout.strip()
         except (OSError, subprocess.TimeoutExpired):
             word = ""
         if word and word != "none":
@@ -448,10 +446,9 @@ def _virtual(tree: Tree) -> dict[str, object]:
             hypervisor = hypervisor or word
     guest: object = True
     if not signs:
-        guest = False if flags else absent("nothing here tells: no x86 flag, no firmware name")
-    if hypervisor is None:
-        word = "in a guest, but its hypervisor does not name itself" if signs else "no sign of one"
-    return {"guest": guest, "hypervisor": hypervisor or absent(word), "signs": signs}
+        guest = False if flags else absent("not known: no x86 flag and no firmware name")
+    reason = "in a guest of an unknown hypervisor" if signs else "no evidence of one"
+    return {"guest": guest, "hypervisor": hypervisor or absent(reason), "signs": signs}
 
 
 def _firmware(tree: Tree) -> dict[str, object]:
@@ -464,33 +461,33 @@ def _firmware(tree: Tree) -> dict[str, object]:
         "board_vendor": "board_vendor",
         "board": "board_name",
     }
-    return {key: _said(tree, f"sys/class/dmi/id/{name}") for key, name in names.items()}
+    return {key: _text(tree, f"sys/class/dmi/id/{name}") for key, name in names.items()}
 
 
 # ------------------------------------------------------------------ limits and load
 
 
 def _cgroup(tree: Tree) -> dict[str, object]:
-    """The tightest limits from this process's group up to the root."""
+    """The tightest limits of this process's control group and its ancestors."""
     facts: dict[str, object] = {}
     lines = [line.split(":", 2) for line in (tree.text("proc/self/cgroup") or "").splitlines()]
     paths = {parts[1]: parts[2] for parts in lines if len(parts) == 3}
-    unified = not any(paths)  # version 1 names its controllers, version 2 has one line without a name
+    unified = not any(paths)  # version 1 lists controllers, version 2 has one line without them
     mounted = bool(_names(tree, "sys/fs/cgroup"))
     if not paths:
-        why = absent("/proc/self/cgroup is not there")
+        why = absent("/proc/self/cgroup does not exist")
         facts = {"version": why, "path": why}
     else:
         facts = {"version": 2 if unified else 1, "path": paths.get("", next(iter(paths.values())))}
 
     def chain(controller: str) -> list[str]:
-        """Folders from the group up; a path that is not visible here (a namespace) is skipped."""
+        """Folders from the group upwards; in a namespace, some of them may not be visible."""
         base = "sys/fs/cgroup" if unified else f"sys/fs/cgroup/{controller}"
         path = paths.get("") if unified else next((v for k, v in paths.items() if controller in k.split(",")), None)
         parts = [p for p in (path or "").split("/") if p and p != ".."]
         return ["/".join([base, *parts[:n]]) for n in range(len(parts), -1, -1)]
 
-    no_limit = absent("no limit is set" if mounted else "/sys/fs/cgroup is not mounted, or not recorded")
+    no_limit = absent("no limit is set" if mounted else "/sys/fs/cgroup is not mounted or not recorded")
     memory_name = "memory.max" if unified else "memory.limit_in_bytes"
     limits = [n for at in chain("memory") if (n := tree.number(f"{at}/{memory_name}")) is not None and n < 1 << 60]
     quotas = []
@@ -512,7 +509,7 @@ def _cgroup(tree: Tree) -> dict[str, object]:
         match = re.search(rf"^{field}:\s*(\S+)", status, re.M)
         if found is None and match:
             found = parse_list(match[1])
-        facts[key] = list(found) if found else absent("neither the group nor /proc/self/status says")
+        facts[key] = list(found) if found else absent("reported neither by the group nor by /proc/self/status")
     facts["memory_limit_bytes"] = min(limits, default=None) or no_limit
     facts["cpu_quota"] = min(quotas, default=None) or no_limit
     return facts
@@ -521,16 +518,16 @@ def _cgroup(tree: Tree) -> dict[str, object]:
 def _load(tree: Tree) -> object:
     match = re.match(r"([0-9.]+) ([0-9.]+) ([0-9.]+) ([0-9]+)/([0-9]+)", tree.text("proc/loadavg") or "")
     if not match:
-        return absent("/proc/loadavg is not there")
+        return absent("/proc/loadavg does not exist")
     values: dict[str, Any] = {k: float(match[i]) for i, k in enumerate(("1min", "5min", "15min"), 1)}
     return values | {"running": int(match[4]), "tasks": int(match[5])}
 
 
 def host_id(facts: Mapping[str, object] | None = None) -> str:
-    """The id of this machine, as records carry it; its name alone where the topology cannot be read.
+    """The id of this machine, as in records; only its name if the topology cannot be read.
 
     Args:
-        facts: `host_facts()`, where the caller has them already; None reads them.
+        facts: The result of `host_facts()`; by default it is read.
     """
     machine = (host_facts() if facts is None else facts).get("machine")
     found = machine.get("id") if isinstance(machine, dict) else None

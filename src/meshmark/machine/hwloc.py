@@ -1,4 +1,4 @@
-"""A topology from hwloc: its XML, and its synthetic descriptions."""
+"""Reads topologies from hwloc: XML files and synthetic descriptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class _Element:
 
 
 def _parse_xml(data: bytes) -> _Element:
-    """The element tree of a document without entities of its own, of at most 64 MiB and 64 levels."""
+    """The element tree of a document without entity declarations, of at most 64 MiB and 64 levels."""
     if len(data) > _MAX_XML:
         raise MachineError(f"XML of {len(data)} B: at most {_MAX_XML} B are read")
     top = _Element("", {})
@@ -46,7 +46,7 @@ def _parse_xml(data: bytes) -> _Element:
         stack[-1].words.append(text)
 
     def refuse(*_: object) -> None:
-        raise MachineError("XML declares an entity: hwloc writes none, so it is not read")
+        raise MachineError("XML declares an entity, which hwloc never does")
 
     parser = expat.ParserCreate()
     parser.StartElementHandler = start
@@ -63,7 +63,7 @@ def _parse_xml(data: bytes) -> _Element:
 
 
 def _bitmap(text: str, name: str) -> tuple[int, ...]:
-    """CPUs of hwloc's bitmap: 32-bit words from the highest, joined by commas, an empty one is 0."""
+    """CPUs of an hwloc bitmap: 32-bit words from the highest, separated by commas; an empty word is 0."""
     value = 0
     words = text.split(",")
     if len(words) > MAX_CPUS // 32:
@@ -82,7 +82,7 @@ def _attribute(element: _Element, name: str, default: int | None = None) -> int:
     if value is None or value < 0:
         raise MachineError(
             f"{element.attributes.get('type', element.tag)}: {name}: found "
-            f"{'nothing' if text is None else repr(text[:20])}, a whole number is needed"
+            f"{'nothing' if text is None else repr(text[:20])}, an integer is required"
         )
     return value
 
@@ -103,23 +103,23 @@ def _objects(top: _Element) -> Iterator[tuple[_Element, int, int | None]]:
 
 
 def from_hwloc_xml(data: bytes, origin: str = "hwloc-xml") -> Topology:
-    """The topology in a file of `lstopo --of xml` (hwloc 2).
+    """The topology in the output of `lstopo --of xml` (hwloc 2).
 
-    hwloc does not say to which node a CPU of several local ones belongs: the one with the fewest local
-    CPUs is taken, then the lowest number; a node that so gets no CPU counts as memory-only.
+    If a CPU is local to several nodes, it is assigned to the one with the fewest local CPUs, then to the lowest number.
+    Nodes without assigned CPUs count as memory-only.
 
     Raises:
-        MachineError: no XML, not hwloc's, of hwloc 1, with an entity, or without any CPU.
+        MachineError: The data are not XML of hwloc 2, declare an entity, or contain no CPU.
     """
     top = _parse_xml(data)
     version = top.attributes.get("version", "1")
     if top.tag != "topology":
         raise MachineError(f"XML starts with <{top.tag[:20]}>, hwloc's with <topology>")
     if not version.startswith("2."):
-        raise MachineError(f"XML is of hwloc format {version[:20]}, format 2 is needed: hwloc 2's lstopo writes it")
+        raise MachineError(f"XML of hwloc format {version[:20]}: format 2 is required, as lstopo of hwloc 2 writes it")
     machine = next((c for c in top.children if c.tag == "object"), None)
     if machine is None:
-        raise MachineError("XML holds no object: a <topology> has one of type Machine")
+        raise MachineError("XML contains no object: a <topology> has one of type Machine")
 
     doubts: list[str] = []
     package_of: dict[int, int] = {}
@@ -164,11 +164,11 @@ def from_hwloc_xml(data: bytes, origin: str = "hwloc-xml") -> Topology:
                 )
             )
     if not package_of:
-        raise MachineError("XML holds no PU (CPU)")
+        raise MachineError("XML contains no PU (CPU)")
     if alone:
-        doubts.append("some CPUs are in no core: each is taken as a core of its own")
+        doubts.append("some CPUs are in no core: each is treated as a separate core")
     nodes = _xml_nodes(raw_nodes, package_of, doubts)
-    if origin == "synthetic":  # `[numa]` without a size: nothing is said, so it is not 0 B
+    if origin == "synthetic":  # the size of `[numa]` is unknown rather than 0 B
         nodes = [replace(n, memory_bytes=n.memory_bytes or None) for n in nodes]
     allowed = _bitmap(machine.attributes.get("allowed_cpuset", ""), "Machine: allowed_cpuset")
     complete = _bitmap(machine.attributes.get("complete_cpuset", ""), "Machine: complete_cpuset")
@@ -177,7 +177,7 @@ def from_hwloc_xml(data: bytes, origin: str = "hwloc-xml") -> Topology:
         package_of=package_of,
         core_groups=[(name, tuple(sorted(cpus))) for name, cpus in cores.values()],
         nodes=nodes,
-        caches=[c for c in (_within(c, package_of) for c in caches) if c.cpus],  # one of absent CPUs is none here
+        caches=[c for c in (_within(c, package_of) for c in caches) if c.cpus],  # without caches of missing CPUs
         allowed=tuple(c for c in allowed if c in package_of) or tuple(sorted(package_of)),
         offline=tuple(c for c in complete if c not in package_of),
         distances=_xml_distances(top, [n.os_index for n in nodes], by_gp, doubts),
@@ -195,7 +195,7 @@ def _xml_nodes(
 ) -> list[Node]:
     everything = tuple(sorted(package_of))
     if not raw:
-        doubts.append("the XML has no NUMA node: all CPUs are taken as node 0, of unknown memory")
+        doubts.append("the XML has no NUMA nodes: all CPUs are treated as node 0, with unknown memory")
         return [Node(os_index=0, cpus=everything, near_cpus=everything, memory_bytes=None)]
     own: dict[int, list[int]] = {n: [] for n in raw}
     near = {n: tuple(c for c in cpus if c in package_of) for n, (cpus, _) in raw.items()}
@@ -212,7 +212,7 @@ def _xml_nodes(
 def _xml_distances(
     top: _Element, nodes: list[int], by_gp: dict[int, int], doubts: list[str]
 ) -> tuple[tuple[int, ...], ...] | None:
-    """The matrix of kind "latency as the OS says", in the order of `nodes`; None where there is none."""
+    """The matrix of latencies reported by the operating system, in the order of `nodes`; None if there is none."""
     for element in top.children:
         if element.tag != "distances2" or element.attributes.get("type") != "NUMANode":
             continue
@@ -228,12 +228,12 @@ def _xml_distances(
         values = [parse_integer(w) for w in words["u64values"]]
         n = len(nodes)
         if sorted(i for i in order if i is not None) != nodes or len(order) != n or len(values) != n * n:
-            doubts.append(f"node distances are not a {n} x {n} matrix: they are left out")
+            doubts.append(f"node distances are not a {n} x {n} matrix: ignored")
             return None
         at = {node: i for i, node in enumerate(order)}
         matrix = [[values[at[a] * n + at[b]] for b in nodes] for a in nodes]
         if any(v is None for row in matrix for v in row):
-            doubts.append("node distances are not whole numbers: they are left out")
+            doubts.append("node distances are not integers: ignored")
             return None
         return tuple(tuple(v or 0 for v in row) for row in matrix)
     return None
@@ -243,27 +243,27 @@ def _xml_distances(
 
 
 def is_synthetic(text: str) -> bool:
-    """Whether this reads like hwloc's synthetic description: `pack:2 [numa] core:4 pu:2`, `node:8 2`."""
+    """Whether the text looks like a synthetic description of hwloc: `pack:2 [numa] core:4 pu:2`, `node:8 2`."""
     return bool(re.fullmatch(r"[A-Za-z0-9:()\[\]=, _.-]{1,500}", text, re.ASCII)) and bool(
         re.match(r"\s*(\[|[A-Za-z0-9]+(\([^)]*\))?:[0-9]+|[0-9]+(\s|$))", text)
     )
 
 
 def from_synthetic(description: str) -> Topology:
-    """The machine of a synthetic description, as hwloc makes it: `pack:4 [numa] core:64 pu:2`.
+    """The topology of a synthetic description of hwloc, such as `pack:4 [numa] core:64 pu:2`.
 
     Raises:
-        MachineError: hwloc does not take it, or it has 65536 CPUs or more.
-        AbsentError: hwloc's lstopo is not installed.
+        MachineError: hwloc rejects the description, or it has 65536 CPUs or more.
+        AbsentError: lstopo of hwloc is not installed.
     """
     return from_hwloc_xml(synthetic_xml(description), origin="synthetic")
 
 
 def synthetic_xml(description: str) -> bytes:
-    """hwloc's XML for a synthetic description; errors as for `from_synthetic`."""
+    """hwloc XML of a synthetic description; errors as for `from_synthetic`."""
     if not is_synthetic(description):
         raise MachineError(
-            f"machine '{description[:80]}': found no such file, and a synthetic machine is like 'pack:2 core:4 pu:2'",
+            f"machine '{description[:80]}': neither a file nor a synthetic description such as 'pack:2 core:4 pu:2'",
             hint="meshmark machine show --help",
         )
     cpus = math.prod(int(n) for n in re.findall(r"(?:^|[:\s])([0-9]{1,9})(?=[\s(]|$)", description))
@@ -273,28 +273,28 @@ def synthetic_xml(description: str) -> bytes:
 
 
 def lstopo(*words: str) -> bytes:
-    """XML from hwloc's lstopo with these options.
+    """XML output of lstopo with these options.
 
     Raises:
-        AbsentError: it is not installed.
-        MachineError: it failed or took more than 60 s.
+        AbsentError: lstopo is not installed.
+        MachineError: lstopo failed or took more than 60 s.
     """
     program = shutil.which("lstopo-no-graphics") or shutil.which("lstopo") or shutil.which("hwloc-ls")
     if program is None:
         raise AbsentError("hwloc's lstopo is not installed", hint="Debian: apt install hwloc")
-    keep = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")} if words else dict(os.environ)
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("HWLOC_")} if words else dict(os.environ)
     try:
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, *words, "--of", "xml", "-f", "-"],
             capture_output=True,
             timeout=60,
             check=False,
-            env=keep,
+            env=environment,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired) as why:
         raise MachineError(f"lstopo {' '.join(words)}: {why}") from None
-    if done.returncode != 0 or not done.stdout.lstrip().startswith(b"<"):
-        said = " ".join(done.stderr.decode("utf-8", "replace").split())[:200]
-        raise MachineError(f"machine '{' '.join(words)[:80]}': hwloc does not take it ({said or 'it says nothing'})")
-    return done.stdout
+    if completed.returncode != 0 or not completed.stdout.lstrip().startswith(b"<"):
+        message = " ".join(completed.stderr.decode("utf-8", "replace").split())[:200]
+        raise MachineError(f"machine '{' '.join(words)[:80]}': hwloc rejects it ({message or 'no message'})")
+    return completed.stdout

@@ -1,8 +1,8 @@
-"""Which machine this is: a name for people, and a hash that tells its make.
+"""Identifies a machine by its host name and a hash of its hardware.
 
-Two machines of one make have one hash; a changed name does not change it. What varies from boot to
-boot (memory that the kernel keeps for itself, the CPUs a process may use) is left out. Taking CPUs
-offline changes the hash, as it changes what is measured.
+Machines of the same model have the same hash, whatever their names. The hash excludes what varies between boots, such
+as memory reserved by the kernel and the allowed CPUs. Taking CPUs offline changes the hash, because it changes what is
+measured.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from meshmark.machine.topology import Topology
 
 
 def machine_hash(topology: Topology, cpu: Mapping[str, object]) -> str:
-    """12 hexadecimal digits of the parts, their links, and the processor's make.
+    """A hash of the topology and the processor model, 12 hexadecimal digits.
 
     Args:
-        topology: Only online CPUs count.
+        topology: The topology; only online CPUs count.
         cpu: `vendor`, `model`, `family`, `model_number`, `stepping` of `host_facts()["cpu"]`.
     """
     shape = {
@@ -34,12 +34,12 @@ def machine_hash(topology: Topology, cpu: Mapping[str, object]) -> str:
 
 
 def identity(topology: Topology, cpu: Mapping[str, object], hostname: str | None = None) -> dict[str, str]:
-    """`name` (the host's, made fit for a file name), `hash`, and `id`, which is both.
+    """`name` (the host name, sanitized for file names), `hash`, and `id`, which combines both.
 
     Args:
-        topology: of the machine.
-        cpu: as for `machine_hash`.
-        hostname: The recorded one; None asks the running system.
+        topology: The topology of the machine.
+        cpu: As for `machine_hash`.
+        hostname: A recorded host name; by default that of the running system.
     """
     name = re.sub(r"[^A-Za-z0-9_.-]+", "-", hostname or socket.gethostname()).strip("-.")[:64] or "machine"
     short = machine_hash(topology, cpu)

@@ -1,7 +1,7 @@
-"""The publications that ship with the package: every number with its unit and its place.
+"""Reads the publications that ship with the package: numbers with their units and their places in the documents.
 
-Their conventions: the unit ends the key (`_ns`, `_gb_per_s`, `_percent` …), `source.place` says where
-in the document, `origin = "computed"` marks what was worked out rather than printed.
+Conventions of the files: a key ends with its unit (`_ns`, `_gb_per_s`, `_percent` …), `source.place` is the place in
+the document, and `origin = "computed"` marks numbers that were derived rather than printed.
 """
 
 from __future__ import annotations
@@ -51,9 +51,9 @@ _SUFFIXES: tuple[tuple[str, str, float], ...] = tuple(
 class Entry:
     """One number of a publication.
 
-    `path` is its dotted place in the file, `printed` the number as printed in the key's own unit,
-    `values` the same in `unit` (SI; 1 for ratios and shares); a range or a row has several. `unit` is
-    empty where the key names none of the units (counts, cycles, `_kb`, bits): then `values` are as printed.
+    `path` is its dotted path in the file, `printed` the number in the unit of the key, and `values` the same in `unit`
+    (SI; 1 for ratios and shares). A range or a row has several values. `unit` is "" if the key has no known unit
+    (counts, cycles, `_kb`, bits); `values` are then as printed.
     """
 
     path: str
@@ -67,7 +67,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Publication:
-    """One document and all of its file, as parsed."""
+    """One document, with its parsed file."""
 
     name: str  # of the file; `paper:NAME` on the command line
     title: str
@@ -117,7 +117,7 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
     """The publications in a folder, by name.
 
     Raises:
-        MachineError: a file is no TOML, of another format than 1, or without its `[document]`.
+        MachineError: A file is not TOML, is not of format 1, or has no `[document]`.
     """
     found = []
     for path in sorted(folder.glob("*.toml")):
@@ -147,22 +147,22 @@ def publications(folder: Path = FOLDER) -> tuple[Publication, ...]:
 
 
 def publication(name: str) -> Publication:
-    """The one of this name, with or without `paper:`.
+    """The publication of this name, with or without `paper:`.
 
     Raises:
-        MachineError: there is none.
+        MachineError: The publication is unknown.
     """
     wanted = name.removeprefix("paper:")
     found = next((p for p in publications() if p.name == wanted), None)
     if found is None:
         known = ", ".join(p.name for p in publications())
-        raise MachineError(f"publication '{wanted}': there is none, allowed are {known}", "meshmark list machines")
+        raise MachineError(f"publication: found '{wanted}', allowed are {known}", "meshmark list machines")
     return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One number for a machine model. `value` is in `unit` as written; None where `origin` is `unknown`."""
+    """One number for a machine model. `value` is in `unit`, as written; None if `origin` is `unknown`."""
 
     machine: str
     component: str
@@ -176,10 +176,10 @@ class Fact:
 
 @cache
 def machine_facts(folder: Path = FOLDER) -> tuple[Fact, ...]:
-    """The facts that machine models are made from.
+    """The facts that machine models are based on.
 
     Raises:
-        MachineError: the file is missing or malformed.
+        MachineError: The file is missing or malformed.
     """
     return tuple(
         Fact(

@@ -1,4 +1,4 @@
-"""Memory modules in the firmware's SMBIOS table, read from bytes without privileges of its own.
+"""Parses memory modules from the SMBIOS table of the firmware.
 
 Source: DMTF DSP0134, System Management BIOS reference specification 3.7, section 7.18 (type 17).
 """
@@ -32,20 +32,20 @@ _MEMORY_DEVICE, _MEMORY_ARRAY, _END = 17, 16, 127
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dimm:
-    """A populated memory module. What the firmware leaves open is None."""
+    """A populated memory module. Fields that the firmware does not report are None."""
 
     slot: str
     bank: str
     size_bytes: int | None
     kind: str | None
-    rate_t_per_s: int | None  # transfers a second, as configured
+    rate_t_per_s: int | None  # configured transfers per second
     max_rate_t_per_s: int | None
-    width_bits: int | None  # of data, without ECC
+    width_bits: int | None  # without ECC
     part: str
 
 
 def structures(table: bytes) -> Iterator[tuple[int, bytes, list[bytes]]]:
-    """(type, formatted area with its header, strings) of each structure, up to where the table is torn."""
+    """(type, formatted area with header, strings) of each structure, up to the end or the first damaged one."""
     at = 0
     while at + 4 <= len(table):
         kind, length = table[at], table[at + 1]
@@ -105,9 +105,9 @@ def dimms(table: bytes) -> list[Dimm]:
 
 
 def channels(modules: Sequence[Dimm]) -> tuple[int, str] | None:
-    """How many channels are populated and by which rule; None where the slots' names do not tell.
+    """The number of populated channels and the rule that counted them; None if the names of the slots match no rule.
 
-    Boards name slots as they like, so a rule counts only if it reads every module.
+    Names of slots are not standardized, so a rule applies only if it matches every module.
     """
     rules = (
         ("'CHANNEL x' in bank or slot", r"CHAN(?:NEL)?[ _-]*([A-Z0-9]+)"),
@@ -131,7 +131,7 @@ def channels(modules: Sequence[Dimm]) -> tuple[int, str] | None:
 
 
 def without_serials(table: bytes) -> bytes:
-    """Only memory arrays and modules, their serial numbers and asset tags blanked: fit to be shared."""
+    """The table reduced to memory arrays and modules, without serial numbers and asset tags."""
     out = bytearray()
     for kind, area, strings in structures(table):
         if kind not in {_MEMORY_DEVICE, _MEMORY_ARRAY, _END}:

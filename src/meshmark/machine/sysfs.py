@@ -1,4 +1,4 @@
-"""A topology from a tree of /sys: this machine's, or a recorded one's."""
+"""Reads a topology from sysfs, of this machine or of a recorded tree."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from meshmark.machine.tree import MAX_CPUS, MachineError, Tree, kilobytes, parse
 
 
 def from_sysfs(root: Path = Path("/")) -> Topology:
-    """The topology that the kernel below `root` shows, of CPUs that are online.
+    """The topology of the online CPUs below `root`.
 
-    `allowed_cpus` is the affinity of this process for `/`, else `Cpus_allowed_list` of the recorded
-    /proc/self/status, else every online CPU.
+    `allowed_cpus` is the affinity of this process for `/`, otherwise `Cpus_allowed_list` of the recorded
+    /proc/self/status, or else all online CPUs.
 
     Raises:
-        MachineError: `root` holds no /sys/devices/system/cpu with a CPU in it.
+        MachineError: `root` contains no CPU in sys/devices/system/cpu.
     """
     tree, base, doubts = Tree(root), "sys/devices/system", list[str]()
     present = tree.numbered(f"{base}/cpu", "cpu")
@@ -30,7 +30,7 @@ def from_sysfs(root: Path = Path("/")) -> Topology:
     online = tuple(c for c in online if c in known)
     here = frozenset(online)
     if not online or len(present) > MAX_CPUS:
-        raise MachineError(f"{root}: no CPU in sys/devices/system/cpu: this is no tree of a Linux machine")
+        raise MachineError(f"{root}: no CPU in sys/devices/system/cpu: not the tree of a Linux machine")
 
     package_of: dict[int, int] = {}
     siblings: dict[int, tuple[int, ...]] = {}
@@ -76,7 +76,7 @@ def _sysfs_nodes(
     base = "sys/devices/system/node"
     numbers = tree.numbered(base, "node")[:MAX_NODES]
     if not numbers:
-        doubts.append("the kernel shows no NUMA nodes: all CPUs and all memory are taken as node 0")
+        doubts.append("the kernel reports no NUMA nodes: all CPUs and memory are treated as node 0")
         total = kilobytes(tree.text("proc/meminfo"), "MemTotal")
         return [Node(os_index=0, cpus=online, near_cpus=online, memory_bytes=total)], None
     here = frozenset(online)
@@ -89,7 +89,7 @@ def _sysfs_nodes(
     complete = all(len(row) == len(numbers) for row in rows)
     distances = tuple(rows) if complete else None
     if not complete and any(rows):
-        doubts.append(f"node distances are not a {len(numbers)} x {len(numbers)} matrix: they are left out")
+        doubts.append(f"node distances are not a {len(numbers)} x {len(numbers)} matrix: ignored")
     own: dict[int, tuple[int, ...]] = {}
     for n in numbers:
         listed = tree.cpus(f"{base}/node{n}/cpulist")

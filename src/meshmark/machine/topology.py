@@ -1,4 +1,4 @@
-"""What a machine consists of: packages, NUMA nodes, caches, cores, CPUs."""
+"""Defines the topology of a machine: packages, NUMA nodes, caches, cores and CPUs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MAX_NODES = 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Package:
-    """A socket. `os_index` is the firmware's number, not always from 0."""
+    """A socket. `os_index` is the number from the firmware, which may not start at 0."""
 
     os_index: int
     cpus: tuple[int, ...]
@@ -21,12 +21,12 @@ class Package:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """Memory of one distance. Without CPUs it is memory-only (CXL, HBM); with 0 B it is memory-less."""
+    """Memory at one distance. Without CPUs it is memory-only (CXL, HBM); with 0 B it is memory-less."""
 
     os_index: int
-    cpus: tuple[int, ...]  # those the kernel counts as its own
-    near_cpus: tuple[int, ...]  # those for which it is local, or nearest where it has none of its own
-    memory_bytes: int | None  # as the node claims
+    cpus: tuple[int, ...]  # CPUs of the node according to the kernel
+    near_cpus: tuple[int, ...]  # CPUs for which it is local, or the nearest ones if it has no CPUs
+    memory_bytes: int | None  # as reported by the node
 
     @property
     def kind(self) -> str:
@@ -37,7 +37,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cache:
-    """One cache as claimed; `kind` is data, instruction or unified. Unknown sizes are None."""
+    """One cache; `kind` is data, instruction or unified. Unknown sizes are None."""
 
     level: int
     kind: str
@@ -49,7 +49,7 @@ class Cache:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Core:
-    """One core; `index` counts cores from 0 by their first CPU, `os_index` may repeat in other packages."""
+    """One core. `index` counts cores from 0 by their first CPU; `os_index` is unique only within a package."""
 
     index: int
     os_index: int | None
@@ -59,7 +59,7 @@ class Core:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cpu:
-    """What the OS schedules on: `core` is `Core.index`, `package` and `node` are os_index; node may be None."""
+    """A CPU as the OS schedules it. `core` is `Core.index`; `package` and `node` are os_index; `node` may be None."""
 
     os_index: int
     core: int
@@ -69,7 +69,7 @@ class Cpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Topology:
-    """A machine's parts, each sorted by its number. Only CPUs that are online appear as parts."""
+    """The components of a machine, sorted by number. Components contain only online CPUs."""
 
     origin: str  # sysfs, hwloc-xml or synthetic
     packages: tuple[Package, ...]
@@ -81,35 +81,35 @@ class Topology:
     offline_cpus: tuple[int, ...] = ()
     distances: tuple[tuple[int, ...], ...] | None = None  # [from][to], order of `nodes`, 10 = local
     kernel_memory_bytes: int | None = None  # MemTotal of /proc/meminfo
-    doubts: tuple[str, ...] = field(default=())  # where the sources contradict each other
+    doubts: tuple[str, ...] = field(default=())  # contradictions between sources
 
     @property
     def nodes_memory_bytes(self) -> int | None:
-        """Sum of the nodes' claims, in B; None where one says nothing."""
+        """Sum of the nodes' memory, in B; None if a node does not report it."""
         claims = [n.memory_bytes for n in self.nodes]
         return None if None in claims else sum(c for c in claims if c is not None)
 
     @property
     def safe_memory_bytes(self) -> int | None:
-        """What may be relied on, in B: the smaller of the nodes' sum and the kernel's total."""
+        """The minimum of the nodes' sum and the kernel's total, in B; None if both are unknown."""
         known = [b for b in (self.nodes_memory_bytes, self.kernel_memory_bytes) if b is not None]
         return min(known, default=None)
 
     def safe_node_bytes(self, node: Node) -> int | None:
-        """A node's memory in B, never more than the kernel has in all."""
+        """The memory of a node in B, at most the kernel's total; None if unknown."""
         known = [b for b in (node.memory_bytes, self.kernel_memory_bytes) if b is not None]
         return min(known, default=None) if node.memory_bytes is not None else None
 
     @property
     def threads_per_core(self) -> int:
-        """The most CPUs that a core has, at least 1."""
+        """The maximum number of CPUs per core, at least 1."""
         return max((len(c.cpus) for c in self.cores), default=1)
 
     def node_of(self, cpu: int) -> int | None:
-        """os_index of the CPU's node.
+        """os_index of the CPU's node; None if no node contains the CPU.
 
         Raises:
-            MachineError: the machine has no such CPU online.
+            MachineError: The CPU does not exist or is offline.
         """
         for c in self.cpus:
             if c.os_index == cpu:
@@ -117,7 +117,7 @@ class Topology:
         raise MachineError(f"cpu {cpu}: this machine has {format_list([c.os_index for c in self.cpus])}")
 
     def summary(self) -> str:
-        """One line, as `2 packages, 4 NUMA nodes (1 memory-only), 8 cores, 16 CPUs`."""
+        """One line such as `2 packages, 4 NUMA nodes (1 memory-only), 8 cores, 16 CPUs`."""
 
         def count(n: int, word: str) -> str:
             return f"{n} {word}{'' if n == 1 else 's'}"
@@ -134,7 +134,7 @@ class Topology:
         )
 
     def to_dict(self) -> dict[str, object]:
-        """JSON-able form. Numbers of CPUs are lists of int; sizes are in B.
+        """JSON-compatible form. CPUs are lists of int; sizes are in B.
 
         Keys: `origin`; `summary`; `packages` [{os_index, cpus}]; `nodes` [{os_index, cpus, near_cpus,
         memory_bytes, safe_bytes, kind}]; `caches` [{level, kind, size_bytes, line_bytes, ways, cpus}];
@@ -146,7 +146,7 @@ class Topology:
         def known(value: object, reason: str) -> object:
             return {"absent": reason} if value is None else value
 
-        said = f"{self.origin} does not say"
+        reason = f"not reported by {self.origin}"
         return {
             "origin": self.origin,
             "summary": self.summary(),
@@ -156,8 +156,8 @@ class Topology:
                     "os_index": n.os_index,
                     "cpus": list(n.cpus),
                     "near_cpus": list(n.near_cpus),
-                    "memory_bytes": known(n.memory_bytes, said),
-                    "safe_bytes": known(self.safe_node_bytes(n), said),
+                    "memory_bytes": known(n.memory_bytes, reason),
+                    "safe_bytes": known(self.safe_node_bytes(n), reason),
                     "kind": n.kind,
                 }
                 for n in self.nodes
@@ -166,25 +166,25 @@ class Topology:
                 {
                     "level": c.level,
                     "kind": c.kind,
-                    "size_bytes": known(c.size_bytes, said),
-                    "line_bytes": known(c.line_bytes, said),
-                    "ways": known(c.ways, said),
+                    "size_bytes": known(c.size_bytes, reason),
+                    "line_bytes": known(c.line_bytes, reason),
+                    "ways": known(c.ways, reason),
                     "cpus": list(c.cpus),
                 }
                 for c in self.caches
             ],
             "cores": [
-                {"index": c.index, "os_index": known(c.os_index, said), "package": c.package, "cpus": list(c.cpus)}
+                {"index": c.index, "os_index": known(c.os_index, reason), "package": c.package, "cpus": list(c.cpus)}
                 for c in self.cores
             ],
             "cpus": [
-                {"os_index": c.os_index, "core": c.core, "package": c.package, "node": known(c.node, "no node has it")}
+                {"os_index": c.os_index, "core": c.core, "package": c.package, "node": known(c.node, "in no node")}
                 for c in self.cpus
             ],
             "allowed_cpus": list(self.allowed_cpus),
             "offline_cpus": list(self.offline_cpus),
             "threads_per_core": self.threads_per_core,
-            "distances": known(self.distances and [list(row) for row in self.distances], said),
+            "distances": known(self.distances and [list(row) for row in self.distances], reason),
             "doubts": list(self.doubts),
         }
 
@@ -205,7 +205,7 @@ def assemble(
     kernel_memory: int | None,
     doubts: list[str],
 ) -> Topology:
-    """Joins the parts, and says where they contradict each other."""
+    """Build a topology from its components, and append contradictions between them to `doubts`."""
     core_of: dict[int, int] = {}
     cores: list[Core] = []
     for os_index, cpus in sorted(core_groups, key=lambda g: g[1]):
@@ -220,17 +220,17 @@ def assemble(
     for node in nodes:
         twice = [c for c in node.cpus if node_of.setdefault(c, node.os_index) != node.os_index]
         if twice:
-            doubts.append(f"CPUs {format_list(twice)} are in node {node.os_index} and an earlier one, which is taken")
+            doubts.append(f"CPUs {format_list(twice)} are in node {node.os_index} and an earlier one, which is used")
     lost = [c for c in package_of if c not in node_of]
     if lost:
         doubts.append(f"no node has CPUs {format_list(lost)}")
     if distances is not None and any(row[i] > min(row) for i, row in enumerate(distances)):
-        doubts.append("some node is nearer to another one than to itself, by its distances")
+        doubts.append("according to the distances, a node is nearer to another node than to itself")
     claims = [n.memory_bytes for n in nodes if n.memory_bytes is not None]
     if kernel_memory and len(claims) == len(nodes) and not math.isclose(sum(claims), kernel_memory, rel_tol=0.02):
         doubts.append(
-            f"the nodes claim {sum(claims) / 2**30:.2f} GiB in all, the kernel counts {kernel_memory / 2**30:.2f} GiB: "
-            "the smaller is relied on"
+            f"the nodes report {sum(claims) / 2**30:.2f} GiB in total, the kernel {kernel_memory / 2**30:.2f} GiB: the "
+            "smaller value is used"
         )
     members: dict[int, list[int]] = {}
     for cpu, package in package_of.items():

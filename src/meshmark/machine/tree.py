@@ -1,4 +1,4 @@
-"""Reading small text files below a root, so that a recorded tree can stand in for a machine."""
+"""Reads small text files below a root, either `/` or a recorded tree."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from pathlib import Path
 
 from meshmark.errors import MeshmarkError
 
-MAX_CPUS = 1 << 16  # more than any Linux offers (NR_CPUS is 8192); a bound for hostile input
-_MAX_TEXT = 1 << 20  # no file we want is longer; kernels refuse readings of 4 MiB from /proc/sys
+MAX_CPUS = 1 << 16  # above NR_CPUS of any Linux (8192); a bound for hostile input
+_MAX_TEXT = 1 << 20  # above the size of any file read here; Linux refuses reads of 4 MiB from /proc/sys
 
 
 class MachineError(MeshmarkError):
-    """A machine's description cannot be read; the message names the file or field."""
+    """The description of a machine cannot be read; the message names the file or field."""
 
 
 class Tree:
-    """The files below `root`. A file that is not there, or may not be read, is None."""
+    """The files below `root`. Missing and unreadable files are None."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
 
     @property
     def live(self) -> bool:
-        """Whether this is the running system rather than a recording."""
+        """Whether the root is the running system rather than a recording."""
         return self.root.resolve() == Path("/")
 
     def path(self, name: str) -> Path:
         return self.root / name
 
     def text(self, name: str) -> str | None:
-        """The file without white space around it; bytes that are no UTF-8 are replaced."""
+        """The stripped text of a file; invalid UTF-8 is replaced."""
         data = self.data(name)
         return None if data is None else data.decode("utf-8", "replace").strip().strip("\0")
 
     def data(self, name: str) -> bytes | None:
-        """Raw bytes, at most 1 MiB of them."""
+        """The first MiB of a file, as bytes."""
         try:
             path = self.root / name
             if not path.is_file():
@@ -46,11 +46,11 @@ class Tree:
             return None
 
     def number(self, name: str) -> int | None:
-        """The whole file as one integer, decimal or 0x…"""
+        """A file that contains one integer, decimal or 0x…"""
         return parse_integer(self.text(name))
 
     def cpus(self, name: str) -> tuple[int, ...] | None:
-        """The file as a list such as `0-3,8`; None where it is absent or malformed."""
+        """A file that contains a list such as `0-3,8`; None if it is missing or malformed."""
         text = self.text(name)
         if text is None:
             return None
@@ -77,22 +77,22 @@ def parse_integer(text: str | None) -> int | None:
 
 
 def kilobytes(text: str | None, name: str) -> int | None:
-    """A line of a machine's or a node's meminfo, in bytes; None where it is not there."""
+    """A field of a machine's or a node's meminfo, in bytes; None if it is missing."""
     match = re.search(rf"^(?:Node +[0-9]+ +)?{name}: *([0-9]{{1,18}}) kB", text or "", re.M | re.ASCII)
     return int(match[1]) * 1024 if match else None
 
 
 def chosen(text: str | None) -> str | None:
-    """The word in brackets of a file such as `always [madvise] never`; None where it marks no choice."""
+    """The word in brackets in a text such as `always [madvise] never`; None if there is none."""
     match = re.search(r"\[([^\]]+)\]", text or "")
     return match[1] if match else None
 
 
 def parse_list(text: str) -> tuple[int, ...]:
-    """Numbers of a kernel list such as `0-3,8`, sorted and without repeats; empty text is none.
+    """Numbers of a list in the format of Linux, such as `0-3,8`, sorted and unique; empty text is an empty list.
 
     Raises:
-        MachineError: not such a list, a range that runs backwards, or a number of 65536 or more.
+        MachineError: The text is not such a list, a range descends, or a number is 65536 or more.
     """
     found: set[int] = set()
     if text.strip() in {"", "(null)"}:
@@ -103,13 +103,13 @@ def parse_list(text: str) -> tuple[int, ...]:
             raise MachineError(f"list '{text[:60]}': found '{part[:20]}', allowed are numbers and ranges as in 0-3,8")
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last >= MAX_CPUS:
-            raise MachineError(f"list '{text[:60]}': found '{part}', allowed are rising ranges below {MAX_CPUS}")
+            raise MachineError(f"list '{text[:60]}': found '{part}', allowed are ascending ranges below {MAX_CPUS}")
         found.update(range(first, last + 1))
     return tuple(sorted(found))
 
 
 def format_list(numbers: tuple[int, ...] | list[int]) -> str:
-    """The inverse of `parse_list`: `0-3,8`; `none` for no numbers."""
+    """The inverse of `parse_list`, such as `0-3,8`; `none` for an empty list."""
     runs: list[list[int]] = []
     for n in sorted(set(numbers)):
         if runs and n == runs[-1][1] + 1:

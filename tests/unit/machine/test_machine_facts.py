@@ -77,6 +77,15 @@ def no_none(value: object, at: str = "facts") -> None:
             no_none(part, f"{at}[{i}]")
 
 
+def without_reasons(value: Any) -> Any:
+    """Facts without the texts of absences, which other versions may word differently."""
+    if is_absent(value):
+        return {"absent": ""}
+    if isinstance(value, dict):
+        return {k: without_reasons(v) for k, v in value.items()}
+    return [without_reasons(v) for v in value] if isinstance(value, list) else value
+
+
 @pytest.mark.parametrize("name", RECORDED)
 def test_facts_of_recorded_machines(name: str) -> None:
     with unpacked(MACHINES / f"{name}.tar.xz") as folder:
@@ -84,7 +93,8 @@ def test_facts_of_recorded_machines(name: str) -> None:
         kept = json.loads((folder / "facts.json").read_text())
     assert set(facts) == PARTS
     no_none(facts)
-    assert kept == json.loads(json.dumps(facts)), "read again from the tree, the facts are those taken there"
+    read = json.loads(json.dumps(facts))
+    assert without_reasons(kept) == without_reasons(read), "read again from the tree, the facts are those taken there"
     assert facts["virtual"]["guest"] is True and facts["virtual"]["hypervisor"] == "QEMU"
     assert facts["firmware"]["system_vendor"] == "QEMU"
     assert facts["cpu"]["model"].startswith("QEMU") and "avx2" in facts["cpu"]["isa"]
@@ -311,8 +321,8 @@ def test_an_archive_cannot_write_or_read_outside(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("members", "word"),
     [
-        ([("x", b"")], "notes"),
-        ([("meshmark-capture.json", b"[" * 100000), ("facts.json", b"{}")], "notes"),
+        ([("x", b"")], "metadata"),
+        ([("meshmark-capture.json", b"[" * 100000), ("facts.json", b"{}")], "metadata"),
         ([("meshmark-capture.json", b'{"format": 9}'), ("facts.json", b"{}")], "format"),
         ([("meshmark-capture.json", b'{"format": 1}'), ("facts.json", b"[]")], "schema"),
         ([("meshmark-capture.json", b'{"format": 1}'), ("facts.json", b'{"schema": 1}')], "no CPU"),
