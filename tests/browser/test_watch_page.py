@@ -304,7 +304,7 @@ def test_one_file_shows_a_recording_without_a_server(offline: Any, machine: Head
 def test_one_file_says_that_it_is_thinned(
     offline: Any, machine: Header, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("meshmark.web.page.MOST_FRAMES", 600)
+    monkeypatch.setattr("meshmark.web.page.MAX_FRAMES", 600)
     offline.goto(exported(machine, tmp_path, [known(n) for n in range(1, 1402)]))
     offline.locator("#state", has_text="467 frames").wait_for()
     assert (
@@ -321,7 +321,7 @@ def test_one_file_says_that_it_is_thinned(
 
 
 def test_a_server_says_that_it_is_thinned(browser: Any, machine: Header, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meshmark.web.page.MOST_FRAMES", 600)
+    monkeypatch.setattr("meshmark.web.page.MAX_FRAMES", 600)
     frames = [known(n) for n in range(1, 1402)]
     page, wrong = attentive(browser)
     page.goto(served(Past(*thinned(machine, 1401, lambda begin, count: frames[begin : begin + count]))))

@@ -90,7 +90,7 @@ def test_broken_recordings_are_listed_with_their_reason(folder: Path, tmp_path: 
     assert more == 0 and told.pop("night.parquet") == ""
     links = {"link.parquet", "nowhere.parquet"}
     assert {told[name] for name in links} == {"is a link that leads out of the folder"}
-    assert told["pipe.parquet"] == "is no file"
+    assert told["pipe.parquet"] == "is not a file"
     assert set(told) == {"cut.parquet", "text.part", "empty.parquet", "pipe.parquet", *links}
     for why in told.values():
         assert why and "\n" not in why and str(folder) not in why
@@ -322,7 +322,7 @@ def test_every_address_asks_for_the_token_and_the_host(folder: Path) -> None:
 
 @pytest.mark.parametrize("token", ["a b", "a;b", "a\nb", "ü", "x" * 201])
 def test_a_token_that_no_cookie_can_hold_is_refused(token: str) -> None:
-    with pytest.raises(UsageError, match=r"^--token: found no token, allowed are letters"):
+    with pytest.raises(UsageError, match=r"^--token: found an invalid token, allowed are 1 to 200 letters"):
         chosen_token(token, None, False)
 
 
@@ -337,7 +337,7 @@ def idled(site: Site) -> None:
 
 def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
     site = Site(folder)
-    assert b"asleep" in site.get("")[1] and site.sampler.started == 0
+    assert b"idle" in site.get("")[1] and site.sampler.started == 0
     first, second = site.listen(), site.listen()
     assert until(lambda: site.sampler.running == 1, 10)
     idled(site)
@@ -348,7 +348,7 @@ def test_the_sampler_runs_only_while_somebody_looks(folder: Path) -> None:
     assert site.sampler.running == 1 and b"1 reader" in site.get("")[1]
     second.close()
     assert until(lambda: site.sampler.running == 0, 10)
-    assert site.sampler.started == 1 and b"asleep" in site.get("")[1]
+    assert site.sampler.started == 1 and b"idle" in site.get("")[1]
     assert json.loads(site.get("live/api/header")[1])["live"] is True  # and it comes back
     assert site.sampler.started == 2
     assert until(lambda: site.sampler.running == 0, 10)

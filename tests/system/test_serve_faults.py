@@ -23,7 +23,7 @@ from meshmark.web.guard import SECURITY, VARIABLE, chosen_token, is_loopback
 from meshmark.web.listener import free_socket
 from meshmark.web.parts import RunRow
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import NotHere
+from meshmark.web.server import NotFound
 from support.made_site import BAD, Site, frame, header, record, recordings, started, status_of
 
 
@@ -51,7 +51,7 @@ def test_names_that_are_no_text_are_listed_without_an_address(folder: Path, tmp_
     text = body.decode()
     assert status == 200 and "night.parquet/" in text  # the others are as before
     row = re.search(r"<tr[^>]*>(?:(?!</tr>).)*caf.*?</tr>", text)
-    assert row and "caf\\xe9.parquet" in row[0] and "no UTF-8" in row[0] and "href" not in row[0]
+    assert row and "caf\\xe9.parquet" in row[0] and "not UTF-8" in row[0] and "href" not in row[0]
     assert "run\\xff" in text and "n\\ud800" in text
     status, body, _ = site.get("load/")
     assert status == 200 and b"bus\\xff" in body and b"not valid UTF-8" in body and b"two\\nlines" in body
@@ -85,7 +85,7 @@ def test_what_is_no_file_is_listed_and_not_opened(folder: Path) -> None:
         sock.bind("socket.parquet")
     rows = {r.name: r.broken for r in Recordings(folder).rows()[0]}
     assert rows.pop("night.parquet") == "" and len(rows) == 9
-    assert set(rows.values()) == {"is no file", "is a link that leads out of the folder"}
+    assert set(rows.values()) == {"is not a file", "is a link that leads out of the folder"}
     site = Site(folder)
     assert site.get("")[0] == 200
     for name in map(urllib.parse.quote, rows):
@@ -107,7 +107,7 @@ def test_a_recording_that_goes_between_the_list_and_its_reading_is_not_found(
     monkeypatch.setattr(Recordings, "path", goes)
     assert Recordings(folder).rows()[0][0].broken
     record(folder / "night.parquet")
-    with pytest.raises(NotHere):
+    with pytest.raises(NotFound):
         asyncio.run(Recordings(folder).open("night.parquet"))
 
 

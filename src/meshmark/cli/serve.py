@@ -67,7 +67,7 @@ def serve(
     from meshmark.web.parts import ModelRow, Parts
     from meshmark.web.site import make_site
 
-    needed = chosen_token(token, token_file, no_token)
+    access_token = chosen_token(token, token_file, no_token)
     _check_folder("--recordings", recordings)
     if loads is not None:
         _check_folder("--loads", loads)
@@ -90,14 +90,14 @@ def serve(
         report=runs.report,
         loads=LoadFolders((data_home() / "load", data_home() / "studies") if loads is None else (loads,)),
     )
-    run(lambda: make_site(parts, needed), host, port, needed, served_at)
+    run(lambda: make_site(parts, access_token), host, port, access_token, served_at)
 
 
 def _check_folder(option: str, path: Path) -> None:
     try:
         is_folder, why = path.is_dir(), ""
-    except OSError as wrong:  # not accessible, or the name is too long
-        is_folder, why = False, f": {wrong.strerror}"
+    except OSError as error:  # not accessible, or the name is too long
+        is_folder, why = False, f": {error.strerror}"
     if not is_folder:
         raise UsageError(f"{option}: found no folder {quoted(path)}{why}")
 
@@ -118,7 +118,7 @@ class Runs:
         """The runs to list, newest first.
 
         Raises:
-            MeshmarkError: the store cannot be read.
+            MeshmarkError: The store cannot be read.
         """
         import duckdb
 
@@ -228,14 +228,14 @@ class LoadFolders:
         """The folder of a listed row.
 
         Raises:
-            NotHere: it was removed.
+            NotFound: it was removed.
         """
-        from meshmark.web.server import NotHere
+        from meshmark.web.server import NotFound
 
         for (path, _), known in list(self._rows.items()):
             if (known.kind, known.name) == (row.kind, row.name):
                 return path
-        raise NotHere(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
+        raise NotFound(f"{row.kind}: found no '{row.name}'", "load/ lists all runs")
 
     def page(self, row: LoadRow) -> bytes:
         """The page of a run or study, built from its folder."""
@@ -255,16 +255,16 @@ class LoadFolders:
         """The page of two runs.
 
         Raises:
-            NotHere: they have no program in common.
+            NotFound: they have no program in common.
         """
         from meshmark.load.compare import compare, read_side
         from meshmark.report.load_compare import compare_html
-        from meshmark.web.server import NotHere
+        from meshmark.web.server import NotFound
 
         try:
             return compare_html(compare(*(read_side(self._path(r), r.name) for r in (a, b)))).encode()
         except UsageError as why:
-            raise NotHere(str(why), why.hint) from why
+            raise NotFound(str(why), why.hint) from why
 
 
 def _load_row(kind: str, path: Path, stamp: object) -> LoadRow:
@@ -314,7 +314,7 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
     from meshmark.load.studies.outcome import PLAN, RECORDS, read_outcomes
     from meshmark.web.parts import LoadRow
 
-    asked = read_json(path / PLAN)
+    plan = read_json(path / PLAN)
     outcomes = read_outcomes(path)
     bad = sum(bool(o.reason) for o in outcomes)
     finished = (path / RECORDS).is_file()
@@ -324,7 +324,7 @@ def _study_row(path: Path, stamp: object) -> LoadRow:
         "study",
         path.name,
         min((o.start for o in outcomes), default=""),
-        str(asked["study"]).replace("_", " "),
+        str(plan["study"]).replace("_", " "),
         state,
         0.0,
         len(outcomes),

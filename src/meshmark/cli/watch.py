@@ -1,4 +1,4 @@
-"""`meshmark watch`, `record` and `replay`: the live map in a terminal or a browser, and its recordings."""
+"""`meshmark watch`, `record`, `replay` and `plot`: the live map in a terminal or a browser, and its recordings."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def _serve(what: Hub | Past, address: Address) -> None:
 
 
 def served_at(address: str) -> None:
-    """Prints the address of a server that accepts connections."""
+    """Print the address of a server that accepts connections."""
     print(address, flush=True)
     say("stop with Ctrl-C")
 
@@ -134,22 +134,22 @@ def served_at(address: str) -> None:
 def _given(ctx: typer.Context) -> list[str]:
     """The colour options given on the command line."""
     options = {"low": "--from", "high": "--to", "palette": "--palette"}
-    sources = {word: ctx.get_parameter_source(name) for name, word in options.items()}
-    return [word for word, source in sources.items() if source is not None and source.name != "DEFAULT"]
+    sources = {option: ctx.get_parameter_source(name) for name, option in options.items()}
+    return [option for option, source in sources.items() if source is not None and source.name != "DEFAULT"]
 
 
 def _refuse_colours(given: list[str]) -> None:
-    """Refuses options for the colours of use: a map of changes has its own."""
+    """Refuse options for the colours of utilisation; a map of changes has other colours."""
     if given:
         raise UsageError(f"{given[0]}: found with --against, which has its own colours; allowed without --against")
 
 
 def _viewed(header: Header, ctx: typer.Context) -> Header:
     """The header with the colours given on the command line; without them the page uses those of its reader."""
-    given, asked = _given(ctx), ctx.params
-    view: dict[str, Any] = {"palette": asked["palette"]} if "--palette" in given else {}
+    given, parameters = _given(ctx), ctx.params
+    view: dict[str, Any] = {"palette": parameters["palette"]} if "--palette" in given else {}
     if "--from" in given or "--to" in given:
-        view |= {"low": asked["low"], "high": asked["high"]}
+        view |= {"low": parameters["low"], "high": parameters["high"]}
     return replace(header, more={**header.more, "view": view}) if view else header
 
 
@@ -165,7 +165,7 @@ def _bounds(low: float, high: float, palette: str) -> tuple[float, float]:
 
 @contextlib.contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Ctrl-C and SIGTERM end a view or a recording cleanly; neither is an error."""
+    """End a view or a recording cleanly on Ctrl-C and SIGTERM, which are not errors."""
     try:
         yield
     except KeyboardInterrupt:
@@ -173,7 +173,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _show(header: Header, frames: Iterator[Frame], low: float, high: float, palette: str) -> None:
-    """Shows the interactive map in a terminal; without a terminal, prints frame by frame."""
+    """Show the interactive map in a terminal; without a terminal, print frame by frame."""
     if sys.stdout.isatty() and sys.stdin.isatty():
         from meshmark.terminal.app import MeshApp
 
@@ -197,7 +197,7 @@ def _show(header: Header, frames: Iterator[Frame], low: float, high: float, pale
         for spot in spots:
             console.print(Text(str(spot), style="bold red"))
         if absent:
-            console.print(Text(f"not seen here: {absent}", style="dim"))
+            console.print(Text(f"not available here: {absent}", style="dim"))
 
 
 def watch(
@@ -289,7 +289,7 @@ def _live(
 
 
 def _calibrate(as_json: bool) -> None:
-    """Measures, stores and prints the calibration curve of the canary."""
+    """Measure, store and print the calibration curve of the canary."""
     from rich.console import Console
     from rich.table import Table
 
@@ -313,7 +313,7 @@ def _calibrate(as_json: bool) -> None:
 
 @contextlib.contextmanager
 def _sent_to(url: str, interval_s: float, live: Live) -> Iterator[Iterator[Frame]]:
-    """The frames of a machine; also sends them to a collector if `url` names one."""
+    """The frames of a machine, which are also sent to the collector at `url`, if given."""
     if not url:
         yield live.frames()
         return
@@ -330,7 +330,7 @@ def _print_frames(header: Header, frames: Iterator[Frame]) -> None:
 
 
 def _paced(frames: list[Frame], rate_hz: float, speed: float = 0.0) -> Iterator[Frame]:
-    """Yields frames at `rate_hz`; with `speed`, at this multiple of their recorded rate."""
+    """Yield frames at `rate_hz`, or with `speed` at this multiple of their recorded rate."""
     import time
 
     begin = time.monotonic()
@@ -444,8 +444,8 @@ def replay(
         if not sys.stdout.isatty():
             frames = frames[-1:]  # without a terminal only the last frame is printed
         with _ended_by_signals():
-            slow = recording.header.period_s < 1e-3  # simulated microseconds
-            _show(recording.header, _paced(frames, 10.0, 0.0 if slow else speed), *bounds, palette)
+            simulated_time = recording.header.period_s < 1e-3  # simulated microseconds
+            _show(recording.header, _paced(frames, 10.0, 0.0 if simulated_time else speed), *bounds, palette)
 
 
 def _write_page(out: Path, header: Header, packed: bytes) -> None:
@@ -459,7 +459,7 @@ def _write_page(out: Path, header: Header, packed: bytes) -> None:
 def _replay_change(
     before: Recording, after: Recording, page: Path | None, web: bool, as_json: bool, address: Address
 ) -> None:
-    """Shows the change between two recordings as a map, a page, JSON or a table."""
+    """Show the change between two recordings as a map, a page, JSON or a table."""
     from meshmark.watch.difference import Side, compare, table
 
     sides = [Side(r.path.name, r.header, r.count(), r.frames()) for r in (before, after)]
@@ -501,7 +501,7 @@ def plot(
 
     bounds = _bounds(low, high, palette)
     if against is not None:
-        _refuse_colours([word for word in _given(ctx) if word != "--to"])
+        _refuse_colours([option for option in _given(ctx) if option != "--to"])
     recording = Recording(file)
     headers = [recording.header]
     if against is None:

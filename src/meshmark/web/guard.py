@@ -1,9 +1,9 @@
-"""Who is let in, and what every answer carries, those of errors included.
+"""Authenticates requests by a token, and adds security headers to all responses, including errors.
 
-Loopback separates a machine from its network, not its users from each other: any of them can open a port of 127.0.0.1.
-So a token is needed unless it was switched off. It comes in the address that is printed; a browser then gets a cookie
-for it and an address without it. A cookie is for a host and not for a port, so its name has the port in it: two
-servers of one host, or two that are forwarded to it, do not take each other's away.
+Loopback separates a machine from the network but not its users from each other: any of them can connect to 127.0.0.1.
+Therefore a token is required unless it is disabled. It is part of the printed address; a browser that opens it receives
+a cookie and is sent to the address without the token. Cookies belong to a host, not to a port, so the name of the
+cookie contains the port. Otherwise, two servers on one host, or forwarded to it, would overwrite each other's cookie.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SECURITY: Final = {
     "referrer-policy": "no-referrer",
     "x-frame-options": "DENY",
 }
-_TOKEN: Final = re.compile(r"[A-Za-z0-9._~-]{1,200}")  # what a cookie and an address can hold as it is
+_TOKEN: Final = re.compile(r"[A-Za-z0-9._~-]{1,200}")  # characters that need no escaping in cookies and URLs
 _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::(\d{0,5}))?")
 
 
@@ -42,12 +42,12 @@ _AUTHORITY: Final = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]*)(?::(\d{0,5
 
 
 def host_name(host: str) -> str:
-    """A host as it is compared: without brackets and the dot of a full name, in small letters."""
+    """A normalized host name: lower case, without brackets and without the trailing dot."""
     return host.strip("[]").lower().removesuffix(".")
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or an address means this host, reached from itself alone."""
+    """Whether a name or an address is that of the loopback interface."""
     name = host_name(host)
     if name == "localhost":
         return True
@@ -59,17 +59,19 @@ def is_loopback(host: str) -> bool:
 
 
 def chosen_token(token: str, file: Path | None, off: bool) -> str:
-    """The token that requests need: one that was given, or a random one; empty where it is switched off.
+    """The token that requests need: the configured one, or a random one; "" if it is disabled.
 
     Args:
-        token, file, off: the options `--token`, `--token-file` and `--no-token`.
+        token: Option `--token`.
+        file: Option `--token-file`.
+        off: Option `--no-token`.
 
     Raises:
-        UsageError: two of them are given, or the token cannot be read or be in an address.
+        UsageError: More than one option is given, or the token cannot be read or contains other characters.
     """
-    asked = [name for name, is_asked in (("--token", token), ("--token-file", file), ("--no-token", off)) if is_asked]
-    if len(asked) > 1:
-        raise UsageError(f"{asked[1]}: found with {asked[0]}, allowed is one of --token, --token-file, --no-token")
+    options = [name for name, is_given in (("--token", token), ("--token-file", file), ("--no-token", off)) if is_given]
+    if len(options) > 1:
+        raise UsageError(f"{options[1]}: found with {options[0]}, allowed is one of --token, --token-file, --no-token")
     if off:
         return ""
     if file is not None:
@@ -81,21 +83,21 @@ def chosen_token(token: str, file: Path | None, off: bool) -> str:
 
 
 def _allowed(token: str, source: str) -> str:
-    if not _TOKEN.fullmatch(token):  # which is not quoted: others may read this line
-        raise UsageError(f"{source}: found no token, allowed are letters, digits and . _ ~ - (1 to 200 of them)")
+    if not _TOKEN.fullmatch(token):  # the message does not quote the token, because it may be logged
+        raise UsageError(f"{source}: found an invalid token, allowed are 1 to 200 letters, digits and . _ ~ -")
     return token
 
 
 def _token_in(path: Path) -> str:
     try:
         with open_regular(path) as file:
-            about, data = os.fstat(file.fileno()), file.read(1000)
+            status, data = os.fstat(file.fileno()), file.read(1000)
     except (OSError, ValueError) as why:
         raise UsageError(f"--token-file: {quoted(path)}: {getattr(why, 'strerror', None) or why}") from why
-    if about.st_uid != os.geteuid() or about.st_mode & 0o077:
+    if status.st_uid != os.geteuid() or status.st_mode & 0o077:
         raise UsageError(
-            f"--token-file: {quoted(path)}: found mode {about.st_mode & 0o777:o} and owner {about.st_uid}; "
-            "needed is a file that its owner, who is you, can read alone",
+            f"--token-file: {quoted(path)}: found mode {status.st_mode & 0o777:o} and owner {status.st_uid}; "
+            "the file must belong to you and must not be accessible to others",
             f"chmod 600 {quoted(path)}",
         )
     return data.decode("utf-8", "replace").strip()
@@ -105,13 +107,14 @@ def _token_in(path: Path) -> str:
 
 
 class Guard:
-    """Lets in who has the token, and only requests that name a host this server answers to.
+    """Passes only requests with the token and a valid Host header to an application.
 
-    It is the outermost part of an application, so that what fails inside becomes an answer with the same headers, and
-    one line on standard error.
+    It wraps the whole application, so that an exception becomes a response with the same headers, and one line on
+    standard error.
 
     Args:
-        token: empty: none is needed, and only requests to this host by a name of its own are answered.
+        app: The application.
+        token: The token; "" to require none and answer only requests addressed to a loopback name.
     """
 
     def __init__(self, app: ASGIApp, token: str) -> None:
@@ -130,9 +133,9 @@ class Guard:
             if message["type"] == "http.response.start":
                 started = True
                 headers = list(message.get("headers", ()))
-                own = {k.lower() for k, _ in headers}
-                headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in own]
-                if self.token and self._is_it(request.query_params.get("token", "")):
+                present = {k.lower() for k, _ in headers}
+                headers += [(k.encode(), v.encode()) for k, v in SECURITY.items() if k.encode() not in present]
+                if self.token and self._matches(request.query_params.get("token", "")):
                     cookie = f"{_cookie(request)}={self.token}; HttpOnly; SameSite=Strict; Path=/"
                     headers.append((b"set-cookie", cookie.encode()))
                 message = {**message, "headers": headers}
@@ -140,37 +143,37 @@ class Guard:
 
         try:
             await (self._refusal(request) or self.app)(scope, receive, with_headers)
-        except Exception as why:  # whatever it is: the server goes on for others
+        except Exception as why:  # a failed request must not end the server
             _log(request, why)
             if not started:
                 await failed(request, why)(scope, receive, with_headers)
 
     def _refusal(self, request: Request) -> Response | None:
-        """The answer to one who is not let in, or who is sent on to an address without the token."""
+        """The response that refuses a request, or that leads to the address without the token; None otherwise."""
         host = request.headers.get("host", "")
-        said = _AUTHORITY.fullmatch(host)
-        if said is None or int(said[2] or 0) > 65535:
-            return _line(f"Host: found '{quoted(host)}', the name of a host is needed", 400)
-        if not self.token and not is_loopback(said[1]):
-            # A page elsewhere whose name was bent to this address must not read the machine.
-            return _line("this server answers to localhost alone", 421)
-        if self.token and not any(map(self._is_it, _tokens(request))):
-            needed = {"www-authenticate": "Bearer"}
-            return _line("a token is needed: open the address that meshmark printed", 401, needed)
+        match = _AUTHORITY.fullmatch(host)
+        if match is None or int(match[2] or 0) > 65535:
+            return _line(f"Host: found '{quoted(host)}', a host name is required", 400)
+        if not self.token and not is_loopback(match[1]):
+            # Prevents DNS rebinding: a page elsewhere whose name resolves to this address must not read the data.
+            return _line("this server answers only requests to localhost", 421)
+        if self.token and not any(map(self._matches, _tokens(request))):
+            headers = {"www-authenticate": "Bearer"}
+            return _line("a token is required: open the address that meshmark printed", 401, headers)
         if request.method not in {"GET", "HEAD"}:
             return _line(f"{quoted(request.method)}: allowed are GET and HEAD", 405, {"allow": "GET, HEAD"})
         if request.headers.get("content-length", "0").strip("0") or "transfer-encoding" in request.headers:
-            return _line("a request without a body is needed", 413)
+            return _line("requests must not have a body", 413)
         opened = request.method == "GET" and "text/html" in request.headers.get("accept", "")
-        return _sent_on(request) if self.token and opened and "token" in request.query_params else None
+        return _without_token(request) if self.token and opened and "token" in request.query_params else None
 
-    def _is_it(self, given: str) -> bool:
+    def _matches(self, given: str) -> bool:
         return hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
 
 
 def failed(_: Request, __: Exception) -> Response:
-    """The answer where Meshmark itself is wrong: what happened is for whoever runs the server."""
-    return _line("this could not be made; the standard error of the server says why", 500)
+    """The response to an internal error; the details are in the server's standard error."""
+    return _line("internal error; see the standard error of the server", 500)
 
 
 def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Response:
@@ -178,22 +181,22 @@ def _line(text: str, status: int, headers: dict[str, str] | None = None) -> Resp
 
 
 def _tokens(request: Request) -> list[str]:
-    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")  # monitoring systems send it so
+    scheme, _, bearer = request.headers.get("authorization", "").partition(" ")  # used by monitoring systems
     given = [request.query_params.get("token", ""), request.cookies.get(_cookie(request), "")]
     return [*given, bearer.strip()] if scheme.lower() == "bearer" else given
 
 
 def _cookie(request: Request) -> str:
-    """Its name: with the port by which the browser reaches us, which a tunnel may have changed."""
-    said = _AUTHORITY.fullmatch(request.headers.get("host", ""))
-    return f"meshmark-{(said and said[2]) or 80}"
+    """Name of the cookie, with the port in the browser's address, which differs behind a tunnel."""
+    match = _AUTHORITY.fullmatch(request.headers.get("host", ""))
+    return f"meshmark-{(match and match[2]) or 80}"
 
 
-def _sent_on(request: Request) -> Response:
-    """To the same address without the token, which then stays neither in the bar nor in the history.
+def _without_token(request: Request) -> Response:
+    """A page that leads to the same address without the token, so that it is not in the address bar or the history.
 
-    Not by a redirect: where a link of another site was followed (a terminal in the browser, say), browsers send a
-    strict cookie to no address of the chain, but they do so to what our own page leads to.
+    A redirect does not work: after a link from another site (such as a terminal in the browser), browsers send no
+    strict cookie along the redirect chain. They send it to addresses that our own page leads to.
     """
     raw = request.scope.get("raw_path") or b"/"
     last = raw.rpartition(b"/")[2].decode("latin-1")
@@ -206,5 +209,5 @@ def _log(request: Request, why: Exception) -> None:
     at = traceback.extract_tb(why.__traceback__)
     where = f" ({Path(at[-1].filename).name}:{at[-1].lineno})" if at else ""
     line = f"meshmark: error: {quoted(request.url.path)}: {type(why).__name__}: {quoted(why)}{where}"
-    with contextlib.suppress(OSError, ValueError):  # nobody may be there to read it
+    with contextlib.suppress(OSError, ValueError):  # standard error may be closed
         print(line.encode("utf-8", "backslashreplace").decode(), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""One stream of frames, many readers: a thread reads the stream, slow readers lose frames and never hold it up."""
+"""Distributes one stream of frames to many readers; slow readers lose frames and never block the stream."""
 
 from __future__ import annotations
 
@@ -16,40 +16,41 @@ from meshmark.watch.layout import map_of
 from meshmark.web.openmetrics import Window
 
 Load = Callable[[int, int], list[Frame]]
-KEPT: Final = 600  # frames that a page which comes late gets first
-WAITING: Final = 50  # frames that a reader may lag behind
+KEPT: Final = 600  # recent frames that a new reader receives first
+WAITING: Final = 50  # maximum number of frames queued for a reader
 
 
 def page_header(header: Header, **more: Any) -> dict[str, Any]:
-    """A header as pages take it: with the map."""
+    """The header as JSON for the page, with the layout of the map and the entries `more`."""
     return {**header.to_json(), "map": map_of(header).to_json(), **more}
 
 
-def _told(frame: Frame, spots: Sequence[HotSpot]) -> dict[str, Any]:
-    told = frame.to_json()
+def _frame_json(frame: Frame, spots: Sequence[HotSpot]) -> dict[str, Any]:
+    data = frame.to_json()
     if spots:
-        told["spots"] = [s.to_json() for s in spots]
-    return told
+        data["spots"] = [s.to_json() for s in spots]
+    return data
 
 
 class Past:
-    """Frames that are there already: a recording, or what a model was simulated to do.
+    """Existing frames: those of a recording or of a simulation.
 
     Args:
-        count: how many there are.
-        load: some of them, by the number of the first and how many.
-        more: what else the page's header says.
+        header: Their header.
+        count: Number of frames.
+        load: Returns frames, given the number of the first and their count.
+        more: Further entries of the page's header.
     """
 
     def __init__(self, header: Header, count: int, load: Load, **more: Any) -> None:
         self.header_json = page_header(header, live=False, frames=count, **more)
         self._load = load
         self._detector = Detector(header)
-        self._spots: list[list[HotSpot]] = []  # of the frames so far: a hot spot depends on what came before
+        self._spots: list[list[HotSpot]] = []  # for the frames so far; hot spots depend on earlier frames
         self._lock = threading.Lock()
 
     def some(self, begin: int, count: int) -> list[dict[str, Any]]:
-        """Some frames as JSON, from number `begin` on, with the hot spots that stood then."""
+        """At most `count` frames as JSON, starting with number `begin`, with the hot spots at their time."""
         frames = self._load(begin, count)
         with self._lock:
             while len(self._spots) < begin:
@@ -60,22 +61,22 @@ class Past:
             for i, frame in enumerate(frames, begin):
                 if i == len(self._spots):
                     self._spots.append(self._detector.add(frame))
-            return [_told(f, self._spots[i]) for i, f in enumerate(frames, begin)]
+            return [_frame_json(f, self._spots[i]) for i, f in enumerate(frames, begin)]
 
 
 class Hub:
-    """Reads frames in a thread of its own and hands their JSON to all who listen.
+    """Reads frames in a thread and publishes them as JSON to all readers.
 
     Args:
-        header: of the stream.
-        frames: the stream; read until it ends.
+        header: Header of the stream.
+        frames: The stream, read until it ends.
     """
 
     def __init__(self, header: Header, frames: Iterator[Frame]) -> None:
         self.header = header
         self.header_json = page_header(header, live=True)
         self.window = Window(header)
-        self.ended = ""  # why no more frames will come
+        self.ended = ""  # why the stream has ended; "" while it runs
         self._frames = frames
         self._kept: deque[str] = deque(maxlen=KEPT)
         self._readers: dict[asyncio.Queue[str], asyncio.AbstractEventLoop] = {}
@@ -91,13 +92,13 @@ class Hub:
         try:
             for frame in self._frames:
                 self.window.add(frame)
-                self._tell(_event("frame", _told(frame, detector.add(frame))), keep=True)
-        except MeshmarkError as wrong:
-            why = str(wrong)
+                self._publish(_event("frame", _frame_json(frame, detector.add(frame))), keep=True)
+        except MeshmarkError as error:
+            why = str(error)
         self.ended = why
-        self._tell(_event("end", {"why": why}), keep=False)
+        self._publish(_event("end", {"why": why}), keep=False)
 
-    def _tell(self, text: str, keep: bool) -> None:
+    def _publish(self, text: str, keep: bool) -> None:
         with self._lock:
             if keep:
                 self._kept.append(text)
@@ -105,25 +106,25 @@ class Hub:
         for queue, loop in readers:
             try:
                 loop.call_soon_threadsafe(_offer, queue, text)
-            except RuntimeError:  # its loop is gone, and so is it
+            except RuntimeError:  # the reader's event loop is closed
                 with self._lock:
                     self._readers.pop(queue, None)
 
     async def events(self) -> AsyncIterator[str]:
-        """Events for one reader: the header, frames of the last minutes, then each as it comes."""
+        """Server-sent events for one reader: the header, the last `KEPT` frames, then new frames as they arrive."""
         queue: asyncio.Queue[str] = asyncio.Queue(WAITING)
         with self._lock:
             past, ended = list(self._kept), self.ended
             self._readers[queue] = asyncio.get_running_loop()
         try:
             yield _event("header", self.header_json) + "".join(past)
-            if ended:  # before it came; if it ends from now on, the queue has that after the last frames
+            if ended:  # a later end arrives through the queue, after the last frames
                 yield _event("end", {"why": ended})
             while True:
                 try:
                     yield await asyncio.wait_for(queue.get(), 15)
                 except TimeoutError:
-                    yield ": still here\n\n"  # so that proxies and dead connections are noticed
+                    yield ": still here\n\n"  # keeps proxies open and reveals dead connections
         finally:
             with self._lock:
                 self._readers.pop(queue, None)
@@ -131,7 +132,7 @@ class Hub:
 
 def _offer(queue: asyncio.Queue[str], text: str) -> None:
     if queue.full():
-        queue.get_nowait()  # the oldest goes: what is shown should be now
+        queue.get_nowait()  # drop the oldest, so that the page shows current data
     queue.put_nowait(text)
 
 

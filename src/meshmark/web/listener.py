@@ -1,9 +1,9 @@
-"""The socket and the connections of a server: those that do not get on with their request are closed.
+"""Runs a server whose connections are closed if they do not send complete requests in time.
 
-uvicorn waits without end for the rest of a request. Here a connection without a whole request is closed after
-`HEADER_S`, the oldest ones at once when there are too many. The limits are of an address and of all: on loopback
-everybody has the same address, or any of 127.0.0.0/8. A request that is sent in one go passes whatever others do, since
-fewer are accepted between its first byte and its being read than may wait.
+uvicorn waits indefinitely for the rest of a request. Here, a connection without a complete request is closed after
+`HEADER_S`, and the oldest ones earlier if there are too many. The limits apply per address and in total, because on
+loopback all clients have the same address, or any address of 127.0.0.0/8. A request that is sent at once always
+succeeds: fewer connections are accepted between its arrival and its reading than may wait.
 """
 
 from __future__ import annotations
@@ -25,55 +25,55 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from meshmark.errors import UsageError, quoted
 from meshmark.web.guard import SECURITY, host_name, is_loopback
 
-HEADER_S: Final = 10.0  # from the beginning of a connection, or the end of an answer, to the next whole request
+HEADER_S: Final = 10.0  # s from the start of a connection, or the end of a response, to the next complete request
 MAX_WAITING_PER_ADDRESS: Final = 64
 MAX_WAITING: Final = 256
-MAX_OPEN: Final = 512  # less where this process may have few files
+MAX_OPEN: Final = 512  # lower if the limit of open files is low
 ACCEPTED_AT_ONCE: Final = 16
-BACKLOG: Final = 1024  # in the kernel
+BACKLOG: Final = 1024  # connections that Linux queues
 
 
 class Waiting:
-    """The connections of a server that have no request at work, the one that waits longest first."""
+    """The connections of a server that have no active request, in the order of their waiting times."""
 
     def __init__(self, header_s: float = HEADER_S) -> None:
         self._header_s = header_s
         self._timers: dict[Connection, asyncio.TimerHandle] = {}
         self._max_open = min(MAX_OPEN, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2)
 
-    def add(self, one: Connection) -> None:
-        """Begins its time, unless that runs already."""
-        if one in self._timers:
+    def add(self, connection: Connection) -> None:
+        """Start the timer of a connection unless it is running."""
+        if connection in self._timers:
             return
-        self._timers[one] = one.loop.call_later(self._header_s, self.close, one)
-        same = [o for o in self._timers if o.address == one.address]
+        self._timers[connection] = connection.loop.call_later(self._header_s, self.close, connection)
+        same = [o for o in self._timers if o.address == connection.address]
         if len(same) > MAX_WAITING_PER_ADDRESS:
             self.close(same[0])
-        elif len(self._timers) > MAX_WAITING or len(one.connections) > self._max_open:
+        elif len(self._timers) > MAX_WAITING or len(connection.connections) > self._max_open:
             self.close(next(iter(self._timers)))
 
-    def remove(self, one: Connection) -> None:
-        """Ends its time: it has sent a request, or has gone."""
-        timer = self._timers.pop(one, None)
+    def remove(self, connection: Connection) -> None:
+        """Stop the timer of a connection that has sent a request or is closed."""
+        timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()
 
-    def close(self, one: Connection) -> None:
-        self.remove(one)
-        one.transport.close()
+    def close(self, connection: Connection) -> None:
+        self.remove(connection)
+        connection.transport.close()
 
 
 class Connection(H11Protocol):
-    """A connection whose requests come whole in time."""
+    """A connection with a time limit for requests."""
 
     def __init__(self, *args: Any, waiting: Waiting, **more: Any) -> None:
         super().__init__(*args, **more)
         self._waiting = waiting
-        self._heard_enough = False
+        self._ignores_input = False
 
     @property
     def address(self) -> str:
-        """Of the other end, without its port."""
+        """Address of the client, without the port."""
         return self.client[0] if self.client else ""
 
     def _mark(self) -> None:
@@ -91,7 +91,7 @@ class Connection(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if not self._heard_enough and not self.transport.is_closing():
+        if not self._ignores_input and not self.transport.is_closing():
             super().data_received(data)
             self._mark()
 
@@ -100,21 +100,21 @@ class Connection(H11Protocol):
         self._mark()
 
     def send_400_response(self, msg: str) -> None:
-        """One line for what is no request; a request at work gets its answer alone, and that is the last."""
+        """Answer invalid data with one line; an active request is answered instead, and its response is the last."""
         if self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive, self._heard_enough = False, True
+            self.cycle.keep_alive, self._ignores_input = False, True
             return
         if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
             status = getattr(sys.exc_info()[1], "error_status_hint", 400)  # 431: too long, 501: unknown encoding
-            body = f"{http.HTTPStatus(status).phrase}: this is no request that can be answered\n".encode()
-            about = {
+            body = f"{http.HTTPStatus(status).phrase}: not a valid request\n".encode()
+            headers = {
                 "content-type": "text/plain; charset=utf-8",
                 "content-length": str(len(body)),
                 "connection": "close",
                 **SECURITY,
             }
             for event in (
-                h11.Response(status_code=status, headers=list(about.items())),
+                h11.Response(status_code=status, headers=list(headers.items())),
                 h11.Data(data=body),
                 h11.EndOfMessage(),
             ):
@@ -126,14 +126,14 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for sock in sockets or ():
-            sock.listen(BACKLOG)  # uvicorn has one number for those in the kernel and those accepted at once
+            sock.listen(BACKLOG)  # uvicorn uses one number for the queue and for connections accepted at once
 
 
 def free_socket(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes any free one.
+    """A listening socket; port 0 selects a free port.
 
     Raises:
-        UsageError: the address is not to be had.
+        UsageError: The address or port is not available.
     """
     name = host_name(host)
     sock = socket.socket(socket.AF_INET6 if ":" in name else socket.AF_INET, socket.SOCK_STREAM)
@@ -143,8 +143,8 @@ def free_socket(host: str, port: int) -> socket.socket:
         sock.listen(ACCEPTED_AT_ONCE)
     except (OSError, UnicodeError, ValueError) as why:
         sock.close()
-        said = getattr(why, "strerror", None) or why
-        raise UsageError(f"--port: {quoted(host)}:{port}: {said}; another port is needed, or 0 for any") from why
+        reason = getattr(why, "strerror", None) or why
+        raise UsageError(f"--port: {quoted(host)}:{port}: {reason}; use another port, or 0 for a free one") from why
     return sock
 
 
@@ -156,25 +156,27 @@ def run(
     ready: Callable[[str], None],
     header_s: float = HEADER_S,
 ) -> None:
-    """Serves until interrupted.
+    """Serve until interrupted.
 
     Args:
-        make: the application; made once the address is known to be allowed.
-        token: that is in the address; the application asks for it.
-        ready: is called with the page's address once it can be opened.
-        header_s: how long a request may take to come, s.
+        make: Creates the application, once the address has been checked.
+        host: Host name or address to listen on.
+        port: Port to listen on; 0 for any free port.
+        token: The token in the address, which the application checks.
+        ready: Called with the address of the page once it can be opened.
+        header_s: Time limit for receiving a request, in s.
 
     Raises:
-        UsageError: an address beyond this machine without a token, or one that is not to be had.
+        UsageError: The address is reachable from other hosts without a token, or is not available.
     """
     with free_socket(host, port) as sock:
         if not token and not is_loopback(sock.getsockname()[0]):
             raise UsageError(
-                f"--no-token: found with --host {quoted(host)}, which others can reach", "leave out --no-token"
+                f"--no-token: found with --host {quoted(host)}, which other hosts can reach", "omit --no-token"
             )
         app = make()
         name = host_name(host)
-        if not name or (not token and not is_loopback(name)):  # a name that this host alone knows to be its own
+        if not name or (not token and not is_loopback(name)):  # a name that only this host resolves to itself
             name = sock.getsockname()[0]
         shown = f"[{name}]" if ":" in name else name
         address = f"http://{shown}:{sock.getsockname()[1]}/" + (f"?token={token}" if token else "")

@@ -1,4 +1,4 @@
-"""This machine, sampled only while somebody looks."""
+"""Samples this machine while there are readers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from starlette.requests import Request
 from meshmark.watch.frames import Frame, Header
 from meshmark.web.hub import Hub, Past
 
-IDLE_S: Final = 90.0  # longer than monitoring systems wait between two scrapes, so that it need not start for each
+IDLE_S: Final = 90.0  # above the scrape interval of monitoring systems, so that the sampler keeps running
 
 
 class Sampler(Protocol):
-    """What `watch.live.Live` is: running from its making on, ended by `stop`."""
+    """The interface of `watch.live.Live`: it runs when created and ends after `stop`."""
 
     header: Header
 
@@ -33,33 +33,33 @@ Start = Callable[[], AbstractContextManager[Sampler]]
 
 
 class LiveMachine:
-    """This machine, sampled only while somebody looks.
+    """This machine, sampled only while there are readers.
 
     Args:
-        start: starts a sampler; it is entered, and left when it has ended.
-        idle_s: the sampler is stopped this long after the last reader has gone.
+        start: Starts a sampler, as a context manager.
+        idle_s: The sampler stops this time after the last reader has left, in s.
     """
 
     def __init__(self, start: Start, idle_s: float = IDLE_S) -> None:
         self._start, self._idle_s = start, idle_s
         self._hub: Hub | None = None
         self._sampler: Sampler | None = None
-        self._over = threading.Event()
+        self._ended = threading.Event()
         self._readers = 0
         self._used = 0.0
         self._lock = asyncio.Lock()
 
     @property
     def state(self) -> str:
-        """In words, for the front page."""
+        """The state as text for the front page."""
         if self._hub is None or self._hub.ended:
-            return "asleep: the sampler starts with the first reader"
+            return "idle: the sampler starts with the first reader"
         readers = "1 reader" if self._readers == 1 else f"{self._readers} readers"
         return f"sampled every {self._hub.header.period_s:g} s, {readers}"
 
     @contextlib.asynccontextmanager
     async def find(self, _: Request) -> AsyncIterator[Hub | Past]:
-        """The stream of frames, which goes on as long as somebody is in here."""
+        """The stream of frames; the sampler runs while this context is active."""
         self._readers += 1
         try:
             async with self._lock:
@@ -72,7 +72,7 @@ class LiveMachine:
 
     @contextlib.asynccontextmanager
     async def find_with_frames(self, request: Request) -> AsyncIterator[Hub | Past]:
-        """The same with a first frame, which one that was asleep has only after a while."""
+        """Like `find`, but waits for the first frame if the sampler has just started."""
         async with self.find(request) as hub:
             assert isinstance(hub, Hub)
             until = time.monotonic() + 2 * hub.header.period_s + 2
@@ -82,7 +82,7 @@ class LiveMachine:
 
     def _begin(self) -> Hub:
         sampler = self._start()
-        over = self._over = threading.Event()
+        ended = self._ended = threading.Event()
         entered = sampler.__enter__()
 
         def frames() -> Iterator[Frame]:
@@ -90,7 +90,7 @@ class LiveMachine:
                 yield from entered.frames()
             finally:
                 sampler.__exit__(None, None, None)
-                over.set()
+                ended.set()
 
         try:
             hub = Hub(entered.header, frames())
@@ -102,20 +102,20 @@ class LiveMachine:
         return hub
 
     async def sleep_when_idle(self) -> None:
-        """Stops the sampler when nobody has looked for a while; runs until cancelled."""
+        """Stop the sampler when there have been no readers for `idle_s`; runs until cancelled."""
         while True:
             await asyncio.sleep(min(self._idle_s / 4, 5.0))
             if time.monotonic() - self._used > self._idle_s:
                 await self.stop()
 
     async def stop(self) -> None:
-        """Ends the sampler and waits for its end, if there is one and nobody looks."""
-        async with self._lock:  # one who comes now waits here, and counts already
+        """Stop the sampler and wait for its end, unless there are readers."""
+        async with self._lock:  # new readers are already counted and wait for the lock
             if self._sampler is not None and not self._readers:
                 await self._end()
 
-    async def shut(self) -> None:
-        """Ends the sampler whoever looks."""
+    async def close(self) -> None:
+        """Stop the sampler even if there are readers."""
         async with self._lock:
             if self._sampler is not None:
                 await self._end()
@@ -123,5 +123,5 @@ class LiveMachine:
     async def _end(self) -> None:
         assert self._sampler is not None
         self._sampler.stop()
-        await anyio.to_thread.run_sync(self._over.wait, 5.0)
+        await anyio.to_thread.run_sync(self._ended.wait, 5.0)
         self._sampler = self._hub = None

@@ -1,8 +1,8 @@
-"""Use for monitoring systems: OpenMetrics text of the last seconds, as summaries and not as single frames.
+"""Exports utilisation as OpenMetrics text for monitoring systems.
 
-A scrape comes every 15 to 60 s, frames come ten times a second: so mean, least, greatest and the 95th percentile over
-the last 15 s are told. Names are `meshmark_CLASS_WHAT` with the unit at the end; shares are ratios from 0 to 1. What is
-unknown is left out, never told as zero.
+Scrapes are 15 to 60 s apart, but frames arrive ten times per second. Therefore each metric is exported as its mean,
+minimum, maximum and 95th percentile over the last 15 s. Names are `meshmark_CLASS_WHAT` with the unit at the end;
+shares are ratios from 0 to 1. Unknown values are omitted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _UNITS: Final = {
 
 
 class Window(Collector):
-    """The frames of the last seconds, and what they come to."""
+    """The frames of the last `WINDOW_S`, and their summary."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -48,7 +48,7 @@ class Window(Collector):
 
     @property
     def empty(self) -> bool:
-        """Whether there is nothing to tell yet."""
+        """Whether there are no frames yet."""
         with self._lock:
             return not self._frames
 
@@ -60,15 +60,15 @@ class Window(Collector):
             unit = "ratio" if metric.is_share else _UNITS.get(metric.unit, "")
             name = f"meshmark_{metric.name.replace('.', '_')}"
             family = GaugeMetricFamily(name, metric.what, labels=["machine", "component", "node", "stat"], unit=unit)
-            for i, about in enumerate(self.header.components.get(kind, ())):
+            for i, component in enumerate(self.header.components.get(kind, ())):
                 rows = [f.values[metric.name] for f in frames if metric.name in f.values]
                 known = sorted(v for row in rows if (v := row[i]) is not None)
                 if not known:
                     continue
                 p95 = known[min(len(known) - 1, math.ceil(0.95 * len(known)) - 1)]
-                told = (math.fsum(known) / len(known), known[0], known[-1], p95)
-                for stat, value in zip(STATS, told, strict=True):
-                    where = [self.header.machine, str(about.get("name", i)), str(about.get("node", "")), stat]
+                summary = (math.fsum(known) / len(known), known[0], known[-1], p95)
+                for stat, value in zip(STATS, summary, strict=True):
+                    where = [self.header.machine, str(component.get("name", i)), str(component.get("node", "")), stat]
                     family.add_metric(where, value)
             yield family
         cost = GaugeMetricFamily(
@@ -81,5 +81,5 @@ class Window(Collector):
 
 
 def text(window: Window) -> bytes:
-    """The exposition as bytes."""
+    """The metrics in the OpenMetrics text format."""
     return bytes(generate_latest(window))  # type: ignore[no-untyped-call]

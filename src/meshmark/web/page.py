@@ -1,8 +1,8 @@
-"""The live map as one file: script, style and a recording in a page that opens without a server or a network.
+"""Writes the live map as one HTML file with script, style and a recording, which opens without a server or network.
 
-The numbers are packed for web/src/packed.ts: thousandths in 16 bits (0 is not known), one component after the other, as
-steps from tick to tick, low bytes first and high bytes after; with what else frames say as JSON before them; gzip, and
-base64, since a page is text. Only what the page shows is packed: the metrics that colour the map and their bounds.
+Numbers are packed for web/src/packed.ts: thousandths in 16 bits (0: unknown), component by component, as differences
+between ticks, first all low bytes and then all high bytes. JSON with the rest of the frames precedes them. The data are
+compressed by gzip and encoded in base64. Only the metrics that colour the map, and their bounds, are included.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from meshmark.watch.hotspots import Detector
 from meshmark.web.hub import Load, page_header
 
 STATIC: Final = Path(__file__).parent / "static"
-MOST_FRAMES: Final = 36_000  # as many as the page keeps of a live machine
-MOST_NUMBERS: Final = 8_000_000  # of all frames: 64 MB in the reader's browser
+MAX_FRAMES: Final = 36_000  # as many as the page keeps of a live machine
+MAX_NUMBERS: Final = 8_000_000  # in all frames: 64 MB in the browser
 POLICY: Final = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:"
 _MARKS: Final = {
     "title": "<title>Meshmark</title>",
@@ -42,21 +42,22 @@ _MARKS: Final = {
 
 
 def thinned_by(frames: int, numbers: int) -> int:
-    """How many frames become one, so that a page can hold a recording.
+    """The number of frames to average into one, so that a recording fits in a page.
 
     Args:
-        numbers: that each frame has.
+        frames: Number of frames.
+        numbers: Number of values per frame.
     """
-    most = min(MOST_FRAMES, max(600, MOST_NUMBERS // max(1, numbers)))
-    return max(1, math.ceil(frames / most))
+    max_frames = min(MAX_FRAMES, max(600, MAX_NUMBERS // max(1, numbers)))
+    return max(1, math.ceil(frames / max_frames))
 
 
 def means(frames: Iterable[Frame], by: int) -> Iterator[Frame]:
-    """So many frames as one each: means over their windows of what was known; what else they say is the last one's."""
+    """Average each `by` frames into one: means of known values, weighted by window; the rest from the last."""
     waiting = iter(frames)
     while some := list(islice(waiting, by)):
         last = some[-1]
-        weights = np.array([f.window_s or 1e-12 for f in some])  # a moment counts as little, and not as unknown
+        weights = np.array([f.window_s or 1e-12 for f in some])  # frames without a window keep a small weight
         values: dict[str, list[float | None]] = {}
         for name, now in last.values.items():
             rows = [f.values.get(name, []) for f in some]
@@ -75,10 +76,12 @@ def means(frames: Iterable[Frame], by: int) -> Iterator[Frame]:
 
 
 def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
-    """A recording as a page can hold it: the same, or means, with what a header needs to say so.
+    """A recording that fits in a page: unchanged, or averaged, which its header then states.
 
     Args:
-        count, load: of the recording, as in `Past`.
+        header: Header of the recording.
+        count: Number of frames, as in `Past`.
+        load: Loads frames, as in `Past`.
     """
     by = thinned_by(count, sum(shown_metrics(header).values()))
     if by == 1:
@@ -92,25 +95,25 @@ def thinned(header: Header, count: int, load: Load) -> tuple[Header, int, Load]:
 
 
 def shown_metrics(header: Header) -> dict[str, int]:
-    """The metrics that the page shows, with how many numbers each has in a frame."""
+    """The metrics that the page shows, with their numbers of values per frame."""
     wanted = [name + end for name in header.use.values() for end in ("", "_low", "_high")]
-    there = {m.name for m in header.metrics}
-    return {n: header.count(n.partition(".")[0]) for n in wanted if n in there and header.count(n.partition(".")[0])}
+    present = {m.name for m in header.metrics}
+    return {n: header.count(n.partition(".")[0]) for n in wanted if n in present and header.count(n.partition(".")[0])}
 
 
 def packed_table(values: NDArray[np.float64]) -> bytes:
-    """Numbers of `[component, tick]` as the page unpacks them; NaN is not known."""
+    """Values of shape `(components, ticks)` in the packed format; NaN is unknown."""
     known = np.isfinite(values)
     clipped = np.clip(np.rint(np.where(known, values, 0.0) * 1000), 0, 65534)
-    words = np.where(known, clipped + 1, 0).astype(np.uint16)
-    steps = np.diff(words, axis=1, prepend=np.zeros((len(words), 1), np.uint16)).astype(np.int16)
-    # Small steps down become small numbers too: 0, -1, 1, -2 … are 0, 1, 2, 3 …
+    codes = np.where(known, clipped + 1, 0).astype(np.uint16)
+    steps = np.diff(codes, axis=1, prepend=np.zeros((len(codes), 1), np.uint16)).astype(np.int16)
+    # Zigzag encoding, so that small negative steps become small numbers: 0, -1, 1, -2 … are 0, 1, 2, 3 …
     folded = ((steps << 1) ^ (steps >> 15)).astype(np.uint16)
     return (folded & 0xFF).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
 
 
 def _changes(lists: Iterable[list[Any]]) -> list[tuple[int, list[Any]]]:
-    """Of a list a frame, those that differ from the one before, with their number."""
+    """From one list per frame, those that differ from the previous one, with the number of the frame."""
     made: list[tuple[int, list[Any]]] = []
     before: list[Any] = []
     for i, now in enumerate(lists):
@@ -121,16 +124,18 @@ def _changes(lists: Iterable[list[Any]]) -> list[tuple[int, list[Any]]]:
 
 
 def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> bytes:
-    """The header and frames of a recording, to be unpacked by the page.
+    """The header and frames of a recording in the packed format.
 
     Args:
-        count: how many frames there are; what a growing recording gets meanwhile is left out.
+        header: Header of the recording.
+        frames: The frames.
+        count: Number of frames to pack; a growing recording may have more.
 
     Raises:
-        MeshmarkError: there is no frame.
+        MeshmarkError: There is no frame.
     """
     if count == 0:
-        raise MeshmarkError("replay --html: the recording has no frame")
+        raise MeshmarkError("replay --html: the recording has no frames")
     begun = iter(frames)
     of, bins, load = thinned(header, count, lambda _, some: list(islice(begun, some)))
     metrics = shown_metrics(of)
@@ -151,7 +156,7 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
                 table[:, b] = values
     head = page_header(of, live=False, frames=bins)
     head["metrics"] = [m for m in head["metrics"] if m["name"] in metrics]
-    said = {
+    content = {
         "header": head,
         "t_s": t_s,
         "window_s": window_s,
@@ -160,41 +165,41 @@ def packed_recording(header: Header, frames: Iterable[Frame], count: int) -> byt
         "spots": _changes(spots),
         "metrics": [{"name": n, "count": c} for n, c in metrics.items()],
     }
-    return _packed(said, [packed_table(table) for table in tables.values()])
+    return _packed(content, [packed_table(table) for table in tables.values()])
 
 
 def packed_difference(header: Header, difference: Difference) -> bytes:
-    """Two recordings compared, to be unpacked by the page."""
+    """The difference of two recordings in the packed format."""
     head = page_header(header, live=False, frames=0, change=difference.to_json())
     empty: list[Any] = []
-    said = {"header": head, **dict.fromkeys(("t_s", "window_s", "at", "processes", "spots", "metrics"), empty)}
-    return _packed(said, [])
+    content = {"header": head, **dict.fromkeys(("t_s", "window_s", "at", "processes", "spots", "metrics"), empty)}
+    return _packed(content, [])
 
 
-def _packed(said: dict[str, Any], tables: list[bytes]) -> bytes:
-    words = json.dumps(said, separators=(",", ":")).encode()
-    return gzip.compress(struct.pack("<I", len(words)) + words + b"".join(tables), compresslevel=9, mtime=0)
+def _packed(content: dict[str, Any], tables: list[bytes]) -> bytes:
+    text = json.dumps(content, separators=(",", ":")).encode()
+    return gzip.compress(struct.pack("<I", len(text)) + text + b"".join(tables), compresslevel=9, mtime=0)
 
 
 def one_file(title: str, packed: bytes) -> str:
-    """The page with all that it needs.
+    """The self-contained page.
 
     Args:
-        title: of the page before its script has run.
-        packed: by `packed_recording` or `packed_difference`.
+        title: Title of the page until its script runs.
+        packed: Result of `packed_recording` or `packed_difference`.
 
     Raises:
-        MeshmarkError: the page is not built.
+        MeshmarkError: The page has not been built.
     """
     try:
         index, script, style = ((STATIC / n).read_text(encoding="utf-8") for n in ("index.html", "main.js", "main.css"))
     except OSError as why:
-        raise MeshmarkError(f"the page is not built: {STATIC.name}/ lacks it", "make setup builds it") from why
+        raise MeshmarkError(f"the page is not built: files missing in {STATIC.name}/", "make setup builds it") from why
     found = sorted((index.find(text), mark) for mark, text in _MARKS.items())
     if found[0][0] < 0:
-        lacking = _MARKS[found[0][1]]
-        raise MeshmarkError(f"the page was built otherwise: index.html lacks {lacking}", "make setup builds it")
-    # From the index alone: what is put in is not searched again.
+        missing = _MARKS[found[0][1]]
+        raise MeshmarkError(f"the page has another version: no {missing} in index.html", "make setup builds it")
+    # Positions in the original index, because inserted text may contain the marks.
     begins = [0, *(at + len(_MARKS[mark]) for at, mark in found)]
     before, *after = (index[a:b] for a, b in zip(begins, [*(at for at, _ in found), len(index)], strict=True))
     page = render(
@@ -211,20 +216,20 @@ def one_file(title: str, packed: bytes) -> str:
 
 
 def check_out(out: Path) -> None:
-    """Refuses a file that is there already, before the work is done.
+    """Check early that the output file does not exist.
 
     Raises:
-        MeshmarkError: it is.
+        MeshmarkError: The file exists.
     """
     if out.exists():
-        raise MeshmarkError(f"{out}: is there already", "name another with --html")
+        raise MeshmarkError(f"{out}: the file exists", "use another name with --html")
 
 
 def write_page(out: Path, title: str, packed: bytes) -> int:
-    """Writes the page, whole or not at all; its size in bytes.
+    """Write the page atomically; returns its size in bytes.
 
     Raises:
-        MeshmarkError: the file is there already or cannot be written, or the page is not built.
+        MeshmarkError: The file exists or cannot be written, or the page has not been built.
     """
     check_out(out)
     data = utf8(one_file(title, packed))

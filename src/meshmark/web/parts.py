@@ -1,4 +1,4 @@
-"""What the site shows, from rooms that this one does not know."""
+"""Defines the content that `meshmark serve` shows and other packages provide."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshmark.web.live import IDLE_S, Start
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
-    """A simulated machine of the list."""
+    """A modelled machine in the list."""
 
     name: str
     title: str
@@ -33,14 +33,14 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class LoadRow:
-    """A run of a scenario, or a study of many; `stamp` changes when it does.
+    """A run of a scenario, or a study; `stamp` changes when it does.
 
     Attributes:
-        kind: `run` or `study`; with the name its address.
-        what: the programs, or what a study asks.
-        state: how far it came, in words.
-        shown: whether it has a page.
-        broken: why it cannot be listed.
+        kind: `run` or `study`; part of the address, with the name.
+        what: The programs of a run, or the question of a study.
+        state: The progress, as text.
+        shown: Whether it has a page.
+        broken: Why it cannot be listed; "" if it can.
     """
 
     kind: str
@@ -57,29 +57,41 @@ class LoadRow:
 
 
 class Loads(Protocol):
-    """Runs and studies by their names; what is not listed is not there."""
+    """Runs and studies by name; only listed ones are accessible."""
 
     def rows(self) -> tuple[Sequence[LoadRow], int]:
-        """The newest first, and how many older ones are not listed. Raises MeshmarkError: they cannot be read."""
+        """The newest runs and studies, newest first, and the number of older ones.
+
+        Raises:
+            MeshmarkError: They cannot be read.
+        """
 
     def page(self, row: LoadRow) -> bytes:
-        """Its page, whole in itself."""
+        """The self-contained page of a run or study."""
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
-        """The page of two runs. Raises MeshmarkError: they have nothing in common."""
+        """The page that compares two runs.
+
+        Raises:
+            MeshmarkError: The runs have nothing in common.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What is shown, from rooms that this one does not know.
+    """The content of the site.
 
     Attributes:
-        machine: name of this machine, and a line about it.
-        models: simulated machines, and `workloads` that each can be shown under.
-        simulate: the frames of a machine under a workload.
-        runs: of the store; raises MeshmarkError where it cannot be read.
-        report: the page of a run, whole in itself.
-        loads: runs of scenarios and studies; none: nothing is said of them.
+        machine: Name of this machine, and a line that describes it.
+        start: Starts the sampler.
+        recordings: Folder of recordings.
+        models: Modelled machines.
+        workloads: Workloads that each modelled machine can be shown under.
+        simulate: Simulates a machine under a workload.
+        runs: Runs in the store; raises MeshmarkError if it cannot be read.
+        report: The self-contained page of a run.
+        idle_s: The sampler stops this time after the last reader has left, in s.
+        loads: Runs of scenarios and studies; None to omit them.
     """
 
     machine: tuple[str, str]

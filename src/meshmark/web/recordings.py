@@ -1,4 +1,4 @@
-"""The recordings of a folder, by their names."""
+"""Lists and opens the recordings in a folder."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import Frame
 from meshmark.watch.recording import Recording
 from meshmark.web.hub import Past
-from meshmark.web.server import NotHere, reported
-from meshmark.web.shelf import Shelf
+from meshmark.web.server import NotFound, reported
+from meshmark.web.shelf import Cache
 
-MOST_RECORDINGS: Final = 200  # listed, the newest first
+MAX_RECORDINGS: Final = 200  # listed, the newest first
 _KINDS: Final = (".parquet", ".part")
 
 
 @dataclass(frozen=True, slots=True)
 class RecordingRow:
-    """A file of the folder, as it is listed; `broken` says why it cannot be shown."""
+    """A file in the list; `broken` is the reason why it cannot be shown, or ""."""
 
     name: str
     changed: float  # s since 1970
@@ -36,65 +36,74 @@ class RecordingRow:
 
 
 class Recordings:
-    """The recordings that lie in a folder, by their names. What a link in it leads out to is not shown."""
+    """The recordings in a folder, by name. Links that leave the folder are not shown."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._rows: dict[tuple[str, int, int], RecordingRow] = {}
-        self._shelf: Shelf[Past] = Shelf(kept=8, at_once=2)
+        self._shelf: Cache[Past] = Cache(kept=8, at_once=2)
 
     def rows(self) -> tuple[list[RecordingRow], int]:
-        """Those to list, the newest first, and how many more there are."""
+        """The newest recordings, newest first, and the number of older ones.
+
+        Raises:
+            MeshmarkError: The folder cannot be read.
+        """
         found: list[tuple[str, os.stat_result]] = []
         try:
             with os.scandir(self.folder) as entries:
                 for entry in entries:
                     if entry.name.endswith(_KINDS) and not entry.name.startswith("."):
-                        with contextlib.suppress(OSError):  # gone meanwhile
+                        with contextlib.suppress(OSError):  # removed in the meantime
                             found.append((entry.name, _stat(entry)))
         except OSError as why:
             raise MeshmarkError(f"{self.folder}: {why.strerror or why}") from why
         found.sort(key=lambda f: (-f[1].st_mtime, f[0]))
         rows: dict[tuple[str, int, int], RecordingRow] = {}
-        for name, stat in found[:MOST_RECORDINGS]:
+        for name, stat in found[:MAX_RECORDINGS]:
             key = (name, stat.st_mtime_ns, stat.st_size)
             rows[key] = self._rows.get(key) or self._row(name, stat)
-        self._rows = rows  # what has gone is forgotten
-        return list(rows.values()), max(0, len(found) - MOST_RECORDINGS)
+        self._rows = rows  # drops removed files from the cache
+        return list(rows.values()), max(0, len(found) - MAX_RECORDINGS)
 
     def _row(self, name: str, stat: os.stat_result) -> RecordingRow:
         if not addressable(name):
-            return RecordingRow(name, stat.st_mtime, broken="has a name that is no UTF-8 text, and so no address")
+            return RecordingRow(name, stat.st_mtime, broken="its name is not UTF-8, so it has no address")
         try:
             with reported("cannot be read"):
                 recording = Recording(self.path(name))
                 header, (frames, length_s) = recording.header, recording.extent()
         except MeshmarkError as why:
-            told = " ".join(str(why).split())
+            message = " ".join(str(why).split())
             path = self.folder / name
-            for before in (f"{path}:", f"{os.path.realpath(path)}:", f"recording {name}:"):
-                told = told.removeprefix(" ".join(before.split())).lstrip()
-            return RecordingRow(name, stat.st_mtime, broken=told[:200])
+            for prefix in (f"{path}:", f"{os.path.realpath(path)}:", f"recording {name}:"):
+                message = message.removeprefix(" ".join(prefix.split())).lstrip()
+            return RecordingRow(name, stat.st_mtime, broken=message[:200])
         return RecordingRow(name, stat.st_mtime, header.machine, header.started, frames, length_s)
 
     def path(self, name: str) -> Path:
-        """Where the recording of that name lies.
+        """The path of a recording.
 
         Raises:
-            NotHere: none is listed under it.
+            NotFound: No recording of this name is listed.
         """
         with contextlib.suppress(OSError, ValueError):
             if name.endswith(_KINDS) and any(p.name == name for p in self.folder.iterdir()):
                 path = Path(os.path.realpath(self.folder / name))
                 if path.parent != Path(os.path.realpath(self.folder)):
-                    raise NotHere(f"recording {name}: is a link that leads out of the folder")
-                if not path.is_file():  # a link that leads nowhere or in a circle is none either
-                    raise NotHere(f"recording {name}: is no file")
+                    raise NotFound(f"recording {name}: is a link that leads out of the folder")
+                if not path.is_file():  # also broken and circular links
+                    raise NotFound(f"recording {name}: is not a file")
                 return path
-        raise NotHere(f"recording: found no '{name[:80]}'", "the front page lists what is there")
+        raise NotFound(f"recording: found no '{name[:80]}'", "the front page lists what is there")
 
     async def open(self, name: str) -> Past:
-        """Its frames."""
+        """The frames of a recording.
+
+        Raises:
+            NotFound: No recording of this name is listed.
+            MeshmarkError: It cannot be read.
+        """
         path, key = await anyio.to_thread.run_sync(self._key, name)
         return await self._shelf.get(key, lambda: _past_of(path))
 
@@ -103,12 +112,12 @@ class Recordings:
         try:
             stat = path.stat()
         except OSError as why:
-            raise NotHere(f"recording {name}: {why.strerror or why}") from why
+            raise NotFound(f"recording {name}: {why.strerror or why}") from why
         return path, (name, stat.st_mtime_ns, stat.st_size)
 
 
 def addressable(name: str) -> bool:
-    """Whether a name of a file is text: an address is, and cannot lead to what is none."""
+    """Whether a file name is UTF-8 text, as addresses require."""
     try:
         name.encode()
     except UnicodeEncodeError:
@@ -117,7 +126,7 @@ def addressable(name: str) -> bool:
 
 
 def _stat(entry: os.DirEntry[str]) -> os.stat_result:
-    """Of what it leads to; of the link itself where that is nothing."""
+    """The status of an entry's target, or of the link itself if the target does not exist."""
     try:
         return entry.stat()
     except OSError:
@@ -125,10 +134,10 @@ def _stat(entry: os.DirEntry[str]) -> os.stat_result:
 
 
 def _past_of(path: Path) -> Past:
-    one = threading.Lock()  # a reader of Parquet is not made for two threads
+    lock = threading.Lock()  # readers of Parquet are not thread-safe
 
     def load(begin: int, count: int) -> list[Frame]:
-        with one, reported(f"{path}: cannot be read"):
+        with lock, reported(f"{path}: cannot be read"):
             return recording.some(begin, count)
 
     with reported(f"{path}: cannot be read"):

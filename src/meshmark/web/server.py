@@ -1,8 +1,7 @@
-"""The page of the live map: static files, the header, and frames as server-sent events.
+"""Serves the page of the live map: static files, the header, and frames as server-sent events.
 
-`watch --web`, `replay --web` and `serve` share what is here: what a map's page asks for. Who is let in is `guard.py`'s,
-connections are `listener.py`'s. Nothing is executed for a request, and no path of a request reaches the disk except
-below the folder of the built page.
+`watch --web`, `replay --web` and `serve` share these routes. `guard.py` authenticates requests, `listener.py` manages
+connections. Requests never start programs, and their paths access only files below the folder of the built page.
 """
 
 from __future__ import annotations
@@ -31,19 +30,19 @@ from meshmark.web.guard import Guard, failed
 from meshmark.web.hub import Hub, Past
 
 STATIC: Final = Path(__file__).parent / "static"
-MOST_AT_ONCE: Final = 600  # frames of one answer
+MAX_FRAMES_PER_RESPONSE: Final = 600
 
 Find = Callable[[Request], AbstractAsyncContextManager[Hub | Past]]
 Known = Callable[[Request], None]
 
 
-class NotHere(MeshmarkError):
-    """A name of a request that is not in the listing."""
+class NotFound(MeshmarkError):
+    """The name in a request is not listed."""
 
 
 @contextlib.contextmanager
 def reported(what: str) -> Iterator[None]:
-    """Whatever fails in here is one line about `what`: files of others may spoil their reader in any way."""
+    """Convert any exception to a MeshmarkError about `what`, because damaged files may raise arbitrary ones."""
     try:
         yield
     except MeshmarkError:
@@ -53,7 +52,7 @@ def reported(what: str) -> Iterator[None]:
 
 
 class _Stream(StreamingResponse):
-    """Events of a hub, whose reader is gone when the answer is, however it ends."""
+    """A response with the events of a hub; however it ends, it removes its reader."""
 
     def __init__(self, request: Request, hub: Hub, stack: AsyncExitStack) -> None:
         super().__init__(
@@ -67,18 +66,18 @@ class _Stream(StreamingResponse):
 
 
 def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
-    """What the page of a map asks for, relative to where it lies.
+    """The routes of a map's page, relative to its address.
 
     Args:
-        find: enters what a request is about, and leaves it when the answer is given.
-        known: refuses, before the page itself is given, a name that is not there (NotHere).
+        find: Context manager that finds the frames for a request, and is active until the response is complete.
+        known: Raises NotFound for an unknown name, before the page itself is sent.
 
     Raises:
-        MeshmarkError: the page is not built.
+        MeshmarkError: The page has not been built.
     """
     if not (STATIC / "index.html").is_file():
         raise MeshmarkError(f"the page is not built: {STATIC.name}/index.html is missing", "make setup builds it")
-    # Threads of their own: what reads a long recording must not keep a live map waiting.
+    # Separate threads, so that reading a long recording does not delay a live map.
     readers = anyio.CapacityLimiter(4)
 
     async def header(request: Request) -> Response:
@@ -86,12 +85,12 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
             return Response(_json(what.header_json), media_type="application/json")
 
     async def frames(request: Request) -> Response:
-        if request.method == "HEAD":  # its answer ends, which that of a GET does not
+        if request.method == "HEAD":  # the response to GET would never end
             return Response(media_type="text/event-stream")
         async with AsyncExitStack() as stack:
             what = await stack.enter_async_context(find(request))
             if not isinstance(what, Hub):
-                return PlainTextResponse("nothing is live here\n", 404)
+                return PlainTextResponse("not a live machine\n", 404)
             return _Stream(request, what, stack.pop_all())
 
     async def past(request: Request) -> Response:
@@ -101,10 +100,10 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
             try:
                 begin, count = (int(request.query_params.get(k, d)) for k, d in (("begin", "0"), ("count", "600")))
             except ValueError:
-                return PlainTextResponse("begin, count: whole numbers are needed\n", 400)
+                return PlainTextResponse("begin, count: integers are required\n", 400)
 
-            def made() -> bytes:  # the text too: of a large machine it takes longer than a frame
-                return _json(what.some(max(begin, 0), min(max(count, 0), MOST_AT_ONCE)))
+            def made() -> bytes:  # includes encoding, which takes longer than a frame period for a large machine
+                return _json(what.some(max(begin, 0), min(max(count, 0), MAX_FRAMES_PER_RESPONSE)))
 
             return Response(await anyio.to_thread.run_sync(made, limiter=readers), media_type="application/json")
 
@@ -123,22 +122,22 @@ def map_routes(find: Find, known: Known | None = None) -> list[BaseRoute]:
 
 
 def _json(what: object) -> bytes:
-    """As browsers read it: a recording from elsewhere may hold numbers that are none.
+    """Standard JSON, without NaN and infinity, which recordings from elsewhere may contain.
 
     Raises:
-        MeshmarkError: it does.
+        MeshmarkError: The data contain NaN or infinity.
     """
     with reported("JSON"):
         return json.dumps(what, separators=(",", ":"), allow_nan=False).encode()
 
 
 class _Static(StaticFiles):
-    """Files of the built page; what cannot be opened is not there."""
+    """Files of the built page; files that cannot be opened are not found."""
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         try:
             return await super().get_response(path, scope)
-        except OSError as why:  # links in a circle, say
+        except OSError as why:  # such as circular links
             raise HTTPException(404) from why
 
 
@@ -148,7 +147,7 @@ def metrics_route(find: Find) -> Route:
     async def metrics(request: Request) -> Response:
         async with find(request) as what:
             if not isinstance(what, Hub):
-                return PlainTextResponse("nothing is live here\n", 404)
+                return PlainTextResponse("not a live machine\n", 404)
             body = await anyio.to_thread.run_sync(openmetrics.text, what.window)
             return Response(body, media_type=openmetrics.CONTENT_TYPE)
 
@@ -156,23 +155,23 @@ def metrics_route(find: Find) -> Route:
 
 
 async def _refused(_: Request, why: Exception) -> Response:
-    """What could not be had, as one line."""
+    """The response to a MeshmarkError, one line."""
     assert isinstance(why, MeshmarkError)
     text = " ".join(str(why).split()) + (f" ({why.hint})" if why.hint else "") + "\n"
-    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotHere) else 503)
+    return PlainTextResponse(utf8(text), 404 if isinstance(why, NotFound) else 503)
 
 
 def guarded(routes: list[BaseRoute], token: str, lifespan: Lifespan[Starlette]) -> Guard:
-    """An application that only those who may can reach."""
+    """An application with these routes behind a `Guard`."""
     refusals: Mapping[Any, ExceptionHandler] = {MeshmarkError: _refused, Exception: failed}
     return Guard(Starlette(routes=routes, exception_handlers=refusals, lifespan=lifespan), token)
 
 
 def make_app(what: Hub | Past, token: str = "") -> Guard:
-    """The application for one stream of frames, live or past.
+    """The application for one stream of frames, live or recorded.
 
     Raises:
-        MeshmarkError: the page is not built.
+        MeshmarkError: The page has not been built.
     """
 
     @contextlib.asynccontextmanager
@@ -196,7 +195,7 @@ async def _until_gone(request: Request, events: AsyncIterator[str]) -> AsyncIter
 
 
 def serve(what: Hub | Past, host: str, port: int, token: str, ready: Callable[[str], None]) -> None:
-    """Serves one stream of frames until interrupted; see `listener.run`."""
-    from meshmark.web.listener import run  # uvicorn takes a while to come
+    """Serve one stream of frames until interrupted; see `listener.run`."""
+    from meshmark.web.listener import run  # importing uvicorn is slow
 
     run(lambda: make_app(what, token), host, port, token, ready)

@@ -1,4 +1,4 @@
-"""What takes long to make: made once however many ask, few at once, the last ones kept."""
+"""Caches results that are expensive to compute, for concurrent requests."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ T = TypeVar("T")
 
 
 class Busy(MeshmarkError):
-    """Too much is being made already."""
+    """Too many computations are in progress."""
 
 
-class Shelf(Generic[T]):
-    """Things that take long to make: each made once however many ask, few at once, the last ones kept.
+class Cache(Generic[T]):
+    """Computes each result once for all concurrent requests, and keeps the most recently used ones.
 
     Args:
-        kept: how many stay.
-        at_once: threads that make them.
-        waiting: how many may be wanted at once before others are turned away.
+        kept: Number of results kept.
+        at_once: Number of threads that compute results.
+        waiting: Maximum number of pending results; further requests are refused.
     """
 
     def __init__(self, kept: int, at_once: int, waiting: int = 16) -> None:
@@ -35,19 +35,19 @@ class Shelf(Generic[T]):
         self._threads = anyio.CapacityLimiter(at_once)
 
     async def get(self, key: object, make: Callable[[], T]) -> T:
-        """What `key` names, made if it is not there.
+        """The result for `key`, computed by `make` if it is not cached.
 
         Raises:
-            Busy: too many others are wanted at this moment.
+            Busy: Too many results are pending.
         """
         if key in self._made:
             self._made.move_to_end(key)
             return self._made[key]
         if key not in self._coming:
             if len(self._coming) >= self._waiting:
-                raise Busy("busy: others are being made; try again in some seconds")
+                raise Busy("busy: too many pending requests; try again in a few seconds")
             self._coming[key] = asyncio.create_task(self._make(key, make))
-        # Shielded: one that goes away must not end it for the others that wait.
+        # Shielded, because a cancelled request must not cancel the computation for the others.
         return await asyncio.shield(self._coming[key])
 
     async def _make(self, key: object, make: Callable[[], T]) -> T:

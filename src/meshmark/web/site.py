@@ -1,8 +1,8 @@
-"""`meshmark serve`: one place in the browser for this machine live, recordings, loads, simulated machines and reports.
+"""Builds the site of `meshmark serve`: the live machine, recordings, loads, modelled machines and reports.
 
-The map is the page of `server.py`, mounted below `/live/`, `/recording/NAME/` and `/model/NAME/WORKLOAD/`. Nothing is
-done before somebody asks for it: the sampler runs while it has readers, a model is simulated when it is opened. What
-takes long runs in threads that are few and of one kind, so that no reader of one thing waits for those of another.
+The map is the page of `server.py`, mounted below `/live/`, `/recording/NAME/` and `/model/NAME/WORKLOAD/`. Work is done
+on demand: the sampler runs while it has readers, and a model is simulated when it is opened. Slow work runs in a few
+threads per kind, so that requests of one kind do not delay those of another.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from meshmark.web.live import LiveMachine
 from meshmark.web.pages import front_page, loads_page
 from meshmark.web.parts import LoadRow, Parts, RunRow
 from meshmark.web.recordings import Recordings
-from meshmark.web.server import Known, NotHere, guarded, map_routes, metrics_route, reported
-from meshmark.web.shelf import Shelf
+from meshmark.web.server import Known, NotFound, guarded, map_routes, metrics_route, reported
+from meshmark.web.shelf import Cache
 
 GRAFANA: Final = Path(__file__).with_name("grafana.json")
 
@@ -39,12 +39,12 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     """The application of `meshmark serve`.
 
     Raises:
-        MeshmarkError: the page of the map is not built.
+        MeshmarkError: The page of the map has not been built.
     """
     live = LiveMachine(parts.start, parts.idle_s)
     recordings = Recordings(parts.recordings)
-    models: Shelf[Past] = Shelf(kept=8, at_once=2)
-    reports: Shelf[bytes] = Shelf(kept=8, at_once=1)
+    models: Cache[Past] = Cache(kept=8, at_once=2)
+    reports: Cache[bytes] = Cache(kept=8, at_once=1)
     names = {m.name for m in parts.models}
 
     @contextlib.asynccontextmanager
@@ -57,9 +57,9 @@ def make_site(parts: Parts, token: str = "") -> Guard:
     def model_of(values: Mapping[str, str]) -> tuple[str, str]:
         name, workload = values.get("name", ""), values.get("workload", "")
         if name not in names:
-            raise NotHere(f"model: found no '{name[:80]}'", "the front page lists what is there")
+            raise NotFound(f"model: found no '{name[:80]}'", "see the list on the front page")
         if workload not in parts.workloads:
-            raise NotHere(f"workload: found '{workload[:80]}', allowed are {', '.join(parts.workloads)}")
+            raise NotFound(f"workload: found '{workload[:80]}', allowed are {', '.join(parts.workloads)}")
         return name, workload
 
     @contextlib.asynccontextmanager
@@ -86,7 +86,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
         with reported("runs cannot be listed"):
             run = next((r for r in parts.runs() if r.name == name), None)
         if run is None:
-            raise NotHere(f"report: found no run '{name[:80]}'", "the front page lists what is there")
+            raise NotFound(f"report: found no run '{name[:80]}'", "see the list on the front page")
         return run
 
     async def report(request: Request) -> Response:
@@ -96,7 +96,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
             with reported(f"report of {run.name[:80]}"):
                 return parts.report(run.name)
 
-        return _alone(await reports.get((run.name, run.stamp), made))
+        return _sandboxed(await reports.get((run.name, run.stamp), made))
 
     async def css(_: Request) -> Response:
         return FileResponse(STYLE_SHEET, media_type="text/css")
@@ -111,7 +111,7 @@ def make_site(parts: Parts, token: str = "") -> Guard:
             yield
         finally:
             watcher.cancel()
-            await live.shut()
+            await live.close()
 
     def mounted(path: str, find: Any, known: Known | None = None) -> Mount:
         return Mount(path, routes=map_routes(find, known))
@@ -135,10 +135,10 @@ def make_site(parts: Parts, token: str = "") -> Guard:
 
 
 def _load_routes(parts: Parts) -> list[BaseRoute]:
-    """The list of loads and studies, their pages, and two runs compared."""
+    """Routes of the list of loads and studies, their pages, and comparisons of two runs."""
     loads = parts.loads or _NoLoads()
-    pages: Shelf[bytes] = Shelf(kept=8, at_once=1)
-    listing = anyio.CapacityLimiter(1)  # the first listing of many runs takes a while, and others would do the same
+    pages: Cache[bytes] = Cache(kept=8, at_once=1)
+    listing = anyio.CapacityLimiter(1)  # the first listing is slow, and concurrent ones would repeat it
 
     def rows() -> tuple[Sequence[LoadRow], int]:
         with reported("loads cannot be listed"):
@@ -157,7 +157,7 @@ def _load_routes(parts: Parts) -> list[BaseRoute]:
     def load_of(rows: Sequence[LoadRow], kind: str, name: str) -> LoadRow:
         row = next((r for r in rows if (r.kind, r.name) == (kind, name)), None)
         if row is None or not row.shown:
-            raise NotHere(f"{kind}: found no '{name[:80]}' that can be shown", "load/ lists what is there")
+            raise NotFound(f"{kind}: found no '{name[:80]}' that can be shown", "see the list at load/")
         return row
 
     async def load_list(_: Request) -> Response:
@@ -165,13 +165,13 @@ def _load_routes(parts: Parts) -> list[BaseRoute]:
 
     async def load_page(request: Request) -> Response:
         row = load_of(await load_rows(), request.path_params["kind"], request.path_params["name"])
-        return _alone(await pages.get((row.kind, row.name, row.stamp), lambda: made(row.name, loads.page, row)))
+        return _sandboxed(await pages.get((row.kind, row.name, row.stamp), lambda: made(row.name, loads.page, row)))
 
     async def load_compared(request: Request) -> Response:
         rows = await load_rows()
         a, b = (load_of(rows, "run", request.query_params.get(k, "")) for k in ("a", "b"))
         key = ("compare", a.name, a.stamp, b.name, b.stamp)
-        return _alone(await pages.get(key, lambda: made(f"{a.name} and {b.name}", loads.compared, a, b)))
+        return _sandboxed(await pages.get(key, lambda: made(f"{a.name} and {b.name}", loads.compared, a, b)))
 
     return [
         Route("/load/", load_list),
@@ -181,21 +181,21 @@ def _load_routes(parts: Parts) -> list[BaseRoute]:
 
 
 class _NoLoads:
-    """Where none are shown."""
+    """An empty list, if loads are not shown."""
 
     def rows(self) -> tuple[Sequence[LoadRow], int]:
         return (), 0
 
     def page(self, row: LoadRow) -> bytes:
-        raise NotHere(f"{row.kind}: found no '{row.name}'")
+        raise NotFound(f"{row.kind}: found no '{row.name}'")
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
-        raise NotHere(f"run: found no '{a.name}' and no '{b.name}'")
+        raise NotFound(f"run: found no '{a.name}' and no '{b.name}'")
 
 
-def _alone(page: bytes) -> Response:
-    """A page that brings its own scripts, and whose words may come from another machine: alone in a sandbox, without
-    this server's cookie, and with nobody to talk to."""
+def _sandboxed(page: bytes) -> Response:
+    """A response in a sandbox, without this server's cookie and without network access, because the page contains
+    scripts and text from other machines."""
     policy = (
         "sandbox allow-scripts; default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
         "script-src 'unsafe-inline' 'unsafe-eval'"

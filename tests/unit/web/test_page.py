@@ -67,7 +67,7 @@ def test_lists_are_packed_when_they_change() -> None:
 def test_too_many_frames_become_means_and_the_page_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (thinned_by(36_000, 100), thinned_by(36_001, 100), thinned_by(100_000, 100)) == (1, 2, 3)
     assert thinned_by(36_000, 512) == 3  # so that the numbers fit a browser
-    monkeypatch.setattr(page, "MOST_FRAMES", 600)
+    monkeypatch.setattr(page, "MAX_FRAMES", 600)
     made = frames([[n % 2, None, 0.5 if n % 2 else None, n / 1000] for n in range(1000)])
     words, data = unpacked(packed_recording(header(), made, 1000))
     assert words["header"]["thinned"] == {"by": 2, "frames": 1000}
@@ -92,7 +92,7 @@ def test_a_server_thins_a_recording_too(monkeypatch: pytest.MonkeyPatch) -> None
     made[1].values["cpu.busy"] = []  # a frame that lacks them
     whole = thinned(header(), 1000, lambda begin, count: made[begin : begin + count])
     assert whole[:2] == (header(), 1000)
-    monkeypatch.setattr(page, "MOST_FRAMES", 400)
+    monkeypatch.setattr(page, "MAX_FRAMES", 400)
     of, count, load = thinned(header(), 1000, lambda begin, count: made[begin : begin + count])
     assert (of.more, of.period_s, count) == ({"thinned": {"by": 3, "frames": 1000}}, pytest.approx(0.3), 334)
     first, second = load(0, 2)
@@ -115,7 +115,7 @@ def test_the_page_holds_everything_and_asks_nobody(tmp_path: Path) -> None:
     data = re.search(r'id="data">([^<]+)<', text)
     assert data and base64.b64decode(data[1]) == packed
     assert packed == packed_recording(evil, frames([[0.1] * 4] * 3), 3)  # the same again, byte by byte
-    with pytest.raises(MeshmarkError, match="is there already"):
+    with pytest.raises(MeshmarkError, match="the file exists"):
         write_page(out, "again", packed)
     assert out.read_text() == text
 
@@ -132,7 +132,7 @@ def test_a_script_cannot_be_ended_by_its_own_text(tmp_path: Path, monkeypatch: p
     assert 'a = "<\\/ScRipt><\\!-- </body> main.css"' in made
     assert made.count("</style>") == 1 and made.endswith('id="data"></script>\n  </body>')
     (tmp_path / "index.html").write_text("<head></head><body></body>")
-    with pytest.raises(MeshmarkError, match="built otherwise"):
+    with pytest.raises(MeshmarkError, match="another version"):
         one_file("t", b"")
     (tmp_path / "main.js").unlink()
     with pytest.raises(MeshmarkError, match="not built"):
@@ -157,7 +157,7 @@ def test_replay_writes_pages_of_whole_and_of_cut_recordings(tmp_path: Path) -> N
         count = unpacked(base64.b64decode(data[1]))[0]["header"]["frames"]
         assert 0 < count <= most and count == Recording(file).count()
     status, _, err = said("replay", str(whole), "--html", str(tmp_path / "a.parquet.html"))
-    assert status == 1 and "a.parquet.html: is there already" in err and "Traceback" not in err
+    assert status == 1 and "a.parquet.html: the file exists" in err and "Traceback" not in err
     status, _, err = said("replay", str(whole), "--html", "/proc/none/a.html")
     assert status != 0 and "Traceback" not in err
 
