@@ -63,7 +63,7 @@ def test_a_simulated_hot_spot_is_seen_held_and_left(terminal: Terminal) -> None:
     assert "gs1280-16  model" in screen and "100 100" in screen and "▀" in screen
     assert "\x1b[" in terminal.shown(colours=True)
     terminal.keys("Space")
-    terminal.wait_for("held, ")
+    terminal.wait_for("paused, ")
     terminal.keys("Left", "Left")
     terminal.wait_for("frames back")
     terminal.keys("r")
@@ -88,7 +88,7 @@ def test_this_machine_is_live_and_the_sampler_goes_with_the_view(terminal: Termi
     before = samplers()
     terminal.keys(f"{MESHMARK} watch --rate 10; echo LEFT-$?", "Enter")
     terminal.wait_for("live")
-    terminal.wait_for("not seen here")
+    terminal.wait_for("not available here")
     during = samplers() - before
     assert during
     terminal.keys("q")

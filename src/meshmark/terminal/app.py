@@ -1,4 +1,4 @@
-"""The live map in the terminal, with keys: the same view as in the browser, over ssh."""
+"""Shows the live map in the terminal, with keys: the same view as in the browser, usable over ssh."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ from meshmark.watch.hotspots import Detector, HotSpot
 from meshmark.watch.layout import map_of
 from meshmark.watch.palette import PALETTES
 
-KEPT = 36_000  # frames: an hour at ten a second
+KEPT = 36_000  # frames: one hour at ten per second
 RANGES = ((0.0, 1.0), (0.01, 0.1), (0.0, 0.5), (0.5, 1.0))
 
 
 class MeshApp(App[None]):
-    """Shows frames as they come; keys go back in time, change colours and numbers.
+    """Shows frames as they arrive; keys step back in time and change colours and numbers.
 
     Args:
-        header: of the stream.
-        frames: the stream, read in a thread until it ends.
-        low, high: shares at which colours begin and end.
+        header: Header of the stream.
+        frames: The stream, read in a thread until it ends.
+        low: Share at which the colours begin, 0 to 1.
+        high: Share at which the colours end, 0 to 1.
+        palette: Name of the colour palette.
     """
 
     TITLE = "Meshmark"
@@ -39,7 +41,7 @@ class MeshApp(App[None]):
         Binding("q", "quit", "quit"),
         Binding("space", "hold", "pause"),
         Binding("left", "step(-1)", "back"),
-        Binding("right", "step(1)", "on"),
+        Binding("right", "step(1)", "forward"),
         Binding("r", "range", "range"),
         Binding("p", "palette", "palette"),
         Binding("n", "numbers", "numbers"),
@@ -54,7 +56,7 @@ class MeshApp(App[None]):
         self._map = map_of(header)
         self._detector = Detector(header)
         self._kept: list[tuple[Frame, list[HotSpot]]] = []
-        self._at = -1  # which of them is shown
+        self._at = -1  # index of the frame that is shown
         self._follows = True
         self._bounds = (low, high)
         self._palette = palette
@@ -71,7 +73,8 @@ class MeshApp(App[None]):
 
     def on_mount(self) -> None:
         absent = [f"{a['metric']}: {a['why']}" for a in self.header.absent]
-        self.query_one("#absent", Static).update(Text("\n".join(["not seen here:", *absent] if absent else []), "dim"))
+        lines = ["not available here:", *absent] if absent else []
+        self.query_one("#absent", Static).update(Text("\n".join(lines), "dim"))
         threading.Thread(target=self._read, name="frames", daemon=True).start()
 
     def _read(self) -> None:
@@ -79,8 +82,8 @@ class MeshApp(App[None]):
         try:
             for frame in self._frames:
                 self.call_from_thread(self._take, frame)
-        except MeshmarkError as wrong:
-            why = str(wrong)
+        except MeshmarkError as error:
+            why = str(error)
         except RuntimeError:
             return  # the view is closed
         self._ended = why
@@ -103,7 +106,7 @@ class MeshApp(App[None]):
             return
         frame, spots = self._kept[self._at]
         low, high = self._bounds
-        state = self._ended or ("live" if self._follows else f"held, {len(self._kept) - 1 - self._at} frames back")
+        state = self._ended or ("live" if self._follows else f"paused, {len(self._kept) - 1 - self._at} frames back")
         title = Text(f"{self.header.machine}  {self.header.source}  {frame.t_s:.6g} s  {state}", "bold", no_wrap=True)
         self.query_one("#title", Static).update(Group(title, scale_text(low, high, self._palette)))
         picture = draw(self.header, self._map, frame, low, high, self._palette, self._numbers)
@@ -111,20 +114,20 @@ class MeshApp(App[None]):
         self.query_one("#spots", Static).update(Text("\n".join(str(s) for s in spots)))
 
     def action_hold(self) -> None:
-        """Stops at the frame that is shown, or goes on with the newest."""
+        """Pause at the current frame, or continue with the newest."""
         self._follows = not self._follows
         if self._follows:
             self._at = len(self._kept) - 1
         self._draw()
 
     def action_step(self, by: int) -> None:
-        """Shows the frame before or after."""
+        """Show an earlier or a later frame."""
         self._follows = False
         self._at = min(len(self._kept) - 1, max(0, self._at + by))
         self._draw()
 
     def action_range(self) -> None:
-        """The next of the usual ranges of colour."""
+        """Select the next predefined colour range."""
         at = RANGES.index(self._bounds) if self._bounds in RANGES else -1
         self._bounds = RANGES[(at + 1) % len(RANGES)]
         self._draw()

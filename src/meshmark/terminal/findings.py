@@ -1,4 +1,4 @@
-"""Findings of the doctors as a table, followed by the commands that change them."""
+"""Prints the findings of the doctor as a table, followed by the commands that change them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The picture of a run in characters."""
+"""Draws the Gantt chart of a run as text."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _MARKS: Final = "█▓░·"
 
 
 def gantt_text(run: LoadRun, width: int = 100) -> str:
-    """The chart in `width` columns (60 at least) of plain text; a column shows what took most of its time."""
+    """The chart as plain text with `width` columns (at least 60); each column shows its most frequent state."""
     rows = lanes(run, 40)
     labels = [("" if r.first else "  ") + r.label for r in rows]
     left = min(24, max((len(x) for x in labels), default=0))
     right = 26
     bins = max(10, max(60, width) - left - right - 2)
     end_s = max(run.bench_s, 1e-3)
-    said = totals_of(run)
+    totals = totals_of(run)
     out = [f"{run.scenario.get('name', 'scenario')}" + ("" if run.status == "ok" else f" ({STATUS[run.status]})")]
     line = ""
-    for label, value, _ in said:
+    for label, value, _ in totals:
         word = f"{label} {value}"
         if line and len(line) + len(word) + 3 > max(60, width):
             out.append(line)

@@ -1,4 +1,4 @@
-"""Two runs of a bench side by side, as tables."""
+"""Compares two runs of a scenario in tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshmark.load.studies.results import table
 
 
 def compare_text(c: Comparison) -> str:
-    """Tables for a terminal."""
+    """The comparison as tables of plain text."""
     out = []
     for letter, side in (("A", c.a), ("B", c.b)):
         of = f"{len(side.runs)} runs" if len(side.runs) > 1 else side.first.status
@@ -28,9 +28,9 @@ def compare_text(c: Comparison) -> str:
     lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
     out += ["", f"{lines[0]}  flags"]
     for line, (_, _, m, one) in zip(lines[1:], rows_of(c), strict=True):
-        said = [flags_told(m)] if one is None or len(m.copies) == 1 else []
-        said += [one.reason] if one is not None and one.reason else []
-        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in said if x)}".rstrip())
+        notes = [flags_told(m)] if one is None or len(m.copies) == 1 else []
+        notes += [one.reason] if one is not None and one.reason else []
+        out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in notes if x)}".rstrip())
     out += [samples_told(c), ""]
     rows = [[TOTALS[n], value_told(n, a), value_told(n, b), change_told(a, b)] for n, a, b in c.totals]
     out.append(table(["total", "A", "B", "B over A"], rows))

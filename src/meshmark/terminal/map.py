@@ -1,4 +1,4 @@
-"""The map as text: the same boxes and lines as in the browser, in characters."""
+"""Draws the map as text, with the same boxes and lines as in the browser."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from meshmark.watch.frames import Frame, Header
 from meshmark.watch.layout import Map
 from meshmark.watch.palette import PALETTES, STEPS
 
-ACROSS: Final = 8.5  # pixels of the map that a character stands for
+ACROSS: Final = 8.5  # pixels of the map per character, horizontally and vertically
 DOWN: Final = 15.0
 UNKNOWN: Final = "░"
-DIM: Final = "#57636f"  # of links that are not known
+DIM: Final = "#57636f"  # colour of links with unknown utilisation
 
 
 def step_of(share: float | None, low: float, high: float) -> int:
-    """The colour step of a share between two bounds; -1 for what is not known."""
+    """The colour step of a share between two bounds; -1 if it is unknown."""
     if share is None:
         return -1
     return min(STEPS - 1, max(0, int((share - low) / (high - low) * STEPS)))
@@ -35,7 +35,7 @@ def _ink(colour: str) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share in per cent, short."""
+    """A share as a short percentage without unit; `?` if it is unknown."""
     if share is None:
         return "?"
     value = 100 * share
@@ -43,7 +43,7 @@ def percent(share: float | None) -> str:
 
 
 class Canvas:
-    """Characters with colours, written by place."""
+    """A grid of coloured characters."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -83,13 +83,18 @@ def draw(
     """The map of a machine at one tick.
 
     Args:
-        low, high: shares at which the lowest and the highest colour begin and end.
-        numbers: per cent in the boxes; otherwise the names of the components.
+        header: Header of the stream.
+        machine_map: Layout of the map.
+        frame: The frame; None to draw all components as unknown.
+        low: Share at which the lowest colour begins, 0 to 1.
+        high: Share at which the highest colour ends, 0 to 1.
+        palette: Name of the colour palette.
+        numbers: Write percentages instead of names into the boxes.
     """
     colours = PALETTES[palette]
     use_of = header.use
     estimated = {m.name for m in header.metrics if m.estimated}
-    # A node to the next is a whole number of characters, so that all nodes of a grid look alike.
+    # The distance between nodes is a whole number of characters, so that all nodes of a grid look alike.
     across, down = (
         step / max(1, round(step / usual)) if step else usual
         for step, usual in zip(machine_map.step, (ACROSS, DOWN), strict=True)
@@ -103,17 +108,17 @@ def draw(
     def column(x: float) -> int:
         return round(x / across)
 
-    # Lines first; then the nodes' ground over their ends; then what is in the nodes.
+    # Draw lines first, then the background of nodes over their ends, then the content of nodes.
     halves: dict[tuple[int, int], list[str | None]] = {}
     for line in machine_map.lines:
         step = step_of(share("link", line.index), low, high)
         colour = DIM if step < 0 else colours[step]
         (x1, y1), (x2, y2) = line.points[0], line.points[-1]
         length = math.hypot(x2 - x1, y2 - y1) or 1.0
-        over = 1.2 * down / length  # up to the text, which fills less than the node's box
+        over = 1.2 * down / length  # extends the line to the text, which is smaller than the node's box
         x1, y1, x2, y2 = (x1 - over * (x2 - x1), y1 - over * (y2 - y1), x2 + over * (x2 - x1), y2 + over * (y2 - y1))
         if abs(y2 - y1) < 1:
-            # Two directions side by side share a row: one is its upper half, the other its lower one.
+            # Two parallel directions share a row: one is the upper half, the other the lower half.
             row, half = divmod(round(2 * y1 / down - 0.5), 2)
             for at in range(column(min(x1, x2)), column(max(x1, x2)) + 1):
                 halves.setdefault((at, row), [None, None])[half] = colour
@@ -130,12 +135,12 @@ def draw(
     dim = Style(dim=True)
     for x, y, _ in machine_map.switches:
         canvas.put(column(x), round(y / down - 0.4), "◆", dim)
-    rows_of: dict[tuple[float, float], int] = {}  # of a box's corner
+    rows_of: dict[tuple[float, float], int] = {}  # by the corner of a box
     for x, y, w, h, label in machine_map.outlines:
-        mine = [b for b in machine_map.boxes if x <= b.x < x + w and y <= b.y < y + h]
+        inside = [b for b in machine_map.boxes if x <= b.x < x + w and y <= b.y < y + h]
         top = round(y / down)
-        tops = sorted({b.y for b in mine})
-        for b in mine:
+        tops = sorted({b.y for b in inside})
+        for b in inside:
             rows_of[b.x, b.y] = top + 1 + tops.index(b.y)
         for row in range(top, top + 1 + len(tops)):
             canvas.put(column(x), row, " " * (column(x + w) - column(x)), None)
@@ -159,7 +164,7 @@ def draw(
 
 
 def scale_text(low: float, high: float, palette: str) -> Text:
-    """The colour scale with its bounds, always shown."""
+    """The colour scale with its bounds."""
     made = Text(no_wrap=True)
     for i, colour in enumerate(PALETTES[palette]):
         bound = 100 * (low + (high - low) * i / STEPS)

@@ -1,4 +1,4 @@
-"""The mesh of a described machine as text."""
+"""Draws the mesh of a modelled machine as text."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from typing import Final
 from meshmark.model.layout import shape_of
 from meshmark.model.machine import MachineFile
 
-_DOWN: Final = {"-": "|", "=": "‖", "~": "¦", ".": ":"}  # the same kind of link across and down, in text
+_DOWN: Final = {"-": "|", "=": "‖", "~": "¦", ".": ":"}  # characters for the same kind of link, horizontal and vertical
 
 
 def mesh_text(machine: MachineFile) -> str:
-    """A drawing of up to 80 columns, or a sentence where the mesh is too large or no grid."""
+    """A summary of the mesh, with a drawing of up to 80 columns if it is a grid that fits."""
     shape = shape_of(machine)
     nodes, links = shape["nodes"], shape["links"]
     kinds: dict[str, int] = {}
     for link in links:
         kinds[link["kind"]] = kinds.get(link["kind"], 0) + 1
     used = ", ".join(f"{count // 2} {kind}" for kind, count in kinds.items() if kind not in {"port", "bus"})
-    said = f"{len(nodes)} nodes, {shape['cpus']} CPUs, {shape['memories']} memory controllers"
-    said += f", {shape['io_ports']} I/O ports"
-    said += f"; links: {used}\n" if used else "\n"
+    summary = f"{len(nodes)} nodes, {shape['cpus']} CPUs, {shape['memories']} memory controllers"
+    summary += f", {shape['io_ports']} I/O ports"
+    summary += f"; links: {used}\n" if used else "\n"
     places = [r["place"] for r in shape["routers"] if not r["bus"]]
     if not places or not places[0] or len(places[0]) > 2 or machine.data["topology"]["kind"] == "hypercube":
-        return said
+        return summary
     width = 1 + max(p[0] for p in places)
     height = 1 + max(p[1] for p in places) if len(places[0]) == 2 else 1
     if width > 10 or height > 12:
-        return said
+        return summary
     mark = dict(zip(kinds, "-=~.", strict=False))
     by_pair = {(x["from"], x["to"]): x for x in links}
     lines = []
@@ -49,5 +49,5 @@ def mesh_text(machine: MachineFile) -> str:
         if height > 1:
             lines.append(below)
     legend = ", ".join(f"{m} {_DOWN[m]} {k}" for k, m in mark.items() if k not in {"port", "bus"})
-    wraps = "" if machine.data["topology"]["kind"] == "mesh" else "; links at the edges wrap round"
-    return said + "\n" + "\n".join(line.rstrip() for line in lines) + f"\n\n{legend}{wraps}\n"
+    wraps = "" if machine.data["topology"]["kind"] == "mesh" else "; links at the edges wrap around"
+    return summary + "\n" + "\n".join(line.rstrip() for line in lines) + f"\n\n{legend}{wraps}\n"

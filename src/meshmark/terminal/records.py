@@ -1,4 +1,4 @@
-"""Records as a table."""
+"""Prints records as a table."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from meshmark.values.units import plain
 if TYPE_CHECKING:
     from meshmark.store.record import Record
 
-_HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # beside what was observed
+_HIDDEN = {"derived_from", "memory_groups", "word_bytes"}  # in addition to observed conditions
 
 
 def print_records(records: list[Record]) -> None:
-    """Conditions that differ become columns; those in common are said once above. Of no records there is no table."""
+    """Print one table. Conditions that vary become columns; common ones are in the title. Prints nothing if empty."""
     if not records:
         return
     from rich.console import Console
@@ -48,7 +48,7 @@ def print_records(records: list[Record]) -> None:
             str(len(r.samples)),
             " ".join(sorted(r.flags)),
         )
-    # Without markup: a condition may hold brackets, as a topology does.
+    # No markup, because conditions such as topologies may contain brackets.
     console = Console(width=None if sys.stdout.isatty() else 220, highlight=False, markup=False, emoji=False)
     console.print(f"{records[0].machine}: {records[0].instrument}  ({', '.join(common)})", style="dim")
     console.print(table)
@@ -65,5 +65,5 @@ def _shown(key: str, value: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """A number that a float can hold: an import may have any."""
+    """Whether `value` is a number in the range of a float, which imported data may exceed."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300

@@ -1,4 +1,4 @@
-"""Tables of records for a terminal."""
+"""Prints tables of records."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ from meshmark.terminal.records import print_records
 
 
 def print_tables(records: Sequence[Record]) -> None:
-    """A table for each instrument: halo protocols are ranked, libraries compared, contention summed up, iterations of
-    programs split into their parts. What cannot be told so, such as a model's halo, is listed."""
+    """Print a table for each instrument.
+
+    Halo protocols are ranked, MPI libraries compared, contention summarized, and iterations of programs split into
+    their parts. Records that do not suit these tables, such as those of a model's halo, are listed.
+    """
     tables = {"halo": print_rankings, **dict.fromkeys(PROGRAMS, print_programs)}
     records = cleaned(records)
     for instrument in dict.fromkeys(r.instrument for r in records):
-        mine = [r for r in records if r.instrument == instrument]
-        if instrument not in tables or not tables[instrument](mine):
-            print_records(mine)
-        print_comparisons(mine)
-        print_contention(mine)
+        selected = [r for r in records if r.instrument == instrument]
+        if instrument not in tables or not tables[instrument](selected):
+            print_records(selected)
+        print_comparisons(selected)
+        print_contention(selected)

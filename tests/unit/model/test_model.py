@@ -359,7 +359,7 @@ def test_frames_need_a_window(tmp_path: Path) -> None:
 
 def test_a_drawing_says_which_link_is_which_and_whether_edges_wrap(tmp_path: Path) -> None:
     torus, mesh = (mesh_text(find_machine("gs1280-16", s)) for s in ([], ["topology.kind=mesh"]))
-    assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap round" in torus
+    assert "- | backplane, = ‖ cable, ~ ¦ module; links at the edges wrap around" in torus
     assert "wrap" not in mesh and "~ ¦ cable" in mesh
     path = write(tmp_path, GOOD)
     assert f"meshmark model show {path} --origins" in meshmark("model", "show", str(path)).stderr
