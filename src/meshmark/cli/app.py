@@ -59,7 +59,7 @@ register_advise(app)
 
 
 def fail(error: MeshmarkError) -> NoReturn:
-    """Prints one line and exits. Quoted input is cut to 100 characters; control characters are escaped.
+    """Print one line and exit. Quoted input is shortened to 100 characters, and control characters are removed.
 
     Long words outside quotation marks, such as paths, keep both ends.
     """
@@ -90,9 +90,9 @@ def main() -> None:
 
 
 def _status() -> int:
-    """Runs the command; reports what it raises."""
+    """Run the command and return its exit status."""
     try:
-        code = _answered()
+        code = _dispatch()
         return code if isinstance(code, int) else 0
     except SystemExit as ended:
         if isinstance(ended.code, str):
@@ -100,7 +100,7 @@ def _status() -> int:
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
 
 
-def _answered() -> Any:
+def _dispatch() -> Any:
     try:
         end_by_signals()
         find_home()
@@ -241,7 +241,7 @@ def _instrument_help(d: Description) -> str:
     width = max(len(p.option) for p in d.parameters)
     modelled = POINTS[d.name][1] if d.name in POINTS else {}
     for p in d.parameters:
-        if p.option == "--resume":  # of the program's output; ours takes no value
+        if p.option == "--resume":  # takes a file; the option of `meshmark measure` takes no value
             continue
         unit = f" ({p.unit})" if p.unit else ""
         choices = f": {', '.join(p.choices)}" if p.choices else ""
@@ -307,18 +307,18 @@ def measure(
             raise UsageError(
                 "--resume: found with other options, allowed are --store and --json; the original options apply"
             )
-        _measure_on(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
+        _measure_resumed(Path(stores[0]) if stores else data_home() / "store", instrument, as_json)
         return
     assert d is not None
     # `--store streaming` is a kind of stores for instruments with that option; a folder needs a path, ./streaming.
-    own = next((p.choices for p in d.parameters if p.option == "--store"), ())
+    store_kinds = next((p.choices for p in d.parameters if p.option == "--store"), ())
     store: Path | None = None
     for word in stores or []:
-        if {*word.split(",")} <= {*own}:
+        if {*word.split(",")} <= {*store_kinds}:
             extra += ["--store", word]
-        elif own and "/" not in word and not Path(word).is_dir():
+        elif store_kinds and "/" not in word and not Path(word).is_dir():
             raise UsageError(
-                f"--store: found '{word}', allowed are {', '.join(own)}, and the path of a store folder: ./{word}"
+                f"--store: found '{word}', allowed are {', '.join(store_kinds)}, or the path of a folder, ./{word}"
             )
         else:
             store = Path(word)
@@ -333,11 +333,11 @@ def measure(
         return
     if settings:
         raise UsageError("--set: found with --on host, allowed for a modelled machine only", "meshmark model list")
-    _measure_host(d, _checked_words(d, extra), None if no_store else store or data_home() / "store", as_json)
+    _measure_host(d, _checked_argv(d, extra), None if no_store else store or data_home() / "store", as_json)
 
 
 def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: bool) -> None:
-    """Measures on this host; with a store, an interrupted run can be resumed."""
+    """Measure on this host. With a store, an interrupted run can be resumed."""
     import tempfile
 
     from meshmark.machine.facts import host_id
@@ -362,29 +362,29 @@ def _measure_host(d: Description, argv: list[str], store: Path | None, as_json: 
     plan, run_id = Plan("measure", steps), run_name("measure")
     if store is None:
         with interruptible("nothing is stored (--no-store)"), tempfile.TemporaryDirectory(prefix="meshmark-") as folder:
-            _run_and_tell(plan, Path(folder), Path(folder) / "store", run_id, as_json)
+            _run_and_print(plan, Path(folder), Path(folder) / "store", run_id, as_json)
         return
     Store(store)  # raises early if the folder is not a store
-    _tell_once(unfinished.begin(store, run_id, plan, machine), as_json)
+    _run_and_remove(unfinished.begin(store, run_id, plan, machine), as_json)
 
 
-def _measure_on(store: Path, instrument: str, as_json: bool) -> None:
-    """Resumes an interrupted run."""
+def _measure_resumed(store: Path, instrument: str, as_json: bool) -> None:
+    """Resume an interrupted run."""
     from meshmark.machine.facts import host_id
     from meshmark.measure.unfinished import newest
 
     found = newest(store, host_id(), instrument)
     say(f"meshmark: resuming {found.run_id}: {' '.join(found.plan.steps[0].argv)}")
-    _tell_once(found, as_json)
+    _run_and_remove(found, as_json)
 
 
-def _tell_once(what: Unfinished, as_json: bool) -> None:
-    """Runs the plan, then removes its folder; a run that was killed, or failed after some points, can be resumed."""
+def _run_and_remove(what: Unfinished, as_json: bool) -> None:
+    """Run a plan, then remove its folder. A run that is killed, or fails after some points, can be resumed."""
     default = what.store == data_home() / "store"
     again = "meshmark measure --resume" + ("" if default else f" --store {shlex.quote(str(what.store))}")
     try:
         with interruptible(f"completed points are kept; resume with {again}"):
-            _run_and_tell(what.plan, what.folder, what.store, what.run_id, as_json)
+            _run_and_print(what.plan, what.folder, what.store, what.run_id, as_json)
     except _PartlyError as why:
         raise MeshmarkError(str(why), f"measure the rest with {again}") from why
     except MeshmarkError:
@@ -397,11 +397,13 @@ class _PartlyError(MeshmarkError):
     """A step failed after points were measured."""
 
 
-def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
-    """Runs the steps and prints their records and absences.
+def _run_and_print(plan: Plan, folder: Path, store: Path, run_id: str, as_json: bool) -> None:
+    """Run the steps and print their records and absences.
 
     Raises:
-        UsageError: a step rejected its options. AbsentError: nothing could be measured. MeshmarkError: a step failed.
+        UsageError: A step rejected its options.
+        AbsentError: Nothing could be measured.
+        MeshmarkError: A step failed.
     """
     from meshmark.describe import description
     from meshmark.measure.repetitions import pool_steps, unique
@@ -437,12 +439,12 @@ def _run_and_tell(plan: Plan, folder: Path, store: Path, run_id: str, as_json: b
 def _measure_model(
     on: str, d: Description, extra: list[str], as_json: bool, settings: list[str] | None, store: Path | None
 ) -> None:
-    from meshmark.cli.model import keep, rests_on
+    from meshmark.cli.model import keep, note_assumptions
     from meshmark.model.instruments import measure as measure_model
     from meshmark.model.machine import find_machine
 
     machine = find_machine(on, settings)
-    argv = iter(_checked_words(d, extra))
+    argv = iter(_checked_argv(d, extra))
     options: dict[str, str] = {}
     for option in argv:
         parameter = d.parameter(option)
@@ -461,10 +463,10 @@ def _measure_model(
     if not as_json:
         print_records(records)
     keep(store, records, d.name)
-    rests_on(machine)
+    note_assumptions(machine)
 
 
-def _checked_words(d: Description, extra: list[str]) -> list[str]:
+def _checked_argv(d: Description, extra: list[str]) -> list[str]:
     """The options as arguments of the native program; raises UsageError for an unknown option."""
     argv: list[str] = []
     words = iter(extra)

@@ -1,4 +1,4 @@
-"""What the commands print: tables on standard output, messages and progress on standard error."""
+"""Prints the output of commands: tables on standard output, messages and progress on standard error."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 
 def say(text: str) -> None:
+    """Print a message on standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def say_broken(store: Store) -> None:
-    """Warns about files of the store that cannot be read."""
+    """Warn about files of the store that cannot be read."""
     for path, why in list(store.broken.items())[:3]:
         say(f"warning: {path.name} was skipped: {why}")
     if len(store.broken) > 3:
@@ -28,7 +29,7 @@ def say_broken(store: Store) -> None:
 
 @contextlib.contextmanager
 def interruptible(after: str) -> Iterator[None]:
-    """Ctrl-C, or SIGTERM from a batch system, prints one line with the state of the run and exits."""
+    """On Ctrl-C, or SIGTERM from a batch system, print one line with the state of the run, `after`, and exit."""
     try:
         yield
     except KeyboardInterrupt:
@@ -52,8 +53,8 @@ def print_rows(rows: list[dict[str, Any]], as_json: bool) -> None:
         table.add_column(name)
     for row in rows:
         table.add_row(*[", ".join(map(str, v)) if isinstance(v, list) else str(v) for v in row.values()])
-    wide = None if sys.stdout.isatty() else 200
-    Console(width=wide, highlight=False, markup=False, emoji=False).print(table)
+    width = None if sys.stdout.isatty() else 200
+    Console(width=width, highlight=False, markup=False, emoji=False).print(table)
 
 
 class counted:  # noqa: N801 (used like a function)
@@ -150,7 +151,7 @@ class progress:  # noqa: N801 (used like a function)
 
 
 class progress_of_plan:  # noqa: N801 (used like a function)
-    """`progress` for a plan whose time budget is known later; yields the function that starts it."""
+    """`progress` for a plan whose time budget is not known yet; yields a function that takes it and starts the bar."""
 
     def __init__(self, label: str) -> None:
         self.label = label

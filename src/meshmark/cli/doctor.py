@@ -32,7 +32,7 @@ def doctor(
     ] = "",
     as_json: Annotated[bool, typer.Option("--json", help="print one finding per line")] = False,
 ) -> None:
-    """Find settings that hide data or spoil measurements.
+    """Find settings that hide data or affect measurements.
 
     example: meshmark doctor
     example: meshmark doctor mpi --mpi openmpi
@@ -47,24 +47,24 @@ def doctor(
         from meshmark.doctor.mpi import examine as examine_mpi
 
         with counted("doctor mpi") as progress:
-            _say(examine_mpi(mpi or "all", progress=progress), as_json)
+            _print(examine_mpi(mpi or "all", progress=progress), as_json)
         return
     from meshmark.doctor.finding import Finding
     from meshmark.doctor.host import examine
 
-    absent, wrong = _seen_by_the_sampler(root)
+    absent, failed = _absent_in_sampler(root)
     findings = examine(root or Path("/"), absent)
-    if wrong:
+    if failed:
         why = "the metrics that it cannot read are unknown"
-        findings.append(Finding("sampler", wrong, "unknown", why))
+        findings.append(Finding("sampler", failed, "unknown", why))
     if all(f.judged == "unknown" for f in findings if not f.name.startswith("sampler")):
         raise MeshmarkError(
             f"doctor: nothing could be read below {root or '/'}", "allowed are folders with proc and sys"
         )
-    _say(findings, as_json)
+    _print(findings, as_json)
 
 
-def _say(findings: Sequence[Finding], as_json: bool) -> None:
+def _print(findings: Sequence[Finding], as_json: bool) -> None:
     if as_json:
         for finding in findings:
             print(json.dumps(finding.to_json()))
@@ -75,13 +75,13 @@ def _say(findings: Sequence[Finding], as_json: bool) -> None:
     print_findings(findings)
     counts = {j: sum(f.judged == j for f in findings) for j in ORDER}
     say(
-        f"{counts['spoils-measurements']} spoil measurements, {counts['hidden']} hide something, "
-        f"{counts['unknown']} could not be read, {counts['ok']} OK"
+        f"{counts['spoils-measurements']} affect measurements, {counts['hidden']} hide data, "
+        f"{counts['unknown']} unknown, {counts['ok']} OK"
     )
 
 
-def _seen_by_the_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
-    """The metrics that the sampler lacks, or why it cannot be started."""
+def _absent_in_sampler(root: Path | None) -> tuple[Sequence[Mapping[str, str]], str]:
+    """The absent metrics of the sampler, and why it cannot be started, or ""."""
     from meshmark.watch.live import Live
 
     try:
@@ -127,7 +127,7 @@ def check_os(
             print(json.dumps(finding.to_json()))
     else:
         print_findings(findings)
-    wrong, unknown, ok = (sum(f.judged == judged for f in findings) for judged in ("wrong", "unknown", "ok"))
-    say(f"{wrong} wrong, {unknown} unknown, {ok} ok")
-    if strict and wrong:
+    failed, unknown, ok = (sum(f.judged == judged for f in findings) for judged in ("wrong", "unknown", "ok"))
+    say(f"{failed} wrong, {unknown} unknown, {ok} ok")
+    if strict and failed:
         raise SystemExit(1)

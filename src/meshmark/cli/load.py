@@ -53,9 +53,9 @@ ScenarioArgument = Annotated[Path, typer.Argument(help="scenario file (TOML)", s
 
 
 def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
-    """Busy share of these CPUs, measured while this process sleeps."""
+    """Busy share of these CPUs, 0 to 1, measured while this process sleeps."""
 
-    def look() -> tuple[int, int]:
+    def cpu_ticks() -> tuple[int, int]:
         busy = total = 0
         for line in Path("/proc/stat").read_text(encoding="ascii").splitlines():
             name, _, rest = line.partition(" ")
@@ -65,9 +65,9 @@ def _others_busy(cpus: tuple[int, ...], seconds: float = 0.5) -> float:
                 busy += sum(ticks) - ticks[3] - ticks[4]
         return busy, total
 
-    before = look()
+    before = cpu_ticks()
     time.sleep(seconds)
-    after = look()
+    after = cpu_ticks()
     return (after[0] - before[0]) / max(1, after[1] - before[1])
 
 
@@ -200,7 +200,7 @@ def _own_metrics(path: Path | None) -> Metrics:
 def _make(
     scenario: Scenario, out: Path, base_name: str, cpus: tuple[int, ...], rounds: int, trial_s: float
 ) -> list[tuple[Path, Program, list[Trial]]]:
-    """Synthesises, calibrates and writes every program with a target profile; runs no trial if one is infeasible."""
+    """Synthesise, calibrate and write every program with a target profile; no trial runs if one is infeasible."""
     from meshmark.load.make import calibrate
     from meshmark.load.program import dump_program
     from meshmark.load.synthesis import synthesize
@@ -251,26 +251,28 @@ def make(
     from meshmark.load.check import check_kernels, check_threads
     from meshmark.load.scenario import read_scenario
 
-    asked = read_scenario(scenario, _own_metrics(metrics))
+    requested = read_scenario(scenario, _own_metrics(metrics))
     on, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
-    if not any(p.prescription for p in asked.programs):
+    if not any(p.prescription for p in requested.programs):
         raise UsageError(
             f"{scenario}: no program has a target profile", "set run_time_s, memory_gb_per_s, … in [[program]]"
         )
-    check_kernels(asked)
-    check_threads(asked, on)
+    check_kernels(requested)
+    check_threads(requested, on)
     with interruptible(f"completed programs are in {out}"):
-        found = _make(asked, out, base_name, on, rounds, trial_s)
+        found = _make(requested, out, base_name, on, rounds, trial_s)
     rows = []
     for file, program, trials in found:
-        wish = program.prescription
+        target = program.prescription
         last = trials[-1] if trials else None
-        for name, value in {"run_time_s": wish.run_time_s, **wish.metrics}.items():
+        for name, value in {"run_time_s": target.run_time_s, **target.metrics}.items():
             planned = program.planned()[name]
             tried = None if last is None or name == "run_time_s" else last.metrics.get(name)
-            rows.append({"program": wish.name, "metric": name, "asked": value, "planned": planned, "last trial": tried})
+            rows.append(
+                {"program": target.name, "metric": name, "asked": value, "planned": planned, "last trial": tried}
+            )
         say(
-            f"{wish.name}: {program.calls} calls of {len(program.kernels)} kernels, "
+            f"{target.name}: {program.calls} calls of {len(program.kernels)} kernels, "
             f"{plain(program.memory_bytes, 'B')}: {file}"
         )
     if not as_json:
@@ -346,10 +348,10 @@ def run(
 def _single(
     found: Scenario, folder: Path, files: Mapping[str, Path], here: Here, watch: bool, as_json: bool, kept: Path | None
 ) -> None:
-    """One run, printed and stored; a failure is reported last.
+    """Run a scenario once, and print and store the result; a failure is reported last.
 
     Raises:
-        MeshmarkError: a program failed, or the run was interrupted.
+        MeshmarkError: A program failed, or the run was interrupted.
     """
     from meshmark.load.result import not_well
     from meshmark.load.run import RunCutError, expected_end_s, run_scenario
@@ -381,10 +383,10 @@ def _compared(
     as_json: bool,
     kept: Path | None,
 ) -> None:
-    """Repeated runs.
+    """Run a scenario repeatedly, and print and store the results.
 
     Raises:
-        MeshmarkError: some of them are invalid, or the run was interrupted.
+        MeshmarkError: Some runs are invalid, or the study was interrupted.
     """
     from meshmark.cli.study import end, resumable
     from meshmark.load.journal import read_run
@@ -404,7 +406,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     """Files of the generated programs found in the folder, and the programs that are missing.
 
     Raises:
-        UsageError: a file in the folder was generated for another target profile.
+        UsageError: A file in the folder was generated for another target profile.
     """
     from meshmark.load.placing import made_for_another
     from meshmark.load.scenario import about_program
@@ -439,7 +441,7 @@ def _made(
     trial_s: float,
     store: Path | None,
 ) -> dict[str, Path]:
-    """Generates these programs, from quick calibration data if there are none."""
+    """Generate these programs, from quick calibration data if there are none."""
     from dataclasses import replace
 
     from meshmark.load.base import base_run
@@ -472,24 +474,24 @@ def show(
     _show(read_run(run_folder(folder)), as_json, None, recording)
 
 
-def run_folder(said: str) -> Path:
+def run_folder(name: str) -> Path:
     """The folder of a run, given as a folder, the name of one of the user's runs, or `latest`.
 
     Raises:
-        UsageError: there is no such run.
+        UsageError: The run does not exist.
     """
     from meshmark.load.journal import JOURNAL
 
     home = data_home() / "load"
-    if said == "latest":
+    if name == "latest":
         runs = [p for p in home.glob("*") if (p / JOURNAL).exists()]
         if not runs:
             raise UsageError("found no run", "start one with meshmark load run SCENARIO")
         return max(runs, key=lambda p: (p / JOURNAL).stat().st_mtime)
-    for where in (Path(said), home / said):
+    for where in (Path(name), home / name):
         if (where / JOURNAL).exists():
             return where
-    raise UsageError(f"found no run in {said}", "start one with meshmark load run SCENARIO --out FOLDER")
+    raise UsageError(f"found no run in {name}", "start one with meshmark load run SCENARIO --out FOLDER")
 
 
 @app.command("compare")
@@ -548,15 +550,17 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
         for record in records:
             print(json.dumps(record.to_json()))
         return
-    wide = os.get_terminal_size().columns if sys.stdout.isatty() else 110
-    print(gantt_text(result, wide), end="")
+    width = os.get_terminal_size().columns if sys.stdout.isatty() else 110
+    print(gantt_text(result, width), end="")
     for p in result.programs:
         if p.paced:
-            spun, late_s = float(p.done["spun_s"]) / max(p.wall_s, 1e-9), float(p.done["late_s"])
+            busy_share, late_s = float(p.done["spun_s"]) / max(p.wall_s, 1e-9), float(p.done["late_s"])
             behind = f", and finished {late_s:.2f} s late" if late_s > 0 else ""
-            print(f"{p.program} {p.copy}: busy-waited {100 * spun:.1f} % of its time to keep its schedule{behind}")
-    if sung := canary_said(result):
-        print(sung)
+            print(
+                f"{p.program} {p.copy}: busy-waited {100 * busy_share:.1f} % of its time to keep its schedule{behind}"
+            )
+    if canary_note := canary_said(result):
+        print(canary_note)
     for absence in absences:
         say(f"absent: {absence.reason}")
     print(paths[0])

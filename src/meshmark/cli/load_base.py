@@ -1,4 +1,4 @@
-"""The CPUs and calibration data that commands of `meshmark load` use."""
+"""Selects the CPUs and calibration data for commands of `meshmark load`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 
 
 def cpus_of(text: str) -> tuple[int, ...]:
-    """
+    """CPUs for a value of `--cpus`; "" is the affinity mask of this process.
+
     Raises:
-        UsageError: not a list of CPUs, or some are outside the affinity mask of this process.
+        UsageError: The value is not a list of CPUs, or contains CPUs outside the affinity mask.
     """
     from meshmark.machine.tree import format_list
 
@@ -33,8 +34,11 @@ def cpus_of(text: str) -> tuple[int, ...]:
 def base_variants(name: str) -> tuple[list[Variant], str]:
     """Kernel variants of the calibration data, and their machine.
 
+    Args:
+        name: Run with calibration data; "" for the newest one of this machine.
+
     Raises:
-        MeshmarkError: there are none.
+        MeshmarkError: There are no calibration data.
     """
     from meshmark.load.base import base_run, last_base, read_base
     from meshmark.machine.facts import host_id

@@ -1,4 +1,4 @@
-"""Progress of `meshmark load run`."""
+"""Shows the progress of `meshmark load run`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 class Live:
-    """Progress of a scenario: one line per program that ends, and the number of programs that run and wait: a bar on a
-    terminal, redrawn once a second; otherwise a line every ten seconds. More output would itself load the machine."""
+    """Prints one line per program that ends, and the numbers of running and waiting programs.
+
+    On a terminal, the numbers are a progress bar, redrawn once per second; otherwise one line every ten seconds. More
+    output would itself load the machine.
+    """
 
     def __init__(self, scenario: Scenario, expected_s: float) -> None:
         self.expected_s = expected_s
@@ -77,10 +80,10 @@ class Live:
         left = max(0.0, self.expected_s - done_s)
         states = list(self.state.values())
         states_text = ", ".join(f"{n} {what}" for what in ("wait", "run", "ended") if (n := states.count(what)))
-        to_go = f"at least {left:.0f} s left" if left else ""
+        remaining = f"at least {left:.0f} s left" if left else ""
         if self.bar is not None:
-            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=states_text, left=to_go)
+            self.bar.update(self.task, completed=min(done_s, self.expected_s), description=states_text, left=remaining)
             self.bar.refresh()
         elif now - self.last > 10:
             self.last = now
-            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (states_text, to_go))))
+            say(f"{done_s:8.2f} s  " + "; ".join(filter(None, (states_text, remaining))))

@@ -1,4 +1,4 @@
-"""`meshmark load run --watch`: a recorder in a separate process during the run."""
+"""Runs a recorder in a separate process during `meshmark load run --watch`."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ _ENDS_S: Final = 120.0  # converting a long recording to Parquet
 
 
 @contextlib.contextmanager
-def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
-    """Records this machine into the folder of a run while the context is active; does nothing if not `wanted`.
+def watched(folder: Path, enabled: bool = True) -> Iterator[None]:
+    """Record this machine into the folder of a run while the context is active; do nothing if not `enabled`.
+
+    Failures of a running recorder are reported as warnings and do not affect the run.
 
     Raises:
-        UsageError: the folder already contains a run.
-        MeshmarkError: the recorder does not start. Later failures are reported as warnings and do not affect the run.
+        UsageError: The folder already contains a run.
+        MeshmarkError: The recorder does not start.
     """
     from meshmark.load.journal import JOURNAL
     from meshmark.load.recorded import RECORDING
 
-    if not wanted:
+    if not enabled:
         yield
         return
     if (folder / JOURNAL).exists():
@@ -44,11 +46,11 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
     out = folder / RECORDING
     part = out.with_name(out.name + ".part")
     argv = [sys.executable, "-m", "meshmark", "record", "--rate", f"{RATE_HZ:g}", "--out", str(out)]
-    with tempfile.TemporaryFile("w+", encoding="utf-8") as talk:
+    with tempfile.TemporaryFile("w+", encoding="utf-8") as stderr:
 
         def last_message() -> str:
-            talk.seek(0)
-            lines = [x for x in talk.read().splitlines() if x.strip() and not x.startswith("hint:")]
+            stderr.seek(0)
+            lines = [x for x in stderr.read().splitlines() if x.strip() and not x.startswith("hint:")]
             messages = lines or [f"it exited with status {recorder.returncode}"]
             return messages[-1].removeprefix("meshmark: ").removeprefix("error: ")[:300]
 
@@ -56,7 +58,7 @@ def watched(folder: Path, wanted: bool = True) -> Iterator[None]:
             argv,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=talk,
+            stderr=stderr,
             start_new_session=True,
             preexec_fn=end_with_parent,
         )

@@ -22,7 +22,7 @@ app = typer.Typer(help="Capture a machine to a file, or show one.", no_args_is_h
 def capture_(
     file: Annotated[Path, typer.Argument(help="archive to write: .tar.gz, .tar.xz or .tar.zst")],
 ) -> None:
-    """Capture this machine to a file. It holds topology, settings and facts, but no serial numbers.
+    """Capture this machine to a file. It contains topology, settings and facts, but no serial numbers.
 
     example: meshmark machine capture n042.tar.xz
     """

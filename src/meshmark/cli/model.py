@@ -1,4 +1,4 @@
-"""`meshmark model`: modelled machines: simulate, draw, compare, sweep, fit and validate."""
+"""`meshmark model`: simulate, draw, compare, sweep, fit and validate modelled machines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MachineArgument = Annotated[str, typer.Argument(help="name of a modelled machine
 
 
 def keep(store: Path | None, records: list[Record], step: str) -> None:
-    """Adds the records to the store as a new run; does nothing if `store` is None."""
+    """Add the records to the store as a new run; do nothing if `store` is None."""
     if store is None or not records:
         return
     from meshmark.store.store import Store, run_name
@@ -38,8 +38,8 @@ def keep(store: Path | None, records: list[Record], step: str) -> None:
     Store(store).add(run_name("model"), step, records, (), records[0].machine)
 
 
-def rests_on(machine: MachineFile) -> None:
-    """Prints how many values of the machine file are assumptions."""
+def note_assumptions(machine: MachineFile) -> None:
+    """Print how many values of the machine file are assumptions."""
     from meshmark.model.machine import FOLDER
 
     assumed = sum(1 for o in machine.origins.values() if o.kind == "assumed")
@@ -133,7 +133,7 @@ def show(
         )
     if svg is not None:
         say(f"drawing: {svg}")
-    rests_on(machine)
+    note_assumptions(machine)
 
 
 def _value_of(machine: MachineFile, dotted: str) -> str:
@@ -168,7 +168,7 @@ def compare(
     print_rows(rows, as_json)
     if not as_json:
         for m in {m.name: m for m in machines}.values():
-            rests_on(m)
+            note_assumptions(m)
 
 
 @app.command("measure")
@@ -247,7 +247,7 @@ def measure(
     if not as_json:
         print_records(records)
     keep(None if no_store else store or data_home() / "store", records, workload)
-    rests_on(machine)
+    note_assumptions(machine)
 
 
 @app.command("sweep")
@@ -278,14 +278,14 @@ def sweep(
     from meshmark.model.sweep import run_sweep
 
     machine = find_machine(name, settings)
-    given = dict(o.partition("=")[::2] for o in options or [])
+    pairs = dict(o.partition("=")[::2] for o in options or [])
     kept = "nothing is stored (--no-store)" if no_store else "completed points are stored; resume with --resume"
     with interruptible(kept), counted(f"sweep of {machine.name}") as progress:
         records = run_sweep(
             machine,
             vary,
             instrument,
-            given,
+            pairs,
             None if no_store else store or data_home() / "store",
             resume,
             progress,
@@ -295,7 +295,7 @@ def sweep(
         print(json.dumps(record.to_json()))
     if not as_json:
         print_records(records)
-    rests_on(machine)
+    note_assumptions(machine)
 
 
 @app.command("place-io")

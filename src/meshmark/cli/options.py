@@ -1,4 +1,4 @@
-"""Options that commands share."""
+"""Defines options that several commands share, and maps renamed options."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Annotated, Any, Final
 
 import typer
 
-# Options that were renamed in 0.1.0: command, old name, new name, and the values that changed. They leave in 0.2.0.
-# Those of commands that become the native placer: `Arguments::renamed`.
+# Options renamed in 0.1.0: command, old name, new name and renamed values. The old names will be removed in 0.2.0.
+# `Arguments::renamed` has those of the native placer's commands.
 RENAMED: Final[tuple[tuple[tuple[str, ...], str, str, dict[str, str]], ...]] = (
     (("load", "base"), "--anyway", "--force", {}),
     (("model", "place-io"), "--least", "--minimize", {}),
@@ -18,17 +18,17 @@ RENAMED: Final[tuple[tuple[tuple[str, ...], str, str, dict[str, str]], ...]] = (
 
 
 def current(argv: list[str]) -> tuple[list[str], list[str]]:
-    """Replaces options of the previous release by their present names.
+    """Replace renamed options by their current names.
 
     Returns:
-        The command line, and a note for each option that was replaced.
+        The command line, and a note for each replaced option.
     """
     notes = []
     for command, old, new, values in RENAMED:
         if tuple(argv[: len(command)]) != command:
             continue
-        for n, word in enumerate(argv[len(command) :], len(command)):
-            name, equals, value = word.partition("=")
+        for n, argument in enumerate(argv[len(command) :], len(command)):
+            name, equals, value = argument.partition("=")
             if name != old:
                 continue
             argv = [*argv[:n], new + equals + values.get(value, value), *argv[n + 1 :]]
@@ -63,11 +63,14 @@ RootOption = Annotated[
 
 
 def time_option(name: str, text: str, low: float = 0.0, high: float = float("inf"), default: str = "") -> Any:
-    """An option that takes a time as every command does (`500ms`, `10s`, `5m`; a bare number is s) and yields s.
+    """An option whose value is a time (`500ms`, `10s`, `5m`; without a unit in s), converted to s.
 
     Args:
-        low, high: what is allowed, s.
-        default: as the help shows it; the parameter's own default is a number, in s.
+        name: Name of the option.
+        text: Help text.
+        low: Minimum, in s.
+        high: Maximum, in s.
+        default: Default as the help shows it; the default of the parameter is a number in s.
     """
 
     def parse(value: str | float) -> float:

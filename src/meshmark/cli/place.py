@@ -1,7 +1,7 @@
 """`meshmark run`, `place`, `slots`, `placed`, `migrate` and `translate`.
 
-They are verbs of the native program: `entry` starts it without importing this module, which serves their help
-and shell completion. Only `place` on modelled machines or with measured distances needs Python.
+The native program implements them, and `entry` starts it without importing this module, which provides help and shell
+completion. Only `place` on modelled machines, with measured distances or with a drawing needs Python.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _become(verb: str) -> None:
-    """Replaces this process by the native program, with the arguments as typed: the parser would remove `--`."""
+    """Replace this process by the native program. Uses the original arguments, because the parser removes `--`."""
     from meshmark.place.native import find_place
 
     sys.stdout.flush()
@@ -111,18 +111,18 @@ def place() -> None:
         )
         return
     argv, drawing = _without(argv, "--svg")
-    argv, named = _without(argv, "--on")
-    if named is None:
+    argv, machine_name = _without(argv, "--on")
+    if machine_name is None:
         topology = _value(argv, "--topology")
         if topology not in {None, "host"} and ":" not in str(topology) and not Path(str(topology)).exists():
-            argv, named = _without(argv, "--topology")
+            argv, machine_name = _without(argv, "--topology")
     elif _value(argv, "--topology") is not None:
         raise UsageError("--on: found with --topology, allowed is one of them")
     measured = _value(argv, "--matrix") == "measured"
-    if named is not None and named != "host":
+    if machine_name is not None and machine_name != "host":
         if _value(argv, "--matrix") is not None:
-            raise UsageError(f"--matrix: found with the modelled machine '{named}', which has its own latencies")
-        description, matrix = described(named)
+            raise UsageError(f"--matrix: found with the modelled machine '{machine_name}', which has its own latencies")
+        description, matrix = described(machine_name)
         argv = ["--topology", description, *argv]
     elif measured:
         if _value(argv, "--topology") not in {None, "host"}:
@@ -147,31 +147,31 @@ def place() -> None:
             status = subprocess.run([*command, "--save", plan.name], check=False).returncode
             # Read by name, since the program replaces the file. It is empty if the plan was refused.
             if text := Path(plan.name).read_text(encoding="utf-8"):
-                _draw(json.loads(text), Path(drawing), named, _value(argv, "--topology") or "host")
+                _draw(json.loads(text), Path(drawing), machine_name, _value(argv, "--topology") or "host")
         raise SystemExit(status)
 
 
-def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) -> None:
-    """Draws the jobs of a plan on the mesh of a modelled machine, or on the topology of any other."""
+def _draw(plan: dict[str, Any], path: Path, machine_name: str | None, topology: str) -> None:
+    """Draw the jobs of a plan on the mesh of a modelled machine, or on the topology of another machine."""
     from meshmark.report.topology_svg import JOB_FILLS, topology_svg
     from meshmark.store.files import read_bytes, write_text
 
     if path.suffix != ".svg":
         raise UsageError(f"--svg: found '{path}', allowed are names that end in .svg")
-    held: dict[int, list[int]] = {}
+    jobs_of: dict[int, list[int]] = {}
     for number, job in enumerate(plan["jobs"], 1):
         for cpu in job.get("cpus", ()):
-            held.setdefault(cpu, []).append(number)
-    if named is not None and named != "host":
+            jobs_of.setdefault(cpu, []).append(number)
+    if machine_name is not None and machine_name != "host":
         from meshmark.model.engine import ask
         from meshmark.model.machine import find_machine
         from meshmark.report.mesh import mesh_svg
 
-        machine = find_machine(named)
+        machine = find_machine(machine_name)
         on: dict[int, set[int]] = {}
         first = 0  # CPUs of a modelled machine are numbered node by node
         for node in ask(machine, [{"kind": "describe"}], threads=1)[0]["nodes"]:
-            on[node["node"]] = {j for cpu in range(first, first + node["cpus"]) for j in held.get(cpu, ())}
+            on[node["node"]] = {j for cpu in range(first, first + node["cpus"]) for j in jobs_of.get(cpu, ())}
             first += node["cpus"]
         marks = {
             n: ("+".join(map(str, sorted(jobs))), JOB_FILLS[(min(jobs) - 1) % len(JOB_FILLS)])
@@ -189,18 +189,18 @@ def _draw(plan: dict[str, Any], path: Path, named: str | None, topology: str) ->
             machine_parts = from_hwloc_xml(read_bytes(Path(topology)))
         else:
             machine_parts = from_synthetic(topology)
-        text = topology_svg(machine_parts.to_dict(), held) + "\n"
+        text = topology_svg(machine_parts.to_dict(), jobs_of) + "\n"
     write_text(path, text)
     say(f"meshmark: {path}")
 
 
 def _value(argv: list[str], option: str) -> str | None:
     """Value of an option, as `--option VALUE` or `--option=VALUE`; None if it is absent."""
-    for word, after in pairwise([*argv, ""]):
-        if word == option:
+    for argument, after in pairwise([*argv, ""]):
+        if argument == option:
             return after
-        if word.startswith(option + "="):
-            return word.partition("=")[2]
+        if argument.startswith(option + "="):
+            return argument.partition("=")[2]
     return None
 
 
@@ -208,10 +208,10 @@ def _without(argv: list[str], option: str) -> tuple[list[str], str | None]:
     """The arguments without an option, and its value."""
     value = _value(argv, option)
     left, skip = [], False
-    for word in argv:
-        if not skip and word != option and not word.startswith(option + "="):
-            left.append(word)
-        skip = not skip and word == option
+    for argument in argv:
+        if not skip and argument != option and not argument.startswith(option + "="):
+            left.append(argument)
+        skip = not skip and argument == option
     return left, value
 
 
@@ -219,7 +219,7 @@ def described(name: str) -> tuple[str, str]:
     """A modelled machine for the native program: its synthetic topology, and the text of its matrix file.
 
     Raises:
-        AbsentError: its nodes differ in their number of CPUs, which a synthetic topology cannot express.
+        AbsentError: The nodes have different numbers of CPUs, which a synthetic topology cannot express.
     """
     from meshmark.model.engine import ask
     from meshmark.model.machine import find_machine
@@ -236,7 +236,7 @@ def described(name: str) -> tuple[str, str]:
 
 
 def measured_here() -> str:
-    """The matrix file of the latencies that the store has of this machine; see `native.measured_matrix`."""
+    """The matrix file of this machine's measurements in the store; see `native.measured_matrix`."""
     from meshmark.machine.facts import host_id
     from meshmark.machine.sysfs import from_sysfs
     from meshmark.place.native import measured_matrix

@@ -1,4 +1,4 @@
-"""This process: its standard streams, the signals that end it, and its limits. Imports nothing else of ours."""
+"""Prepares standard streams, handles signals and checks limits of this process. Imports no other Meshmark module."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
-# What a terminal in ISO-8859-1 or ASCII shows instead; anything else becomes a question mark.
+# Replacements on terminals that use ISO-8859-1 or ASCII; other characters become question marks.
 _INSTEAD: Final = {
     "–": "-",
     "—": "-",
@@ -46,28 +46,28 @@ _INSTEAD: Final = {
 
 
 def open_streams() -> bool:
-    """Makes the standard streams fit to be used, whatever they were given as.
+    """Make the standard streams usable.
 
-    A closed input or error stream becomes the null device: the next file to be opened would take its number, and
-    Python would print errors on standard output. What the encoding of the locale lacks is replaced.
+    Closed streams become the null device; otherwise, the next opened file would get the descriptor, and error messages
+    could be written to it. Characters that the encoding of the locale lacks are replaced.
 
     Returns:
-        Whether there is a standard output.
+        Whether standard output is open.
     """
-    there = True
+    has_output = True
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
-            there = there and number != 1
+            has_output = has_output and number != 1
     if sys.stderr is None:
-        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (of the process)
+        sys.stderr = open(2, "w", encoding="utf-8", closefd=False)  # noqa: SIM115 (open until the process ends)
     codecs.register_error("meshmark", _replaced)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="meshmark")
-    return there
+    return has_output
 
 
 def _replaced(why: UnicodeError) -> tuple[str, int]:
@@ -77,30 +77,29 @@ def _replaced(why: UnicodeError) -> tuple[str, int]:
 
 
 def flushed() -> OSError | None:
-    """Writes what standard output still holds. Returns why it cannot be written; then the rest is dropped."""
+    """Flush standard output. Returns the error if that fails; the rest of the output is then discarded."""
     try:
         sys.stdout.flush()
     except OSError as why:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else Python would complain at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # otherwise Python would report the error again at exit
         return why
     return None
 
 
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_ended_by = signal.SIGINT  # the parser swallows the exception of a signal, so its number is kept here
-_limit = ""  # OpenBLAS, which comes with NumPy, interrupts who loads it where it can start no thread: why it cannot
+_ended_by = signal.SIGINT  # the last signal, because the parser catches the exception that it causes
+_limit = ""  # why no thread can be started: OpenBLAS, part of NumPy, raises SIGINT in that case
 
 
 def end_by_signals() -> None:
-    """Ctrl-C, SIGTERM and SIGHUP do the same: keep what is to be kept, remove what is temporary, say so. A signal that
-    is ignored (`nohup`) stays so."""
+    """Make SIGINT, SIGTERM and SIGHUP raise KeyboardInterrupt. Ignored signals (`nohup`) stay ignored."""
 
-    own = os.getpid()
+    owner = os.getpid()
 
     def end(number: int, _: FrameType | None) -> None:
         global _ended_by, _limit  # noqa: PLW0603
-        if os.getpid() != own:
-            os._exit(128 + number)  # a child of ours before it becomes its program: an exception would be printed
+        if os.getpid() != owner:
+            os._exit(128 + number)  # a forked child before exec, which would print the exception
         _ended_by = signal.Signals(number)
         if number == signal.SIGINT:
             _limit = _no_thread()
@@ -113,21 +112,24 @@ def end_by_signals() -> None:
 
 @contextlib.contextmanager
 def signals_call(stop: Callable[[], None]) -> Iterator[None]:
-    """Meanwhile the same signals call `stop`, and interrupt nothing: of a line that is half read nothing is lost."""
-    before = {number: signal.getsignal(number) for number in _ENDING}
-    for number, handler in before.items():
+    """Make the same signals call `stop` instead of raising, so that a partially read line is not lost."""
+    previous = {number: signal.getsignal(number) for number in _ENDING}
+    for number, handler in previous.items():
         if handler is not signal.SIG_IGN:
             signal.signal(number, lambda *_: stop())
     try:
         yield
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 
 def leave(status: int) -> NoReturn:
-    """Ends the process when all is done and said. What Python and libraries do at their end is left out: a signal
-    would be a traceback there, and threads of Arrow abort one of ten processes that end right after reading a file."""
+    """End the process without the finalization of Python and libraries.
+
+    A signal during finalization would print a traceback, and threads of Arrow abort about one in ten processes that end
+    immediately after reading a file.
+    """
     for number in _ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
@@ -137,15 +139,15 @@ def leave(status: int) -> NoReturn:
 
 
 def ended() -> tuple[str, int]:
-    """Of a KeyboardInterrupt: what happened, for people, and the exit status."""
+    """Message and exit status for a KeyboardInterrupt."""
     if _limit:
         return _limit, 1
-    text = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
-    return text, 128 + _ended_by
+    message = "interrupted" if _ended_by == signal.SIGINT else f"ended by {_ended_by.name}"
+    return message, 128 + _ended_by
 
 
 def _no_thread() -> str:
-    """Why no thread can be started, "" if one can."""
+    """Why no thread can be started; "" if one can."""
     import resource
     import threading
 
@@ -161,7 +163,7 @@ def _no_thread() -> str:
 
 
 def memory_limit(below_bytes: int = sys.maxsize) -> str:
-    """`ulimit -v allows 146 MiB`, where this process may have less memory than so many bytes; else ""."""
+    """`ulimit -v allows 146 MiB` if the memory of this process is limited to less than `below_bytes`, otherwise ""."""
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)

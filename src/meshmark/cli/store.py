@@ -83,7 +83,7 @@ def store_import(
     ] = "",
     store: StoreOption = None,
 ) -> None:
-    """Import records into the store. Records that it has already are skipped; no run is replaced.
+    """Import records into the store. Existing records are skipped, and no run is replaced.
 
     example: ssh n042 meshmark-probe latency > n042.jsonl; meshmark store import n042.jsonl
     """
@@ -113,10 +113,10 @@ def store_verify(store: StoreOption = None) -> None:
     from meshmark.store.store import Store
 
     bad = good = 0
-    for path, wrong in Store(store or data_home() / "store").verify():
-        if wrong:
+    for path, problem in Store(store or data_home() / "store").verify():
+        if problem:
             bad += 1
-            print(f"{path.name}: {wrong}")
+            print(f"{path.name}: {problem}")
         else:
             good += 1
     say(f"{good} files OK, {bad} corrupt")

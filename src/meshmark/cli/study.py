@@ -90,10 +90,10 @@ def _folder(out: Path | None, name: str) -> Path:
 
 
 def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
-    """Prints the table, draws the charts and stores the records.
+    """Print the table, draw the charts and store the records.
 
     Raises:
-        MeshmarkError: a run is invalid; raised last.
+        MeshmarkError: A run is invalid; raised last.
     """
     from meshmark.report import studies
     from meshmark.report.drawing import write_charts
@@ -117,7 +117,7 @@ def end(result: StudyResult, as_json: bool, store: Path | None) -> None:
 
 
 def resumable(folder: Path) -> contextlib.AbstractContextManager[None]:
-    """Reports how to resume the study if it is interrupted."""
+    """Report how to resume the study if it is interrupted."""
     return interruptible(f"completed runs are kept; resume with the same command and --out {shlex.quote(str(folder))}")
 
 

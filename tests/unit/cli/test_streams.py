@@ -165,7 +165,7 @@ def test_a_user_without_a_home_is_one_line() -> None:
     )
     done = python(program, "store", "list", env={"XDG_DATA_HOME": None, "HOME": None})
     assert done.returncode == 1
-    assert done.stderr.startswith("meshmark: error: this user has no home")
+    assert done.stderr.startswith("meshmark: error: found no home directory")
     assert "Traceback" not in done.stderr
 
 

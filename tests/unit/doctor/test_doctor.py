@@ -595,7 +595,7 @@ def test_commands_stand_on_lines_of_their_own(tmp_path: Path) -> None:
     wanted = "    echo performance | sudo tee /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor"
     assert wanted in done.stdout.splitlines()
     assert done.stdout.splitlines()[1].startswith("spoils")
-    assert "1 spoil measurements" in done.stderr
+    assert "1 affect measurements" in done.stderr
 
 
 def test_nothing_to_read_is_one_line_and_a_status(tmp_path: Path) -> None:

@@ -219,7 +219,7 @@ def test_a_damaged_journal_is_said_in_one_line(data: Path) -> None:
     first.write_bytes(b"".join(lines))
     done = make(data)
     assert done.returncode == 0 and done.stderr.count("warning: calibration data of") == 1, done.stderr
-    assert "01-stream: 1 lines of its journal cannot be read" in done.stderr
+    assert "01-stream: 1 lines of its journal are invalid" in done.stderr
     for journal in journals(data):
         journal.write_bytes(os.urandom(20_000))
     one_error(make(data, "--base", run_of(data).name), 1)
