@@ -21,7 +21,7 @@ using Option = Arguments::Option;
 
 namespace {
 
-/// As it can be written: 500ms, 1000h.
+/// Formats a time as users write it: 500ms, 1000h.
 std::string shown_time(double time_s) {
   constexpr std::pair<double, const char*> units[] = {{3600, "h"}, {1, "s"}, {1e-3, "ms"}, {1e-6, "us"}, {1e-9, "ns"}};
   const auto* const unit = std::find_if(std::begin(units), std::prev(std::end(units)), [&](const auto& u) {
@@ -49,13 +49,13 @@ Option& Option::may_be_bare() {
   return *this;
 }
 
-Option& Option::from(int least, int most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::from(int min, int max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 
-Option& Option::from(double least, double most) {
-  option_->check(CLI::Range(least, most));
+Option& Option::from(double min, double max) {
+  option_->check(CLI::Range(min, max));
   return *this;
 }
 
@@ -97,13 +97,13 @@ Option Arguments::add(const std::string& name, std::vector<std::string>& value, 
 }
 
 Option Arguments::time(const std::string& name, double& value_s, const std::string& help, double low_s, double high_s) {
-  const auto take = [name, &value_s, low_s, high_s](const std::string& text) {
+  const auto parse = [name, &value_s, low_s, high_s](const std::string& text) {
     const double found_s = parse_time(name, text);
     if (found_s < low_s || found_s > high_s)
       throw UsageError(name, "found " + quote(text), shown_time(low_s) + " to " + shown_time(high_s));
     value_s = found_s;
   };
-  return Option(app_->add_option_function<std::string>(name, take, help)->type_name("TIME"));
+  return Option(app_->add_option_function<std::string>(name, parse, help)->type_name("TIME"));
 }
 
 Option Arguments::flag(const std::string& name, bool& value, const std::string& help) {
@@ -115,23 +115,23 @@ void Arguments::footer(const std::string& text) { app_->footer(text); }
 void Arguments::renamed(const std::string& before, const std::string& now) { renamed_[before] = now; }
 
 bool Arguments::read(int argc, char** argv, const std::string& verb) {
-  std::vector<const char*> words(argv, argv + argc);
-  for (const char*& word : words) {
-    const auto at = renamed_.find(word);
+  std::vector<const char*> arguments(argv, argv + argc);
+  for (const char*& argument : arguments) {
+    const auto at = renamed_.find(argument);
     if (at == renamed_.end()) continue;
-    std::fprintf(stderr, "meshmark: note: %s is now %s; the old name will be removed in 0.2.0\n", word,
+    std::fprintf(stderr, "meshmark: note: %s is now %s; the old name will be removed in 0.2.0\n", argument,
                  at->second.c_str());
-    word = at->second.c_str();
+    argument = at->second.c_str();
   }
   try {
-    app_->parse(argc, words.data());
+    app_->parse(argc, arguments.data());
   } catch (const CLI::CallForHelp&) {
     std::cout << app_->help();
     return false;
-  } catch (const CLI::ParseError& wrong) {
-    throw UsageError(verb, shown_message(wrong.what()));
-  } catch (const UsageError& wrong) {  // of a value
-    throw UsageError(verb, wrong.field + ": " + wrong.what() + ", allowed: " + wrong.allowed);
+  } catch (const CLI::ParseError& error) {
+    throw UsageError(verb, shown_message(error.what()));
+  } catch (const UsageError& error) {  // of a value
+    throw UsageError(verb, error.field + ": " + error.what() + ", allowed: " + error.allowed);
   }
   return true;
 }

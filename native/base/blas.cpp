@@ -97,8 +97,8 @@ double trial_rate(const Blas& blas) {
   return best;
 }
 
-/// Loads the library in a child with that kernel and returns its rate, 0 where it died (illegal instruction …) or
-/// refused the name. Only a child can: a library reads the variable once, when it is loaded.
+/// Returns the rate of that kernel, measured in a child process; 0 if the child crashed (illegal instruction …) or the
+/// library rejected the name. A child is needed because the library reads the variable only once, when it is loaded.
 double try_kernel(const std::string& file, const std::string& kernel) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return 0;
@@ -106,18 +106,18 @@ double try_kernel(const std::string& file, const std::string& kernel) {
   if (child == 0) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     alarm(10);
-    close(STDERR_FILENO);  // the library complains of names that it does not know
+    close(STDERR_FILENO);  // hides the library's warnings about unknown names
     setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
     setenv("OPENBLAS_NUM_THREADS", "1", 1);
     Loaded blas;
     double rate = blas.open(file, 1) ? trial_rate(blas) : 0;
-    std::string got = blas.kernel;
+    std::string actual = blas.kernel;
     const auto lower = [](std::string s) {
       std::transform(s.begin(), s.end(), s.begin(),
                      [](unsigned char ch) { return static_cast<char>(std::tolower(ch)); });
       return s;
     };
-    if (lower(got) != lower(kernel)) rate = 0;  // it fell back to another
+    if (lower(actual) != lower(kernel)) rate = 0;  // the library fell back to another kernel
     const ssize_t written = write(pipe_ends[1], &rate, sizeof rate);
     _exit(written == sizeof rate ? 0 : 1);
   }
@@ -147,8 +147,8 @@ std::vector<const char*> runnable_kernels() {
 #endif
 }
 
-/// The kernel that the library takes by itself, asked in a child.
-std::string own_choice(const std::string& file) {
+/// The kernel that the library selects by default, read in a child process.
+std::string default_kernel_of(const std::string& file) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) return {};
   const pid_t child = fork();
@@ -178,25 +178,25 @@ std::unique_ptr<Blas> Blas::load(const std::string& which, const std::string& ke
     throw UsageError("library", "found " + quote(which), "auto, mkl, openblas, flexiblas, blis, reference, or a path");
   for (const Candidate& c : wanted)
     for (const char* file : c.files) {
-      // Is it there at all? Asked in a child too: once it is loaded here, its kernel can no longer be chosen.
+      // Probed in a child process too: once the library is loaded here, its kernel is fixed.
       if (access(file, R_OK) != 0 && is_path)
         throw UsageError("library", "cannot read " + quote(which), "a shared library");
-      const std::string own = own_choice(file);
+      const std::string default_kernel = default_kernel_of(file);
       auto blas = std::make_unique<Loaded>();
       blas->name = c.name;
-      if (!own.empty()) {  // OpenBLAS: it says what it runs, so it can be told what to run
+      if (!default_kernel.empty()) {  // OpenBLAS: it reports its kernel, and the kernel can be set
         if (kernel != "auto") {
           setenv("OPENBLAS_CORETYPE", kernel.c_str(), 1);
           blas->chosen_by = "user";
         } else if (std::getenv("OPENBLAS_CORETYPE") != nullptr) {
           blas->chosen_by = "environment";
         } else {
-          blas->trials.push_back({own, try_kernel(file, own)});
+          blas->trials.push_back({default_kernel, try_kernel(file, default_kernel)});
           for (const char* name : runnable_kernels())
-            if (name != own) blas->trials.push_back({name, try_kernel(file, name)});
+            if (name != default_kernel) blas->trials.push_back({name, try_kernel(file, name)});
           const auto best = std::max_element(blas->trials.begin(), blas->trials.end(),
                                              [](auto& a, auto& b) { return a.flop_rate < b.flop_rate; });
-          // Another kernel must be clearly better: the library knows more of its processor than a short trial does.
+          // Switch only for a clear gain: the library's own choice rests on more than a short trial.
           if (best->flop_rate > 1.1 * blas->trials.front().flop_rate) {
             setenv("OPENBLAS_CORETYPE", best->kernel.c_str(), 1);
             blas->chosen_by = "trial";

@@ -1,18 +1,18 @@
 #pragma once
-/// Linear algebra through whichever BLAS is installed, chosen at run time.
+/// Linear algebra through the installed BLAS library, selected at run time.
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace mm {
 
-/// One loaded library. Matrices are column-major, integers are 32 bits wide (LP64).
+/// A loaded library. Matrices are column-major; integers are 32 bits wide (LP64).
 class Blas {
  public:
-  /// `which`: auto, openblas, mkl, blis, flexiblas, reference, or a path. Binds nothing: the calling thread's affinity
-  /// is what the library's own threads inherit. `kernel`: for OpenBLAS a core name, or "auto" for the fastest of those
-  /// that this processor can run, by a short trial of each in a child process. Absent: none is installed (with the
-  /// packages to install); UsageError: no such library.
+  /// `which`: auto, openblas, mkl, blis, flexiblas, reference, or a path. Does not bind threads: the library's threads
+  /// inherit the affinity of the calling thread. `kernel`: for OpenBLAS a core name, or "auto" for the fastest one on
+  /// this processor, found by a short trial of each in a child process. Throws Absent (with the packages to install) if
+  /// no library is installed, UsageError for an unknown library.
   static std::unique_ptr<Blas> load(const std::string& which, const std::string& kernel, int threads);
   virtual ~Blas() = default;
 
@@ -27,9 +27,9 @@ class Blas {
     double flop_rate;
   };
   std::string name;       ///< "OpenBLAS", "BLIS" …
-  std::string version;    ///< as the library says
-  std::string kernel;     ///< the kernel it runs, "" where it does not say
-  std::string chosen_by;  ///< "library", "trial", "user" or "environment": who chose the kernel
+  std::string version;    ///< as the library reports it
+  std::string kernel;     ///< the kernel in use; "" if the library does not report it
+  std::string chosen_by;  ///< "library", "trial", "user" or "environment"
   std::string path;
   std::vector<Trial> trials;
 };

@@ -1,6 +1,6 @@
 #pragma once
-/// The cheapest invariant clock there is: the time-stamp counter where it is invariant, the kernel's raw
-/// monotonic clock elsewhere. Ticks are turned into seconds with a rate calibrated once at start.
+/// The cheapest invariant clock: the time-stamp counter if it is invariant, otherwise the Linux kernel's raw monotonic
+/// clock. The tick rate is calibrated once at start.
 #include <sys/time.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline Ticks kernel_ns(clockid_t id = CLOCK_MONOTONIC_RAW) noexcept {
   return static_cast<Ticks>(t.tv_sec) * 1'000'000'000u + static_cast<Ticks>(t.tv_nsec);
 }
 
-/// Reads the counter after all earlier loads are done and before any later one starts.
+/// Reads the counter after all earlier loads have completed and before any later one starts.
 inline Ticks ticks() noexcept {
 #if defined(__x86_64__)
   unsigned aux;
@@ -41,7 +41,7 @@ struct ClockInfo {
   std::string name;         ///< "tsc", "cntvct" or "monotonic_raw"
   double seconds_per_tick;  ///< s, calibrated against CLOCK_MONOTONIC_RAW
   double overhead_s;        ///< s, median of back-to-back reads
-  bool invariant;           ///< what the processor declares (constant_tsc and nonstop_tsc)
+  bool invariant;           ///< as the processor declares (constant_tsc and nonstop_tsc)
 };
 
 /// Calibrated on first use (about 20 ms).
@@ -53,17 +53,18 @@ inline double seconds(const timeval& t) {
   return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
 }
 
-/// Wall time in seconds since an arbitrary start; for budgets, never for samples.
+/// Wall time in seconds since an arbitrary start; for budgets, not for samples.
 inline double wall_s() { return static_cast<double>(kernel_ns(CLOCK_MONOTONIC)) * 1e-9; }
 
 /// ISO 8601 UTC with milliseconds.
 std::string utc_now();
 
-/// A chain of `adds` dependent additions: one clock each on every processor we know of. Returns a value to keep.
+/// A chain of `adds` dependent additions: one clock cycle each on all known processors. Returns the sum, so that the
+/// compiler keeps the chain.
 inline std::uint64_t dependent_adds(std::uint64_t adds) noexcept {
   std::uint64_t x = adds;
 #if defined(__x86_64__)
-  // One addition a clock: the register is both source and target, and nothing else touches it.
+  // One addition per cycle: the register is both source and destination.
   for (std::uint64_t i = adds / 16; i != 0; --i)
     asm volatile(
         "add $1, %0\n\tadd $3, %0\n\tadd $1, %0\n\tadd $3, %0\n\t"

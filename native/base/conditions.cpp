@@ -10,28 +10,28 @@
 namespace mm {
 namespace {
 
-/// Asks the kernel where the pages are and how large. Of many arenas a few, evenly spaced: each answer reads all
-/// mappings.
+/// Reads back where the pages are and how large they are. Each query reads all mappings, so that only a few evenly
+/// spaced arenas are checked.
 void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& conditions,
                     std::vector<std::string>& flags) {
-  constexpr std::size_t kMaxAsked = 8;
-  const std::size_t step = (arenas.size() + kMaxAsked - 1) / kMaxAsked;
+  constexpr std::size_t kMaxChecked = 8;
+  const std::size_t step = (arenas.size() + kMaxChecked - 1) / kMaxChecked;
   double huge = 1, min_share = 1;
   std::vector<int> nodes;
   for (std::size_t i = 0; i < arenas.size(); i += step) {
     const Arena& arena = *arenas[i];
-    const MemoryRequest& asked = arena.request();
-    const double here = arena.huge_share();
-    huge = std::min(huge, here);
-    if (asked.pages == Pages::thp ? here < 0.95 && asked.bytes >= page_bytes(Pages::thp)
-                                  : asked.pages == Pages::base && here > 0)
+    const MemoryRequest& request = arena.request();
+    const double huge_share = arena.huge_share();
+    huge = std::min(huge, huge_share);
+    if (request.pages == Pages::thp ? huge_share < 0.95 && request.bytes >= page_bytes(Pages::thp)
+                                    : request.pages == Pages::base && huge_share > 0)
       flags.emplace_back("page_size");
     const auto shares = arena.node_shares();
-    const auto most =
+    const auto main_node =
         std::max_element(shares.begin(), shares.end(), [](auto& a, auto& b) { return a.second < b.second; });
-    nodes.push_back(most->first);
-    min_share = std::min(min_share, most->second);
-    if (asked.policy == Policy::node && (most->first != asked.node || most->second < 0.99))
+    nodes.push_back(main_node->first);
+    min_share = std::min(min_share, main_node->second);
+    if (request.policy == Policy::node && (main_node->first != request.node || main_node->second < 0.99))
       flags.emplace_back("misplaced");
   }
   std::sort(nodes.begin(), nodes.end());
@@ -43,7 +43,7 @@ void observe_arenas(const std::vector<std::shared_ptr<Arena>>& arenas, json& con
 
 std::vector<std::string> flags_of(const Progress& p, double stolen, double elapsed_s) {
   std::vector<std::string> flags;
-  // The accounting of stolen time has a grain of 10 ms: a share counts only once it is more than one grain.
+  // Steal time is accounted in units of 10 ms: a share counts only if it exceeds one unit.
   if (stolen > 0.02 && stolen * elapsed_s > 0.015) flags.emplace_back("stolen");
   if (p.share_marked(kMoved) > 0) flags.emplace_back("migrated");
   if (p.share_marked(kFaulted) > 0.25) flags.emplace_back("faulted");
@@ -89,8 +89,8 @@ std::pair<json, std::vector<std::string>> observed(const Progress& p, const std:
   json conditions = point.conditions;
   std::vector<std::string> flags;
   if (point.observe) {
-    const json seen = point.observe();  // named: a range-for does not keep a temporary's temporary alive
-    for (const auto& [key, value] : seen.items()) conditions[key] = value;
+    const json added = point.observe();  // named: a range-for does not extend the lifetime of nested temporaries
+    for (const auto& [key, value] : added.items()) conditions[key] = value;
   }
   if (point.check) flags = point.check();
   if (!point.arenas.empty()) observe_arenas(point.arenas, conditions, flags);

@@ -1,5 +1,5 @@
 #pragma once
-/// What a point ran under: marks of its samples, observed conditions, and flags of those that were violated.
+/// Circumstances of a point: marks of its samples, observed conditions, and flags for violated ones.
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,29 +10,29 @@
 
 namespace mm {
 
-/// A point and what has been measured of it.
+/// A point with its measurements so far.
 struct Progress {
   Point point;
   std::size_t index = 0;
-  std::vector<std::vector<double>> samples;  ///< by metric
+  std::vector<std::vector<double>> samples;  ///< per metric
   std::vector<int> marks;
-  std::vector<double> reference_ratios;  ///< by sample: time of the reference loop over its best time
+  std::vector<double> reference_ratios;  ///< per sample: time of the reference loop over its best time
   std::string start;
   double spent_s = 0, overhead = 0;
   bool done = false, shielded = false;
-  bool wide = true;     ///< its interval is wider than asked for
-  bool inside = false;  ///< the burst runs on the one member's thread; else it calls team->run itself
+  bool wide = true;     ///< its interval is wider than requested
+  bool inside = false;  ///< the burst runs on the only member's thread; otherwise it calls team->run itself
 
   bool without_samples() const { return samples.empty() || samples[0].empty(); }
   double share_marked(int mark) const;
 };
 
-/// Time that a hypervisor took from CPUs since the start.
+/// Steal time of CPUs since the start.
 class StolenTime {
  public:
   void start();
   double elapsed_s() const;
-  /// The largest share of the time since the start that was stolen from one of the CPUs.
+  /// The largest share of steal time of any of the CPUs since the start.
   double share(const std::vector<int>& cpus) const;
 
  private:
@@ -40,7 +40,7 @@ class StolenTime {
   double begun_s_ = 0;
 };
 
-/// Conditions and flags of a finished point; `shield` is the option.
+/// Conditions and flags of a finished point; `shield` is the option's value.
 std::pair<json, std::vector<std::string>> observed(const Progress& progress, const std::string& shield,
                                                    const StolenTime& stolen);
 

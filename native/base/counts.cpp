@@ -25,10 +25,12 @@ bool forbidden(int error) { return error == EACCES || error == EPERM; }
 
 ThreadEvents::Lacking why_not(int error) {
   if (forbidden(error))
-    return {{}, "the kernel lets this user count nothing", "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=2"};
-  if (error == ENOSYS) return {{}, "this kernel has no perf_event_open, or the sandbox forbids it", ""};
+    return {{},
+            "the Linux kernel does not permit this user to count events",
+            "CAP_PERFMON, or sysctl kernel.perf_event_paranoid=2"};
+  if (error == ENOSYS) return {{}, "this Linux kernel has no perf_event_open, or a sandbox blocks it", ""};
   if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV || error == ENXIO || error == EINVAL)
-    return {{}, "the processor's counters do not count this here; hypervisors hide many", ""};
+    return {{}, "the processor's counters do not support this event here; hypervisors hide many", ""};
   return {{}, "the counter cannot be opened: " + std::generic_category().message(error), ""};
 }
 
@@ -44,8 +46,8 @@ class RealKernel : public Kernel {
 
 }  // namespace
 
-/// In pairs: two counters are free on any processor, and where all are the pairs count at once like one group. With
-/// more events in a group than counters, the kernel would take it and never count.
+/// In pairs: every processor has two programmable counters, and processors with more run the pairs concurrently, like
+/// one group. The Linux kernel accepts a group with more events than counters but never counts it.
 std::vector<Event> thread_events() {
   return {
       {"cycles", "1", "processor cycles of the threads while they ran", PERF_TYPE_HARDWARE, PERF_COUNT_HW_CPU_CYCLES, 1,
@@ -105,13 +107,13 @@ int Counts::open() {
     int got = -1;
     if (!groups_.empty()) got = kernel_.open(attributes, cpu_, groups_.back().leader);
     if (groups_.empty() ||
-        got == -EINVAL) {  // the PMU has no more counters for this group: another takes turns with it
+        got == -EINVAL) {  // the PMU has no counter left for this group: a further group is multiplexed with it
       got = kernel_.open(attributes, cpu_, -1);
       if (got >= 0) groups_.push_back({got});
     }
     if (got < 0) {
       if (wrong == 0) wrong = -got;
-      if (got == -EACCES || got == -EPERM || got == -EMFILE) break;  // no other event fares better
+      if (got == -EACCES || got == -EPERM || got == -EMFILE) break;  // no other event can succeed
       continue;
     }
     e.descriptor = got;
@@ -136,15 +138,15 @@ bool Counts::read(double now) {
       return now_ns > then_ns ? now_ns - then_ns : 0;
     };
     const std::uint64_t enabled = since(buffer_[1], group.enabled), running = since(buffer_[2], group.running);
-    const bool known = group.seen && enabled > 0 && running > 0;
+    const bool known = group.has_baseline && enabled > 0 && running > 0;
     alive = alive || enabled > 0;
-    if (group.seen && enabled > 0)
+    if (group.has_baseline && enabled > 0)
       counted_ = std::min(counted_, std::min(1.0, static_cast<double>(running) / static_cast<double>(enabled)));
     for (Event& e : events_) {
       if (e.group != static_cast<int>(g)) continue;
       const std::uint64_t value = buffer_[3 + e.place];
       if (known && value >= e.last) {
-        // Extrapolated from the time that it counted to the time it was to count.
+        // Extrapolated from the time the event counted to the time it was enabled.
         e.grown = static_cast<double>(value - e.last) * e.encoding.scale *
                   (static_cast<double>(enabled) / static_cast<double>(running));
         e.window = static_cast<double>(enabled) * 1e-9;
@@ -153,15 +155,15 @@ bool Counts::read(double now) {
     }
     group.enabled = buffer_[1];
     group.running = buffer_[2];
-    group.seen = true;
+    group.has_baseline = true;
   }
   if (!alive) {
     counted_ = kUnknown;
-    // A CPU that went offline takes its events with it; those that are opened when it is back count again.
+    // A CPU that goes offline invalidates its events. Reopen them; they count again once the CPU is back.
     if (now - tried_ >= 1) {
       tried_ = now;
       open();
-      if (!groups_.empty()) read(now);  // where it counts from
+      if (!groups_.empty()) read(now);  // sets the baseline
       counted_ = kUnknown;
     }
   }
@@ -180,33 +182,35 @@ ThreadEvents::ThreadEvents(Kernel& kernel) : kernel_(&kernel) {
   const auto opens = [&](const Event& e) {
     return Counts(kernel, e.type, -1, {{{e.config, 0, 0}, e.scale}}, user_only_).open();
   };
-  // All of them the same way: a ratio of two that count different things would mean nothing.
+  // Use the same mode for all events: a ratio of events in different modes is meaningless.
   user_only_ = std::any_of(all.begin(), all.end(), [&](const Event& e) { return forbidden(opens(e)); });
   for (const Event& e : all) {
     Lacking why;
     if (user_only_ && e.in_kernel)
-      why = {{}, "the kernel lets this user count only outside of it", "CAP_PERFMON, or kernel.perf_event_paranoid=1"};
+      why = {{},
+             "the Linux kernel permits this user to count only user-space events",
+             "CAP_PERFMON, or kernel.perf_event_paranoid=1"};
     else if (const int error = opens(e); error != 0)
       why = why_not(error);
     if (why.reason.empty()) {
       had_.push_back(e);
       continue;
     }
-    const auto same =
+    const auto known =
         std::find_if(lacking_.begin(), lacking_.end(), [&](const Lacking& l) { return l.reason == why.reason; });
-    (same == lacking_.end() ? lacking_.emplace_back(std::move(why)) : *same).names.push_back(e.name);
+    (known == lacking_.end() ? lacking_.emplace_back(std::move(why)) : *known).names.push_back(e.name);
   }
 }
 
 ThreadCounts::ThreadCounts(const ThreadEvents& events) {
   const std::vector<Event>& had = events.had();
   for (std::size_t i = 0; i < had.size();) {
-    std::vector<Encoding> together;
+    std::vector<Encoding> encodings;
     for (const int group = had[i].group; i < had.size() && had[i].group == group; ++i) {
-      places_.push_back({groups_.size(), together.size()});
-      together.push_back({{had[i].config, 0, 0}, had[i].scale});
+      places_.push_back({groups_.size(), encodings.size()});
+      encodings.push_back({{had[i].config, 0, 0}, had[i].scale});
     }
-    groups_.push_back(std::make_unique<Counts>(events.kernel(), had[i - 1].type, -1, together, events.user_only()));
+    groups_.push_back(std::make_unique<Counts>(events.kernel(), had[i - 1].type, -1, encodings, events.user_only()));
     groups_.back()->open();
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-/// Events that the kernel counts (perf_event_open), of a CPU or of a thread, read as groups; and those that any thread
-/// can be asked for by name.
+/// Events that the Linux kernel counts (perf_event_open) per CPU or per thread, read in groups, and the named events
+/// available for any thread.
 #include <linux/perf_event.h>
 
 #include <cstdint>
@@ -10,48 +10,47 @@
 
 namespace mm::perf {
 
-/// An event as the kernel wants it, and what one count of it means.
+/// An event as perf_event_open encodes it; `scale` converts one count to the event's unit.
 struct Encoding {
   std::uint64_t config[3] = {};
   double scale = 1;
 };
 
-/// The kernel, or in tests what stands for it.
+/// System calls of perf events; tests substitute their own.
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  /// Opens an event that counts on one CPU (-1: the calling thread, wherever it is), in the group of `leader` (-1: it
-  /// leads one). Returns a descriptor, or -errno.
+  /// Opens an event on one CPU (-1: the calling thread on any CPU) in the group of `leader` (-1: as a leader). Returns
+  /// a descriptor, or -errno.
   virtual int open(perf_event_attr& attributes, int cpu, int leader) = 0;
-  /// Bytes read, or -1.
+  /// Returns the bytes read, or -1.
   virtual long read(int descriptor, void* into, std::size_t bytes) = 0;
   virtual void close(int descriptor) = 0;
 };
 Kernel& real_kernel();
 
-/// Events of one PMU on one CPU, or of the thread that opens them (-1). They are opened as one group, and where it does
-/// not fit as more; each group is read at once, with its own times, so that rates are over the time in which it
-/// counted.
+/// Events of one PMU on one CPU, or of the thread that opens them (-1). They form one group if they fit, otherwise
+/// several. Each group is read in one call with its own times, so that rates refer to the time in which it counted.
 class Counts {
  public:
-  /// `user_only`: what happens inside the kernel is not counted.
+  /// `user_only` excludes events inside the Linux kernel.
   Counts(Kernel& kernel, std::uint32_t type, int cpu, const std::vector<Encoding>& events, bool user_only = false);
   ~Counts();
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;
 
-  /// Opens what can be had. Returns 0, or the errno of the first event that could not.
+  /// Opens all available events. Returns 0, or the errno of the first failure.
   int open();
-  /// Reads all groups. False where nothing counted since the last reading: then it is opened anew, at most once a
-  /// second.
+  /// Reads all groups. Returns false if no group counted since the last call; then it reopens the events, at most once
+  /// a second.
   bool read(double now);
 
-  /// Counts of an event since the last reading, times its scale, as if it had counted all the time; unknown where it
-  /// did not count at all.
+  /// Counts of an event since the last reading, scaled and extrapolated to the full time; unknown if it did not count
+  /// at all.
   double grown(std::size_t event) const { return events_[event].grown; }
-  /// s in which the event's group was to count.
+  /// Time in which the event's group was enabled, s.
   double window(std::size_t event) const { return events_[event].window; }
-  /// Share of that time in which it did: less than 1 where PMUs are shared by more events than they have counters.
+  /// Share of that time in which the events counted; below 1 if more events than counters share a PMU.
   double counted() const { return counted_; }
   bool has(std::size_t event) const { return events_[event].group >= 0; }
   int cpu() const { return cpu_; }
@@ -60,7 +59,7 @@ class Counts {
   struct Event {
     Encoding encoding;
     int group = -1;
-    std::size_t place = 0;  ///< in its group
+    std::size_t place = 0;  ///< index in its group
     int descriptor = -1;
     std::uint64_t last = 0;
     double grown = 0, window = 0;
@@ -69,7 +68,7 @@ class Counts {
     int leader = -1;
     std::size_t size = 0;
     std::uint64_t enabled = 0, running = 0;
-    bool seen = false;
+    bool has_baseline = false;
   };
   void close();
 
@@ -83,25 +82,25 @@ class Counts {
   double counted_ = 0, tried_ = 0;
 };
 
-/// Each event is an open file, and many threads with a few each are more than most shells allow: takes what the hard
-/// limit lets us have.
+/// Raises the soft limit of open files to the hard limit: each event is an open file, and the default limit of most
+/// shells is too low for many threads.
 void allow_many_events();
 
-/// An event that a thread is asked for, the same on every machine.
+/// An event that can be counted per thread, defined alike on every machine.
 struct Event {
-  std::string name;  ///< snake_case, unit last where it is not a number of times
+  std::string name;  ///< snake_case; the unit comes last unless it is a count
   std::string unit, meaning;
   std::uint32_t type;
   std::uint64_t config;
   double scale;
-  int group;               ///< counted at once with those of the same number
-  bool in_kernel = false;  ///< it happens there alone
+  int group;               ///< events with the same number are counted together
+  bool in_kernel = false;  ///< it occurs only inside the Linux kernel
 };
 
-/// All events that a thread can be asked for, whether or not this machine counts them.
+/// All events that can be counted per thread, whether or not this machine supports them.
 std::vector<Event> thread_events();
 
-/// Which events the kernel lets this process count of its own threads. It is asked once, by opening each of them.
+/// The events that this process may count of its own threads. The constructor tests each by opening it.
 class ThreadEvents {
  public:
   explicit ThreadEvents(Kernel& kernel = real_kernel());
@@ -111,9 +110,9 @@ class ThreadEvents {
     std::string reason, enable;
   };
   const std::vector<Event>& had() const { return had_; }
-  /// Those that cannot be counted, by reason.
+  /// The unavailable events, grouped by reason.
   const std::vector<Lacking>& lacking() const { return lacking_; }
-  /// The kernel's own work is left out: it lets this user count no more.
+  /// Only user-space events are counted, because the Linux kernel permits no more.
   bool user_only() const { return user_only_; }
   Kernel& kernel() const { return *kernel_; }
 
@@ -124,13 +123,13 @@ class ThreadEvents {
   bool user_only_ = false;
 };
 
-/// Counts of the thread that makes it, from `begin` to `end`, which that thread calls.
+/// Counts of the calling thread from `begin` to `end`; the same thread calls all members.
 class ThreadCounts {
  public:
   explicit ThreadCounts(const ThreadEvents& events);
   void begin();
   void end();
-  /// Of an event by its place among those that are had, as if it had counted all the time; NaN where it never did.
+  /// Count of an available event, by its index and extrapolated to the full time; NaN if it never counted.
   double of(std::size_t event) const;
 
  private:

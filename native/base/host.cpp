@@ -20,7 +20,7 @@ std::string chosen(const std::string& line) {
 }
 
 void put(json& to, const char* key, const std::string& value) {
-  if (!value.empty()) to[key] = value;  // absent in sysfs is absent here
+  if (!value.empty()) to[key] = value;  // what sysfs lacks is left out
 }
 
 }  // namespace

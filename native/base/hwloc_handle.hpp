@@ -2,6 +2,6 @@
 #include <hwloc.h>
 
 namespace mm {
-/// This machine as hwloc sees it, loaded once, restricted to what the process may use.
+/// The topology of this machine from hwloc, loaded once and restricted to what the process may use.
 hwloc_topology_t hwloc_handle();
 }  // namespace mm

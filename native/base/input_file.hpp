@@ -1,5 +1,5 @@
 #pragma once
-/// Files that a user named, which may be anything: a FIFO that nobody writes to, a device without end, a folder.
+/// Reads files that a user named. The path may be a FIFO without a writer, an endless device, or a folder.
 #include <cstddef>
 #include <string>
 
@@ -7,15 +7,15 @@ namespace mm {
 
 inline constexpr std::size_t kMaxInput = std::size_t{64} << 20;  ///< bytes
 
-/// What a file holds, or why it cannot be had.
+/// The content of a file, or why it cannot be read.
 struct Input {
   std::string text;
-  std::string wrong;    ///< "": nothing; else what was found, for people: "found a FIFO"
+  std::string wrong;    ///< "" on success; otherwise what was found: "found a FIFO"
   std::string allowed;  ///< "a regular file of at most 64 MiB"
 };
 
-/// All of a regular file of at most `most` bytes. It waits for nobody and reads nothing of what it refuses. The
-/// kernel's own files (/proc, /sys) are not for it: they tell no size.
-Input read_input(const std::string& path, std::size_t most = kMaxInput);
+/// Reads all of a regular file of at most `max` bytes. It never blocks, and reads nothing of a file that it refuses.
+/// Not for /proc and /sys, whose files report no size.
+Input read_input(const std::string& path, std::size_t max = kMaxInput);
 
 }  // namespace mm

@@ -61,7 +61,7 @@ const std::vector<const Instrument*>& instruments() { return registry(); }
 
 std::vector<Parameter> common_parameters(const Description& d) {
   std::vector<Parameter> placed = {
-      {"cpus", "CPUs it may use", "", Kind::cpus, "allowed"},
+      {"cpus", "CPUs to use", "", Kind::cpus, "allowed"},
       {"memory_node", "NUMA node that holds the memory: a number, a list, or all; empty: by policy", "", Kind::text,
        ""},
       {"policy", "where pages go without --memory-node", "", Kind::choice, "local", {}, {}, {"local", "interleave"}},
@@ -83,18 +83,20 @@ std::vector<Parameter> common_parameters(const Description& d) {
        {"on", "hold", "off"}},
   };
   const std::vector<Parameter> all = {
-      {"budget_s", "time in which it must end, whatever the intervals are", "s", Kind::time, "10s", 0.01, 86400},
-      {"interval_percent", "half width of the 95 % interval of the median at which a point is done", "%", Kind::real,
-       "2", 0.01, 100},
-      {"seed", "of every random order", "", Kind::integer, "1", 0},
-      {"resume", "earlier output of the same command: what it holds is not measured again", "", Kind::text, ""},
+      {"budget_s", "time limit; sampling ends even if intervals have not converged", "s", Kind::time, "10s", 0.01,
+       86400},
+      {"interval_percent", "half width of the 95 % interval of the median at which a point has converged", "%",
+       Kind::real, "2", 0.01, 100},
+      {"seed", "seed of all random orders", "", Kind::integer, "1", 0},
+      {"resume", "output of an interrupted run of the same command; its points are not measured again", "", Kind::text,
+       ""},
       {"machine", "name in the records", "", Kind::text, ""},
   };
   if (d.ranks) {
     std::vector<Parameter> ranked = {
-        {"ranks", "how many to start; meshmark measure takes a list, one run each", "", Kind::integers, "all", 1},
+        {"ranks", "number of ranks; meshmark measure accepts a list, one run each", "", Kind::integers, "all", 1},
         {"mpi",
-         "library whose launcher starts them; meshmark measure takes a list, or all that are here",
+         "MPI library whose launcher starts the ranks; meshmark measure accepts a list, or all installed ones",
          "",
          Kind::choices,
          "any",
@@ -104,7 +106,7 @@ std::vector<Parameter> common_parameters(const Description& d) {
     ranked.insert(ranked.end(), all.begin(), all.end());
     return ranked;
   }
-  // The order in which they have always been listed.
+  // Keeps the established order of listings.
   const auto shield = std::prev(placed.end());
   placed.insert(shield, all.begin(), all.begin() + 2);
   placed.insert(placed.end(), all.begin() + 2, all.end());
@@ -173,7 +175,7 @@ json describe(const Description& d) {
 const Parameter& Run::State::parameter(std::string_view name) const {
   for (const Parameter& p : parameters)
     if (p.name == name) return p;
-  throw std::logic_error("instrument asks for a parameter that it does not describe: " + std::string(name));
+  throw std::logic_error("the instrument reads a parameter that it does not describe: " + std::string(name));
 }
 
 const std::string& Run::State::value(std::string_view name) const { return values.at(parameter(name).name); }
@@ -208,11 +210,11 @@ double Run::real(std::string_view name) const {
 
 namespace {
 
-/// A footprint that no cache can hold: four times all last-level caches (STREAM's rule), at least 512 MiB, at most a
-/// quarter of the memory that is to be had.
+/// A footprint larger than any cache: four times all last-level caches (STREAM's rule), at least 512 MiB, at most a
+/// quarter of the available memory.
 std::size_t memory_footprint() {
-  const std::size_t wanted = std::max<std::size_t>(512 << 20, 4 * topology().all_last_level_bytes);
-  return std::min(wanted, std::max<std::size_t>(memory_available() / 4, 64 << 20)) >> 20 << 20;
+  const std::size_t bytes = std::max<std::size_t>(512 << 20, 4 * topology().all_last_level_bytes);
+  return std::min(bytes, std::max<std::size_t>(memory_available() / 4, 64 << 20)) >> 20 << 20;
 }
 
 }  // namespace
@@ -335,12 +337,12 @@ std::vector<int> Run::cpus() const {
   const std::string& text = state_.value("cpus");
   std::vector<int> allowed = allowed_cpus();
   if (text == "allowed" || text == "all") return allowed;
-  std::vector<int> asked = parse_cpu_list("cpus", text);
-  for (int cpu : asked)
+  std::vector<int> selected = parse_cpu_list("cpus", text);
+  for (int cpu : selected)
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw UsageError("cpus", "found cpu " + std::to_string(cpu) + ", which this process may not use",
                        cpu_list(allowed));
-  return asked;
+  return selected;
 }
 
 std::vector<Pages> Run::pages() const {
@@ -354,12 +356,12 @@ std::vector<int> Run::memory_nodes() const {
   if (text.empty()) return {};
   const std::vector<int>& nodes = topology().memory_nodes;
   if (text == "all") return nodes;
-  std::vector<int> asked = parse_cpu_list("memory_node", text);
-  for (int node : asked)
+  std::vector<int> selected = parse_cpu_list("memory_node", text);
+  for (int node : selected)
     if (std::find(nodes.begin(), nodes.end(), node) == nodes.end())
       throw UsageError("memory_node", "found node " + std::to_string(node) + ", which has no memory for this process",
                        cpu_list(nodes));
-  return asked;
+  return selected;
 }
 
 Policy Run::policy() const {
@@ -416,17 +418,17 @@ void Run::State::load_earlier(const std::string& path) {
   const Input input = read_input(path, kMaxJournal);
   if (!input.wrong.empty())
     throw UsageError("resume", shown_path(path) + ": " + input.wrong,
-                     "an earlier output of this command, " + input.allowed);
+                     "an earlier output of this command: " + input.allowed);
   for (std::string_view rest = input.text; !rest.empty();) {
     const std::string_view line = rest.substr(0, rest.find('\n'));
     rest.remove_prefix(std::min(rest.size(), line.size() + 1));
     const json j = parse_json(line);
-    // A torn or foreign line holds nothing that could be used; what it stood for is measured again.
+    // Skip incomplete and foreign lines; their samples are measured again.
     if (!j.is_object() || !j.contains("type") || !j["type"].is_string()) continue;
     const std::string type = j["type"];
     if (type == "header" && !earlier.any) {
       if (!j.contains("instrument") || j["instrument"] != description->name || !j.contains("parameters"))
-        throw UsageError("resume", quote(path) + " is of another instrument", "output of " + description->name);
+        throw UsageError("resume", quote(path) + " is from another instrument", "output of " + description->name);
       const json mine = parameters_json();
       for (const auto& [key, value] : mine.items())
         if (!j["parameters"].contains(key) || j["parameters"][key] != value)

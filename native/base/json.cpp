@@ -4,7 +4,7 @@
 
 namespace mm {
 
-constexpr int kMaxNested = 100;  // levels; what we read has six, and printing takes stack for each
+constexpr int kMaxNested = 100;  // levels; our input has six, and printing needs stack for each
 
 json parse_json(std::string_view text) {
   int depth = 0;

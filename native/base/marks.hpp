@@ -1,17 +1,17 @@
 #pragma once
-/// What disturbed a sample of the probe or a block of ranks.
+/// Marks of disturbed samples, of the probe and of blocks of ranks.
 
 namespace mm {
 
-/// Bits, as lines of samples contain them; a share of marked samples becomes a flag of the result.
+/// Bits in the lines of samples; a share of marked samples becomes a flag of the result.
 enum Mark : int {
   kMoved = 1,       ///< a thread changed its CPU
-  kSwitched = 2,    ///< it waited for its CPU or was switched for another thread
-  kFaulted = 4,     ///< it had page faults
-  kSlowClock = 8,   ///< fixed work was slow before and after it: the clock
-  kDisturbed = 16,  ///< fixed work was slow before or after it
-  kLate = 32,       ///< a rank reached the start after the appointed time
-  kStolen = 64,     ///< the CPU neither ran the thread nor let it wait: a hypervisor took it
+  kSwitched = 2,    ///< a thread waited for its CPU or was preempted
+  kFaulted = 4,     ///< a thread had page faults
+  kSlowClock = 8,   ///< the reference loop was slow before and after the sample: a lower clock frequency
+  kDisturbed = 16,  ///< the reference loop was slow before or after the sample
+  kLate = 32,       ///< a rank missed the scheduled start
+  kStolen = 64,     ///< a hypervisor took the CPU: the thread neither ran nor waited
 };
 
 }  // namespace mm

@@ -36,7 +36,7 @@ std::size_t alignment(Pages pages) { return pages == Pages::huge_1g ? kMi << 10 
 
 constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
 
-/// The number of kB that follows a key of meminfo, in B.
+/// The value in kB of a key of meminfo, in B.
 std::size_t meminfo_bytes(const std::string& text, const char* key) {
   const std::size_t at = text.find(key);
   if (at == std::string::npos) return 0;
@@ -44,24 +44,25 @@ std::size_t meminfo_bytes(const std::string& text, const char* key) {
   return digits == std::string::npos ? 0 : leading_number(std::string_view(text).substr(digits)) << 10;
 }
 
-// The kernel kills a process that outgrows its cgroup, so the group's limit counts as much as the machine's memory.
+// The Linux kernel kills a process that exceeds its cgroup's limit, so the limit counts as much as the machine's
+// memory.
 std::size_t cgroup_available() {
   std::string path = value_of(read_text("/proc/self/cgroup"), "0::");
-  std::size_t least = std::numeric_limits<std::size_t>::max();
+  std::size_t available = std::numeric_limits<std::size_t>::max();
   while (!path.empty()) {
     const std::string dir = "/sys/fs/cgroup" + path;
     const std::int64_t limit = number_in(dir + "/memory.max", kUnlimited);
     const std::int64_t used = number_in(dir + "/memory.current", kUnlimited);
     if (limit != kUnlimited && used != kUnlimited)
-      least = std::min(least, static_cast<std::size_t>(std::max<std::int64_t>(0, limit - used)));
+      available = std::min(available, static_cast<std::size_t>(std::max<std::int64_t>(0, limit - used)));
     if (path == "/") break;
     path = path.substr(0, std::max<std::size_t>(path.rfind('/'), 1));
     if (path == "/") break;
   }
-  return least;
+  return available;
 }
 
-/// What a node can still give: free pages, and half of the page cache (the kernel does not give it all up).
+/// Memory available on a node: free pages and half of the page cache, which is not all reclaimable.
 std::size_t node_available(int node) {
   const std::string text = read_text("/sys/devices/system/node/node" + std::to_string(node) + "/meminfo");
   const std::size_t free = meminfo_bytes(text, "MemFree:"), cache = meminfo_bytes(text, "FilePages:");
@@ -79,12 +80,12 @@ void bind_memory(std::byte* at, std::size_t bytes, const MemoryRequest& request)
   const int rc = hwloc_set_area_membind(topo, at, bytes, set,
                                         request.policy == Policy::node ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE,
                                         HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT);
-  const int why = errno;
+  const int error = errno;
   hwloc_bitmap_free(set);
-  // A kernel without NUMA support has one node, and there the wish is already true.
-  if (rc != 0 && !(why == ENOSYS && hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_NUMANODE) == 1))
-    throw Absent(std::string("the kernel refused the memory policy: ") + std::strerror(why),
-                 "run where mbind(2) is permitted");
+  // Without NUMA support in the Linux kernel there is one node, and the request is already met.
+  if (rc != 0 && !(error == ENOSYS && hwloc_get_nbobjs_by_type(topo, HWLOC_OBJ_NUMANODE) == 1))
+    throw Absent(std::string("the Linux kernel refused the memory policy: ") + std::strerror(error),
+                 "permit mbind(2), for example in the container's seccomp profile");
 }
 
 void touch(std::byte* at, std::size_t bytes, int cpu) {
@@ -138,14 +139,14 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
   const std::size_t align = alignment(request.pages), page = page_bytes(request.pages);
   const std::size_t bytes = (request.bytes + page - 1) / page * page;
   const bool pool = request.pages == Pages::huge_2m || request.pages == Pages::huge_1g;
-  // A tenth is left to everybody else: a measurement that makes the host swap or kill measures nothing.
-  // On a node of several, the node's own memory counts: the kernel kills a bound process that outgrows it.
+  // Leave a tenth free: a measurement that makes the host swap or kill processes is worthless. With several nodes, the
+  // node's own memory counts: a bound process that exceeds it is killed.
   std::size_t available = memory_available();
   const bool one_node = request.policy == Policy::node && topology().memory_nodes.size() > 1;
   if (one_node) available = std::min(available, node_available(request.node));
   if (!pool && bytes > available - available / 10)
-    throw Absent("memory too small: " + std::to_string(bytes >> 20) + " MiB asked, " +
-                     std::to_string((available - available / 10) >> 20) + " MiB may be used" +
+    throw Absent("not enough memory: " + std::to_string(bytes >> 20) + " MiB requested, " +
+                     std::to_string((available - available / 10) >> 20) + " MiB usable" +
                      (one_node ? " on node " + std::to_string(request.node) : ""),
                  "a smaller footprint, or more memory");
 
@@ -159,15 +160,14 @@ std::shared_ptr<Arena> Arena::make(const MemoryRequest& request) {
         "/hugepages-" + std::to_string(text) + "kB";
     const std::int64_t free_pages = number_in(pool_dir + "/free_hugepages", 0);
     if (static_cast<std::size_t>(free_pages) * page < bytes)
-      throw Absent("no explicit huge pages of " + name(request.pages) + " in the pool (" +
-                       std::to_string(bytes / page) + " asked)",
+      throw Absent("not enough explicit huge pages of " + name(request.pages) + " in the pool (" +
+                       std::to_string(bytes / page) + " requested)",
                    "echo " + std::to_string(bytes / page) + " > " + pool_dir + "/nr_hugepages");
     flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | ((request.pages == Pages::huge_2m ? 21 : 30) << 26);
   }
   arena->map_bytes_ = pool ? bytes : bytes + align;
   void* at = mmap(nullptr, arena->map_bytes_, PROT_READ | PROT_WRITE, flags, -1, 0);
-  if (at == MAP_FAILED)
-    throw Absent("the kernel gave no memory: " + std::string(std::strerror(errno)), "a smaller footprint");
+  if (at == MAP_FAILED) throw Absent("cannot map memory: " + std::string(std::strerror(errno)), "a smaller footprint");
   arena->map_ = static_cast<std::byte*>(at);
   const auto address = reinterpret_cast<std::uintptr_t>(at);
   arena->data_ = arena->map_ + ((address + align - 1) / align * align - address);
@@ -185,7 +185,8 @@ Arena::~Arena() {
 }
 
 double Arena::huge_share() const {
-  if (request_.pages == Pages::huge_2m || request_.pages == Pages::huge_1g) return 1.0;  // the pool gives no other
+  if (request_.pages == Pages::huge_2m || request_.pages == Pages::huge_1g)
+    return 1.0;  // the pool contains no other size
   std::ifstream in("/proc/self/smaps");
   std::size_t huge = 0;
   bool inside = false;
@@ -200,9 +201,9 @@ double Arena::huge_share() const {
   return std::min(1.0, static_cast<double>(huge) / static_cast<double>(bytes_));
 }
 
-std::map<int, double> Arena::node_shares(std::size_t most_pages) const {
+std::map<int, double> Arena::node_shares(std::size_t max_pages) const {
   const std::size_t page = base_page(), all = bytes_ / page;
-  const std::size_t count = std::max<std::size_t>(1, std::min(all, most_pages));
+  const std::size_t count = std::max<std::size_t>(1, std::min(all, max_pages));
   std::vector<void*> at(count);
   std::vector<int> status(count, -1);
   for (std::size_t i = 0; i < count; ++i) at[i] = data_ + i * all / count * page;

@@ -1,6 +1,6 @@
 #pragma once
-/// Memory whose pages are of the size and on the node that was asked for, touched before any clock starts, and
-/// asked back from the kernel afterwards.
+/// Memory with pages of the requested size on the requested node, touched before any clock starts and verified
+/// afterwards.
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -23,14 +23,14 @@ struct MemoryRequest {
   Pages pages = Pages::base;
   Policy policy = Policy::local;
   int node = -1;       ///< for Policy::node
-  int touch_cpu = -1;  ///< CPU that touches it first; -1: the caller's
+  int touch_cpu = -1;  ///< CPU that touches it first; -1: that of the caller
 };
 
 /// A private anonymous mapping, aligned to 2 MiB (or 1 GiB), unmapped with the object.
 class Arena {
  public:
-  /// Maps, binds (hwloc), and touches every page. Absent: not enough memory, no such node, no explicit huge
-  /// pages in the pool.
+  /// Maps, binds (hwloc) and touches every page. Throws Absent if memory, the node or explicit huge pages are
+  /// unavailable.
   static std::shared_ptr<Arena> make(const MemoryRequest& request);
   ~Arena();
   Arena(const Arena&) = delete;
@@ -43,10 +43,10 @@ class Arena {
     return {reinterpret_cast<T*>(data_), bytes_ / sizeof(T)};
   }
 
-  /// Share of [0, 1] of the mapping that lies in huge pages, from /proc/self/smaps.
+  /// Share of the mapping in huge pages, 0 to 1, from /proc/self/smaps.
   double huge_share() const;
-  /// Share of sampled pages on each node, from move_pages(2); node -1 = unknown (not permitted, not present).
-  std::map<int, double> node_shares(std::size_t most_pages = 1024) const;
+  /// Share of sampled pages per node, from move_pages(2); node -1: unknown (not permitted, not present).
+  std::map<int, double> node_shares(std::size_t max_pages = 1024) const;
   const MemoryRequest& request() const { return request_; }
 
  private:
@@ -56,7 +56,7 @@ class Arena {
   MemoryRequest request_;
 };
 
-/// B that may still be allocated: the least of MemAvailable and the cgroup's limit minus use.
+/// Bytes that may still be allocated: the minimum of MemAvailable and the cgroup's remaining limit.
 std::size_t memory_available();
 
 }  // namespace mm

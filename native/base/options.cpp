@@ -18,10 +18,11 @@ namespace {
 }
 
 constexpr const char* kSize = "a size such as 64, 512KiB, 64MB or 1GiB";
-constexpr int kMaxNumbers = 1 << 16;  // of a range
+constexpr int kMaxNumbers = 1 << 16;  // in a range
 constexpr const char* kTime = "a time such as 500ms, 10s or 5m";
 
-/// Whether all of the text is that number. By std::from_chars: no locale, no white space, no hexadecimal numbers.
+/// Whether the whole text is a number. std::from_chars ignores the locale and accepts neither white space nor
+/// hexadecimal.
 template <class Number>
 bool whole(const std::string& text, Number& number) {
   const char* const end = text.data() + text.size();
@@ -29,7 +30,7 @@ bool whole(const std::string& text, Number& number) {
   return error == std::errc() && rest == end;
 }
 
-// A number and the unit behind it; the unit must be one of `units`.
+// A number followed by one of `units`.
 double with_unit(const std::string& field, const std::string& text, const std::map<std::string, double>& units,
                  const char* allowed) {
   double number = 0;
@@ -105,7 +106,7 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
     for (int i = 0;; ++i) {
       const double size = static_cast<double>(low) * std::exp2(i / per_octave);
       if (size > static_cast<double>(high) * 1.000001) break;
-      const double unit = size < 64 ? 1 : 64;  // whole cache lines, but for what is less than one: a short message
+      const double unit = size < 64 ? 1 : 64;  // whole cache lines, except for smaller sizes such as short messages
       sizes.insert(static_cast<std::size_t>(std::llround(size / unit) * static_cast<long long>(unit)));
     }
     sizes.insert(high);

@@ -21,11 +21,11 @@ bool muted() { return silent; }
 
 void keep_output() {
   if (target != STDOUT_FILENO) return;
-  const int own = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (own < 0) throw Failure(std::string("cannot keep standard output: ") + std::strerror(errno));
+  const int copy = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (copy < 0) throw Failure(std::string("cannot duplicate standard output: ") + std::strerror(errno));
   std::fflush(stdout);
   dup2(STDERR_FILENO, STDOUT_FILENO);
-  target = own;
+  target = copy;
 }
 
 bool write_all(int file, std::string_view text) {
@@ -40,7 +40,7 @@ bool write_all(int file, std::string_view text) {
 
 void emit(const json& line) {
   if (silent) return;
-  // Host names and paths may hold bytes that are no UTF-8; they are shown as such, never fatal.
+  // Host names and paths may contain invalid UTF-8, which is replaced.
   const std::string text = line.dump(-1, ' ', false, json::error_handler_t::replace) + '\n';
   if (!write_all(target, text)) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
 }

@@ -4,17 +4,17 @@
 #include "json.hpp"
 
 namespace mm {
-/// All of a text, whatever signals come; false with errno where not all of it could be written.
+/// Writes all of a text despite signals; false with errno on failure.
 bool write_all(int file, std::string_view text);
 
-/// Writes one line of JSON to standard output at once, so that a kill never tears two lines.
-/// Failure when nobody can take it (disk full, pipe closed).
+/// Writes one line of JSON to standard output in one call, so that a kill does not interleave two lines. Throws Failure
+/// if writing fails (disk full, pipe closed).
 void emit(const json& line);
 
-/// From now on `emit` writes nothing: of the processes of a job, one speaks.
+/// Makes `emit` write nothing: only one process of a job prints.
 void mute(bool silent = true);
 bool muted();
 
-/// From now on standard output is `emit`'s alone: what libraries print there goes to standard error.
+/// Reserves standard output for `emit`; output of libraries goes to standard error.
 void keep_output();
 }  // namespace mm

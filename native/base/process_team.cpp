@@ -28,7 +28,7 @@ struct ProcessTeam::Shared {
   Order order{};
 };
 
-/// One process's own line of the shared memory.
+/// One process's cache line of the shared memory.
 struct alignas(64) ProcessTeam::Member {
   Ticks begin = 0, end = 0;
   double value = 0;
@@ -40,7 +40,8 @@ struct alignas(64) ProcessTeam::Member {
 ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& prepare) : cpus_(std::move(cpus)) {
   bytes_ = (sizeof(Shared) + 63) / 64 * 64 + cpus_.size() * sizeof(Member);
   void* map = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (map == MAP_FAILED) throw Failure(std::string("no shared memory for the processes: ") + std::strerror(errno));
+  if (map == MAP_FAILED)
+    throw Failure(std::string("cannot map shared memory for the processes: ") + std::strerror(errno));
   shared_ = new (map) Shared;
   members_ = reinterpret_cast<Member*>(static_cast<char*>(map) + (sizeof(Shared) + 63) / 64 * 64);
   values_.resize(cpus_.size());
@@ -50,21 +51,21 @@ ProcessTeam::ProcessTeam(std::vector<int> cpus, const std::function<Work(int)>& 
       new (members_ + rank) Member;
       int ends[2];
       if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        throw Failure(std::string("no socket for a process: ") + std::strerror(errno));
+        throw Failure(std::string("cannot create a socket for a process: ") + std::strerror(errno));
       lines_.push_back(ends[0]);
       const int pid = fork();
       if (pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent) _exit(1);
-        for (int fd : lines_) close(fd);  // held open here, they would hide the parent's death from the others
+        for (int fd : lines_) close(fd);  // open here, they would hide the parent's death from the other processes
         serve(rank, ends[1], prepare);
       }
-      const int why = errno;
+      const int error = errno;
       close(ends[1]);
-      if (pid < 0) throw Failure(std::string("no process: ") + std::strerror(why));
+      if (pid < 0) throw Failure(std::string("no process: ") + std::strerror(error));
       pids_.push_back(pid);
     }
-    hear_all();
+    wait_for_all();
   } catch (...) {
     end();
     throw;
@@ -97,7 +98,7 @@ void ProcessTeam::serve(int rank, int line, const std::function<Work(int)>& prep
       getrusage(RUSAGE_SELF, &before);
       shared_->arrived.fetch_add(1);
       for (int spins = 0; shared_->arrived.load(std::memory_order_acquire) < size(); ++spins)
-        if (spins > 1 << 10) sched_yield();  // a process that died never arrives: the parent kills the rest
+        if (spins > 1 << 10) sched_yield();  // if a process dies before it arrives, the parent kills the others
       me.begin = ticks();
       me.value = work(shared_->order);
       me.end = ticks();
@@ -105,18 +106,18 @@ void ProcessTeam::serve(int rank, int line, const std::function<Work(int)>& prep
       me.moved = sched_getcpu() != cpu;
       me.faults = after.ru_minflt - before.ru_minflt;
     }
-  } catch (const std::exception& why) {
-    std::strncpy(me.error, why.what(), sizeof me.error - 1);
+  } catch (const std::exception& error) {
+    std::strncpy(me.error, error.what(), sizeof me.error - 1);
     _exit(1);
   }
   _exit(0);
 }
 
-/// Waits for one byte of everybody. In whatever order they come: the others wait for one that died.
-void ProcessTeam::hear_all() {
+/// Waits for one byte from every process, in any order: if one dies, the others do not answer.
+void ProcessTeam::wait_for_all() {
   std::vector<pollfd> waiting;
   for (int fd : lines_) waiting.push_back({fd, POLLIN, 0});
-  for (std::size_t missing = waiting.size(); missing > 0;) {
+  for (std::size_t pending = waiting.size(); pending > 0;) {
     if (poll(waiting.data(), waiting.size(), -1) < 0) {
       if (errno == EINTR) continue;
       throw Failure(std::string("cannot wait for the processes: ") + std::strerror(errno));
@@ -125,11 +126,11 @@ void ProcessTeam::hear_all() {
       if (waiting[rank].revents == 0) continue;
       char byte = 0;
       if (read(lines_[rank], &byte, 1) != 1) {
-        const char* said = members_[rank].error;
-        throw Failure(*said != 0 ? std::string(said) : "process " + std::to_string(rank) + " of the team died");
+        const char* reported = members_[rank].error;
+        throw Failure(*reported != 0 ? std::string(reported) : "process " + std::to_string(rank) + " of the team died");
       }
-      waiting[rank].fd = -1;  // poll ignores it from now on
-      --missing;
+      waiting[rank].fd = -1;  // poll ignores it
+      --pending;
     }
   }
 }
@@ -140,7 +141,7 @@ const std::vector<double>& ProcessTeam::run(const Order& order) {
   const char byte = 1;
   for (int fd : lines_)
     if (send(fd, &byte, 1, MSG_NOSIGNAL) != 1) throw Failure("a process of the team died");
-  hear_all();
+  wait_for_all();
   for (int rank = 0; rank < size(); ++rank) values_[static_cast<std::size_t>(rank)] = members_[rank].value;
   return values_;
 }

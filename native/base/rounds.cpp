@@ -10,8 +10,9 @@
 namespace mm {
 namespace {
 
-constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work that touches no memory
-constexpr double kSlow = 1.05;  // reference loop this much over its best time: the clock or the CPU was taken
+constexpr std::uint64_t kReferenceAdds = 1 << 16;  // about 20 us of work without memory accesses
+constexpr double kSlow =
+    1.05;  // ratio to the best time of the reference loop above which the clock or the CPU was slow
 constexpr int kMaxSamples = 400;
 
 }  // namespace
@@ -34,8 +35,8 @@ Progress Rounds::begin(Point point) {
   if (p.inside && !point.missing) point.team = run_.team({point.cpu >= 0 ? point.cpu : cpus_.front()});
   p.index = state_.next_index++;
   p.samples.resize(point.metrics.size());
-  if (const auto old = state_.earlier.samples.find(p.index); old != state_.earlier.samples.end())
-    for (const auto& [values, marks] : old->second)
+  if (const auto earlier = state_.earlier.samples.find(p.index); earlier != state_.earlier.samples.end())
+    for (const auto& [values, marks] : earlier->second)
       if (values.size() == point.metrics.size()) {
         for (std::size_t m = 0; m < values.size(); ++m) p.samples[m].push_back(values[m]);
         p.marks.push_back(marks);
@@ -62,25 +63,25 @@ void Rounds::run() {
 void Rounds::step(Progress& p) {
   const bool first = p.without_samples();
   if (wall_s() > state_.budget_end_s && !first) return finish(p);
-  // Even an exhausted budget gives a point its one sample, and the first one does get it; but late is late.
+  // A point takes one sample even after the budget ends, the very first one in any case, but not much later.
   if (p.point.missing || (first && wall_s() > run_.last_call_s() && state_.sampled)) return finish(p);
   state_.sampled = true;
   try {
     visit(p);
-  } catch (const Absent& why) {
-    return fail(p, why);
-  } catch (const Failure& why) {
-    return fail(p, Absent(why.what()));
+  } catch (const Absent& error) {
+    return fail(p, error);
+  } catch (const Failure& error) {
+    return fail(p, Absent(error.what()));
   }
   p.wide = p.wide && !narrow(p);
   if (!p.wide || static_cast<int>(p.samples[0].size()) >= kMaxSamples) finish(p);
   run_.beat(p.point.metrics.empty() ? "" : p.point.metrics[0]);
 }
 
-/// Takes one sample of a point, and records it.
+/// Takes and records one sample of a point.
 void Rounds::visit(Progress& p) {
   const Point& point = p.point;
-  const double came_s = wall_s();
+  const double visit_s = wall_s();
   if (p.start.empty()) p.start = utc_now();
   if (point.prepare) {
     if (p.inside)
@@ -94,14 +95,14 @@ void Rounds::visit(Progress& p) {
   if (sample.values.size() != point.metrics.size())
     throw std::logic_error("a burst returned the wrong number of values");
   for (const double v : sample.values)
-    if (!std::isfinite(v) || v < 0) throw Failure("a sample is not a number or below zero");
+    if (!std::isfinite(v) || v < 0) throw Failure("a sample is negative or not a finite number");
   for (std::size_t m = 0; m < sample.values.size(); ++m) p.samples[m].push_back(sample.values[m]);
   p.marks.push_back(sample.marks);
-  // What is computed once is not timed: a residual takes as long as it takes.
+  // Values that are computed once, such as residuals, are not timed.
   if (sample.burst_s > 0 && !point.once)
     p.overhead = std::max(p.overhead, 2 * clock_info().overhead_s / sample.burst_s);
   emit(json{{"type", "sample"}, {"point", p.index}, {"values", sample.values}, {"marks", sample.marks}});
-  p.spent_s += wall_s() - came_s;
+  p.spent_s += wall_s() - visit_s;
   state_.real_time.ran(sample.real_time_s);
 }
 
@@ -120,7 +121,7 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
     sample.values = point.burst();
     spans = team.last();
   }
-  // A library with threads of its own leaves the team alone, whose last run is still that of the reference loop.
+  // A library with its own threads does not use the team, whose last run is then still the reference loop.
   sample.burst_s = team.elapsed_s() != reference_s ? team.elapsed_s() : wall_s() - from_s;
   const double after = reference_ratio(team);
   sample.real_time_s = shield.release();
@@ -136,8 +137,8 @@ Rounds::Sample Rounds::take_sample(const Progress& p) {
   return sample;
 }
 
-/// Time of the reference loop over its best time on the same CPU. Every member does the same fixed work; the slowest
-/// of them shows whether one was disturbed.
+/// Time of the reference loop over its best time on the same CPU. All members do the same fixed work; the slowest shows
+/// whether any was disturbed.
 double Rounds::reference_ratio(Team& team) {
   const auto& spans = team.run([](int) { keep(dependent_adds(kReferenceAdds)); });
   double worst = 1;
@@ -151,7 +152,7 @@ double Rounds::reference_ratio(Team& team) {
   return worst;
 }
 
-/// Whether a point has samples enough for the width asked for.
+/// Whether a point has converged.
 bool Rounds::narrow(const Progress& p) const {
   const bool many = static_cast<int>(p.samples[0].size()) >= p.point.least_samples;
   if (p.point.once || !many) return many;
@@ -161,19 +162,19 @@ bool Rounds::narrow(const Progress& p) const {
                      [&](const auto& samples) { return inside_width(samples, percent_); });
 }
 
-void Rounds::fail(Progress& p, const Absent& why) {
-  p.point.missing = why;
+void Rounds::fail(Progress& p, const Absent& error) {
+  p.point.missing = error;
   for (auto& samples : p.samples) samples.clear();
   finish(p);
 }
 
-/// Writes the results of a point, or why there are none.
+/// Writes the results of a point, or the reason why there are none.
 void Rounds::finish(Progress& p) {
   p.done = true;
   const Point& point = p.point;
   if (point.missing || p.without_samples()) {
-    const Absent why = point.missing.value_or(run_.out_of_budget());
-    run_.absent(point.metrics.empty() ? "" : point.metrics[0], point.conditions, why.what(), why.enable);
+    const Absent error = point.missing.value_or(run_.out_of_budget());
+    run_.absent(point.metrics.empty() ? "" : point.metrics[0], point.conditions, error.what(), error.enable);
     return;
   }
   const auto [conditions, flags] = observed(p, shield_, stolen_);

@@ -1,9 +1,8 @@
 #pragma once
-/// The one loop that measures: rounds over points, a burst a visit, with everything that could spoil it watched.
+/// The measurement loop: rounds over points, with one burst per visit, and checks for disturbances.
 ///
-/// Rounds, because noise comes in stretches: a point whose samples all fall into one bad second would look
-/// precise and be wrong. Visited in turn, every point covers every stretch, and the shape of a curve does not
-/// depend on when its parts were measured.
+/// Noise comes in phases: a point with all samples in one bad second would look precise and be wrong. With rounds, the
+/// samples of every point cover all phases, and the shape of a curve does not depend on when its parts were measured.
 #include <string>
 #include <vector>
 
@@ -15,9 +14,9 @@ namespace mm {
 
 class Rounds {
  public:
-  /// Numbers the points, takes over their samples of an earlier output, and writes the header.
+  /// Numbers the points, adopts their samples of an earlier output, and writes the header.
   Rounds(Run& run, Run::State& state, std::vector<Point> points);
-  /// Visits the points in turn until each has samples enough, has failed, or the budget ends.
+  /// Visits the points in turn until each has converged, has failed, or the budget ends.
   void run();
   std::vector<Outcome> outcomes() const;
 
@@ -25,9 +24,9 @@ class Rounds {
   struct Sample {
     Values values;
     int marks = 0;
-    double reference_ratio = 1;  ///< the slower one of before and after the burst
+    double reference_ratio = 1;  ///< the larger of before and after the burst
     double burst_s = 0;
-    double real_time_s = 0;  ///< how long the team ran at real-time priority; 0: it did not
+    double real_time_s = 0;  ///< time of the team at real-time priority; 0: none
   };
 
   Progress begin(Point point);
@@ -36,17 +35,17 @@ class Rounds {
   Sample take_sample(const Progress& p);
   double reference_ratio(Team& team);
   bool narrow(const Progress& p) const;
-  void fail(Progress& p, const Absent& why);
+  void fail(Progress& p, const Absent& error);
   void finish(Progress& p);
 
   Run& run_;
   Run::State& state_;
-  const double percent_;  ///< width of the interval asked for
+  const double percent_;  ///< requested half width of the interval
   const std::string shield_;
   const std::vector<int> cpus_;
   const double begun_s_;
-  /// A point may be finished in a few milliseconds, and a machine is rarely quiet or busy for so short a time: the
-  /// samples of every point span at least this long.
+  /// A point may take only milliseconds, shorter than typical quiet and busy phases of a machine: the samples of every
+  /// point span at least this time.
   const double min_span_s_;
   std::vector<Progress> points_;
   StolenTime stolen_;

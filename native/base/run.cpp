@@ -1,4 +1,4 @@
-/// What a run offers its instruments beside the rounds: memory, teams, the budget, and the lines of its output.
+/// Services of Run beside the rounds: memory, teams, the budget, and the lines of output.
 #include <algorithm>
 #include <cstdio>
 
@@ -37,8 +37,8 @@ std::shared_ptr<Arena> Run::arena(std::size_t bytes, Pages pages, int node, int 
   if (node < 0 && request.policy == Policy::node) request.policy = Policy::local;
   try {
     return Arena::make(request);
-  } catch (const Absent& why) {
-    absent(metric, conditions, why.what(), why.enable);
+  } catch (const Absent& error) {
+    absent(metric, conditions, error.what(), error.enable);
     return nullptr;
   }
 }
@@ -46,7 +46,7 @@ std::shared_ptr<Arena> Run::arena(std::size_t bytes, Pages pages, int node, int 
 std::size_t Run::affordable_bytes(Pages pages, double share) const {
   constexpr std::size_t kTrial = std::size_t{16} << 20;
   const double begin_s = wall_s();
-  // A pool of explicit pages may be spent to the last one.
+  // Explicit huge pages are not used for the trial, since the point may need the whole pool.
   Arena::make({kTrial, pages == Pages::base ? pages : Pages::thp, Policy::local, -1, -1});
   const double rate = static_cast<double>(kTrial) / std::max(wall_s() - begin_s, 1e-6);
   return static_cast<std::size_t>(rate * left_s() * share);
@@ -116,7 +116,7 @@ void Run::derive(const std::string& metric, const std::vector<double>& samples, 
 }
 
 double Run::last_call_s() const {
-  // Something is to come of it, if only late; then little more.
+  // The first point gets more time, so that the run has at least one result.
   const bool any = state_.sampled || state_.results > 0 || state_.resumed > 0;
   return state_.started_s + budget_s() + (any ? std::clamp(0.5 * budget_s(), 0.5, 10.0) : std::max(budget_s(), 1.0));
 }
@@ -169,14 +169,14 @@ std::vector<Outcome> Run::measure(std::vector<Point> points) {
 }
 
 std::uint64_t iterations_for(double target_s, const std::function<double(std::uint64_t)>& batch_s, std::uint64_t start,
-                             std::uint64_t most) {
+                             std::uint64_t max) {
   std::uint64_t n = std::max<std::uint64_t>(1, start);
   for (;;) {
     const double took = batch_s(n);
-    if (took >= target_s || n >= most) return n;
-    // Grow by what is missing, but never more than tenfold: the first batch may have been disturbed.
+    if (took >= target_s || n >= max) return n;
+    // Grow in proportion, but at most tenfold: the first batch may have been disturbed.
     const double factor = took > 0 ? std::clamp(1.2 * target_s / took, 1.5, 10.0) : 10.0;
-    n = std::min(most, static_cast<std::uint64_t>(static_cast<double>(n) * factor) + 1);
+    n = std::min(max, static_cast<std::uint64_t>(static_cast<double>(n) * factor) + 1);
   }
 }
 

@@ -12,11 +12,11 @@
 namespace mm {
 namespace {
 
-constexpr double kRealTimeShare = 0.7;  // of wall time, well below the kernel's throttle at 0.95
+constexpr double kRealTimeShare = 0.7;  // of wall time; well below the Linux kernel's throttle at 0.95
 
 }  // namespace
 
-/// Holds the CPUs that do not take part, at real-time priority, while a burst runs.
+/// Occupies unused CPUs at real-time priority while a burst runs.
 class Shield::Holder {
  public:
   explicit Holder(const std::vector<int>& cpus) {
@@ -24,7 +24,7 @@ class Shield::Holder {
     try {
       for (int cpu : cpus) threads_.emplace_back([this, cpu] { hold(cpu); });
     } catch (...) {
-      end();  // a thread that nobody joins ends the process
+      end();  // destroying a joinable thread would terminate the process
       throw;
     }
   }
@@ -41,7 +41,7 @@ class Shield::Holder {
     try {
       pin(cpu);
     } catch (const Failure&) {
-      return;  // offline by now: nothing to hold
+      return;  // the CPU went offline: nothing to hold
     }
     sched_param param{};
     param.sched_priority = 5;
@@ -82,8 +82,8 @@ void RealTimeShare::start() { window_s_ = wall_s(); }
 void RealTimeShare::ran(double real_time_s) {
   spent_s_ += real_time_s;
   if (real_time_s > 0 && spent_s_ <= 0.1) return;
-  const double owed_s = spent_s_ / kRealTimeShare - (wall_s() - window_s_);
-  if (real_time_s > 0 && owed_s > 0) usleep(static_cast<useconds_t>(owed_s * 1e6));
+  const double pause_s = spent_s_ / kRealTimeShare - (wall_s() - window_s_);
+  if (real_time_s > 0 && pause_s > 0) usleep(static_cast<useconds_t>(pause_s * 1e6));
   spent_s_ = 0;
   window_s_ = wall_s();
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// The shield of a burst: real-time priority for its team, and the other CPUs held idle.
+/// Shields bursts: real-time priority for the team; optionally keeps the other CPUs idle.
 #include <memory>
 #include <string>
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace mm {
 
-/// Shields a team from its construction until `release`, or its end.
+/// Shields a team from construction until `release` or destruction.
 class Shield {
  public:
   /// `kind` is off, on or hold; hold also occupies those of `cpus` that the team does not use.
@@ -17,7 +17,8 @@ class Shield {
   Shield(const Shield&) = delete;
   Shield& operator=(const Shield&) = delete;
 
-  /// Ends it; returns how long the team ran at real-time priority, in s, 0 where the kernel did not allow it.
+  /// Ends the shield. Returns how long the team ran at real-time priority, in s; 0 if the Linux kernel did not permit
+  /// it.
   double release();
 
  private:
@@ -28,11 +29,11 @@ class Shield {
   double from_s_ = 0;
 };
 
-/// Keeps real-time work below its share of any stretch of time, well below the kernel's throttle.
+/// Keeps the share of real-time work well below the Linux kernel's throttle.
 class RealTimeShare {
  public:
   void start();
-  /// Real-time work has run for so long; sleeps for as long as it owes the others.
+  /// Accounts for real-time work of that duration, and sleeps if its share is too high.
   void ran(double real_time_s);
 
  private:

@@ -45,9 +45,9 @@ double relative_mad(std::span<const double> samples) {
   return m != 0 ? median(d) / std::fabs(m) : 0;
 }
 
-std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::size_t least) {
-  // Greedy by length: the longest level stretch is the surest plateau; what is left on either side is searched
-  // again. A slope (between two cache levels) never holds `least` points within the tolerance.
+std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::size_t min_points) {
+  // Greedy by length: the longest level stretch is the most certain plateau; both sides of it are searched again. A
+  // slope (between two cache levels) never has `min_points` points within the tolerance.
   std::vector<Plateau> found;
   const auto search = [&](auto&& self, std::size_t begin, std::size_t end) -> void {
     std::size_t best_first = 0, best_length = 0;
@@ -66,7 +66,7 @@ std::vector<Plateau> plateaus(std::span<const double> y, double tolerance, std::
         }
       }
     }
-    if (best_length < least) return;
+    if (best_length < min_points) return;
     const std::size_t last = best_first + best_length - 1;
     self(self, begin, best_first);
     found.push_back({best_first, last, median(y.subspan(best_first, best_length))});

@@ -30,34 +30,34 @@ void relax() noexcept {
 }  // namespace
 
 std::vector<int> allowed_cpus() {
-  // The mask grows with the machine: a fixed cpu_set_t ends at 1024.
-  for (int most = 1024; most <= 1 << 17; most *= 2) {
-    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(most));
-    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(most));
+  // A fixed cpu_set_t ends at 1024 CPUs, so the mask grows as needed.
+  for (int max = 1024; max <= 1 << 17; max *= 2) {
+    cpu_set_t* set = CPU_ALLOC(static_cast<std::size_t>(max));
+    const std::size_t bytes = CPU_ALLOC_SIZE(static_cast<std::size_t>(max));
     std::vector<int> cpus;
     const bool ok = sched_getaffinity(0, bytes, set) == 0;
-    for (int i = 0; ok && i < most; ++i)
+    for (int i = 0; ok && i < max; ++i)
       if (CPU_ISSET_S(static_cast<std::size_t>(i), bytes, set)) cpus.push_back(i);
     CPU_FREE(set);
     if (ok) return cpus;
   }
-  throw Failure("the kernel does not tell which CPUs may be used");
+  throw Failure("cannot read the CPU affinity of this process");
 }
 
 void bind_process(const std::vector<int>& cpus) {
-  const auto most = static_cast<std::size_t>(std::max(1024, *std::max_element(cpus.begin(), cpus.end()) + 1));
-  cpu_set_t* set = CPU_ALLOC(most);
-  const std::size_t bytes = CPU_ALLOC_SIZE(most);
+  const auto max = static_cast<std::size_t>(std::max(1024, *std::max_element(cpus.begin(), cpus.end()) + 1));
+  cpu_set_t* set = CPU_ALLOC(max);
+  const std::size_t bytes = CPU_ALLOC_SIZE(max);
   CPU_ZERO_S(bytes, set);
   for (int cpu : cpus) CPU_SET_S(static_cast<std::size_t>(cpu), bytes, set);
   const int rc = sched_setaffinity(0, bytes, set);
-  const int why = errno;
+  const int error = errno;
   CPU_FREE(set);
-  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpus.front()) + ": " + std::strerror(why));
+  if (rc != 0) throw Failure("cannot bind to cpu " + std::to_string(cpus.front()) + ": " + std::strerror(error));
 }
 
 void pin(int cpu) {
-  bind_process({cpu});  // sched_setaffinity(0) is of the calling thread; threads made later inherit it
+  bind_process({cpu});  // sched_setaffinity(0) binds the calling thread; threads created later inherit the mask
   if (sched_getcpu() != cpu) throw Failure("bound to cpu " + std::to_string(cpu) + " but running elsewhere");
 }
 
@@ -66,7 +66,7 @@ struct Team::State {
   std::vector<pthread_t> handles;
   std::vector<Span> spans;
   const std::function<void(int)>* work = nullptr;
-  std::atomic<std::uint32_t> generation{0};  // sleeping members wait for it to change
+  std::atomic<std::uint32_t> generation{0};  // sleeping members wait for a change
   std::atomic<int> arrived{0}, done{0};
   std::atomic<bool> stop{false};
   std::mutex error_lock;
@@ -94,14 +94,14 @@ void Team::State::member(int rank, int cpu, int size, std::atomic<int>& ready) {
   }
   ready.fetch_add(1);
   ready.notify_all();
-  for (std::uint32_t seen = 0;;) {
-    generation.wait(seen);
-    seen = generation.load();
+  for (std::uint32_t last_generation = 0;;) {
+    generation.wait(last_generation);
+    last_generation = generation.load();
     if (stop.load()) return;
     Span& span = spans[static_cast<std::size_t>(rank)];
     rusage before{}, after{};
     getrusage(RUSAGE_THREAD, &before);
-    // Released together: the last to arrive opens the gate. Members that share a CPU must not spin for long.
+    // A barrier releases all members together. Members that share a CPU must not spin for long.
     arrived.fetch_add(1);
     for (int spins = 0; arrived.load(std::memory_order_acquire) < size; ++spins) {
       relax();
@@ -138,7 +138,7 @@ Team::Team(std::vector<int> cpus) : cpus_(std::move(cpus)), state_(std::make_uni
       s.handles.push_back(s.threads.back().native_handle());
     }
   } catch (...) {
-    s.end();  // a thread that nobody joins ends the process
+    s.end();  // destroying a joinable thread would terminate the process
     throw;
   }
   for (int n = ready.load(); n < size(); n = ready.load()) ready.wait(n);
@@ -178,7 +178,7 @@ double Team::elapsed_s() const {
 
 bool Team::real_time(bool on) {
   State& s = *state_;
-  if (on && !s.distinct) return false;  // a spinning member would wait for one that never gets the CPU
+  if (on && !s.distinct) return false;  // a spinning member could starve one on the same CPU
   if (on == s.real_time) return s.real_time;
   sched_param param{};
   param.sched_priority = on ? 10 : 0;

@@ -1,5 +1,5 @@
 #pragma once
-/// A team of pinned threads that start a piece of work together.
+/// A team of pinned threads that start work together.
 #include <functional>
 #include <memory>
 #include <vector>
@@ -8,15 +8,15 @@
 
 namespace mm {
 
-/// CPUs this process may use, ascending.
+/// CPUs that this process may use, ascending.
 std::vector<int> allowed_cpus();
-/// Binds the calling thread to one CPU and checks that it is there. Failure when the kernel refuses.
+/// Binds the calling thread to one CPU and verifies it. Throws Failure if the Linux kernel refuses.
 void pin(int cpu);
 
-/// Binds the calling thread, and every thread it makes from now on, to these CPUs.
+/// Binds the calling thread, and all threads that it creates later, to these CPUs.
 void bind_process(const std::vector<int>& cpus);
 
-/// One thread a CPU of `cpus`; a CPU may be named twice only where the work is known to be oversubscribed.
+/// One thread per entry of `cpus`; repeat a CPU only if oversubscription is intended.
 class Team {
  public:
   explicit Team(std::vector<int> cpus);
@@ -26,8 +26,8 @@ class Team {
 
   struct Span {
     Ticks begin, end;
-    bool moved;             ///< it ended on another CPU than its own
-    long switched, faults;  ///< involuntary switches and minor page faults inside the work
+    bool moved;             ///< the thread ended on another CPU than its own
+    long switched, faults;  ///< involuntary switches and minor page faults during the work
   };
   /// Runs `work(rank)` on every thread, released together by a barrier; returns when all are done.
   const std::vector<Span>& run(const std::function<void(int)>& work);
@@ -38,7 +38,7 @@ class Team {
   const std::vector<int>& cpus() const { return cpus_; }
   int size() const { return static_cast<int>(cpus_.size()); }
 
-  /// Puts the threads at real-time priority (true where the kernel allowed it) or back. Never on fewer CPUs than
+  /// Sets the threads to real-time priority (true if the Linux kernel permits it) or back. Never with fewer CPUs than
   /// threads.
   bool real_time(bool on);
 

@@ -5,7 +5,7 @@
 namespace mm {
 namespace {
 
-/// Bytes of the character of UTF-8 at the start of `text`; 0 where there is none, or one that a terminal obeys.
+/// Length in bytes of the UTF-8 character at the start of `text`; 0 if it is invalid or a control character.
 std::size_t printable_length(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U; };
   const unsigned first = byte(0);
@@ -21,7 +21,7 @@ std::size_t printable_length(std::string_view text) {
   return overlong || beyond || control ? 0 : length;
 }
 
-/// The next character as it can be shown, and how many bytes it was.
+/// The next character in printable form, and its length in bytes.
 std::pair<std::string, std::size_t> shown_character(std::string_view text) {
   if (const std::size_t n = printable_length(text); n > 0) return {std::string(text.substr(0, n)), n};
   constexpr const char* digits = "0123456789abcdef";
@@ -33,10 +33,10 @@ std::pair<std::string, std::size_t> shown_character(std::string_view text) {
 
 }  // namespace
 
-std::string shown(std::string_view text, std::size_t most) {
+std::string shown(std::string_view text, std::size_t max) {
   std::string line;
   for (std::size_t count = 0; !text.empty(); ++count) {
-    if (count == most) return line + "…";
+    if (count == max) return line + "…";
     const auto [character, bytes] = shown_character(text);
     line += character;
     text.remove_prefix(bytes);

@@ -1,9 +1,9 @@
 #pragma once
-/// toml++, which asserts or assumes what input such as "[[[" breaks before it refuses just that: without either it
-/// refuses it in every build. Header only: a packaged library would have to be on every node too.
+/// toml++ asserts or assumes conditions that input such as "[[[" violates before it reports the error. Without either,
+/// every build reports it. Header only: a shared library would have to be installed on every node.
 #define TOML_HEADER_ONLY 1
 #define TOML_ASSERT(expr) static_assert(true)
 #pragma push_macro("NDEBUG")
-#undef NDEBUG  // else Clang's build takes for granted what an assert would check
+#undef NDEBUG  // otherwise Clang's build assumes what an assert would check
 #include <toml++/toml.h>
 #pragma pop_macro("NDEBUG")

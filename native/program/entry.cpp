@@ -24,35 +24,35 @@ int print_error(const std::string& text) {
 
 bool closed(int descriptor) { return fcntl(descriptor, F_GETFD) < 0 && errno == EBADF; }
 
-/// Opens /dev/null for what is closed. False where that is standard output: its reader shall not take this for success.
+/// Opens /dev/null for closed descriptors. False if standard output was closed: the caller must not take that for
+/// success.
 bool open_standard() {
-  const bool heard = !closed(STDOUT_FILENO);
+  const bool has_output = !closed(STDOUT_FILENO);
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (!closed(descriptor)) continue;
-    // The smallest descriptor that is free is this one: those below are open.
+    // open() returns the lowest free descriptor, which is this one.
     if (open("/dev/null", descriptor == STDIN_FILENO ? O_RDONLY : O_WRONLY) != descriptor) return false;
   }
-  return heard;
+  return has_output;
 }
 
-/// Whether all that was printed has arrived.
+/// Whether all output has been written.
 bool flushed() {
   errno = 0;
   std::cout.flush();
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 && std::cout.good();
 }
 
-/// The last resort, of an exception on a thread that nobody waits for.
-[[noreturn]] void give_up() {
+/// Handles an exception that escaped on any thread.
+[[noreturn]] void on_terminate() {
   try {
     if (const std::exception_ptr wrong = std::current_exception()) std::rethrow_exception(wrong);
-    print_error(
-        "ended by a fault of its own: a thread was left behind or an exception escaped while another was handled" +
-        address_limit());
+    print_error("internal error: a thread was not joined, or an exception escaped while another was handled" +
+                address_limit());
   } catch (const std::exception& wrong) {
     print_error(message_of(wrong));
   } catch (...) {
-    print_error("ended by an exception of an unknown kind");
+    print_error("internal error: an exception of unknown type");
   }
   _exit(1);
 }
@@ -80,7 +80,7 @@ int print_ending(const std::string& name, const Ending& ending) {
 int enter(const std::string& name, const std::function<int()>& work) {
   error_prefix = name;
   if (!open_standard()) return print_error("standard output is closed");
-  std::set_terminate(give_up);
+  std::set_terminate(on_terminate);
   int status = 1;
   try {
     status = work();
@@ -89,7 +89,7 @@ int enter(const std::string& name, const std::function<int()>& work) {
   }
   if (!flushed() && status == 0)
     status = print_error(std::string("cannot write to standard output: ") +
-                         (errno != 0 ? std::strerror(errno) : "it was refused earlier"));
+                         (errno != 0 ? std::strerror(errno) : "an earlier write failed"));
   return status;
 }
 

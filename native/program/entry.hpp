@@ -1,23 +1,23 @@
 #pragma once
-/// How a program begins and ends, whatever it does.
+/// Start and end of every program.
 #include <exception>
 #include <functional>
 #include <string>
 
 namespace mm {
 
-/// Does `work` and returns its exit status. Descriptors 0 to 2 are open (else a file of data would become one of them,
-/// and messages would be written to it), all output has been written (else 1 and one line on standard error), and no
-/// exception leaves, on whatever thread (1 and one line). `name` begins those lines: "meshmark-probe". A closed
-/// standard output is an error before anything is done.
+/// Runs `work` and returns its exit status. Opens descriptors 0 to 2 (otherwise a data file could become one of them
+/// and receive messages), reports output that could not be written, and catches exceptions of all threads (one line on
+/// standard error and status 1). `name` begins those lines: "meshmark-probe". A closed standard output is an error
+/// before any work.
 int enter(const std::string& name, const std::function<int()>& work);
 
-/// What an exception means to the user of a program.
+/// What an exception means to the user.
 struct Ending {
-  int status;           ///< 2: the request is wrong; 77: it cannot be had here; 1: it failed
+  int status;           ///< 2: the request is invalid; 77: unavailable here; 1: failed
   const char* kind;     ///< "error" or "absent"
   std::string message;  ///< one line
-  std::string hint;     ///< what helps; "" where nothing is known
+  std::string hint;     ///< a remedy; "" if none is known
 };
 Ending ending_of(const std::exception& wrong);
 /// Prints "NAME: KIND: MESSAGE" and the hint on standard error. Returns the status.

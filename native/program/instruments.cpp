@@ -20,11 +20,11 @@ void print_line(const std::string& text) {
   if (!muted()) std::fprintf(stderr, "%s: %s\n", program_name.c_str(), text.c_str());
 }
 
-void say_error(const json& line, const std::string& text) {
+void report_error(const json& line, const std::string& text) {
   try {
     emit(line);
   } catch (const Failure&) {
-    // Nobody reads standard output any more; standard error still gets the one line.
+    // Standard output is closed; report on standard error only.
   }
   print_line("error: " + text);
 }
@@ -34,8 +34,8 @@ json error_line(const json& field, const std::string& message, const json& allow
 }
 
 int usage_error(const UsageError& e) {
-  say_error(error_line(e.field, e.what(), e.allowed.empty() ? json(nullptr) : json(e.allowed)),
-            e.field + ": " + e.what() + (e.allowed.empty() ? "" : "; allowed: " + e.allowed));
+  report_error(error_line(e.field, e.what(), e.allowed.empty() ? json(nullptr) : json(e.allowed)),
+               e.field + ": " + e.what() + (e.allowed.empty() ? "" : "; allowed: " + e.allowed));
   return 2;
 }
 
@@ -73,7 +73,7 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     s.write_header(0);
     const bool nothing = s.results == 0 && s.resumed == 0;
     end_line(s, nothing ? "absent" : "ok");
-    if (nothing && s.absences > 0) print_line("nothing could be measured; the reasons are on standard output");
+    if (nothing && s.absences > 0) print_line("nothing was measured; the reasons are on standard output");
     return nothing ? 77 : 0;
   } catch (const UsageError& e) {
     return usage_error(e);
@@ -87,15 +87,15 @@ int measure(const Instrument& instrument, Run::State& s, bool only_check, const 
     print_line(std::string("absent: ") + e.what());
     return 77;
   } catch (const std::exception& e) {
-    const std::string why = message_of(e);
-    if (front.fail) front.fail(why);
-    say_error(error_line(nullptr, why, nullptr), why);
+    const std::string reason = message_of(e);
+    if (front.fail) front.fail(reason);
+    report_error(error_line(nullptr, reason, nullptr), reason);
     return 1;
   }
 }
 
 int respond(int argc, char** argv, const Front& front) {
-  std::signal(SIGPIPE, SIG_IGN);  // a closed pipe is an error to report, not a silent death
+  std::signal(SIGPIPE, SIG_IGN);  // report a closed pipe as an error
   program_name = front.name;
   CLI::App app{front.summary, front.name};
   app.require_subcommand(0, 1);
@@ -111,13 +111,13 @@ int respond(int argc, char** argv, const Front& front) {
     s.description = &d;
     s.parameters = d.parameters;
     for (const Parameter& c : common_parameters(d)) {
-      bool own = false;
-      for (const Parameter& p : d.parameters) own = own || p.name == c.name;
-      if (!own) s.parameters.push_back(c);
+      bool overridden = false;
+      for (const Parameter& p : d.parameters) overridden = overridden || p.name == c.name;
+      if (!overridden) s.parameters.push_back(c);
     }
     CLI::App* sub = app.add_subcommand(d.name, d.summary);
     sub->add_flag("--describe", describe_one[d.name], "describe this instrument in JSON");
-    sub->add_flag("--check", check_one[d.name], "read all parameters, measure nothing");
+    sub->add_flag("--check", check_one[d.name], "check all parameters without measuring");
     for (const Parameter& p : s.parameters) {
       std::string& value = s.values[p.name];
       value = p.default_value;

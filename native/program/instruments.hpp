@@ -1,22 +1,21 @@
 #pragma once
-/// The command line of a program of instruments: meshmark-probe's, and that of the ranks of meshmark-comm.
+/// The command line of programs with instruments: meshmark-probe, and the ranks of meshmark-comm.
 #include <functional>
 #include <string>
 
 namespace mm {
 
 struct Front {
-  std::string name, summary;  ///< summary: with an example
-  /// After the command line was read and before anything is measured; may throw as an instrument may.
+  std::string name, summary;  ///< summary: ends with an example
+  /// After the command line has been parsed and before measuring; may throw as an instrument may.
   std::function<void()> begin{};
-  /// With the exit status, after the last line; it is not called where `begin` was not. Returns the status to exit
-  /// with.
+  /// With the exit status, after the last line, if `begin` was called. Returns the final exit status.
   std::function<int(int status)> end{};
-  /// Instead of the usual words and `end` where a process of many fails alone: the others wait for it.
+  /// Called instead of the usual error report and `end` if one process of many fails, while the others wait for it.
   std::function<void(const std::string& why)> fail{};
 };
 
-/// Lists, describes, checks or measures as the words say; returns the exit status.
+/// Lists, describes, checks or measures as the arguments request. Returns the exit status.
 int answer(int argc, char** argv, const Front& front);
 
 }  // namespace mm

@@ -11,7 +11,7 @@
 namespace mm {
 namespace {
 
-constexpr const char* kErrorsOf = "meshmark";  // what begins lines of errors: users know the command alone
+constexpr const char* kErrorsOf = "meshmark";  // prefix of error lines: users run this command, not the native programs
 
 int usage(const VerbProgram& program, std::FILE* to) {
   std::fprintf(to, "usage: %s VERB [options]\n\n", program.name.c_str());

@@ -1,5 +1,5 @@
 #pragma once
-/// A program of several verbs, as git has them.
+/// A program with several verbs.
 #include <span>
 #include <string>
 
@@ -8,13 +8,13 @@ namespace mm {
 struct Verb {
   const char* name;
   const char* help;
-  int (*call)(int argc, char** argv);  ///< argv[0] is the verb; the exit status
-  const char* command = nullptr;       ///< the command of meshmark that calls it, for hints; null: the same name
+  int (*call)(int argc, char** argv);  ///< argv[0] is the verb; returns the exit status
+  const char* command = nullptr;       ///< the command of meshmark that calls it, for hints; null: same name
 };
 
 struct VerbProgram {
   std::string name;     ///< on the usage line: "meshmark-load"
-  std::string user;     ///< whose options hints name: "meshmark" where its commands call the verbs
+  std::string user;     ///< the command in hints: "meshmark" if its commands call the verbs
   std::string example;  ///< arguments
   std::span<const Verb> verbs;
 };

@@ -17,14 +17,14 @@
 namespace mm {
 namespace {
 
-constexpr std::size_t kMaxText = 64u << 20;  // no file of /proc or /sys is larger; a bound for hostile trees
+constexpr std::size_t kMaxText = 64u << 20;  // larger than any file of /proc or /sys; bounds the input of hostile trees
 
 }  // namespace
 
 KernelFile::KernelFile(const std::string& path)
     : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC)) {
   if (descriptor_ < 0) return;
-  // A recorded tree may hold anything: what is no file has no text, and nobody waits for it.
+  // A recorded tree may contain anything: skip what is not a regular file, without blocking.
   struct stat status{};
   if (::fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode))
     buffer_.resize(4096);
@@ -49,12 +49,12 @@ std::string_view KernelFile::text() {
   if (descriptor_ < 0) return {};
   std::size_t have = 0;
   while (true) {
-    const ssize_t got = ::pread(descriptor_, buffer_.data() + have, buffer_.size() - have, static_cast<off_t>(have));
-    if (got < 0) return {};
-    have += static_cast<std::size_t>(got);
-    if (got == 0 || have < buffer_.size()) {
-      // A short read may be a page's end and not the file's: only an empty one is sure, where there is room for it.
-      if (got == 0) return {buffer_.data(), have};
+    const ssize_t read = ::pread(descriptor_, buffer_.data() + have, buffer_.size() - have, static_cast<off_t>(have));
+    if (read < 0) return {};
+    have += static_cast<std::size_t>(read);
+    if (read == 0 || have < buffer_.size()) {
+      // A short read may end at a page, not at the end of the file: only an empty read with space left is conclusive.
+      if (read == 0) return {buffer_.data(), have};
       continue;
     }
     if (buffer_.size() >= kMaxText) return {};
@@ -67,16 +67,16 @@ std::string read_text(const std::string& path) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return text;
   std::size_t have = 0;
-  ssize_t got = 0;
+  ssize_t read = 0;
   do {
-    have += static_cast<std::size_t>(got);
+    have += static_cast<std::size_t>(read);
     if (text.size() - have < 4096) text.resize(text.size() + (text.empty() ? 4096 : text.size()));
-    got = ::read(file, text.data() + have, text.size() - have);
-  } while (got > 0);
-  const int why = errno;
+    read = ::read(file, text.data() + have, text.size() - have);
+  } while (read > 0);
+  const int error = errno;
   ::close(file);
-  errno = why;
-  text.resize(got < 0 ? 0 : have);
+  errno = error;
+  text.resize(read < 0 ? 0 : have);
   return text;
 }
 
@@ -93,8 +93,8 @@ std::int64_t number_in(const std::string& path, std::int64_t missing) {
 
 std::vector<std::string> names_in(const std::string& folder) {
   std::vector<std::string> names;
-  std::error_code wrong;
-  for (std::filesystem::directory_iterator at(folder, wrong), end; !wrong && at != end; at.increment(wrong))
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
     names.push_back(at->path().filename().string());
   std::sort(names.begin(), names.end());
   return names;
@@ -125,17 +125,17 @@ void PolledFile::close() {
 std::string_view PolledFile::text() {
   static std::array<char, 1024> buffer;
   const int file = file_ >= 0 ? file_ : ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-  const ssize_t got = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
+  const ssize_t read = file < 0 ? -1 : ::pread(file, buffer.data(), buffer.size(), 0);
   if (file >= 0 && file != file_) {
     rlimit limit{};
-    const std::size_t most =
+    const std::size_t max_open =
         ::getrlimit(RLIMIT_NOFILE, &limit) == 0 ? static_cast<std::size_t>(limit.rlim_cur) / 2 : 64;
-    if (open_ < most)
+    if (open_ < max_open)
       file_ = file, ++open_;
     else
       ::close(file);
   }
-  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(got, 0))};
+  return {buffer.data(), static_cast<std::size_t>(std::max<ssize_t>(read, 0))};
 }
 
 }  // namespace mm

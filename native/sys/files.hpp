@@ -10,18 +10,18 @@
 
 namespace mm {
 
-/// The whole text of a file; "" where it cannot be read (errno says why).
+/// The whole text of a file; "" if it cannot be read (errno contains the reason).
 std::string read_text(const std::string& path);
-/// The first line, without white space at its end; "" where there is none.
+/// The first line without trailing white space; "" if there is none.
 std::string first_line(const std::string& path);
-/// The number of a file that holds nothing else; `missing` where it does not.
+/// The number that a file contains; `missing` if it contains anything else.
 std::int64_t number_in(const std::string& path, std::int64_t missing);
-/// Names in a folder, sorted; none where it is missing.
+/// Names in a folder, sorted; empty if the folder is missing.
 std::vector<std::string> names_in(const std::string& folder);
 /// Entries of a folder that begin with a digit, as in /proc and /proc/PID/task.
 std::vector<pid_t> numbers_in(const std::string& folder);
 
-/// A file that is read again and again; its buffer grows at the first readings only.
+/// A file that is read repeatedly; its buffer grows only during the first reads.
 class KernelFile {
  public:
   KernelFile() = default;
@@ -33,7 +33,7 @@ class KernelFile {
   KernelFile& operator=(const KernelFile&) = delete;
 
   explicit operator bool() const { return descriptor_ >= 0; }
-  /// The whole text as it is now; empty when it cannot be read (any more). Valid until the next reading.
+  /// The current text; empty if it cannot be read. Valid until the next call.
   std::string_view text();
 
  private:
@@ -41,7 +41,7 @@ class KernelFile {
   std::string buffer_;
 };
 
-/// A file of /proc that is read at every sample of many tasks: kept open where there are descriptors to spare.
+/// A file of /proc that is sampled for many tasks; stays open as long as descriptors are plentiful.
 class PolledFile {
  public:
   explicit PolledFile(std::string path) : path_(std::move(path)) {}
@@ -49,7 +49,7 @@ class PolledFile {
   PolledFile& operator=(PolledFile&& other) noexcept;
   ~PolledFile() { close(); }
   void close();
-  /// At most 1 KiB, which is more than these files have, until the next call; "" where the thread has ended.
+  /// At most 1 KiB, which exceeds these files; "" if the thread has ended. Valid until the next call.
   std::string_view text();
 
  private:

@@ -7,7 +7,7 @@ namespace mm {
 namespace {
 
 constexpr std::int64_t kMaxId = 1 << 20;
-constexpr std::size_t kMaxIds = 1 << 16;  // no machine has more; a bound for hostile trees
+constexpr std::size_t kMaxIds = 1 << 16;  // more than any machine has; bounds the input of hostile trees
 
 }  // namespace
 
@@ -33,8 +33,8 @@ std::string_view next_word(std::string_view& line) {
 
 std::int64_t whole_number(std::string_view word, std::int64_t missing) {
   std::int64_t value = 0;
-  const auto [end, wrong] = std::from_chars(word.data(), word.data() + word.size(), value);
-  return wrong == std::errc() && end == word.data() + word.size() ? value : missing;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+  return error == std::errc() && end == word.data() + word.size() ? value : missing;
 }
 
 std::int64_t number_at_end(std::string_view name) {

@@ -1,4 +1,4 @@
-/// What a user wrote, to numbers, for whoever is no C++ program: see native/base/options.hpp.
+/// Parsing of options for Python, through a C interface: see native/base/options.hpp.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -30,15 +30,15 @@ json parsed(const std::string& kind, const std::string& text, int all) {
     return json{{"value", kParsers.at(kind)("", text, all)}};
   } catch (const mm::UsageError& e) {
     return json{{"found", e.what()}, {"allowed", e.allowed}};
-  } catch (const std::exception& e) {  // such as a list that no memory holds
+  } catch (const std::exception& e) {  // such as a list that exceeds memory
     return json{{"found", e.what()}, {"allowed", ""}};
   }
 }
 
 }  // namespace
 
-/// Writes {"value": …} or {"found": …, "allowed": …} with its end into `out`, as much as fits in `capacity`.
-/// `all` is what the word all means. Returns how long the answer is, without its end.
+/// Writes {"value": …} or {"found": …, "allowed": …} and a terminating null byte to `out`, truncated to `capacity`.
+/// `all` is the value of "all". Returns the full length, without the null byte.
 extern "C" __attribute__((visibility("default"))) std::size_t meshmark_parse(const char* kind, const char* text,
                                                                              std::size_t length, int all, char* out,
                                                                              std::size_t capacity) {

@@ -6,13 +6,13 @@
 
 namespace {
 
-double read_time(std::vector<std::string> words, double low_s = 0, double high_s = mm::Arguments::kLongest_s) {
+double read_time(std::vector<std::string> arguments, double low_s = 0, double high_s = mm::Arguments::kLongest_s) {
   double value_s = 7;
   mm::Arguments app{"a test"};
   app.time("--duration", value_s, "for so long", low_s, high_s);
-  words.insert(words.begin(), "program");
+  arguments.insert(arguments.begin(), "program");
   std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
+  for (std::string& word : arguments) argv.push_back(word.data());
   app.read(static_cast<int>(argv.size()), argv.data(), "options");
   return value_s;
 }
@@ -25,19 +25,19 @@ TEST(Arguments, ATimeIsWrittenAsEverywhere) {
 }
 
 TEST(Arguments, AWrongTimeNamesItsOptionAndWhatIsAllowed) {
-  const auto said = [](const std::vector<std::string>& words) -> std::string {
+  const auto refusal = [](const std::vector<std::string>& arguments) -> std::string {
     try {
-      read_time(words, 1e-6, 3600);
-    } catch (const mm::UsageError& wrong) {
-      return wrong.field + ": " + wrong.what();
+      read_time(arguments, 1e-6, 3600);
+    } catch (const mm::UsageError& error) {
+      return error.field + ": " + error.what();
     }
     return "";
   };
-  EXPECT_EQ(said({"--duration", "soon"}),
+  EXPECT_EQ(refusal({"--duration", "soon"}),
             "options: --duration: found 'soon', allowed: a time such as 500ms, 10s or 5m");
-  EXPECT_EQ(said({"--duration", "2h"}), "options: --duration: found '2h', allowed: 1us to 1h");
-  EXPECT_EQ(said({"--duration", "1ns"}), "options: --duration: found '1ns', allowed: 1us to 1h");
-  EXPECT_NE(said({"--nosuch"}).find("--nosuch"), std::string::npos);
+  EXPECT_EQ(refusal({"--duration", "2h"}), "options: --duration: found '2h', allowed: 1us to 1h");
+  EXPECT_EQ(refusal({"--duration", "1ns"}), "options: --duration: found '1ns', allowed: 1us to 1h");
+  EXPECT_NE(refusal({"--nosuch"}).find("--nosuch"), std::string::npos);
 }
 
 }  // namespace

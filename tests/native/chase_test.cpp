@@ -12,9 +12,9 @@ TEST(Ring, VisitsEverySlotExactlyOnceForAnySeed) {
   for (std::uint64_t seed : {0u, 1u, 2026u}) {
     std::vector<std::byte> memory(kSlots * kStride + 64);
     mm::Link* const start = mm::make_random_ring(memory.data(), kSlots, kStride, seed);
-    std::set<mm::Link*> seen;
-    for (mm::Link* at = start; seen.insert(at).second;) at = at->next;
-    EXPECT_EQ(seen.size(), kSlots) << "seed " << seed;
+    std::set<mm::Link*> visited;
+    for (mm::Link* at = start; visited.insert(at).second;) at = at->next;
+    EXPECT_EQ(visited.size(), kSlots) << "seed " << seed;
   }
 }
 

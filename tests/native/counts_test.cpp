@@ -1,4 +1,4 @@
-/// Events of a thread: which the kernel lets us count, what is said of the others, and what comes out.
+/// Events of a thread: which ones the Linux kernel permits, the reasons for the others, and the counts.
 #include "base/counts.hpp"
 
 #include <gtest/gtest.h>
@@ -15,13 +15,13 @@
 namespace mm::perf {
 namespace {
 
-/// A processor with so many counters, and a kernel that forbids or lacks what a test says.
+/// Simulates a processor with a number of counters, and a Linux kernel that forbids or lacks events.
 class MadeUpKernel : public Kernel {
  public:
-  bool guarded = false;           ///< the kernel's own work is not for this user
+  bool guarded = false;           ///< events inside the Linux kernel are forbidden
   bool without_hardware = false;  ///< no PMU, as in most virtual machines
-  int refuse = 0;                 ///< errno, of everything
-  std::size_t counters = 99;      ///< of the processor; the groups beyond take turns
+  int refuse = 0;                 ///< errno of every call
+  std::size_t counters = 99;      ///< of the processor; groups beyond them are multiplexed
   std::uint64_t turn = 0;         ///< readings so far
 
   int open(perf_event_attr& a, int cpu, int leader) override {
@@ -73,7 +73,7 @@ TEST(ThreadEvents, AllThereIsWhereEverythingMayBeCounted) {
   EXPECT_EQ(events.had().size(), 11U);
   EXPECT_TRUE(events.lacking().empty());
   EXPECT_FALSE(events.user_only());
-  EXPECT_EQ(kernel.open_now(), 0U) << "what it tried is closed";
+  EXPECT_EQ(kernel.open_now(), 0U) << "descriptors of the trial are closed";
 }
 
 TEST(ThreadEvents, WithoutPmuTheKernelsOwnRemainAndTheOthersAreSaidOnce) {
@@ -93,7 +93,7 @@ TEST(ThreadEvents, AUserWhoMayNotSeeTheKernelCountsHisOwnWorkAndNoSwitches) {
   EXPECT_TRUE(events.user_only());
   EXPECT_EQ(events.had().size(), 10U);
   ASSERT_EQ(events.lacking().size(), 1U);
-  // Counted without the kernel they would be 0, which is wrong.
+  // Excluding the Linux kernel, they would be 0, which is wrong.
   EXPECT_EQ(events.lacking()[0].names, std::vector<std::string>{"context_switches"});
   EXPECT_NE(events.lacking()[0].enable, "");
 }
@@ -126,14 +126,14 @@ TEST(ThreadCounts, GrowsBetweenBeginAndEndAndIsUnknownWhereItHadNoTurn) {
         all[i] == "branches" || all[i] == "branch_misses" || all[i] == "l1_misses" || all[i] == "tlb_misses";
     EXPECT_EQ(std::isnan(counts.of(i)), waits) << all[i];
   }
-  // Five groups are read in turn, so five turns of 100 lie between two readings of one.
+  // Five groups are multiplexed, so five turns of 100 lie between two readings of one group.
   EXPECT_DOUBLE_EQ(counts.of(0), 500);
   EXPECT_DOUBLE_EQ(counts.of(1), 1000);
 }
 
 TEST(ThreadCounts, TheRealKernelCountsFaultsOfThisThreadAlone) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the sanitizer touches pages of its own for each that this thread touches";
+  GTEST_SKIP() << "the sanitizer touches shadow pages for each page that this thread touches";
 #endif
   const ThreadEvents events;
   const std::vector<std::string> all = names(events);
@@ -158,7 +158,7 @@ TEST(ThreadCounts, TheRealKernelCountsFaultsOfThisThreadAlone) {
   counts.end();
   const double faults = counts.of(static_cast<std::size_t>(at - all.begin()));
   EXPECT_GE(faults, kPages);
-  EXPECT_LT(faults, 2 * kPages) << "another thread's are not ours";
+  EXPECT_LT(faults, 2 * kPages) << "faults of another thread do not count";
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-/// Readers of the operating system's files and the words in them.
+/// Readers of the operating system's files, and parsers of their content.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -17,8 +17,8 @@ using namespace mm;
 
 TEST(Words, ListsOfIdsAreReadAndNonsenseIsNone) {
   EXPECT_EQ(ids_of("0-2,5,7-8"), (std::vector<int>{0, 1, 2, 5, 7, 8}));
-  for (const char* wrong : {"", "a", "3-1", "-1", "1,,2", "0-99999999999", "1-", "9223372036854775807"})
-    EXPECT_TRUE(ids_of(wrong).empty()) << wrong;
+  for (const char* invalid : {"", "a", "3-1", "-1", "1,,2", "0-99999999999", "1-", "9223372036854775807"})
+    EXPECT_TRUE(ids_of(invalid).empty()) << invalid;
   EXPECT_EQ(ids_of("0-65535").size(), 65536U);
   EXPECT_TRUE(ids_of("0-65536").empty());
 }

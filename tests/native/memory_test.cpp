@@ -27,7 +27,7 @@ TEST(Arena, TransparentHugePagesAreCountedByTheKernelNotAssumed) {
   std::ifstream in("/sys/kernel/mm/transparent_hugepage/enabled");
   std::string line;
   std::getline(in, line);
-  if (line.empty() || line.find("[never]") != std::string::npos) GTEST_SKIP() << "transparent huge pages are off";
+  if (line.empty() || line.find("[never]") != std::string::npos) GTEST_SKIP() << "transparent huge pages are disabled";
   const auto arena = mm::Arena::make({.bytes = 16 * kMi, .pages = mm::Pages::thp});
   EXPECT_GT(arena->huge_share(), 0.0);
 }
@@ -35,9 +35,9 @@ TEST(Arena, TransparentHugePagesAreCountedByTheKernelNotAssumed) {
 TEST(Arena, MoreThanThereIsIsAbsentWithAReason) {
   try {
     mm::Arena::make({.bytes = std::size_t{1} << 48});
-    FAIL() << "256 TiB were given";
-  } catch (const mm::Absent& why) {
-    EXPECT_NE(std::string(why.what()).find("memory too small"), std::string::npos);
+    FAIL() << "256 TiB were allocated";
+  } catch (const mm::Absent& error) {
+    EXPECT_NE(std::string(error.what()).find("not enough memory"), std::string::npos);
   }
 }
 
@@ -66,7 +66,7 @@ TEST(Team, SharedCpusNeverGoToRealTimePriority) {
   const int cpu = mm::allowed_cpus().front();
   mm::Team team({cpu, cpu});
   EXPECT_FALSE(team.real_time(true));
-  team.run([](int) {});  // and two members on one CPU still come through the barrier
+  team.run([](int) {});  // two members on one CPU must pass the barrier
 }
 
 TEST(FillOrder, KeepsEveryCpuOnce) {

@@ -52,7 +52,7 @@ TEST(Size, RefusesWhatIsNoSizeAndNamesTheField) {
 
 TEST(Sizes, RangesDoubleAndMayBeFiner) {
   EXPECT_EQ(mm::parse_sizes("f", "1KiB..8KiB"), (std::vector<std::size_t>{1024, 2048, 4096, 8192}));
-  EXPECT_EQ(mm::parse_sizes("f", "4KiB..10KiB"), (std::vector<std::size_t>{4096, 8192, 10240})) << "and the end";
+  EXPECT_EQ(mm::parse_sizes("f", "4KiB..10KiB"), (std::vector<std::size_t>{4096, 8192, 10240})) << "including the end";
   EXPECT_EQ(mm::parse_sizes("f", "1MiB..2MiB/2").size(), 3u);
   EXPECT_EQ(mm::parse_sizes("f", "1GiB..2GiB/64").size(), 65u);
   EXPECT_THROW(mm::parse_sizes("f", "1GiB..2GiB/65"), mm::UsageError);
@@ -144,7 +144,7 @@ TEST(CpuList, SurvivesTheWayThereAndBack) {
     EXPECT_THROW(mm::parse_cpu_list("cpus", text), mm::UsageError) << text;
 }
 
-// Whatever comes in, a parser answers with a value or a usage error, nothing else.
+// For any input, a parser returns a value or throws a usage error.
 TEST(Parsers, NeverDieOfNonsense) {
   std::mt19937_64 random{1};
   const std::string letters = "0123456789.,-/KMGTiBsnm ae+x";

@@ -37,7 +37,7 @@ TEST(ProcessTeam, EveryProcessWorksInItsOwnMemoryOnItsOwnCpu) {
     EXPECT_LT(processes.elapsed_s(), 10);
     EXPECT_FALSE(processes.moved());
   }
-  EXPECT_EQ(mine, 5);  // what the processes did to their copies
+  EXPECT_EQ(mine, 5);  // the processes changed their copies
 }
 
 TEST(ProcessTeam, WhatAProcessThrowsIsSaid) {
@@ -47,8 +47,8 @@ TEST(ProcessTeam, WhatAProcessThrowsIsSaid) {
       return [](const mm::ProcessTeam::Order&) { return 0.0; };
     });
     FAIL() << "the processes started";
-  } catch (const mm::Failure& why) {
-    EXPECT_STREQ(why.what(), "no memory here");
+  } catch (const mm::Failure& error) {
+    EXPECT_STREQ(error.what(), "no memory here");
   }
 }
 

@@ -1,4 +1,4 @@
-// One parser of /proc/PID/stat serves the placer and the scenario runner, so truncated texts must be refused by both.
+// The placer and the scenario runner share one parser of /proc/PID/stat, which must refuse truncated texts.
 #include "sys/procfs.hpp"
 
 #include <gtest/gtest.h>

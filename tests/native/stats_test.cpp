@@ -38,7 +38,7 @@ TEST(MedianInterval, CoversTheMedianOfASkewedDistribution) {
     covered += interval->first <= 1 && 1 <= interval->second;  // the median of this distribution is 1
   }
   EXPECT_GE(covered, kTrials * 0.95);
-  EXPECT_LE(covered, kTrials * 0.985);  // an interval that always covers says nothing
+  EXPECT_LE(covered, kTrials * 0.985);  // an interval that always covers is useless
 }
 
 TEST(MedianInterval, IsRefusedBelowSixSamples) {
