@@ -1,4 +1,5 @@
-/// From a machine file to the graph: the planned routers and links, the buses between nodes and their CPUs, endpoints.
+/// Converts a machine file to the graph: routers and links of the topology, buses between nodes and their CPUs, and
+/// endpoints.
 #include <algorithm>
 
 #include "graph.hpp"
@@ -18,7 +19,7 @@ std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind) {
 
 namespace {
 
-/// What a machine file states of the ports and buses of a node.
+/// The ports and buses of a node, as the machine file specifies them.
 struct NodePorts {
   int cpus, memories;
   std::int64_t fs_per_flit;  ///< of a port
@@ -96,7 +97,7 @@ class Builder {
   }
 
  private:
-  /// CPUs are at their node's router, or behind buses: each bus is a router whose outputs all share one server.
+  /// CPUs attach to their node's router, or to buses: a bus is a router whose outputs share one server.
   void place_cpus() {
     edges_of_.resize(plan_.routers);
     for (const Edge& e : plan_.edges) edges_of_[e.from].push_back(e);
@@ -165,13 +166,13 @@ class Builder {
     }
   }
 
-  /// The server of the next output of a router: all outputs of a bus share one.
+  /// The server of a router's next output; all outputs of a bus share one.
   std::uint32_t server_of(std::uint32_t router) {
     if (g_.is_bus(router) && bus_server_ != kNone) return bus_server_;
     g_.servers.push_back(g_.is_bus(router) ? ports_.bus : Server{});
-    const auto made = static_cast<std::uint32_t>(g_.servers.size() - 1);
-    if (g_.is_bus(router)) bus_server_ = made;
-    return made;
+    const auto server = static_cast<std::uint32_t>(g_.servers.size() - 1);
+    if (g_.is_bus(router)) bus_server_ = server;
+    return server;
   }
 
   void add_link(const Edge& e) {
@@ -187,7 +188,7 @@ class Builder {
     g_.outputs.push_back(o);
   }
 
-  /// Adds an endpoint and the output that leads to it. On a bus, both run at the rate of the bus.
+  /// Adds an endpoint and the output that leads to it. On a bus, both have the rate of the bus.
   void attach(Endpoint e) {
     const bool on_bus = g_.is_bus(e.router);
     const auto number = static_cast<std::uint32_t>(g_.endpoints.size());
@@ -208,7 +209,7 @@ class Builder {
     g_.endpoints.push_back(e);
   }
 
-  /// In each router first the links that lead to it, in the order of the outputs, then its endpoints.
+  /// Adds the inputs of each router: first those of links, in the order of the outputs, then those of its endpoints.
   void add_inputs() {
     std::vector<std::vector<std::uint32_t>> arriving(plan_.routers);
     for (std::uint32_t o = 0; o < g_.outputs.size(); ++o)
@@ -237,7 +238,7 @@ class Builder {
   std::uint16_t bus_kind_ = 0, port_kind_ = 0;
   std::vector<std::vector<Edge>> edges_of_;          ///< by router
   std::vector<std::vector<std::uint32_t>> cpus_at_;  ///< node of each CPU, by router
-  std::uint32_t bus_server_ = kNone;                 ///< of the router at hand, once it has one
+  std::uint32_t bus_server_ = kNone;                 ///< of the current router, once it has one
   std::uint32_t cpus_ = 0, memories_ = 0, ios_ = 0;
 };
 

@@ -1,5 +1,5 @@
 #pragma once
-/// The event queue: a calendar of 4,096 buckets, and a heap for what lies beyond its horizon.
+/// The event queue: a calendar of 4,096 buckets, and a heap for events beyond its horizon.
 /// Source: Brown, "Calendar queues", CACM 31(10), 1988.
 #include <algorithm>
 #include <array>
@@ -19,16 +19,16 @@ struct Event {
 };
 static_assert(sizeof(Event) == 16);
 
-/// Events leave in order of time; those of one time in the order in which they came (far ones first).
+/// Events are returned in order of time; among equal times in the order of insertion (far ones first).
 class Calendar {
  public:
-  /// A bucket is 2^shift ps wide; about one event a bucket is best, any width is right.
+  /// A bucket is 2^shift ps wide. About one event per bucket is optimal; any width is correct.
   explicit Calendar(int shift = 9) : shift_(shift) {}
 
   void push(Time at, std::uint32_t what, std::uint32_t with) {
     ++size_;
     const std::int64_t bucket = at >> shift_;
-    if (bucket <= open_) {  // the bucket being worked on: keep it sorted
+    if (bucket <= open_) {  // the current bucket: keep it sorted
       auto place = now_.end();
       while (place != now_.begin() + static_cast<std::ptrdiff_t>(next_) && (place - 1)->at > at) --place;
       now_.insert(place, Event{at, what, with});
@@ -44,7 +44,7 @@ class Calendar {
   bool empty() const { return size_ == 0; }
   std::size_t size() const { return size_; }
 
-  /// The earliest event; must not be empty.
+  /// The earliest event. Pre: not empty.
   Event pop() {
     --size_;
     if (next_ == now_.size()) advance();
@@ -57,7 +57,7 @@ class Calendar {
     Event event;
     std::uint64_t count;
   };
-  /// Buckets are lists of chunks from one pool: what is in use stays in the caches as the calendar turns.
+  /// Buckets are lists of chunks from one pool, so that the chunks in use stay in the caches as the calendar turns.
   static constexpr std::uint32_t kNoChunk = 0xffffffff;
   struct Chunk {
     std::array<Event, 15> events;
@@ -123,7 +123,7 @@ class Calendar {
     if (!std::is_sorted(now_.begin(), now_.end(), earlier)) std::stable_sort(now_.begin(), now_.end(), earlier);
   }
 
-  /// The first bucket after the open one that holds something; -1 if none.
+  /// The first non-empty bucket after the open one; -1 if there is none.
   std::int64_t next_used() const {
     const auto start = static_cast<std::size_t>(open_ + 1) % kBuckets;
     for (std::size_t i = 0; i <= kBuckets / 64; ++i) {

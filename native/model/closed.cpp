@@ -12,24 +12,26 @@ Time path_time(const Graph& g, const Routing& routing, const RouterRules& rules,
     return g.is_bus(r) ? 0 : rules.pipeline + (rules.exclusive ? rules.allocation : 0);
   };
   Time time = a.delay + pipeline(a.router);
-  std::uint32_t at = a.router, came = kNone;
+  std::uint32_t at = a.router, incoming = kNone;
   while (at != b.router) {
     std::uint32_t local;
     if (rules.channels.adaptive > 0) {
       const std::uint64_t ways = routing.minimal(at, b.router);
       local = static_cast<std::uint32_t>(std::countr_zero(ways));
-      if (came != kNone && g.outputs[came].dimension >= 0)
+      if (incoming != kNone && g.outputs[incoming].dimension >= 0)
         for (std::uint64_t m = ways; m; m &= m - 1) {
           const auto k = static_cast<std::uint32_t>(std::countr_zero(m));
-          const Output& way = g.outputs[g.first_output[at] + k];
-          if (way.dimension == g.outputs[came].dimension && way.direction == g.outputs[came].direction) local = k;
+          const Output& candidate = g.outputs[g.first_output[at] + k];
+          if (candidate.dimension == g.outputs[incoming].dimension &&
+              candidate.direction == g.outputs[incoming].direction)
+            local = k;
         }
     } else {
       local = routing.escape(at, b.router, kFresh).output;
     }
-    came = g.first_output[at] + local;
-    at = g.outputs[came].to_router;
-    time += g.outputs[came].delay + pipeline(at);
+    incoming = g.first_output[at] + local;
+    at = g.outputs[incoming].to_router;
+    time += g.outputs[incoming].delay + pipeline(at);
   }
   return time + g.outputs[b.output].delay;
 }
@@ -38,12 +40,12 @@ Time zero_load(const Graph& g, const Routing& routing, const RouterRules& router
                std::uint32_t cpu, std::uint32_t node, std::uint32_t controller, State state, std::uint32_t owner,
                bool page_open) {
   const std::uint32_t home = g.memories_of[node][controller];
-  const std::uint32_t here = g.endpoints[cpu].node;
+  const std::uint32_t requester_node = g.endpoints[cpu].node;
   const auto between = [&](std::uint32_t a, std::uint32_t b) {
     return rules.bypass && g.endpoints[a].node == g.endpoints[b].node ? 0 : path_time(g, routing, routers, a, b);
   };
   const auto tail = [&](std::uint32_t from, std::uint32_t flits) {
-    const bool near = rules.bypass && g.endpoints[from].node == here;
+    const bool near = rules.bypass && g.endpoints[from].node == requester_node;
     return near || rules.core.critical_word ? 0 : (g.outputs[g.endpoints[cpu].output].fs_per_flit * flits + 500) / 1000;
   };
   const Time to_home = rules.core.request + between(cpu, home);
@@ -58,7 +60,7 @@ Time zero_load(const Graph& g, const Routing& routing, const RouterRules& router
   Time last = to_home + memory + between(home, cpu) + tail(home, data);
   if (rules.coherence == Coherence::broadcast)
     for (std::uint32_t n = 0; n < g.nodes(); ++n) {
-      if (n == here || g.cpus_of[n].empty()) continue;
+      if (n == requester_node || g.cpus_of[n].empty()) continue;
       const std::uint32_t probed = g.cpus_of[n].front();
       last =
           std::max(last, to_home + between(home, probed) + rules.core.probe + between(probed, cpu) + tail(probed, ack));
@@ -67,7 +69,8 @@ Time zero_load(const Graph& g, const Routing& routing, const RouterRules& router
 }
 
 std::vector<double> uniform_loads(const Graph& g, const Routing& routing) {
-  // For each target, the flow from all nodes: handed down in order of decreasing distance, split over minimal outputs.
+  // For each target, the flow from all nodes, propagated in order of decreasing distance and split evenly over minimal
+  // outputs.
   std::vector<double> load(g.outputs.size(), 0);
   const double pairs = static_cast<double>(g.nodes()) * g.nodes();
   std::vector<std::uint32_t> order(g.routers());

@@ -5,7 +5,7 @@
 namespace mm::model {
 namespace {
 
-// Message classes of the network: a later one never waits for an earlier one.
+// Message classes of the network: a later class never waits for an earlier one.
 constexpr std::uint8_t kRequestClass = 0, kForwardClass = 1, kResponseClass = 2;
 
 }  // namespace
@@ -39,7 +39,7 @@ void Protocol::start(const Access& access, Time now) {
     const auto& cpus = graph_.cpus_of[access.owner < 0 ? access.home : static_cast<std::uint32_t>(access.owner)];
     x.owner = cpus.back() == x.requester ? cpus.front() : cpus.back();
   }
-  ++asked_;
+  ++requested_;
   const Time leaves = now + rules_.core.request;
   if (rules_.bypass && access.home == access.node)
     calendar_.push(leaves, event_of(kLocal, 0), t);
@@ -47,7 +47,7 @@ void Protocol::start(const Access& access, Time now) {
     send(x.requester, x.home, x.op == Op::write ? kWrite : kRead, t, leaves, now);
 }
 
-/// Sends a message; `at` lies ahead by what the sender needs before it leaves.
+/// Sends a message at time `at`, which includes the sender's delay.
 void Protocol::send(std::uint32_t from, std::uint32_t to, Message message, std::uint32_t t, Time at, Time now) {
   const std::uint32_t p = network_.packet();
   Packet& packet = network_.at(p);
@@ -68,7 +68,7 @@ void Protocol::send(std::uint32_t from, std::uint32_t to, Message message, std::
     network_.inject(from, p, now);
 }
 
-/// One of the answers that a transaction waits for has arrived: usable at `head`, complete at `tail`.
+/// Handles an answer that a transaction waits for: usable at `head`, complete at `tail`.
 inline void Protocol::answer(std::uint32_t t, Time head, Time tail) {
   Transaction& x = pool_[t];
   x.due = std::max(x.due, head);
@@ -117,7 +117,7 @@ void Protocol::request_at_home(std::uint32_t t, std::uint32_t flits, Time at) {
   calendar_.push(memories_.serve(graph_.endpoints[x.home].index, x.stripe, x.op, at), event_of(kMemory, flits), t);
 }
 
-/// The home has a core look a line up: by a message, or directly where they are of one node.
+/// Probes a core on behalf of the home: by a message, or directly on the home's own node.
 void Protocol::look_up(std::uint32_t core, Message message, std::uint32_t t, Time at) {
   const std::uint32_t home = pool_[t].home;
   if (near(core, home))
@@ -146,7 +146,7 @@ void Protocol::served(std::uint32_t t, std::uint32_t flits, Time now) {
   respond(x.home, x.op == Op::write ? kAck : kData, t, now);
 }
 
-/// Sharers of a traced line are those of the directory; of others, the nodes that follow the home.
+/// Sharers of a traced line come from the directory; for other lines they are the nodes that follow the home.
 void Protocol::invalidate_sharers(std::uint32_t t, Time now) {
   Transaction& x = pool_[t];
   if (x.traced) {
@@ -157,10 +157,10 @@ void Protocol::invalidate_sharers(std::uint32_t t, Time now) {
     }
     return;
   }
-  const std::uint32_t home = graph_.endpoints[x.home].node, own = graph_.endpoints[x.requester].node;
+  const std::uint32_t home = graph_.endpoints[x.home].node, requester_node = graph_.endpoints[x.requester].node;
   for (std::uint32_t i = 1; i <= x.sharers; ++i) {
     const std::uint32_t n = (home + i) % graph_.nodes();
-    if (graph_.cpus_of[n].empty() || n == own) continue;
+    if (graph_.cpus_of[n].empty() || n == requester_node) continue;
     ++x.pending;
     look_up(graph_.cpus_of[n].front(), kForward, t, now);
   }

@@ -1,6 +1,6 @@
 #pragma once
-/// The coherence protocol: requests to the home of a line, probes and forwards to the cores that hold it, and the
-/// answers to the requester. A requester of the home's node is reached without the router, where nodes have a bypass.
+/// The coherence protocol: requests to the home of a line, probes and forwards to the cores that hold it, and answers
+/// to the requester. On nodes with a bypass, a requester on the home's node is reached without the router.
 #include <cstdint>
 #include <optional>
 
@@ -21,20 +21,20 @@ class Protocol {
            Directory& directory, Calendar& calendar);
 
   void start(const Access& access, Time now);
-  /// A packet of `network` has reached an endpoint.
+  /// Handles a packet of `network` that reached an endpoint.
   void deliver(std::uint32_t endpoint, std::uint32_t packet, Time now);
-  /// A request is at its home; it occupies `flits` of the controller's queue until the controller is done with it.
+  /// Handles a request at its home; it occupies `flits` of the controller's queue until the controller has served it.
   void request_at_home(std::uint32_t t, std::uint32_t flits, Time at);
-  /// The home has the data, has accepted the write, or has found the owner in the directory.
+  /// Called when the home has the data, has accepted the write, or has found the owner in the directory.
   void served(std::uint32_t t, std::uint32_t flits, Time now);
-  /// A core has looked up a probed line.
+  /// Called when a core has looked up a probed line.
   void probed(std::uint32_t t, std::uint32_t endpoint, Time now);
-  /// Ends a transaction, which is valid until the next `start`; the next one on a traced line takes its turn.
+  /// Ends a transaction, which stays valid until the next `start`, and starts the next one on a traced line.
   const Transaction& finish(std::uint32_t t, Time now);
 
-  std::uint64_t asked() const { return asked_; }
+  std::uint64_t requested() const { return requested_; }
   std::uint64_t answered() const { return answered_; }
-  std::uint64_t open() const { return asked_ - answered_; }
+  std::uint64_t open() const { return requested_ - answered_; }
 
  private:
   enum Message : std::uint8_t { kRead, kWrite, kForward, kProbe, kData, kAck };
@@ -60,7 +60,7 @@ class Protocol {
   Calendar& calendar_;
   std::optional<SingleWriterCheck> check_;
   TransactionPool pool_;
-  std::uint64_t asked_ = 0, answered_ = 0;
+  std::uint64_t requested_ = 0, answered_ = 0;
 };
 
 }  // namespace mm::model

@@ -6,9 +6,9 @@
 namespace mm::model {
 namespace {
 
-const Stream kTraced{};  ///< of an actor with a trace, which has no streams
+const Stream kTraced{};  ///< for actors with a trace, which have no streams
 
-/// A time, or an exponential one of that mean.
+/// A constant time, or an exponentially distributed one with that mean.
 Time drawn(Time mean, bool random, Draws& draws) {
   return random ? static_cast<Time>(-std::log(draws.unit()) * static_cast<double>(mean)) : mean;
 }
@@ -89,7 +89,7 @@ inline void Cores::stream_access(const Stream& stream, std::uint64_t count, Draw
   access.home = home;
 }
 
-/// Whether buffers and pace allow an access now; if not, the actor is woken or planned for when they do.
+/// Whether buffers and pace permit an access now; otherwise the actor is woken or scheduled when they do.
 inline bool Cores::may_issue(std::uint32_t number, std::uint32_t node, bool posted, Time now) {
   const ActorState& s = states_[number];
   const Actor& actor = trial_.actors[number];
@@ -141,7 +141,7 @@ void Cores::issue(std::uint32_t number, Time now) {
   }
 }
 
-/// Ends a memory phase and rests; false where a read of the phase is still outstanding.
+/// Ends a memory phase and starts the rest; false if a read of the phase is outstanding.
 bool Cores::rests(std::uint32_t number, Time now) {
   ActorState& s = states_[number];
   const Actor& actor = trial_.actors[number];
@@ -152,7 +152,7 @@ bool Cores::rests(std::uint32_t number, Time now) {
   return true;
 }
 
-/// A traced access to a line that the core holds ends at once; returns whether it was one.
+/// Completes a traced access that hits a line held by the core; returns whether it did.
 bool Cores::hit(std::uint32_t number, Time now) {
   ActorState& s = states_[number];
   const Actor& actor = trial_.actors[number];

@@ -1,5 +1,5 @@
 #pragma once
-/// Cores and I/O ports: each runs the programs of its actors, bounded by its outstanding loads.
+/// Cores and I/O ports: each runs the programs of its actors, limited by its outstanding loads.
 #include <cstdint>
 #include <vector>
 
@@ -14,8 +14,8 @@
 
 namespace mm::model {
 
-/// Outstanding accesses against the bounds of a core (miss buffers, write buffers) and of a node, and the actors that
-/// wait for a free buffer.
+/// Outstanding accesses against the limits of a core (miss buffers, write buffers) and of a node, and the actors that
+/// wait for a buffer.
 class Buffers {
  public:
   Buffers(const Graph& graph, const NodeRules& rules)
@@ -25,7 +25,7 @@ class Buffers {
         node_reads_(graph.nodes(), 0),
         waiting_(graph.endpoints.size()) {}
 
-  /// A write that has a buffer of its own; others occupy one of those of reads.
+  /// A posted write, which has a separate buffer; other writes occupy a read buffer.
   bool posted(Op op) const { return op == Op::write && rules_.core.posted_writes; }
   bool free(std::uint32_t endpoint, bool posted) const {
     return posted ? writes_[endpoint] < rules_.core.write_buffers : reads_[endpoint] < rules_.core.outstanding;
@@ -37,7 +37,7 @@ class Buffers {
 
   void wait(std::uint32_t endpoint, std::uint32_t actor);
   void wait_for_node(std::uint32_t actor) { node_waiting_.push_back(actor); }
-  /// Calls `wake` with each actor that may try again after an access of `endpoint` has ended.
+  /// Calls `wake` with each actor that may retry after an access of `endpoint` has ended.
   template <class Wake>
   void wake(std::uint32_t endpoint, const Wake& wake) {
     if (auto& list = waiting_[endpoint]; !list.empty()) {
@@ -71,15 +71,17 @@ class Cores {
   Cores(const Graph& graph, const NodeRules& rules, const Trial& trial, const Directory& directory, Protocol& protocol,
         Calendar& calendar, Results& results);
 
-  /// Plans the first access of every actor.
+  /// Schedules the first access of every actor.
   void start();
-  /// Issues all that the actor may issue now. An access that has to wait for a time is planned; one that waits for
-  /// another to end is woken by it. Events that a later plan has replaced do nothing.
+  /// Issues all accesses that the actor may issue now. An access that waits for a time is scheduled; one that waits for
+  /// another access is woken by it. Events that a later schedule has replaced do nothing.
   void issue(std::uint32_t actor, Time now);
-  /// An access of the actor has ended.
+  /// Handles the end of an access of the actor.
   void retire(const Transaction& x, Time now);
 
-  std::uint64_t unfinished() const { return unfinished_; }  ///< actors with a number of accesses that have not ended
+  std::uint64_t unfinished() const {
+    return unfinished_;
+  }  ///< actors with a limited number of accesses that have not completed
   std::uint64_t hits() const { return hits_; }
   int outstanding_reads(std::uint32_t endpoint) const { return buffers_.reads(endpoint); }
 
@@ -88,9 +90,9 @@ class Cores {
 
   struct ActorState {
     Draws draws;
-    Time next_issue = 0;  ///< by pace and by the core's issue gap
+    Time next_issue = 0;  ///< from pace and the core's issue gap
     std::uint64_t issued = 0, ended = 0;
-    std::uint64_t phase_end = kEndless;  ///< accesses issued by then end the memory phase
+    std::uint64_t phase_end = kEndless;  ///< number of issued accesses that ends the memory phase
     Time phase_from = 0;
     int reads_open = 0;
     std::size_t stream = 0;

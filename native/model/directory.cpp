@@ -61,7 +61,7 @@ void SingleWriterCheck::completed(const Transaction& x) {
   const char mode = x.op == Op::read ? 'r' : 'w';
   for (const auto& [who, how] : holders)
     if (who != x.requester && (how == 'w' || mode == 'w'))
-      throw Failure("coherence is broken: line " + std::to_string(x.line) + " is held for " +
+      throw Failure("coherence violated: line " + std::to_string(x.line) + " is held for " +
                     (how == 'w' ? "writing" : "reading") + " by endpoint " + std::to_string(who) + " while endpoint " +
                     std::to_string(x.requester) + (mode == 'w' ? " writes it" : " reads it"));
   holders[x.requester] = mode;

@@ -1,5 +1,5 @@
 #pragma once
-/// The directory of a trace: which cores hold which lines. Transactions on one line follow each other.
+/// The directory of traced lines: which cores hold which lines. Transactions on one line are serialised.
 #include <cstdint>
 #include <map>
 #include <unordered_map>
@@ -11,14 +11,14 @@ namespace mm::model {
 
 class Directory {
  public:
-  /// Whether an access by `endpoint` hits a line that it holds already.
+  /// Whether an access by `endpoint` hits a line that it holds.
   bool hits(std::uint64_t line, std::uint32_t endpoint, Op op) const;
 
-  /// Occupies the line of a transaction and sets its owner and state; false: `t` waits for the one before.
+  /// Occupies the line of a transaction and sets its owner and state; false if `t` has to wait for the one before.
   bool occupy(std::uint32_t t, Transaction& x);
 
-  /// The transaction is over: its requester holds the line. Returns the transaction that occupies the line next, which
-  /// still has to call `occupy`; kNone where none waits.
+  /// Ends a transaction: its requester holds the line. Returns the transaction that occupies the line next, which still
+  /// has to call `occupy`; kNone if none waits.
   std::uint32_t release(const Transaction& x);
 
   const std::vector<std::uint32_t>& sharers(std::uint64_t line) { return lines_[line].sharers; }
@@ -33,13 +33,13 @@ class Directory {
   std::unordered_map<std::uint64_t, Line> lines_;
 };
 
-/// What cores hold by the messages that reached them, independent of the directory: a line has at most one writer, and
-/// then no reader.
+/// The lines that cores hold according to the messages they received, independently of the directory: a line has at
+/// most one writer, and then no reader.
 class SingleWriterCheck {
  public:
-  /// A core has answered a probe: it gives the line up, or keeps it for reading.
+  /// Handles a probe that a core answered: it invalidates the line, or keeps it for reading.
   void probed(std::uint64_t line, std::uint32_t endpoint, Op op);
-  /// Failure where another core still holds the line in conflict.
+  /// Throws Failure if another core holds the line in conflict.
   void completed(const Transaction& x);
 
  private:

@@ -1,6 +1,6 @@
 #pragma once
-/// A machine as a graph of servers: routers with inputs and outputs, and the endpoints (CPUs, memory controllers, I/O
-/// ports) at them. Every output is a server: a rate, a delay, a capacity at its far end. Topologies differ only here.
+/// A machine as a graph of servers: routers with inputs and outputs, and their endpoints (CPUs, memory controllers, I/O
+/// ports). Every output is a server with a rate, a delay and a buffer at its far end. Topologies differ only here.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,7 +11,7 @@
 namespace mm::model {
 
 constexpr std::uint32_t kNone = 0xffffffff;
-constexpr int kMaxPorts = 64;  ///< inputs, and outputs, of one router: masks are one word
+constexpr int kMaxPorts = 64;  ///< inputs or outputs of one router: masks are one word
 
 enum class EndpointKind : std::uint8_t { cpu, memory, io };
 
@@ -22,12 +22,12 @@ struct LinkKind {
 };
 
 struct Output {
-  std::uint32_t router = 0;         ///< whose output it is
+  std::uint32_t router = 0;         ///< the router that it belongs to
   std::uint32_t to_router = kNone;  ///< kNone: leads to an endpoint
   std::uint32_t to_input = kNone;   ///< input of `to_router`, global number
   std::uint32_t to_endpoint = kNone;
   std::uint32_t server = 0;      ///< outputs of a bus share one
-  std::int64_t fs_per_flit = 0;  ///< 0: takes no time
+  std::int64_t fs_per_flit = 0;  ///< 0: no time
   Time delay = 0;                ///< from grant to the far end, without the far router's pipeline
   std::uint16_t kind = 0;        ///< of Graph::kinds
   std::int8_t dimension = -1;    ///< of a torus, mesh or hypercube
@@ -36,39 +36,39 @@ struct Output {
 
 struct Input {
   std::uint32_t router = 0;
-  std::uint32_t from_output = kNone;  ///< kNone: an endpoint injects here
+  std::uint32_t from_output = kNone;  ///< kNone: injection by an endpoint
   std::uint32_t from_endpoint = kNone;
 };
 
 struct Endpoint {
   EndpointKind kind = EndpointKind::cpu;
-  std::uint32_t node = 0, index = 0;  ///< index: among those of its kind, in the machine
+  std::uint32_t node = 0, index = 0;  ///< index: among the machine's endpoints of its kind
   std::uint32_t router = 0, input = 0, output = 0;
   std::int64_t fs_per_flit = 0;  ///< of its injection
   Time delay = 0;                ///< of its injection
 };
 
 struct Server {
-  Time turnaround = 0;  ///< lost when the sender changes
-  Time gap = 0;         ///< lost a packet
+  Time turnaround = 0;  ///< lost on a change of sender
+  Time gap = 0;         ///< lost per packet
 };
 
-/// Where a packet may go; see routing.hpp.
+/// Possible next hops of a packet; see routing.hpp.
 enum class EscapeRule : std::uint8_t { none, dimension, up_down };
 
 struct Graph {
   std::vector<LinkKind> kinds;
-  std::vector<Output> outputs;                           ///< those of one router are neighbours, links first
-  std::vector<Input> inputs;                             ///< likewise
+  std::vector<Output> outputs;                           ///< grouped by router, links first
+  std::vector<Input> inputs;                             ///< grouped by router
   std::vector<std::uint32_t> first_output, first_input;  ///< routers + 1
   std::vector<Server> servers;
   std::vector<Endpoint> endpoints;
   std::vector<std::uint32_t> node_router;                                ///< router of each node
   std::vector<std::vector<std::uint32_t>> cpus_of, memories_of, ios_of;  ///< endpoints of each node
   std::vector<int> coordinates;  ///< routers x dimensions, for torus, mesh, hypercube
-  std::vector<int> shape;        ///< empty where there are no coordinates
+  std::vector<int> shape;        ///< empty without coordinates
   bool wraps = false;
-  std::vector<std::uint32_t> anchor;  ///< of a bus its node's router, of others themselves
+  std::vector<std::uint32_t> anchor;  ///< for a bus its node's router, for others themselves
   EscapeRule rule = EscapeRule::up_down;
 
   std::uint32_t routers() const { return static_cast<std::uint32_t>(first_output.size() - 1); }
@@ -79,10 +79,10 @@ struct Graph {
   }
 };
 
-/// Builds the graph of a resolved machine (docs/reference/machine-files.md). UsageError names the key.
+/// Builds the graph of a resolved machine (docs/reference/machine-files.md). Throws UsageError with the key.
 Graph build_graph(const json& machine);
 
-/// Endpoints of a kind in the order of their nodes: CPU number n of a machine is the n-th, and so in its frames.
+/// Endpoints of a kind in the order of their nodes: CPU number n of a machine, also in frames, is the n-th.
 std::vector<std::uint32_t> by_node(const Graph& graph, EndpointKind kind);
 
 }  // namespace mm::model

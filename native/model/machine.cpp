@@ -12,7 +12,7 @@
 namespace mm::model {
 namespace {
 
-/// A few events a bucket, whatever the size of the machine; the horizon stays above a memory access.
+/// A few events per bucket for any machine size; the horizon exceeds a memory access.
 int bucket_shift(const Graph& graph) {
   return std::clamp(11 - static_cast<int>(std::bit_width(graph.endpoints.size() / 3)), 4, 9);
 }
@@ -49,7 +49,7 @@ class Machine {
     }
     if (calendar_.empty() && protocol_.open() > 0)
       throw Failure("no progress: " + std::to_string(protocol_.open()) +
-                    " requests are open and nothing moves: " + network_.waits());
+                    " requests are outstanding without progress: " + network_.waits());
     return result(now);
   }
 
@@ -77,7 +77,8 @@ class Machine {
         return cores_.retire(protocol_.finish(event.with, event.at), event.at);
       default:
         frames_.emit(network_, memories_, cores_, event.at);
-        // Windows alone are no progress: where no other event is left, the run ends, and fails if requests are open.
+        // Windows alone are not progress: if no other event is left, the run ends, and fails if requests are
+        // outstanding.
         if (!calendar_.empty()) calendar_.push(event.at + trial_.window, event_of(kWindow, 0), 0);
     }
   }
@@ -87,7 +88,7 @@ class Machine {
     r.groups = results_.take();
     r.measured = now - trial_.warm;
     r.packet_hops = network_.packet_hops();
-    r.asked = protocol_.asked();
+    r.requested = protocol_.requested();
     r.answered = protocol_.answered();
     r.hits = cores_.hits();
     const double span = static_cast<double>(std::max<Time>(r.measured, 1));

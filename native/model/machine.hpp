@@ -1,6 +1,6 @@
 #pragma once
-/// The whole machine: cores with a bounded number of outstanding misses, memory controllers with channels, banks and
-/// open pages, coherence by directory, broadcast or snoop, I/O ports; on the network.
+/// The whole machine: cores with a limited number of outstanding misses, memory controllers with channels, banks and
+/// open pages, coherence by directory, broadcast or snoop, and I/O ports, connected by the network.
 #include "graph.hpp"
 #include "network.hpp"
 #include "node_rules.hpp"
@@ -10,8 +10,8 @@
 
 namespace mm::model {
 
-/// Simulates one trial. Failure when requests are outstanding and no event is left; the message lists the packets and
-/// what they wait for.
+/// Simulates one trial. Throws Failure if requests are outstanding and no event is left; the message lists the packets
+/// and what they wait for.
 TrialResult simulate(const Graph& graph, const Routing& routing, const RouterRules& routers, const NodeRules& rules,
                      const Trial& trial, const FrameSink& frames = {});
 

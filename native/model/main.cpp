@@ -1,8 +1,8 @@
-/// meshmark-model: simulates machines under given workloads and answers in JSON Lines.
+/// meshmark-model: simulates machines under given workloads, with answers in JSON Lines.
 ///
-/// Reads requests on standard input, one JSON object a line:
+/// Reads requests from standard input, one JSON object per line:
 ///   {"machine": {…}, "runs": [{"kind": "trial", …}, …], "threads": 2}
-/// and writes one answer a run, in the order of the runs, whatever the number of threads
+/// and writes one answer per run, in the order of the runs, for any number of threads
 /// (docs/reference/model-protocol.md).
 #include <atomic>
 #include <condition_variable>
@@ -20,11 +20,11 @@
 
 namespace {
 
-int say(const mm::json& field, const std::string& message, const mm::json& allowed, int status) {
+int report_error(const mm::json& field, const std::string& message, const mm::json& allowed, int status) {
   try {
     mm::emit(mm::json{{"type", "error"}, {"field", field}, {"message", message}, {"allowed", allowed}});
   } catch (const mm::Failure&) {
-    // Nobody reads standard output any more; standard error still gets the line.
+    // Standard output is closed; report on standard error only.
   }
   const std::string where = field.is_string() ? field.get<std::string>() + ": " : "";
   const std::string instead = allowed.is_string() ? "; allowed: " + allowed.get<std::string>() : "";
@@ -39,43 +39,43 @@ void run_all(const mm::model::Ready& machine, const mm::json& runs, unsigned thr
       mm::emit(mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { mm::emit(frame); }));
     return;
   }
-  // Each run is simulated by one thread; answers (and frames before them) leave in order.
+  // Each run is simulated by one thread; answers (and the frames before them) are written in order.
   struct Slot {
     std::vector<mm::json> lines;
-    std::exception_ptr wrong;
+    std::exception_ptr error;
     bool done = false;
   };
   std::vector<Slot> slots(count);
   std::atomic<std::size_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex lock;
-  std::condition_variable news;
+  std::condition_variable changed;
   std::vector<std::jthread> team;
   for (unsigned t = 0; t < std::min<std::size_t>(threads, count); ++t)
     team.emplace_back([&] {
       for (std::size_t i = next++; i < count && !stop; i = next++) {
-        Slot made;
+        Slot slot;
         try {
           mm::json line =
-              mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { made.lines.push_back(frame); });
-          made.lines.push_back(std::move(line));
+              mm::model::answer(machine, runs[i], i, [&](const mm::json& frame) { slot.lines.push_back(frame); });
+          slot.lines.push_back(std::move(line));
         } catch (...) {
-          made.wrong = std::current_exception();
+          slot.error = std::current_exception();
         }
-        made.done = true;
+        slot.done = true;
         const std::scoped_lock held(lock);
-        slots[i] = std::move(made);
-        news.notify_all();
+        slots[i] = std::move(slot);
+        changed.notify_all();
       }
     });
   for (std::size_t i = 0; i < count; ++i) {
     std::unique_lock held(lock);
-    news.wait(held, [&] { return slots[i].done; });
-    const Slot mine = std::move(slots[i]);
+    changed.wait(held, [&] { return slots[i].done; });
+    const Slot slot = std::move(slots[i]);
     held.unlock();
     try {
-      if (mine.wrong) std::rethrow_exception(mine.wrong);
-      for (const mm::json& line : mine.lines) mm::emit(line);
+      if (slot.error) std::rethrow_exception(slot.error);
+      for (const mm::json& line : slot.lines) mm::emit(line);
     } catch (...) {
       stop = true;
       throw;
@@ -87,14 +87,16 @@ int answer(int argc, char** argv) {
   if (argc > 1 && (std::strcmp(argv[1], "--help") == 0 || std::strcmp(argv[1], "-h") == 0)) {
     std::puts(
         "usage: meshmark-model < requests.jsonl\n\n"
-        "Simulates machines; one JSON request a line in, one JSON answer a run out.\n"
-        "People use: meshmark model, meshmark measure INSTRUMENT --on MACHINE\n\n"
+        "Simulate machines: read one JSON request per line, write one JSON answer per run.\n"
+        "Use through: meshmark model, meshmark measure INSTRUMENT --on MACHINE\n\n"
         "example: echo '{\"machine\":{\"topology\":{\"kind\":\"torus\",\"shape\":[8,8]},\"links\":{\"wire\":"
         "{\"bandwidth_gb_per_s\":8,\"latency_ns\":1}},\"router\":{\"message_classes\":1}},"
         "\"runs\":[{\"kind\":\"traffic\",\"load\":0.3,\"packets\":10000}]}' | meshmark-model");
     return 0;
   }
-  if (argc > 1) return say("options", "found " + mm::quote(argv[1]), "none: requests come on standard input", 2);
+  if (argc > 1)
+    return report_error("options", "found " + mm::quote(argv[1]), "no arguments; requests are read from standard input",
+                        2);
   std::string text;
   std::size_t number = 0;
   try {
@@ -104,8 +106,8 @@ int answer(int argc, char** argv) {
       const mm::json request = mm::parse_json(text);
       if (!request.is_object() || !request.contains("machine") || !request.at("machine").is_object() ||
           !request.contains("runs") || !request.at("runs").is_array())
-        return say("request", "line " + std::to_string(number) + " is no request", "{\"machine\": {…}, \"runs\": […]}",
-                   2);
+        return report_error("request", "line " + std::to_string(number) + " is not a request",
+                            "{\"machine\": {…}, \"runs\": […]}", 2);
       const mm::model::Ready machine(request.at("machine"));
       unsigned threads = 1;
       if (request.contains("threads") && request.at("threads").is_number_unsigned())
@@ -114,9 +116,9 @@ int answer(int argc, char** argv) {
     }
     return 0;
   } catch (const mm::UsageError& e) {
-    return say(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
+    return report_error(e.field, e.what(), e.allowed.empty() ? mm::json(nullptr) : mm::json(e.allowed), 2);
   } catch (const std::exception& e) {
-    return say(nullptr, mm::message_of(e), nullptr, 1);
+    return report_error(nullptr, mm::message_of(e), nullptr, 1);
   }
 }
 

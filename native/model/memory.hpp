@@ -30,7 +30,7 @@ class MemoryControllers {
   std::uint32_t channels(std::size_t controller) const { return controllers_[controller].channels; }
 
   /// Accepts an access at time `at`; `stripe` numbers the lines of the controller. Returns when its first data is
-  /// there, or the write is accepted.
+  /// available, or when the write is accepted.
   Time serve(std::size_t controller, std::uint64_t stripe, Op op, Time at) {
     const Controller& m = controllers_[controller];
     const std::size_t c = m.first + stripe % m.channels;
@@ -47,7 +47,7 @@ class MemoryControllers {
     return op == Op::write ? channel.free_from : start + rules_.access;
   }
 
-  /// Time that the channels of a controller were busy up to `now`, summed, ps.
+  /// Busy time of a controller's channels up to `now`, total in ps.
   double busy(std::size_t controller, Time now) const {
     double all = 0;
     const Controller& m = controllers_[controller];
@@ -59,10 +59,10 @@ class MemoryControllers {
  private:
   struct Controller {
     std::uint32_t channels, first;
-    Time occupancy;  ///< of one line on one channel, with the gap after it
+    Time occupancy;  ///< of one line on one channel, including the gap after it
   };
   struct Channel {
-    Time free_from = 0;  ///< of the data bus: all that is accepted is done by then
+    Time free_from = 0;  ///< of the data bus: completion time of all accepted accesses
     Time busy = 0;
     int writes = 0;  ///< of the batch
   };
@@ -71,11 +71,11 @@ class MemoryControllers {
     Time free_from = 0;
   };
 
-  /// When the bank of the channel's `line` has that line's page open.
+  /// When the bank of `line` on the channel has that line's page open.
   Time open_page(std::size_t channel, std::uint64_t line, Time at) {
     const std::uint64_t page =
         line * static_cast<std::uint64_t>(rules_.line_bytes) / static_cast<std::uint64_t>(rules_.page_bytes);
-    // Consecutive pages lie in different banks; the hash keeps arrays of equal alignment apart.
+    // Consecutive pages map to different banks; the hash separates arrays of equal alignment.
     const std::uint64_t number = (page ^ (page >> 7) ^ (page >> 13)) % static_cast<std::uint64_t>(rules_.banks);
     Bank& bank = banks_[channel * static_cast<std::size_t>(rules_.banks) + number];
     Time ready = std::max(at, bank.free_from);

@@ -35,9 +35,9 @@ RouterRules router_rules(const Graph& graph, const json& machine) {
   if (!r.adaptive && r.channels.escape < 1)
     t.refuse("escape_channels", "0", "1 or 2 for routing = \"dimension_order\"");
   if (tree && r.channels.escape == 1)
-    t.refuse("escape_channels", "1", "0 or 2: the way up and the way down need one each");
+    t.refuse("escape_channels", "1", "0 or 2: the up and the down phase need one each");
   if (r.channels.all() > 64)
-    t.refuse("adaptive_channels", std::to_string(r.channels.all()) + " virtual channels in all", "at most 64");
+    t.refuse("adaptive_channels", std::to_string(r.channels.all()) + " virtual channels in total", "at most 64");
   r.pipeline = ps(t.number("pipeline_ns", 0, 1e6, 0));
   r.cycle = std::max<Time>(1, ps(t.number("cycle_ns", 0.001, 1e6, 1)));
   r.allocation = ps(t.number("allocation_ns", 0, 1e6, 0));
@@ -88,7 +88,7 @@ Network::Network(const Graph& graph, const Routing& routing, const RouterRules& 
 }
 
 void Network::bound(std::uint32_t endpoint, int klass, int flits) {
-  // An endpoint has one queue a class: its first channel stands for it.
+  // An endpoint has one queue per class, represented by the first channel of the class.
   const std::uint32_t first = graph_.endpoints[endpoint].output * v_ + static_cast<std::uint32_t>(klass) * per_class_;
   spaces_[first].bounded = true;
   spaces_[first].flits = flits;
@@ -99,7 +99,7 @@ void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   Packet& packet = pool_[p];
   ++inside_;
   packet.next = kNone;
-  packet.came = kFresh;
+  packet.escape_class = kFresh;
   packet.hops = 0;
   const std::uint32_t first = packet.klass * per_class_;
   for (std::uint32_t v = first; v < first + per_class_; ++v)
@@ -116,8 +116,8 @@ void Network::inject(std::uint32_t endpoint, std::uint32_t p, Time now) {
   source.tail = p;
 }
 
-/// The packet at the head of an injection queue has passed the injection port and the pipeline; both since it came, not
-/// since the one before it left: a pipeline takes the next packet while the last is still in it.
+/// Accounts for the injection port and the pipeline, both from the packet's arrival at the head of the injection queue,
+/// not from the previous packet's departure: the pipeline accepts the next packet while the previous one is inside.
 void Network::refill(std::uint32_t input, std::uint32_t v, Time now) {
   const Queue& queue = queues_[input * v_ + v];
   const std::uint32_t endpoint = graph_.inputs[input].from_endpoint;
@@ -163,16 +163,16 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from, Time now) {
       if (from_output != kNone) {
         const Output& in = graph_.outputs[from_output];
         const Output& out = graph_.outputs[graph_.first_output[router] + fresh.output];
-        if (packet.came != kFresh && routing_.keeps_class(graph_, in, out)) {
-          const Hop kept = routing_.escape(router, target.router, packet.came);
+        if (packet.escape_class != kFresh && routing_.keeps_class(graph_, in, out)) {
+          const Hop kept = routing_.escape(router, target.router, packet.escape_class);
           queue.escape_output = kept.output;
           queue.escape = kept.escape;
         }
         if (in.dimension >= 0)
           for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
             const int o = std::countr_zero(m);
-            const Output& way = graph_.outputs[graph_.first_output[router] + static_cast<std::uint32_t>(o)];
-            if (way.dimension == in.dimension && way.direction == in.direction)
+            const Output& candidate = graph_.outputs[graph_.first_output[router] + static_cast<std::uint32_t>(o)];
+            if (candidate.dimension == in.dimension && candidate.direction == in.direction)
               queue.straight = static_cast<std::int16_t>(o);
           }
       }
@@ -184,12 +184,12 @@ void Network::lead(std::uint32_t input, std::uint32_t v, Time from, Time now) {
     inputs_unowned_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
   }
   inputs_waiting_[router] |= std::uint64_t{1} << (input - graph_.first_input[router]);
-  // A channel that is free is had at once; the arbitration deals with the others.
-  if (rules_.exclusive && from <= now) own(router, input, v, now);
+  // A free channel is granted at once; arbitration handles the others.
+  if (rules_.exclusive && from <= now) assign_channel(router, input, v, now);
   if (queue.retry < kNever) schedule(router, queue.retry);
 }
 
-/// Whether a space can take a packet now; if not, `when` becomes the earliest known time at which to ask again.
+/// Whether a space can accept a packet now; otherwise `when` is lowered to the earliest known time of a retry.
 bool Network::has_space(std::uint32_t space, int flits, Time now, Time& when) {
   Space& s = spaces_[space];
   if (!s.bounded) return true;
@@ -234,26 +234,26 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
   }
 
   const bool leaves = queue.escape_output < 0 && adaptive == 0;
-  bool room = false;  // somewhere on an adaptive channel, even if its server is busy
+  bool room = false;  // on any adaptive channel, even if its server is busy
   bool found = false;
   std::int32_t best = -1;
   for (std::uint64_t m = queue.minimal; m; m &= m - 1) {
     const auto local = static_cast<std::uint32_t>(std::countr_zero(m));
     const std::uint32_t o = base + local;
     std::uint32_t channel = kNone;
-    std::int32_t most = -1;
+    std::int32_t best_space = -1;
     const std::uint32_t last = first + (leaves || graph_.outputs[o].to_endpoint != kNone ? 1 : adaptive);
     for (std::uint32_t c = first; c < last; ++c)
-      if (has_space(o * v_ + c, flits, now, when) && spaces_[o * v_ + c].flits > most) {
-        most = spaces_[o * v_ + c].flits;
+      if (has_space(o * v_ + c, flits, now, when) && spaces_[o * v_ + c].flits > best_space) {
+        best_space = spaces_[o * v_ + c].flits;
         channel = c;
       }
     if (channel == kNone) continue;
     room = true;
     if (!server_free(o)) continue;
-    if (static_cast<int>(local) == queue.straight) most = kUnbounded;  // straight on is preferred
-    if (most <= best) continue;
-    best = most;
+    if (static_cast<int>(local) == queue.straight) best_space = kUnbounded;  // prefer to continue straight
+    if (best_space <= best) continue;
+    best = best_space;
     found = true;
     choice = {static_cast<std::uint8_t>(local), static_cast<std::uint8_t>(channel), kFresh};
   }
@@ -278,7 +278,7 @@ bool Network::choose(std::uint32_t base, Queue& queue, Time now, Choice& choice)
   return false;
 }
 
-/// Exclusive sharing: gives heads of queues virtual channels of their own, as far as some are free.
+/// Exclusive sharing: assigns free virtual channels to the heads of queues.
 void Network::own_all(std::uint32_t router, Time now) {
   const std::uint32_t in = graph_.first_input[router];
   const int turn = own_turn_[router]++ & (kMaxPorts - 1);
@@ -289,13 +289,13 @@ void Network::own_all(std::uint32_t router, Time now) {
       const std::uint32_t input = in + static_cast<std::uint32_t>(std::countr_zero(m));
       for (std::uint64_t w = unowned_[input]; w; w &= w - 1) {
         const auto v = static_cast<std::uint32_t>(std::countr_zero(w));
-        if (queues_[input * v_ + v].retry <= now) own(router, input, v, now);
+        if (queues_[input * v_ + v].retry <= now) assign_channel(router, input, v, now);
       }
     }
   }
 }
 
-void Network::own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now) {
+void Network::assign_channel(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now) {
   Queue& queue = queues_[input * v_ + v];
   const bool leaves = queue.escape_output < 0;
   const std::uint32_t o = graph_.first_output[router] +
@@ -358,7 +358,7 @@ void Network::consumed(std::uint32_t endpoint, int klass, int flits, Time now) {
   }
 }
 
-/// The earliest time at which one of an input's channels may be granted, as far as known.
+/// The earliest known time at which one of an input's channels may be granted.
 Time Network::earliest(std::uint32_t input, std::uint64_t channels) const {
   Time at = kNever;
   for (; channels; channels &= channels - 1)
@@ -367,12 +367,12 @@ Time Network::earliest(std::uint32_t input, std::uint64_t channels) const {
 }
 
 void Network::arbitrate(std::uint32_t router, Time now) {
-  if (next_[router] != now) return;  // a later wish was overtaken by an earlier one
+  if (next_[router] != now) return;  // an earlier arbitration has replaced this one
   next_[router] = kNever;
   const std::uint32_t in = graph_.first_input[router], out = graph_.first_output[router];
   if (inputs_unowned_[router]) own_all(router, now);
 
-  Nominee nominees[kMaxPorts];  // only those of `nominated` are set
+  Nominee nominees[kMaxPorts];  // only entries in `nominated` are valid
   std::uint64_t nominated = 0;
   Time again = kNever;
   for (std::uint64_t m = inputs_waiting_[router]; m; m &= m - 1) {
@@ -413,12 +413,12 @@ void Network::arbitrate(std::uint32_t router, Time now) {
     const Nominee& n = nominees[o];
     const Time until = servers_[graph_.outputs[out + o].server].busy_until;
     const bool address = graph_.is_bus(router) && pool_[queues_[n.input * v_ + n.channel].head].flits <= address_flits_;
-    if (until > now && !address) {  // a bus, granted to another output just now
+    if (until > now && !address) {  // a bus that was just granted to another output
       again = std::min(again, until);
       continue;
     }
     grant(router, n, now);
-    // Its other channels are looked at again when the input has been read.
+    // Its other channels are considered again after the input has been read.
     if (const std::uint64_t left = waiting_[n.input])
       again = std::min(again, std::max(reading_[n.input * reads_ + n.arbiter], earliest(n.input, left)));
   }
@@ -440,7 +440,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   const Time takes = address ? 0 : duration(o, packet.flits) + graph_.servers[output.server].gap;
   const std::uint32_t from = graph_.inputs[input].from_output;
   ServerState& server = servers_[output.server];
-  // Who drives the wires of a bus: the node for all that it sends, or the one CPU.
+  // The current driver of a bus: the node for everything it sends, or a CPU.
   const std::uint32_t sender = output.to_endpoint != kNone && from != kNone ? kNone - 1 : input;
   const Time turnaround = server.sender == sender ? 0 : graph_.servers[output.server].turnaround;
   const Time start = address ? now : std::max(now, server.busy_until + turnaround), end = start + takes;
@@ -456,14 +456,14 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   turn_[input] = static_cast<std::uint8_t>(v + 1 == v_ ? 0 : v + 1);
   favoured_[o] = static_cast<std::uint8_t>(input - graph_.first_input[router] + 1);
 
-  // The room it leaves: flit by flit as it goes, so a packet that follows at the input's rate never meets a full buffer
-  // from the time at which its last flit would.
+  // Frees its space flit by flit as it leaves, so that a packet that follows at the input's rate meets no full buffer
+  // from the time when its last flit would.
   if (from != kNone) {
     const Time in_rate = duration(from, packet.flits - 1);
     give_back(from, packet.channel, std::max(start, end - in_rate) + rules_.credit, packet.flits);
   }
 
-  // The next of the queue, or of the source behind it.
+  // The next packet of the queue, or of its source.
   queue.head = packet.next;
   const auto bit = std::uint64_t{1} << v;
   queue.free_from = rules_.exclusive ? end + rules_.requeue : 0;
@@ -485,7 +485,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   } else {
     lead(input, v, std::max(now, queue.free_from), now);
   }
-  // Those that wait for a channel of this output now know when it is free.
+  // Packets that wait for a channel of this output now know when it is free.
   for (std::uint64_t m = inputs_unowned_[router]; m; m &= m - 1) {
     const std::uint32_t i = graph_.first_input[router] + static_cast<std::uint32_t>(std::countr_zero(m));
     for (std::uint64_t w = unowned_[i]; w; w &= w - 1) {
@@ -498,7 +498,7 @@ void Network::grant(std::uint32_t router, const Nominee& nominee, Time now) {
   }
 
   packet.channel = choice.channel;
-  packet.came = choice.escape;
+  packet.escape_class = choice.escape;
   ++packet.hops;
   if (output.to_endpoint != kNone) {
     calendar_.push(start + output.delay, event_of(kDeliver, output.to_endpoint), p);
@@ -536,16 +536,16 @@ std::string Network::waits() const {
       text += "; ...";
       break;
     }
-    std::string wanted;
+    std::string outputs;
     const auto add = [&](int o) {
-      wanted += (wanted.empty() ? "" : " or ") + std::string("[") +
-                name_of(graph_, graph_.first_output[router] + static_cast<std::uint32_t>(o)) + "]";
+      outputs += (outputs.empty() ? "" : " or ") + std::string("[") +
+                 name_of(graph_, graph_.first_output[router] + static_cast<std::uint32_t>(o)) + "]";
     };
     for (std::uint64_t m = queues_[q].minimal; m; m &= m - 1) add(std::countr_zero(m));
     if (queues_[q].escape_output >= 0 && !(queues_[q].minimal >> queues_[q].escape_output & 1U))
       add(queues_[q].escape_output);
     text += (text.empty() ? "" : "; ") + std::string("[") + name_of(graph_, from) + "] channel " +
-            std::to_string(q % v_) + " waits for " + wanted + " towards endpoint " + std::to_string(target);
+            std::to_string(q % v_) + " waits for " + outputs + " towards endpoint " + std::to_string(target);
   }
   return text;
 }

@@ -1,15 +1,15 @@
 #pragma once
 /// The network: packets cut through routers with virtual channels, credits and two-level arbitration.
 ///
-/// Two events a packet and hop: its head arrives (after the link and the router's pipeline), and its router arbitrates.
-/// The rest is arithmetic on times known in advance: an output is busy until the tail has left; the space a packet
-/// leaves in a buffer comes back as a dated credit, which the upstream router reads when it looks. Nothing is done a
-/// flit, so the cost does not grow with the size of packets.
+/// A packet causes two events per hop: its head arrives (after the link and the router's pipeline), and its router
+/// arbitrates. The rest is arithmetic on times known in advance: an output is busy until the tail has left; the space
+/// that a packet frees in a buffer returns as a credit with a time stamp, which the upstream router evaluates when
+/// needed. There is no event per flit, so the cost does not depend on the size of packets.
 ///
-/// Arbitration, once a router and cycle: each input's local arbiters nominate one packet each, round robin over virtual
-/// channels, for an output that is free and has space for it; each output's global arbiter grants one nominee, round
-/// robin over inputs; the others try again a cycle later. That imperfect matching is what limits real routers under
-/// load.
+/// Arbitration, at most once per router and cycle: each local arbiter of an input nominates one packet, round robin
+/// over virtual channels, for an output that is free and has space for it; the global arbiter of each output grants one
+/// nominee, round robin over inputs; the others retry one cycle later. This imperfect matching is what limits real
+/// routers under load.
 #include <cstdint>
 #include <functional>
 #include <string>
@@ -28,7 +28,7 @@ struct RouterRules {
   Time allocation = 0;     ///< exclusive: from the grant of a virtual channel to the first arbitration for the switch
   Time requeue = 0;        ///< from the grant of a packet's last flit to the next packet's first arbitration
   Time credit = 0;         ///< from the freeing of space to its use upstream
-  int reads = 1;           ///< local arbiters an input
+  int reads = 1;           ///< local arbiters per input
   int buffer_flits = 64;   ///< of each virtual channel
   bool exclusive = false;  ///< a packet owns its virtual channel until its tail has left (no cut-through sharing)
   bool adaptive = true;    ///< false: dimension order (escape channels only)
@@ -38,18 +38,18 @@ RouterRules router_rules(const Graph& graph, const json& machine);
 
 struct Packet {
   std::uint32_t next = kNone;  ///< in its queue, or in the pool
-  std::uint32_t about = 0;     ///< the sender's own
+  std::uint32_t about = 0;     ///< for the sender's use
   std::uint32_t target = 0;    ///< endpoint
   std::uint16_t flits = 1;
-  std::uint8_t klass = 0;      ///< message class: a later one never waits for an earlier one
-  std::uint8_t channel = 0;    ///< virtual channel, global number
-  std::uint8_t came = kFresh;  ///< escape class by which it came straight, or kFresh
-  std::uint8_t what = 0;       ///< the sender's own
+  std::uint8_t klass = 0;              ///< message class: a later one never waits for an earlier one
+  std::uint8_t channel = 0;            ///< virtual channel, global number
+  std::uint8_t escape_class = kFresh;  ///< escape class on which it arrived straight, or kFresh
+  std::uint8_t what = 0;               ///< for the sender's use
   std::uint16_t hops = 0;
   Time born = 0;
 };
 
-/// Kinds of events in the upper four bits of Event::what; the network's are the first two.
+/// Kinds of events in the upper four bits of Event::what; the first two belong to the network.
 enum : std::uint32_t { kArrive = 0, kArbitrate = 1, kDeliver = 2, kFirstOfOthers = 3 };
 constexpr std::uint32_t event_of(std::uint32_t kind, std::uint32_t target) { return kind << 28 | target; }
 
@@ -73,20 +73,20 @@ class Network {
     free_ = p;
   }
 
-  /// Sends a packet from an endpoint; it waits in a queue of its class without limit until the router takes it.
+  /// Sends a packet from an endpoint. It waits in an unlimited queue of its class until the router accepts it.
   void inject(std::uint32_t endpoint, std::uint32_t p, Time now);
   void arrive(std::uint32_t p, std::uint32_t input, Time now);
   void arbitrate(std::uint32_t router, Time now);
-  /// An endpoint with a bounded queue has taken a packet of a class out of it.
+  /// Frees the space of a packet that an endpoint with a limited queue has consumed.
   void consumed(std::uint32_t endpoint, int klass, int flits, Time now);
-  /// On buses packets of at most so many flits pass at once: addresses have wires of their own.
+  /// Packets of at most `flits` flits pass a bus without waiting: addresses have separate wires.
   void addresses(int flits) { address_flits_ = flits; }
-  /// Bounds what an endpoint takes of a class; without, it takes all.
+  /// Limits how much of a class an endpoint accepts; default: unlimited.
   void bound(std::uint32_t endpoint, int klass, int flits);
 
-  std::uint64_t inside() const { return inside_; }  ///< packets sent and not delivered
+  std::uint64_t inside() const { return inside_; }  ///< packets in flight
   std::uint64_t packet_hops() const { return hops_; }
-  Time tail_of(std::uint32_t p, Time head) const;  ///< when the last flit has come, by the last output's rate
+  Time tail_of(std::uint32_t p, Time head) const;  ///< when the last flit arrives, at the last output's rate
   bool all_credits_back(Time now);
   std::string waits() const;  ///< which packets wait for what; for a run without progress
   std::size_t bytes() const;
@@ -105,7 +105,7 @@ class Network {
  private:
   struct Queue {  ///< of one input and virtual channel
     std::uint32_t head = kNone, tail = kNone;
-    Time retry = 0;      ///< the earliest time at which its head may be granted, as far as known
+    Time retry = 0;      ///< the earliest known time at which its head may be granted
     Time ready = 0;      ///< when its head has passed the pipeline
     Time free_from = 0;  ///< exclusive: when its next packet may be routed
     std::uint64_t minimal = 0;
@@ -138,12 +138,13 @@ class Network {
   Time duration(std::uint32_t output, int flits) const {
     return (graph_.outputs[output].fs_per_flit * flits + 500) / 1000;
   }
-  void lead(std::uint32_t input, std::uint32_t v, Time from, Time now);  ///< a packet has come to the head of its queue
+  void lead(std::uint32_t input, std::uint32_t v, Time from,
+            Time now);  ///< handles a packet that becomes the head of its queue
   bool choose(std::uint32_t base, Queue& queue, Time now, Choice& choice);
   bool has_space(std::uint32_t space, int flits, Time now, Time& when);
   Time earliest(std::uint32_t input, std::uint64_t channels) const;
   void own_all(std::uint32_t router, Time now);
-  void own(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now);
+  void assign_channel(std::uint32_t router, std::uint32_t input, std::uint32_t v, Time now);
   void grant(std::uint32_t router, const Nominee& nominee, Time now);
   void give_back(std::uint32_t output, std::uint32_t channel, Time at, int flits);
   void wake(std::uint32_t router, Time at);
@@ -159,10 +160,10 @@ class Network {
   const Routing& routing_;
   const RouterRules rules_;
   Calendar& calendar_;
-  const std::uint32_t v_;          ///< virtual channels an input
-  const std::uint32_t per_class_;  ///< of them, of one message class
-  const std::uint32_t ring_;       ///< dated credits a space, a power of two
-  const std::uint32_t reads_;      ///< local arbiters an input
+  const std::uint32_t v_;          ///< virtual channels per input
+  const std::uint32_t per_class_;  ///< virtual channels per message class
+  const std::uint32_t ring_;       ///< credits per space, a power of two
+  const std::uint32_t reads_;      ///< local arbiters per input
   std::vector<Queue> queues_;      ///< input x channel
   std::vector<Space> spaces_;      ///< output x channel
   std::vector<Credit> credits_;    ///< space x ring
@@ -174,11 +175,11 @@ class Network {
   std::vector<std::uint64_t> inputs_waiting_;  ///< of routers
   std::vector<std::uint64_t> inputs_unowned_;  ///< of routers, exclusive: inputs with such channels
   std::vector<Time> reading_;                  ///< input x arbiter: busy until
-  std::vector<std::uint8_t> turn_;             ///< of inputs: the channel that is first
-  std::vector<std::uint8_t> favoured_;         ///< of outputs: the input that is first
+  std::vector<std::uint8_t> turn_;             ///< of inputs: the channel with priority
+  std::vector<std::uint8_t> favoured_;         ///< of outputs: the input with priority
   std::vector<std::uint8_t> own_turn_;         ///< of routers, exclusive
   std::vector<std::uint8_t> channel_turn_;     ///< of outputs, exclusive
-  std::vector<Time> next_;                     ///< of routers: time of the arbitration to come
+  std::vector<Time> next_;                     ///< of routers: time of the next arbitration
   struct Source {
     std::uint32_t head = kNone, tail = kNone;
   };

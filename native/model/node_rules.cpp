@@ -20,13 +20,13 @@ CoreRules core_rules(const Table& cpu) {
   return r;
 }
 
-/// A list with one number a node; empty where the key is missing.
+/// A list with one number per node; empty if the key is missing.
 template <class T>
 std::vector<T> one_each(const Table& memory, const char* key, std::uint32_t nodes, double minimum, double maximum) {
   std::vector<T> list;
   if (!memory.has(key)) return list;
   const json& given = memory.at(key);
-  const std::string allowed = "one number a node (" + std::to_string(nodes) + ")";
+  const std::string allowed = "one number per node (" + std::to_string(nodes) + ")";
   if (!given.is_array() || given.size() != nodes) memory.refuse(key, brief(given), allowed);
   for (const json& v : given) {
     if (!v.is_number() || v.get<double>() < minimum || v.get<double>() > maximum) memory.refuse(key, brief(v), allowed);

@@ -1,6 +1,6 @@
 #pragma once
-/// What a machine file states of a node: its cores, memory controllers, coherence protocol and packets.
-/// Times in ps; docs/reference/machine-files.md documents the keys.
+/// Properties of a node in a machine file: its cores, memory controllers, coherence protocol and packets. Times in ps;
+/// docs/reference/machine-files.md documents the keys.
 #include <cstdint>
 #include <vector>
 
@@ -11,16 +11,16 @@ namespace mm::model {
 
 struct CoreRules {
   int outstanding = 16, write_buffers = 16;
-  bool posted_writes = true;  ///< writes have buffers of their own; false: they occupy those of reads
-  Time request = 0;           ///< from the load until its request leaves the core
-  Time fill = 0;              ///< from the arrival of the data until its use
-  Time issue = 0;             ///< between two misses of one core
+  bool posted_writes = true;  ///< writes have separate buffers; false: they occupy read buffers
+  Time request = 0;           ///< from a load until its request leaves the core
+  Time fill = 0;              ///< from the arrival of data until its use
+  Time issue = 0;             ///< minimum time between two misses of a core
   Time probe = 0;             ///< from the arrival of a probe until its answer leaves
-  bool critical_word = true;  ///< the load ends with the head of the data, not with its tail
+  bool critical_word = true;  ///< a load ends with the head of the data, not with its tail
 };
 
 struct MemoryRules {
-  int controllers = 1;  ///< of a node
+  int controllers = 1;  ///< per node
   int channels = 1, banks = 8, line_bytes = 64, queue = 32, write_batch = 1;
   std::int64_t occupancy_fs = 0;  ///< of one line on one channel
   Time access = 0, activate = 0, turnaround = 0, gap = 0;
@@ -37,12 +37,12 @@ struct PacketRules {
 };
 
 struct NodeRules {
-  int outstanding = 0;  ///< reads of all cores of a node together; 0: no bound
+  int outstanding = 0;  ///< limit of reads by all cores of a node; 0: none
   bool bypass = true;   ///< a core reaches its own node's memory without the router
   CoreRules core;
   MemoryRules memory;
   Coherence coherence = Coherence::directory;
-  Time directory = 0;  ///< from the arrival of a request at its home until the forward leaves
+  Time directory = 0;  ///< from a request's arrival at its home until the forward leaves
   PacketRules packets;
   Striping striping = Striping::none;
   int pair_dimension = 0;
@@ -50,7 +50,7 @@ struct NodeRules {
 
 NodeRules node_rules(const Graph& graph, const json& machine);
 
-/// The node whose memory shares stripes with that of `node`.
+/// The node whose memory is striped with that of `node`.
 std::uint32_t partner(const Graph& graph, const NodeRules& rules, std::uint32_t node);
 
 }  // namespace mm::model

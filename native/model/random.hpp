@@ -1,6 +1,6 @@
 #pragma once
-/// Counter-based random numbers: a draw depends on its key and its count only, never on the order of events.
-/// Source: Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014), the SplitMix64 finaliser.
+/// Counter-based random numbers: a draw depends only on its key and count, not on the order of events. Source: Steele,
+/// Lea, Flood, "Fast splittable pseudorandom number generators" (2014), the SplitMix64 finaliser.
 #include <cstdint>
 
 namespace mm::model {

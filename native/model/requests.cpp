@@ -27,7 +27,7 @@ namespace {
 
 constexpr double kMaxNs = 1e12;
 
-/// One link of an answer, with what the answer is about.
+/// One link of an answer, with the items it concerns.
 json link_of(const Graph& g, const Output& o, const char* key, const json& value) {
   return json{{"from", o.router},
               {"to", o.to_router},
@@ -139,7 +139,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
     for (const std::uint32_t n : numbers(a, io ? "io" : "cpus", pool.size(), io ? "I/O ports" : "CPUs")) {
       actor.endpoint = pool[n];
       Actor mine = actor;
-      // Arrays of different programs lie apart, in different pages.
+      // Arrays of different programs lie in separate pages.
       for (std::size_t k = 0; k < mine.streams.size(); ++k)
         if (!streams[k].contains("base_line"))
           mine.streams[k].base = (trial.actors.size() * 64 + k) * ((1ULL << 26) + 4099);
@@ -151,7 +151,7 @@ Trial trial_of(const Table& t, const Ready& m, std::uint64_t seed) {
 }
 
 json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const FrameSink& frames) {
-  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory]: this run reads memory");
+  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory], which this run needs");
   const Trial trial = trial_of(t, m, seed);
   const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial, frames);
   const double batch_s = static_cast<double>(r.measured) * 1e-12 / trial.batches;
@@ -174,7 +174,7 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
               {"measured_s", static_cast<double>(r.measured) * 1e-12},
               {"memory_share", r.memory_busy},
               {"packet_hops", r.packet_hops},
-              {"asked", r.asked},
+              {"asked", r.requested},
               {"answered", r.answered},
               {"hits", r.hits}};
   if (t.flag("links", false)) {
@@ -194,7 +194,7 @@ json trial_answer(const Ready& m, const Table& t, std::uint64_t seed, const Fram
 }
 
 json matrix(const Ready& m, const Table& t) {
-  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory]: this run reads memory");
+  if (!m.has_memory) throw UsageError("memory", "found nothing", "a table [memory], which this run needs");
   const State state = static_cast<State>(t.choice("state", {"clean", "dirty"}));
   const bool open = t.flag("page_open", true);
   std::vector<std::uint32_t> from;
@@ -250,7 +250,7 @@ json describe(const Ready& m) {
                      {"cpus", m.graph.cpus_of[n].size()},
                      {"memories", m.graph.memories_of[n].size()},
                      {"io", m.graph.ios_of[n].size()}});
-  // In the order of a frame's values.
+  // In the order of values in frames.
   const auto nodes_of = [&](EndpointKind kind) {
     json list = json::array();
     for (const std::uint32_t e : by_node(m.graph, kind)) list.push_back(m.graph.endpoints[e].node);
@@ -288,22 +288,22 @@ json answer(const Ready& machine, const json& run, std::size_t number, const Fra
   const auto seed = static_cast<std::uint64_t>(table.number("seed", 0, 1e15, 1));
   json line{{"type", "answer"}, {"run", number}, {"kind", kind}};
   if (run.contains("id")) line["id"] = run.at("id");
-  json said;
+  json answer_fields;
   if (kind == "trial")
-    said = trial_answer(machine, table, seed, frames);
+    answer_fields = trial_answer(machine, table, seed, frames);
   else if (kind == "traffic")
-    said = run_traffic(machine.graph, machine.routing, machine.routers, table, seed);
+    answer_fields = run_traffic(machine.graph, machine.routing, machine.routers, table, seed);
   else if (kind == "matrix")
-    said = matrix(machine, table);
+    answer_fields = matrix(machine, table);
   else if (kind == "hops")
-    said = hops(machine);
+    answer_fields = hops(machine);
   else if (kind == "loads")
-    said = loads(machine);
+    answer_fields = loads(machine);
   else if (kind == "describe")
-    said = describe(machine);
+    answer_fields = describe(machine);
   else
     table.refuse("kind", '"' + kind + '"', "trial, traffic, matrix, hops, loads, describe");
-  line.update(said);
+  line.update(answer_fields);
   return line;
 }
 

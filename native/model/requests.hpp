@@ -1,5 +1,5 @@
 #pragma once
-/// What meshmark-model is asked, and its answers.
+/// Requests to meshmark-model, and their answers.
 #include "base/json.hpp"
 #include "graph.hpp"
 #include "machine.hpp"
@@ -8,8 +8,8 @@
 
 namespace mm::model {
 
-/// A machine ready to be asked. The constructor refuses, by UsageError, what is inconsistent, unconnected or can
-/// deadlock.
+/// A machine that is ready for requests. The constructor throws UsageError if it is inconsistent, unconnected or prone
+/// to deadlock.
 struct Ready {
   explicit Ready(const json& machine);
   Graph graph;
@@ -19,7 +19,7 @@ struct Ready {
   bool has_memory = false;
 };
 
-/// Answers one run of a request; frames go to `frames` as they come.
+/// Answers one run of a request; passes frames to `frames` as they are produced.
 json answer(const Ready& machine, const json& run, std::size_t number, const FrameSink& frames);
 
 }  // namespace mm::model

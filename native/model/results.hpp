@@ -1,5 +1,5 @@
 #pragma once
-/// What a trial yields, and the sums by group of actors and by batch (an equal part of the measured time).
+/// Results of a trial, and totals by group of actors and by batch (an equal part of the measured time).
 #include <cstdint>
 #include <vector>
 
@@ -8,9 +8,9 @@
 namespace mm::model {
 
 struct GroupResult {
-  std::vector<double> latency_ps, reads, bytes;  ///< by batch: summed latency of reads, their number, bytes moved
-  std::vector<double> phase_ps, phases;          ///< by batch: summed length of the memory phases that ended, number
-  Time ended = 0;                                ///< when its last actor ended; 0 where none ends
+  std::vector<double> latency_ps, reads, bytes;  ///< by batch: total latency of reads, their number, bytes moved
+  std::vector<double> phase_ps, phases;          ///< by batch: total length and number of completed memory phases
+  Time ended = 0;                                ///< end of its last actor; 0 if none ends
 };
 
 struct TrialResult {
@@ -18,11 +18,11 @@ struct TrialResult {
   Time measured = 0;
   std::vector<double> output_busy;  ///< share of the measured time, by output
   std::vector<double> memory_busy;  ///< by memory endpoint (index order)
-  std::uint64_t packet_hops = 0, answered = 0, asked = 0, hits = 0;
+  std::uint64_t packet_hops = 0, answered = 0, requested = 0, hits = 0;
   bool credits_back = true;
 };
 
-/// Sums by group and batch. `ended`: accesses of the actor that have ended.
+/// Totals by group and batch. `ended`: completed accesses of the actor.
 class Results {
  public:
   Results(const Trial& trial, int line_bytes);
@@ -45,7 +45,7 @@ class Results {
   std::vector<GroupResult> take() { return std::move(groups_); }
 
  private:
-  /// The equal part of the measured time, or of the actor's accesses, in which something ends now.
+  /// The batch, an equal part of the measured time or of the actor's accesses, in which something ends now.
   std::size_t batch_of(const Actor& actor, std::uint64_t ended, Time now) const {
     const auto n = static_cast<std::size_t>(trial_.batches);
     const auto batch = trial_.measure > 0

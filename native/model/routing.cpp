@@ -21,7 +21,7 @@ std::string router_name(const Graph& g, std::uint32_t router) {
   return text;
 }
 
-/// The output of `router` in a dimension and direction, local number.
+/// The output of `router` in a dimension and direction, as a local number.
 int output_towards(const Graph& g, std::uint32_t router, int dimension, int direction) {
   for (std::uint32_t o = g.first_output[router]; o < g.first_output[router + 1]; ++o)
     if (g.outputs[o].dimension == dimension && g.outputs[o].direction == direction)
@@ -29,10 +29,10 @@ int output_towards(const Graph& g, std::uint32_t router, int dimension, int dire
   return -1;
 }
 
-/// Dimension order: the first dimension that differs, the shorter way round; halfway round, even routers go up.
-/// Class by the balanced date lines of Scott and Thorson (HOTI 1996): packets that will cross the wrap link take class
-/// 1, those that cross the middle class 0, the others either. Minimal ways cover at most half a ring, so neither class
-/// can close a cycle.
+/// Dimension order: the first dimension that differs, in the shorter direction; at equal distance, even routers go up.
+/// Escape classes by the balanced date lines of Scott and Thorson (HOTI 1996): packets that will cross the wrap link
+/// use class 1, those that cross the middle class 0, the others either. Minimal paths cover at most half a ring, so
+/// neither class can form a cycle.
 Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Channels& channels) {
   for (int d = 0; d < static_cast<int>(g.shape.size()); ++d) {
     const int n = g.shape[static_cast<std::size_t>(d)], a = g.coordinate(at, d), b = g.coordinate(to, d);
@@ -43,7 +43,7 @@ Hop dimension_hop(const Graph& g, std::uint32_t at, std::uint32_t to, const Chan
       direction = 2 * ahead < n || (2 * ahead == n && a % 2 == 0) ? 1 : -1;
     }
     int output = output_towards(g, at, d, direction);
-    if (output < 0) output = output_towards(g, at, d, -direction);  // a ring of two has one link
+    if (output < 0) output = output_towards(g, at, d, -direction);  // a ring of two has a single link
     std::uint8_t escape = kEither;
     if (g.wraps && n > 2) {
       const bool crosses = direction > 0 ? a > b : a < b;
@@ -88,13 +88,13 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
   std::vector<std::uint32_t> rank(g.routers());
   if (up_down) {
     std::vector<std::uint32_t> order{0};
-    std::vector<char> seen(g.routers(), 0);
-    seen[0] = 1;
+    std::vector<char> visited(g.routers(), 0);
+    visited[0] = 1;
     for (std::size_t i = 0; i < order.size(); ++i) {
       rank[order[i]] = static_cast<std::uint32_t>(i);
       for (std::uint32_t o = g.first_output[order[i]]; o < g.first_output[order[i] + 1]; ++o)
-        if (g.outputs[o].to_router != kNone && !seen[g.outputs[o].to_router]) {
-          seen[g.outputs[o].to_router] = 1;
+        if (g.outputs[o].to_router != kNone && !visited[g.outputs[o].to_router]) {
+          visited[g.outputs[o].to_router] = 1;
           order.push_back(g.outputs[o].to_router);
         }
     }
@@ -104,7 +104,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
   std::vector<std::uint16_t> steps;
   for (std::size_t t = 0; t < targets.size(); ++t) {
     const std::uint32_t target = targets[t];
-    // Distances by going backwards; links come in pairs, so the outputs of a router are its neighbours.
+    // Distances by a backward search; links come in pairs, so the outputs of a router lead to its predecessors.
     queue.assign(1, target);
     distance_[entry(target, t)] = 0;
     for (std::size_t i = 0; i < queue.size(); ++i) {
@@ -133,7 +133,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
         escape_[at] = dimension_hop(g, r, g.anchor[target], channels);
     }
     if (!up_down) continue;
-    // Steps to the target by down moves alone, then by up moves followed by down ones.
+    // Steps to the target by down moves only, then by up moves followed by down moves.
     steps.assign(g.routers(), 0xffff);
     steps[target] = 0;
     queue.assign(1, target);
@@ -151,7 +151,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
     std::vector<std::uint32_t> up_order(g.routers());
     for (std::uint32_t r = 0; r < g.routers(); ++r) up_order[rank[r]] = r;
     std::vector<std::uint16_t> best = steps;
-    for (const std::uint32_t r : up_order) {  // a router's upper neighbours are done before it
+    for (const std::uint32_t r : up_order) {  // a router's upper neighbours are processed before it
       const std::size_t at = entry(r, t);
       if (steps[r] != 0xffff) {
         escape_[at] = down_[at];
@@ -168,7 +168,7 @@ Routing::Routing(const Graph& g, const Channels& channels) : target_(g.routers()
 }
 
 std::string Routing::find_cycle(const Graph& g, const Channels& channels) const {
-  // A vertex is an output and a class on it; an edge says that a packet in the one may wait for the other.
+  // A vertex is an output and a class on it; an edge means that a packet in one may wait for the other.
   const bool adaptive = channels.escape == 0;
   constexpr std::size_t kWide = 2;
   std::vector<std::vector<std::uint32_t>> next(g.outputs.size() * kWide);
@@ -217,7 +217,7 @@ std::string Routing::find_cycle(const Graph& g, const Channels& channels) const 
       classes(hop.escape, [&](std::uint8_t c) { follow(g.first_output[r] + hop.output, c); });
     }
 
-  std::vector<char> state(next.size(), 0);  // 1: on the way, 2: done
+  std::vector<char> state(next.size(), 0);  // 1: in progress, 2: done
   std::vector<std::pair<std::uint32_t, std::size_t>> stack;
   for (std::uint32_t start = 0; start < next.size(); ++start) {
     if (state[start]) continue;

@@ -1,8 +1,9 @@
 #pragma once
-/// Where a packet may go next: one table of minimal outputs, and one escape output with its class.
+/// Possible next hops of a packet: one table of minimal outputs, and one escape output with its class.
 ///
-/// Deadlock: every class of messages owns virtual channels; inside a class a blocked packet may always take the escape
-/// channel, whose dependencies form no cycle (Duato, IEEE TPDS 4(12), 1993; with virtual cut-through a packet holds one
+/// Deadlock: every message class has its virtual channels; within a class, a blocked packet may always use the escape
+/// channel, whose dependencies are free of cycles (Duato, IEEE TPDS 4(12), 1993; with virtual cut-through a packet
+/// holds one buffer, so only direct dependencies exist). `find_cycle` verifies it for a given table.
 /// buffer, so the direct dependencies are all). `find_cycle` proves it for the table at hand.
 #include <cstdint>
 #include <string>
@@ -12,18 +13,18 @@
 
 namespace mm::model {
 
-/// How the virtual channels of one message class are cut: adaptive ones first, then `escape` classes of `width` each.
+/// Partition of the virtual channels of a message class: adaptive ones first, then `escape` classes of `width` each.
 struct Channels {
   int adaptive = 1;
   int escape = 2;
   int width = 1;
-  int classes = 3;  ///< of messages: request, forward, response
+  int classes = 3;  ///< message classes: request, forward, response
   int per_class() const { return adaptive + escape * width; }
   int all() const { return per_class() * classes; }
 };
 
-constexpr std::uint8_t kEither = 2;   ///< escape class: take whichever is free
-constexpr std::uint8_t kFresh = 255;  ///< the packet did not come by an escape channel of this dimension
+constexpr std::uint8_t kEither = 2;   ///< escape class: either, whichever is free
+constexpr std::uint8_t kFresh = 255;  ///< the packet did not arrive by an escape channel of this dimension
 
 struct Hop {
   std::uint8_t output;  ///< of the router, local number
@@ -35,23 +36,23 @@ class Routing {
   Routing() = default;
   Routing(const Graph& graph, const Channels& channels);
 
-  /// Minimal outputs of `router` towards `target` (another router), bits of local numbers.
+  /// Minimal outputs of `router` towards `target` (another router), as bits of local numbers.
   std::uint64_t minimal(std::uint32_t router, std::uint32_t target) const {
     return minimal_[entry(router, target_[target])];
   }
-  /// The escape hop; `came` is the class by which the packet came straight here, or kFresh.
-  Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t came) const {
+  /// The escape hop; `escape_class` is the class on which the packet arrived straight, or kFresh.
+  Hop escape(std::uint32_t router, std::uint32_t target, std::uint8_t escape_class) const {
     const std::size_t at = entry(router, target_[target]);
     if (down_.empty()) {
       Hop hop = escape_[at];
-      if (came != kFresh) hop.escape = came;
+      if (escape_class != kFresh) hop.escape = escape_class;
       return hop;
     }
-    return came == 1 ? down_[at] : escape_[at];
+    return escape_class == 1 ? down_[at] : escape_[at];
   }
   int distance(std::uint32_t router, std::uint32_t target) const { return distance_[entry(router, target_[target])]; }
 
-  /// Whether a packet that came by `in` keeps its escape class on leaving by `out`.
+  /// Whether a packet that arrived by `in` keeps its escape class when it leaves by `out`.
   bool keeps_class(const Graph& g, const Output& in, const Output& out) const {
     return g.rule == EscapeRule::up_down ||
            (in.dimension >= 0 && in.dimension == out.dimension && in.direction == out.direction);
@@ -65,7 +66,7 @@ class Routing {
   }
 
  private:
-  /// Tables lie target by target: that is how they are made.
+  /// Tables are grouped by target, the order of their construction.
   std::size_t entry(std::uint32_t router, std::size_t target) const { return target * routers_ + router; }
 
   std::size_t routers_ = 0;

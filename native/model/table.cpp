@@ -21,7 +21,7 @@ Time ps(double ns) { return static_cast<Time>(std::llround(ns * 1000.0)); }
 
 std::int64_t fs_per_flit(double gb_per_s, int flit_bytes) {
   const double fs = gb_per_s <= 0 ? 0 : flit_bytes / gb_per_s * 1e6;
-  // A second: much more would leave the range of times, and no wire is as slow.
+  // 1 s per flit: larger values would exceed the range of times, and no link is that slow.
   if (fs > 1e15) throw UsageError("bandwidth", "found " + shown(gb_per_s) + " GB/s", "0 or at least 1e-6 GB/s");
   return std::llround(fs);
 }
@@ -33,7 +33,7 @@ void Table::refuse(const std::string& key, const std::string& found, const std::
 }
 
 const json& Table::at(const char* key) const {
-  if (!object_.contains(key)) refuse(key, "nothing", "a value is needed");
+  if (!object_.contains(key)) refuse(key, "nothing", "a value is required");
   return object_.at(key);
 }
 
@@ -73,14 +73,14 @@ std::string Table::text(const char* key, const std::string& default_value) const
 
 std::size_t Table::choice(const char* key, std::initializer_list<const char*> allowed) const {
   if (!has(key)) return 0;
-  std::string words;
+  std::string known;
   std::size_t number = 0;
   for (const char* word : allowed) {
     if (at(key) == word) return number;
-    words += (words.empty() ? "" : ", ") + std::string(word);
+    known += (known.empty() ? "" : ", ") + std::string(word);
     ++number;
   }
-  refuse(key, brief(at(key)), words);
+  refuse(key, brief(at(key)), known);
 }
 
 Table Table::table(const char* key) const {

@@ -1,5 +1,5 @@
 #pragma once
-/// Reads machine files and requests: values with their limits, and times and rates in the units of the simulator.
+/// Reads machine files and requests: values with limits, and times and rates in the units of the simulator.
 #include <cstdint>
 #include <initializer_list>
 #include <string>
@@ -12,7 +12,7 @@ namespace mm::model {
 Time ps(double ns);                                         ///< rounds to whole picoseconds
 std::int64_t fs_per_flit(double gb_per_s, int flit_bytes);  ///< of a rate in GB/s; 0 for an unlimited one
 
-/// A value as messages show it: at most 60 characters, and plain ASCII, so that none is cut in two.
+/// A value as messages show it: at most 60 characters, as ASCII, so that no character is cut.
 std::string brief(const json& value);
 
 /// Reads keys of one table; every error names the dotted key.
@@ -26,9 +26,9 @@ class Table {
   int integer(const char* key, int minimum, int maximum, int default_value) const;
   bool flag(const char* key, bool default_value) const;
   std::string text(const char* key, const std::string& default_value) const;
-  /// The position of the key's value in `allowed`; 0 where the key is missing.
+  /// The index of the key's value in `allowed`; 0 if the key is missing.
   std::size_t choice(const char* key, std::initializer_list<const char*> allowed) const;
-  Table table(const char* key) const;  ///< an empty one where it is missing
+  Table table(const char* key) const;  ///< empty if it is missing
   const json& at(const char* key) const;
   [[noreturn]] void refuse(const std::string& key, const std::string& found, const std::string& allowed) const;
   std::string path(const std::string& key) const { return path_.empty() ? key : path_ + "." + key; }

@@ -7,12 +7,12 @@ namespace mm::model {
 Kinds::Kinds(const Table& links, int flit_bytes) {
   for (const auto& [name, unused] : links.object().items()) {
     const Table kind = links.table(name.c_str());
-    LinkKind made;
-    made.name = name;
-    made.fs_per_flit = fs_per_flit(kind.number("bandwidth_gb_per_s", 1e-6, 1e6), flit_bytes);
-    made.latency = ps(kind.number("latency_ns", 0, 1e9));
+    LinkKind link;
+    link.name = name;
+    link.fs_per_flit = fs_per_flit(kind.number("bandwidth_gb_per_s", 1e-6, 1e6), flit_bytes);
+    link.latency = ps(kind.number("latency_ns", 0, 1e9));
     number_[name] = static_cast<std::uint16_t>(list.size());
-    list.push_back(made);
+    list.push_back(link);
   }
 }
 
@@ -45,7 +45,7 @@ std::vector<int> shape_of(const Table& topology) {
 std::vector<std::vector<std::uint16_t>> patterns(const Table& topology, const Kinds& kinds, std::size_t dimensions) {
   std::vector<std::vector<std::uint16_t>> all(dimensions);
   if (!topology.has("links")) {
-    if (kinds.list.size() != 1) topology.refuse("links", "nothing", "the kind of the links, one list a dimension");
+    if (kinds.list.size() != 1) topology.refuse("links", "nothing", "the kind of the links, one list per dimension");
     for (auto& pattern : all) pattern = {0};
     return all;
   }
@@ -55,7 +55,7 @@ std::vector<std::vector<std::uint16_t>> patterns(const Table& topology, const Ki
     return all;
   }
   if (!given.is_array() || given.size() != dimensions)
-    topology.refuse("links", brief(given), "one list of kinds a dimension (" + std::to_string(dimensions) + ")");
+    topology.refuse("links", brief(given), "one list of kinds per dimension (" + std::to_string(dimensions) + ")");
   for (std::size_t d = 0; d < dimensions; ++d) {
     const json list = given[d].is_string() ? json::array({given[d]}) : given[d];
     if (!list.is_array() || list.empty()) topology.refuse("links", brief(given), "kinds, by name");
@@ -82,16 +82,16 @@ Plan grid(const Table& topology, const Kinds& kinds, bool wraps) {
       const std::uint32_t at = rest % n;
       rest /= n;
       plan.coordinates.push_back(static_cast<int>(at));
-      const auto here = static_cast<std::int8_t>(d);
+      const auto dimension = static_cast<std::int8_t>(d);
       const bool up = at + 1 < n || (wraps && (n > 2 || (n == 2 && twice)));
       const bool down = at > 0 || (wraps && (n > 2 || (n == 2 && twice)));
       if (n > 1 && up) {
         const std::uint32_t to = r - at * stride + (at + 1) % n * stride;
-        plan.edges.push_back({r, to, kind[d][at % kind[d].size()], here, 1});
+        plan.edges.push_back({r, to, kind[d][at % kind[d].size()], dimension, 1});
       }
       if (n > 1 && down) {
         const std::uint32_t before = (at + n - 1) % n;
-        plan.edges.push_back({r, r - at * stride + before * stride, kind[d][before % kind[d].size()], here, -1});
+        plan.edges.push_back({r, r - at * stride + before * stride, kind[d][before % kind[d].size()], dimension, -1});
       }
       stride *= n;
     }
@@ -118,7 +118,7 @@ Plan hypercube(const Table& topology, const Kinds& kinds) {
   return plan;
 }
 
-/// Children of a switch, a number a level.
+/// Children of a switch, one number per level.
 std::vector<int> radix_of(const Table& topology) {
   const json& given = topology.at("radix");
   std::vector<int> radix;
@@ -127,11 +127,12 @@ std::vector<int> radix_of(const Table& topology) {
       if (n.is_number_integer() && n.get<std::int64_t>() >= 1 && n.get<std::int64_t>() < kMaxPorts)
         radix.push_back(n.get<int>());
   if (!given.is_array() || radix.empty() || radix.size() != given.size())
-    topology.refuse("radix", brief(given), "children a switch, one number from 1 to 63 a level");
+    topology.refuse("radix", brief(given), "children of a switch, one number from 1 to 63 per level");
   return radix;
 }
 
-/// Levels of switches above the nodes' own routers; radix[i] children a switch of level i + 1, one parent each.
+/// Levels of switches above the nodes' routers; a switch of level i + 1 has radix[i] children, and each child one
+/// parent.
 Plan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, const std::vector<int>& radix) {
   Plan plan;
   const auto kind = patterns(topology, kinds, radix.size());
@@ -139,13 +140,13 @@ Plan switches(const Table& topology, const Kinds& kinds, std::uint32_t nodes, co
   std::vector<std::uint32_t> below(nodes);
   for (std::uint32_t r = 0; r < nodes; ++r) plan.node_router.push_back(below[r] = r);
   for (std::size_t l = 0; l < radix.size(); ++l) {
-    std::vector<std::uint32_t> here;
+    std::vector<std::uint32_t> dimension;
     for (std::size_t i = 0; i < below.size(); ++i) {
-      if (i % static_cast<std::size_t>(radix[l]) == 0) here.push_back(plan.routers++);
-      plan.edges.push_back({below[i], here.back(), kind[l][0]});
-      plan.edges.push_back({here.back(), below[i], kind[l][0]});
+      if (i % static_cast<std::size_t>(radix[l]) == 0) dimension.push_back(plan.routers++);
+      plan.edges.push_back({below[i], dimension.back(), kind[l][0]});
+      plan.edges.push_back({dimension.back(), below[i], kind[l][0]});
     }
-    below = here;
+    below = dimension;
   }
   if (below.size() != 1)
     topology.refuse("radix", brief(topology.object().value("radix", json())),
@@ -167,7 +168,7 @@ Plan fat_tree(const Table& topology, const Kinds& kinds) {
   plan.routers = nodes;
   for (std::uint32_t r = 0; r < nodes; ++r) plan.node_router.push_back(r);
   const auto a = static_cast<std::uint32_t>(arity), p = static_cast<std::uint32_t>(parents);
-  // Switches of one level: groups (subtrees) with `copies` switches each; copies multiply by `parents` a level.
+  // Switches of one level form groups (subtrees) with `copies` switches each; copies multiply by `parents` per level.
   std::vector<std::uint32_t> first{0};
   std::uint32_t copies = 1, span = 1, base = 0;
   for (int l = 0; l < levels; ++l) {
@@ -258,22 +259,22 @@ Plan lay_out(const Table& topology, const Kinds& kinds) {
                   "torus, mesh, ring, hypercube, fat_tree, crossbar, switches, single, graph");
 }
 
-/// Routers that cannot be reached from router 0, by any path.
+/// Routers that are unreachable from router 0.
 std::vector<std::uint32_t> unreached(const Plan& plan) {
   std::vector<std::vector<std::uint32_t>> next(plan.routers);
   for (const Edge& e : plan.edges) next[e.from].push_back(e.to);
-  std::vector<char> seen(plan.routers, 0);
+  std::vector<char> visited(plan.routers, 0);
   std::vector<std::uint32_t> todo{0};
-  seen[0] = 1;
+  visited[0] = 1;
   while (!todo.empty()) {
     const std::uint32_t r = todo.back();
     todo.pop_back();
     for (const std::uint32_t n : next[r])
-      if (!seen[n]) seen[n] = 1, todo.push_back(n);
+      if (!visited[n]) visited[n] = 1, todo.push_back(n);
   }
   std::vector<std::uint32_t> left;
   for (std::uint32_t r = 0; r < plan.routers; ++r)
-    if (!seen[r]) left.push_back(r);
+    if (!visited[r]) left.push_back(r);
   return left;
 }
 

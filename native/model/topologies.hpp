@@ -1,5 +1,5 @@
 #pragma once
-/// Topologies: how a machine file's [topology] becomes routers, links between them, and the routers of the nodes.
+/// Topologies: convert [topology] of a machine file to routers, links, and the router of each node.
 #include <cstdint>
 #include <map>
 #include <string>
@@ -30,7 +30,7 @@ struct Plan {
 class Kinds {
  public:
   Kinds(const Table& links, int flit_bytes);
-  /// The number of a kind by its name; UsageError at `key` of `where` for an unknown one.
+  /// The index of a kind by name. Throws UsageError for `key` of `where` if it is unknown.
   std::uint16_t find(const json& name, const Table& where, const std::string& key) const;
   std::vector<LinkKind> list;
 
@@ -38,7 +38,7 @@ class Kinds {
   std::map<std::string, std::uint16_t> number_;
 };
 
-/// Lays out a topology; UsageError names what is inconsistent, or a router that cannot be reached.
+/// Lays out a topology. Throws UsageError with what is inconsistent, or with an unreachable router.
 Plan plan_topology(const Table& topology, const Kinds& kinds);
 
 }  // namespace mm::model

@@ -11,12 +11,12 @@ namespace mm::model {
 
 namespace {
 
-/// After a load has proved too high: so many more deliveries show that it is not a deadlock.
+/// After a load has proved too high: this many more deliveries show that it is not a deadlock.
 constexpr std::uint64_t kDeliveriesToSee = 100;
 
 enum class Pattern { uniform, hot_spot, transpose, complement, tornado, neighbour };
 
-/// CPU `from` sends to the answer.
+/// The destination of a packet from CPU `from`.
 std::uint32_t destination(Pattern pattern, std::uint32_t from, std::uint32_t count, Draws& draws) {
   switch (pattern) {
     case Pattern::uniform:
@@ -37,10 +37,10 @@ std::uint32_t destination(Pattern pattern, std::uint32_t from, std::uint32_t cou
   return 0;
 }
 
-/// What is asked of the network.
+/// The requested traffic.
 struct Workload {
   Pattern pattern;
-  double load;  ///< flits a CPU and cycle
+  double load;  ///< flits per CPU and cycle
   int flits;    ///< of a packet
   std::uint64_t warm, packets;
   bool poisson;
@@ -62,13 +62,13 @@ Workload workload_of(const Table& t, const RouterRules& rules) {
 class Source {
  public:
   Source(std::uint64_t seed, std::uint32_t cpu) : to(seed, 2ULL * cpu + 1), gap_(seed, 2ULL * cpu) {}
-  /// When the next packet is born; `per_cycle`: packets a cycle.
+  /// Time of the next packet; `per_cycle`: packets per cycle.
   Time next(double per_cycle, bool poisson, Time cycle) {
     if (poisson) {
       exact_ += -std::log(gap_.unit()) / per_cycle * static_cast<double>(cycle);
       return static_cast<Time>(std::llround(exact_));
     }
-    // Bernoulli a cycle: geometric gaps.
+    // Bernoulli trials per cycle: geometric gaps.
     exact_ += per_cycle >= 1 ? 1 : std::floor(std::log(gap_.unit()) / std::log1p(-per_cycle)) + 1;
     return static_cast<Time>(exact_) * cycle;
   }
@@ -189,7 +189,7 @@ class OpenLoop {
       plan(cpu);
       return;
     }
-    // More arrives than leaves. Nothing more is sent; a few more deliveries show that it is not a deadlock.
+    // Arrivals exceed departures. Stop sending; a few more deliveries show that it is not a deadlock.
     unstable_ = true;
     if (end_.at == 0) end_ = {now_, delivered_};
     deliveries_since_ = 0;
@@ -216,12 +216,12 @@ class OpenLoop {
   const RouterRules& rules_;
   const Workload workload_;
   const std::vector<std::uint32_t> cpus_;
-  const std::uint64_t max_inside_;  ///< packets in the network: beyond, the load is too high
+  const std::uint64_t max_inside_;  ///< limit of packets in the network, above which the load is too high
   Calendar calendar_;
   Network network_;
   std::vector<Source> sources_;
   Latencies latencies_;
-  Mark start_, end_;  ///< of the window in which deliveries are counted
+  Mark start_, end_;  ///< of the window in which deliveries count
   std::uint64_t sent_ = 0, measured_ = 0, delivered_ = 0, deliveries_since_ = 0;
   Time now_ = 0;
   bool stop_ = false, half_full_ = false, unstable_ = false;
@@ -231,12 +231,12 @@ class OpenLoop {
 
 json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& rules, const Table& workload,
                  std::uint64_t seed) {
-  const Workload asked = workload_of(workload, rules);
+  const Workload requested = workload_of(workload, rules);
   std::vector<std::uint32_t> cpus;
   for (std::uint32_t e = 0; e < graph.endpoints.size(); ++e)
     if (graph.endpoints[e].kind == EndpointKind::cpu) cpus.push_back(e);
   if (cpus.empty()) workload.refuse("pattern", "a machine without CPUs", "at least one");
-  return OpenLoop(graph, routing, rules, asked, std::move(cpus), seed).run();
+  return OpenLoop(graph, routing, rules, requested, std::move(cpus), seed).run();
 }
 
 }  // namespace mm::model

@@ -1,6 +1,6 @@
 #pragma once
-/// Open-loop traffic through the network alone: packets of one size, from every CPU port at a given rate. The network's
-/// own test bench: queueing theory and other network simulators speak this language.
+/// Open-loop traffic through the network alone: packets of one size from every CPU port at a given rate. Results are
+/// comparable with queueing theory and other network simulators.
 #include "base/json.hpp"
 #include "graph.hpp"
 #include "network.hpp"
@@ -8,7 +8,7 @@
 
 namespace mm::model {
 
-/// Answers {"load", "accepted", "latency_s", …}; UsageError for a wrong word of `workload`.
+/// Returns {"load", "accepted", "latency_s", …}. Throws UsageError for an invalid value in `workload`.
 json run_traffic(const Graph& graph, const Routing& routing, const RouterRules& rules, const Table& workload,
                  std::uint64_t seed);
 

@@ -1,5 +1,5 @@
 #pragma once
-/// An outstanding access: what a core issues, and the transaction that completes it.
+/// An access of a core, and the transaction that completes it.
 #include <cstdint>
 #include <vector>
 
@@ -9,7 +9,7 @@
 
 namespace mm::model {
 
-/// Kinds of events that follow those of the network.
+/// Kinds of events after those of the network.
 enum : std::uint32_t {
   kIssue = kFirstOfOthers,  ///< an actor may issue its next access
   kSend,                    ///< a message leaves its endpoint
@@ -20,16 +20,16 @@ enum : std::uint32_t {
   kWindow,                  ///< a frame is due
 };
 
-/// What a core issues.
+/// An access that a core issues.
 struct Access {
   std::uint32_t actor = 0;
   std::uint32_t requester = 0;   ///< endpoint of the actor
   std::uint32_t node = 0;        ///< of the requester
   std::uint32_t home = 0;        ///< node
-  std::int32_t owner = -1;       ///< of a dirty line: node whose cache holds it; -1: the home's own
+  std::int32_t owner = -1;       ///< of a dirty line: node whose cache holds it; -1: the home's
   std::uint32_t controller = 0;  ///< of the home
   std::uint64_t line = 0;
-  std::uint64_t stripe = 0;  ///< number of the line among those of its controller
+  std::uint64_t stripe = 0;  ///< index of the line within its controller
   Op op = Op::read;
   State state = State::clean;
   std::uint8_t sharers = 0;
@@ -38,13 +38,13 @@ struct Access {
 
 struct Transaction {
   Time issued = 0;
-  Time due = 0;  ///< when its data is usable, as far as known
+  Time due = 0;  ///< earliest known time at which its data is usable
   std::uint32_t actor = 0;
   std::uint32_t requester = 0;  ///< endpoint of the actor
   std::uint32_t home = 0;       ///< endpoint
   std::uint32_t owner = kNone;  ///< endpoint
   std::uint32_t next = kNone;   ///< in the pool
-  std::int32_t pending = 0;     ///< answers to come
+  std::int32_t pending = 0;     ///< outstanding answers
   std::uint64_t line = 0, stripe = 0;
   std::uint32_t held = 0;  ///< flits that it occupies in the controller's queue
   Op op = Op::read;

@@ -1,5 +1,5 @@
 #pragma once
-/// What is simulated: the programs of cores and I/O ports, for how long, and with which seed.
+/// A trial: the programs of cores and I/O ports, their duration, and the seed.
 #include <cstdint>
 #include <vector>
 
@@ -16,13 +16,13 @@ struct Stream {
   Op op = Op::read;
   State state = State::clean;
   Homes homes = Homes::local;
-  std::vector<std::uint32_t> nodes;  ///< fixed: one; list: those among which lines are distributed
-  std::int32_t owner = -1;           ///< node whose cache holds the dirty line; -1: the home's own
+  std::vector<std::uint32_t> nodes;  ///< fixed: one; list: the nodes over which lines are distributed
+  std::int32_t owner = -1;           ///< node whose cache holds the dirty line; -1: the home's
   int sharers = 0;
   bool random = false;
   std::uint64_t base = 0, span_lines = 1 << 20;
   std::uint64_t stride_bytes = 0;  ///< 0: one line
-  Time work = 0;                   ///< of the core, from an access to the next
+  Time work = 0;                   ///< of the core, between two accesses
 };
 
 /// One access of a trace; `own` writes.
@@ -32,18 +32,18 @@ struct Traced {
   Op op = Op::read;
 };
 
-/// The program of a core or an I/O port: it accesses its streams in turn, one line each.
+/// The program of a core or an I/O port: it accesses its streams in turn, one line at a time.
 struct Actor {
   std::uint32_t endpoint = 0;
-  int chains = 1;             ///< maximum of its outstanding reads, within the core's own bound
-  Time think = 0;             ///< from a read's end to the next; with one chain only
+  int chains = 1;             ///< maximum of its outstanding reads, within the core's limit
+  Time think = 0;             ///< between the end of a read and the next; only with one chain
   bool random_think = false;  ///< exponential, of mean `think`
-  Time pace = 0;              ///< minimum between two accesses: sets a rate
-  std::uint64_t burst = 0;    ///< accesses of a memory phase; 0: it never rests
-  Time rest = 0;              ///< from the last read's end of a memory phase to the next phase
+  Time pace = 0;              ///< minimum time between two accesses, which sets a rate
+  std::uint64_t burst = 0;    ///< accesses per memory phase; 0: no rest
+  Time rest = 0;              ///< between the last read of a memory phase and the next phase
   bool random_rest = false;   ///< exponential, of mean `rest`
   std::vector<Stream> streams;
-  std::vector<Traced> trace;   ///< instead of streams: these, once; caches are endless and lines are tracked
+  std::vector<Traced> trace;   ///< replaces streams, once; caches are unlimited and lines are tracked
   std::uint64_t accesses = 0;  ///< ends after these; 0: never
   Time start = 0;
   int group = 0;  ///< results are summed by group
@@ -55,7 +55,7 @@ struct Trial {
   int batches = 11;
   Time window = 0;  ///< of frames; 0: none
   std::uint64_t seed = 1;
-  bool check = false;  ///< of traces: that a line has one writer, and no reader besides it
+  bool check = false;  ///< verify for traces that a line has one writer and then no reader
 };
 
 }  // namespace mm::model

@@ -1,5 +1,5 @@
 #pragma once
-/// Utilisation of links, I/O ports, memory controllers and cores: over the measured time, and by window as frames.
+/// Utilisation of links, I/O ports, memory controllers and cores, over the measured time, and per window as frames.
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -14,7 +14,7 @@ namespace mm::model {
 
 using FrameSink = std::function<void(const json&)>;
 
-/// Busy time up to one moment, ps.
+/// Busy time up to a point in time, ps.
 struct BusyTimes {
   std::vector<Time> outputs;
   std::vector<double> memories;  ///< channels of a controller summed

@@ -1,4 +1,4 @@
-/// The simulator against queueing theory, its own closed form, and the laws that every machine keeps.
+/// The simulator against queueing theory, its closed form, and invariants of every machine.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,7 +18,7 @@ json link_kinds() {
           {"long", {{"bandwidth_gb_per_s", 3.2}, {"latency_ns", 11.25}}}};
 }
 
-/// A whole machine on a topology: two controllers a node, directory coherence.
+/// A whole machine on a topology: two controllers per node, directory coherence.
 json machine_on(json topology) {
   if (!topology.contains("links")) topology["links"] = "short";
   return {{"topology", std::move(topology)},
@@ -65,7 +65,7 @@ Trial one_reader(const Ready& m, std::uint32_t cpu_node, std::uint32_t home, Sta
   stream.nodes = {home};
   stream.state = state;
   stream.owner = owner;
-  stream.span_lines = 1;  // one line: after the first access its page is open
+  stream.span_lines = 1;  // a single line: its page is open after the first access
   Actor actor;
   actor.endpoint = m.graph.cpus_of[cpu_node].front();
   actor.accesses = 4;
@@ -79,7 +79,7 @@ Trial one_reader(const Ready& m, std::uint32_t cpu_node, std::uint32_t home, Sta
 /// Latency of the last of a few dependent reads, ps.
 double simulated(const Ready& m, const Trial& trial) {
   const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
-  EXPECT_EQ(r.asked, r.answered);
+  EXPECT_EQ(r.requested, r.answered);
   EXPECT_TRUE(r.credits_back);
   return r.groups[0].latency_ps[4] / r.groups[0].reads[4];
 }
@@ -125,7 +125,7 @@ TEST(Model, ABusAndBroadcastAreInTheClosedFormToo) {
           << kind << " " << b;
   }
   machine["coherence"]["kind"] =
-      "broadcast";  // answers to probes and the data meet on the bus: the closed form is a bound
+      "broadcast";  // answers to probes and data contend for the bus, so the closed form is a bound
   const Ready bus(machine);
   for (std::uint32_t b = 0; b < 3; ++b)
     EXPECT_GE(simulated(bus, one_reader(bus, 1, b)),
@@ -133,7 +133,7 @@ TEST(Model, ABusAndBroadcastAreInTheClosedFormToo) {
                                             bus.graph.cpus_of[1].front(), b, 0, State::clean, 0, true)));
   json pair = machine_on({{"kind", "graph"}, {"routers", 2}, {"edges", {{0, 1, "long"}}}});
   pair["coherence"]["kind"] = "broadcast";
-  for (const double probe : {5.0, 90.0}) {  // the memory is slower, the probed core is slower
+  for (const double probe : {5.0, 90.0}) {  // slower memory, slower probed core
     pair["cpu"]["probe_ns"] = probe;
     const Ready m(pair);
     for (std::uint32_t b = 0; b < 2; ++b)
@@ -174,20 +174,21 @@ TEST(Model, UniformLoadOfAnOblongTorusIsTwiceOnItsLongSide) {
     if (m.graph.outputs[o].dimension == 0) x.insert(std::round(load[o] * 1e9));
     if (m.graph.outputs[o].dimension == 1) y.insert(std::round(load[o] * 1e9));
   }
-  // n / 8 hops a direction and packet on a ring of n, on each of 32 links of a direction.
+  // n / 8 hops per direction and packet on a ring of n, on each of 32 links of a direction.
   EXPECT_EQ(x, std::set<double>{std::round(1.0 / 32 * 1e9)});
   EXPECT_EQ(y, std::set<double>{std::round(0.5 / 32 * 1e9)});
 }
 
 TEST(Model, OneQueueIsMD1) {
-  // Two sources feed one output through a crossbar that takes no time itself: M/D/1 at the output.
+  // Two sources feed one output through a crossbar without delay: M/D/1 at the output.
   const json machine = {
       {"topology", {{"kind", "single"}}},
       {"node", {{"cpus", 60}, {"controllers", 0}}},
       {"links", json::object()},
       {"router", {{"message_classes", 1}, {"cycle_ns", 1.0}, {"local_arbiters", 1}, {"buffer_flits", 8}}}};
   json with_port = machine;
-  with_port["node"]["port_gb_per_s"] = 8.0;  // one flit a cycle out; and one in, which Poisson arrivals feel but little
+  with_port["node"]["port_gb_per_s"] =
+      8.0;  // one flit per cycle out; the input rate has little effect on Poisson arrivals
   const Ready m(with_port);
   for (const double rho : {0.3, 0.6, 0.8}) {
     const json run = {{"kind", "traffic"}, {"pattern", "hot_spot"}, {"load", rho / 60},
@@ -223,8 +224,8 @@ TEST(Model, EveryRequestIsAnsweredOnceAndAllCreditsComeBack) {
       trial.actors.push_back(actor);
     }
     const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
-    EXPECT_EQ(r.asked, 600U * m.graph.nodes()) << name(topology);
-    EXPECT_EQ(r.asked, r.answered) << name(topology);
+    EXPECT_EQ(r.requested, 600U * m.graph.nodes()) << name(topology);
+    EXPECT_EQ(r.requested, r.answered) << name(topology);
     EXPECT_TRUE(r.credits_back) << name(topology);
   }
 }
@@ -251,14 +252,14 @@ TEST(Model, NeverAboveLittleOrAChannel) {
       reads += r.groups[0].reads[b], latency += r.groups[0].latency_ps[b], bytes += r.groups[0].bytes[b];
     const double seconds = static_cast<double>(r.measured) * 1e-12;
     const double mean_s = latency / reads * 1e-12;
-    EXPECT_LE(reads / seconds * mean_s, 16.0 * chains * 1.02);  // Little, with a window's edge
+    EXPECT_LE(reads / seconds * mean_s, 16.0 * chains * 1.02);  // Little's law, with tolerance for the window's edge
     EXPECT_LE(bytes / seconds, 2 * 6.1e9 * 1.01);               // two channels at node 0
     for (const double share : r.output_busy) EXPECT_LE(share, 1.0 + 1e-9);
     for (const double share : r.memory_busy) EXPECT_LE(share, 1.0 + 1e-9);
   }
 }
 
-/// One core that reads (and writes) its own node's memory for `measure`.
+/// One core that reads (and writes) memory of its node for `measure`.
 TrialResult one_core(const Ready& m, const Actor& like, Time measure = 40'000'000) {
   Trial trial;
   trial.warm = 5'000'000;
@@ -286,9 +287,9 @@ TEST(Model, ARouterTakesThePacketsOfASourceWhileOthersAreInItsPipeline) {
   Actor actor;
   actor.chains = 64;
   actor.streams = {local(Op::read)};
-  for (const double pipeline : {1.0, 60.0}) {  // 60 ns is six times what a line takes on its channel
+  for (const double pipeline : {1.0, 60.0}) {  // 60 ns is six times the occupancy of a line
     machine["router"]["pipeline_ns"] = pipeline;
-    // 18 flits of 4 bytes a line through ports of 6.4 GB/s.
+    // 18 flits of 4 bytes per line through ports of 6.4 GB/s.
     EXPECT_NEAR(bytes_per_s(one_core(Ready(machine), actor)), 5.69e9, 0.03 * 5.69e9) << pipeline;
   }
 }
@@ -304,7 +305,7 @@ TEST(Model, WritesThatHoldTheBuffersOfReadsCountAmongThem) {
   machine["cpu"]["write_buffers_apart"] = false;
   const double shared = bytes_per_s(one_core(Ready(machine), actor));
   EXPECT_LT(shared, 0.5 * apart);
-  // Little: two lines on their way, each for at least the request's time and its channel's.
+  // Little's law: two outstanding lines, each for at least the request's and its channel's time.
   EXPECT_LE(shared, 2 * 64 / (20e-9 + 64 / 6.1e9) * 1.01);
 }
 
@@ -330,7 +331,7 @@ TEST(Model, AProgramRestsBetweenItsMemoryPhases) {
   actor.streams = {local(Op::read)};
   const TrialResult busy = one_core(m, actor);
   const double phase = busy.groups[0].phase_ps[0] / busy.groups[0].phases[0];
-  EXPECT_NEAR(phase, 256 * 64 / 12.2e9 * 1e12, 0.1 * phase);  // both channels, and the way there
+  EXPECT_NEAR(phase, 256 * 64 / 12.2e9 * 1e12, 0.1 * phase);  // both channels, plus the latency
   actor.rest = static_cast<Time>(3 * phase);
   const TrialResult alone = one_core(m, actor, 400'000'000);
   EXPECT_NEAR(alone.groups[0].phase_ps[0] / alone.groups[0].phases[0], phase, 1);
@@ -338,7 +339,7 @@ TEST(Model, AProgramRestsBetweenItsMemoryPhases) {
   actor.random_rest = true;
   EXPECT_NEAR(bytes_per_s(one_core(m, actor, 4'000'000'000)), bytes_per_s(alone), 0.05 * bytes_per_s(alone));
 
-  // Two in step share the channels in every phase; two that fall when they will share them now and then.
+  // Two in step share the channels in every phase; two with random phases share them sometimes.
   const auto together = [&](bool random) {
     Trial trial;
     trial.warm = 5'000'000;
@@ -352,7 +353,7 @@ TEST(Model, AProgramRestsBetweenItsMemoryPhases) {
     const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
     return r.groups[0].phase_ps[0] / r.groups[0].phases[0] / phase;
   };
-  EXPECT_NEAR(together(false), 1.95, 0.1);  // alone it does not quite fill them
+  EXPECT_NEAR(together(false), 1.95, 0.1);  // alone it does not quite saturate them
   const double apart = together(true);
   EXPECT_GT(apart, 1.1);
   EXPECT_LT(apart, 1.6);
@@ -401,7 +402,7 @@ TEST(Model, NoDeadlockUnderAdversePatternsAndRandomGraphs) {
       work.actors.push_back(actor);
     }
     const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, work);
-    EXPECT_EQ(r.asked, r.answered) << edges.dump();
+    EXPECT_EQ(r.requested, r.answered) << edges.dump();
   }
 }
 
@@ -412,7 +413,7 @@ TEST(Model, ADeadlockIsRefusedWithItsCycleAndFoundWhenItIsAllowed) {
   machine["router"]["escape_channels"] = 1;
   try {
     const Ready m(machine);
-    FAIL() << "a ring without date lines was taken";
+    FAIL() << "a ring without date lines was accepted";
   } catch (const mm::UsageError& e) {
     EXPECT_EQ(e.field, "router.escape_channels");
     EXPECT_NE(std::string(e.what()).find("router 1"), std::string::npos) << e.what();
@@ -446,7 +447,7 @@ TEST(Model, AWholeMachineInDeadlockEndsToo) {
   machine["router"]["buffer_flits"] = 18;
   const Ready m(machine);
   Trial trial;
-  trial.window = 1'000'000;  // frames go on for ever if nobody minds
+  trial.window = 1'000'000;  // without a check, frames would continue forever
   for (std::uint32_t n = 0; n < 8; ++n) {
     Actor actor;
     actor.endpoint = m.graph.cpus_of[n].front();
@@ -481,7 +482,7 @@ TEST(Model, WrongMachinesAreRefusedByKey) {
   json m = good;
   m["topology"]["shape"] = {4, 0};
   EXPECT_EQ(refused(m), "topology.shape");
-  m["topology"]["shape"] = {4, 4'294'967'300};  // four, if it were cut to 32 bits
+  m["topology"]["shape"] = {4, 4'294'967'300};  // four, if truncated to 32 bits
   EXPECT_EQ(refused(m), "topology.shape");
   m = good, m["topology"]["links"] = "copper";
   EXPECT_EQ(refused(m), "topology.links");
@@ -500,7 +501,7 @@ TEST(Model, WrongMachinesAreRefusedByKey) {
   m = good, m["node"]["cpus"] = 0;
   EXPECT_EQ(refused(m), "node.cpus");
   m.erase("memory");
-  EXPECT_EQ(refused(m), "taken");  // a network alone
+  EXPECT_EQ(refused(m), "taken");  // a network alone is valid
   m = good, m["node"]["controllers"] = 0;
   EXPECT_EQ(refused(m), "node.controllers");
 }
@@ -556,7 +557,7 @@ TEST(Calendar, EventsLeaveInOrderWhateverTheWidth) {
 
 namespace {
 
-/// Every CPU reads and writes a few lines at random, all at once.
+/// All CPUs read and write a few lines at random, concurrently.
 Trial shared_lines(const Ready& m, std::uint64_t seed, std::uint64_t lines, std::size_t accesses, int chains) {
   Trial trial;
   trial.batches = 1;
@@ -583,8 +584,8 @@ TEST(Model, AtMostOneCoreWritesALineOfATrace) {
     for (const int chains : {1, 4}) {
       const Ready m(machine_on(topology));
       const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, shared_lines(m, 11, 8, 300, chains));
-      EXPECT_EQ(r.asked, r.answered) << name(topology);
-      EXPECT_EQ(r.asked + r.hits, 300U * m.graph.endpoints.size() / 3) << name(topology);
+      EXPECT_EQ(r.requested, r.answered) << name(topology);
+      EXPECT_EQ(r.requested + r.hits, 300U * m.graph.endpoints.size() / 3) << name(topology);
       EXPECT_GT(r.hits, 0U);
       EXPECT_TRUE(r.credits_back);
     }
@@ -594,7 +595,7 @@ TEST(Model, AtMostOneCoreWritesALineOfATrace) {
   bus["coherence"]["kind"] = "snoop";
   const Ready m(bus);
   const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, shared_lines(m, 12, 5, 300, 2));
-  EXPECT_EQ(r.asked, r.answered);
+  EXPECT_EQ(r.requested, r.answered);
 }
 
 TEST(Model, ATraceTakesTheLegsOfItsProtocol) {
@@ -613,7 +614,7 @@ TEST(Model, ATraceTakesTheLegsOfItsProtocol) {
   trial.batches = 1;
   trial.check = true;
   const TrialResult r = simulate(m.graph, m.routing, m.routers, m.nodes, trial);
-  EXPECT_EQ(r.asked, 2U);
+  EXPECT_EQ(r.requested, 2U);
   EXPECT_EQ(r.hits, 3U);
   EXPECT_EQ(r.groups[0].latency_ps[0], static_cast<double>(zero_load(m.graph, m.routing, m.routers, m.nodes, cpu(5), 2,
                                                                      1, State::clean, 0, false)));
