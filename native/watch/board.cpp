@@ -22,7 +22,7 @@ std::size_t Board::add(Metric metric) {
   metric.count = components(metric.name.substr(0, metric.name.find('.')));
   values_.resize(values_.size() + metric.count, kUnknown);
   if (const std::size_t known = find(metric.name); known != kNone) {
-    // Another source says it of components that came later: it gets a place for all of them.
+    // Another source adds the metric for components added since: it gets new values for all of them.
     metrics_[known].first = metric.first;
     metrics_[known].count = metric.count;
     return known;
@@ -43,10 +43,10 @@ const json* Board::absence(const std::string& metric) const {
   return nullptr;
 }
 
-void Board::absent(const std::string& metric, const std::string& why, const std::string& hint) {
-  json said{{"metric", metric}, {"why", why}};
-  if (!hint.empty()) said["hint"] = hint;
-  absent_.push_back(said);
+void Board::absent(const std::string& metric, const std::string& reason, const std::string& hint) {
+  json entry{{"metric", metric}, {"why", reason}};
+  if (!hint.empty()) entry["hint"] = hint;
+  absent_.push_back(entry);
 }
 
 void Board::forget(std::size_t first, std::size_t last) {
@@ -57,19 +57,19 @@ void Board::forget(std::size_t first, std::size_t last) {
 json Board::header() const {
   json metrics = json::array();
   for (const Metric& m : metrics_) {
-    json said{{"name", m.name}, {"unit", m.unit}, {"what", m.what}};
-    if (!m.of.empty()) said["of"] = m.of;
-    if (m.estimated) said["estimated"] = true;
-    metrics.push_back(said);
+    json entry{{"name", m.name}, {"unit", m.unit}, {"what", m.what}};
+    if (!m.of.empty()) entry["of"] = m.of;
+    if (m.estimated) entry["estimated"] = true;
+    metrics.push_back(entry);
   }
-  json said{{"components", components_}, {"metrics", metrics}, {"absent", absent_}};
-  said.update(more_);
-  return said;
+  json entry{{"components", components_}, {"metrics", metrics}, {"absent", absent_}};
+  entry.update(more_);
+  return entry;
 }
 
 namespace {
 
-/// Shares to a hundredth of a per cent; everything else to six digits, whole above a thousand.
+/// Shares have a resolution of 0.01 %; other values have six digits, and are whole above a thousand.
 void write_number(std::string& line, double value, bool share) {
   if (!std::isfinite(value)) {
     line += "null";

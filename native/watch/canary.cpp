@@ -54,10 +54,10 @@ Walker::Walker(int node, bool bound, std::uint64_t seed) : arena_(memory_of(node
 }
 
 double Walker::walk() {
-  std::array<double, kChunks> took{};
+  std::array<double, kChunks> latencies{};
   Link* p = at_;
   Link* const first = p;
-  for (double& t : took) {
+  for (double& t : latencies) {
     const Ticks begin = ticks();
     for (int i = 0; i < kLoads; ++i) {
       p = p->next;
@@ -71,13 +71,13 @@ double Walker::walk() {
     flush(p);
     p = next;
   }
-  std::nth_element(took.begin(), took.begin() + kChunks / 2, took.end());
-  return took[kChunks / 2];
+  std::nth_element(latencies.begin(), latencies.begin() + kChunks / 2, latencies.end());
+  return latencies[kChunks / 2];
 }
 
 LoadedCurve::LoadedCurve(const json& points) {
   const auto wrong = [] {
-    return Failure("--canary: points of [B/s, low, middle, high in s] are needed, by growing B/s");
+    return Failure("--canary: points of [B/s, low, middle, high in s] are required, in ascending B/s");
   };
   if (!points.is_array()) throw wrong();
   for (const json& point : points) {
@@ -92,7 +92,7 @@ LoadedCurve::LoadedCurve(const json& points) {
     middle_.push_back(middle);
     high_.push_back(high);
   }
-  // More traffic makes no load faster: where the measured curve falls, it was noise.
+  // Latency does not fall with traffic: where the measured curve falls, it is noise.
   for (std::vector<double>* curve : {&low_, &middle_, &high_})
     for (std::size_t i = 1; i < curve->size(); ++i) (*curve)[i] = std::max((*curve)[i], (*curve)[i - 1]);
 }
@@ -105,21 +105,21 @@ LoadedCurve::Estimate LoadedCurve::traffic(double low, double middle, double hig
         return traffic_[i - 1] + (traffic_[i] - traffic_[i - 1]) * (latency - curve[i - 1]) / (curve[i] - curve[i - 1]);
     return traffic_.back();
   };
-  // The least traffic whose band reaches the lower bound, and the most whose band begins below the upper one.
+  // From the least traffic whose band reaches the lower bound to the most whose band starts below the upper one.
   return {at(high_, low), at(middle_, middle), at(low_, high)};
 }
 
 namespace {
 
-constexpr std::size_t kStreamed = std::size_t{128} << 20;  // beyond caches
+constexpr std::size_t kStreamed = std::size_t{128} << 20;  // exceeds caches
 
-/// Streams from memory of a node at a pace, and counts.
+/// Reads memory of a node at a given rate, and counts the bytes.
 class Stream {
  public:
   Stream(int cpu, int node, bool bound)
       : memory_(memory_of(node, bound, kStreamed)), thread_([this, cpu] { run(cpu); }) {}
   ~Stream() {
-    over_ = true;
+    stop_ = true;
     thread_.join();
   }
   void pace(double bytes_per_s) { pace_ = bytes_per_s; }
@@ -133,19 +133,19 @@ class Stream {
     constexpr std::size_t kBlock = 32 << 10;
     const char* const data = reinterpret_cast<const char*>(memory_->data());
     std::size_t at = 0;
-    double asked = 0, begin = wall_s(), done = 0;
-    while (!over_) {
+    double current_pace = 0, begin = wall_s(), moved_in_phase = 0;
+    while (!stop_) {
       const double pace = pace_;
       const double now = wall_s();
-      // A pace that could not be kept is not made up for: what counts is what was moved.
-      if (pace != asked || now - begin - done / std::max(pace, 1.0) > 1e-3) {
-        asked = pace;
+      // A rate that was not reached is not compensated later; only the bytes moved count.
+      if (pace != current_pace || now - begin - moved_in_phase / std::max(pace, 1.0) > 1e-3) {
+        current_pace = pace;
         begin = now;
-        done = 0;
+        moved_in_phase = 0;
       }
-      // At no pace at all it spins too: the core that it shares with the canary, and the clock, are the same for every
-      // pace, so what is left is the memory's.
-      if (pace <= 0 || done > pace * (now - begin)) continue;
+      // Spin at rate 0 as well: sharing a core with the canary, and its effect on the clock, are then the same for all
+      // rates, and only the effect on memory remains.
+      if (pace <= 0 || moved_in_phase > pace * (now - begin)) continue;
       std::uint64_t sum = 0;
       for (std::size_t i = 0; i < kBlock; i += kLine) {
         std::uint64_t word;
@@ -154,7 +154,7 @@ class Stream {
       }
       asm volatile("" : "+r"(sum));
       at = (at + kBlock) % kStreamed;
-      done += kBlock;
+      moved_in_phase += kBlock;
       moved_.fetch_add(kBlock, std::memory_order_relaxed);
     }
   }
@@ -162,7 +162,7 @@ class Stream {
   std::shared_ptr<Arena> memory_;
   std::atomic<double> pace_ = 0;
   std::atomic<std::uint64_t> moved_ = 0;
-  std::atomic<bool> over_ = false;
+  std::atomic<bool> stop_ = false;
   std::thread thread_;
 };
 
@@ -196,9 +196,9 @@ Step measure(Walker& walker, std::vector<std::unique_ptr<Stream>>& streams, doub
 }  // namespace
 
 json calibrate(const Host& host, int steps, double seconds) {
-  if (!Walker::possible()) throw Absent("no way to flush a line is known for this processor", "");
+  if (!Walker::possible()) throw Absent("cannot flush cache lines on this processor", "");
   clock_info();
-  json nodes = json::object(), tells = json::object();
+  json nodes = json::object(), shows_traffic = json::object();
   const bool bound = host.nodes.size() > 1;
   cpu_set_t before;
   sched_getaffinity(0, sizeof before, &before);
@@ -208,16 +208,16 @@ json calibrate(const Host& host, int steps, double seconds) {
       if (host.part_of_cpu(host.cpus[i]) == host.part_of[n] && host.cpus[i] < CPU_SETSIZE &&
           CPU_ISSET(static_cast<std::size_t>(host.cpus[i]), &before))
         cpus.push_back(host.cpus[i]);
-    if (cpus.size() < 2) continue;  // nobody could make the traffic
-    cpu_set_t mine{};
-    CPU_SET(static_cast<std::size_t>(cpus.front()), &mine);
-    sched_setaffinity(0, sizeof mine, &mine);
+    if (cpus.size() < 2) continue;  // no CPU is left to generate traffic
+    cpu_set_t first_cpu{};
+    CPU_SET(static_cast<std::size_t>(cpus.front()), &first_cpu);
+    sched_setaffinity(0, sizeof first_cpu, &first_cpu);
     Walker walker(host.nodes[n], bound, 777 + n);
     std::vector<std::unique_ptr<Stream>> streams;
     for (std::size_t i = 1; i < cpus.size(); ++i)
       streams.push_back(std::make_unique<Stream>(cpus[i], host.nodes[n], bound));
-    const double most = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
-    // Steps are dealt out in several rounds, so that what drifts drifts for all of them.
+    const double max_rate = measure(walker, streams, 1e15, std::min(seconds, 0.5)).moved;
+    // Measure all steps in several rounds, so that drift affects all of them alike.
     constexpr int kRounds = 4;
     struct Rounds {
       double moved = 0;
@@ -227,7 +227,7 @@ json calibrate(const Host& host, int steps, double seconds) {
     for (int round = 0; round < kRounds; ++round)
       for (int i = 0; i <= steps; ++i) {
         const int k = round % 2 == 0 ? i : steps - i;
-        Step step = measure(walker, streams, k == steps ? 1e15 : most * k / steps, seconds / kRounds);
+        Step step = measure(walker, streams, k == steps ? 1e15 : max_rate * k / steps, seconds / kRounds);
         Rounds& into = made[static_cast<std::size_t>(k)];
         into.moved += step.moved / kRounds;
         std::nth_element(step.latencies.begin(),
@@ -241,18 +241,18 @@ json calibrate(const Host& host, int steps, double seconds) {
     for (Rounds& step : made) {
       if (step.moved <= last) continue;
       std::sort(step.medians.begin(), step.medians.end());
-      // The band is how far whole rounds were apart: within one the median is known much better, but that is not what
-      // an estimate minutes later is off by.
+      // The band is the spread between rounds: within one round the median is known far better, but that does not
+      // reflect the error of an estimate minutes later.
       points.push_back({step.moved, step.medians.front(),
                         (step.medians[kRounds / 2 - 1] + step.medians[kRounds / 2]) / 2, step.medians.back()});
       last = step.moved;
     }
     const std::string key = std::to_string(host.nodes[n]);
-    tells[key] = LoadedCurve(points).tells();
+    shows_traffic[key] = LoadedCurve(points).shows_traffic();
     nodes[key] = points;
   }
-  if (nodes.empty()) throw Absent("a node of two CPUs or more is needed: one makes the traffic, one measures", "");
-  return {{"nodes", nodes}, {"tells", tells}};
+  if (nodes.empty()) throw Absent("a node with two or more CPUs is required: one generates traffic, one measures", "");
+  return {{"nodes", nodes}, {"tells", shows_traffic}};
 }
 
 }  // namespace mm::watch

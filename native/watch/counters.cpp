@@ -22,7 +22,7 @@ std::vector<Pmu> find_pmus(const std::string& root) {
     if (pmu.cpus.empty()) pmu.cpus = ids_of(first_line(folder + name + "/cpus"));
     found.push_back(std::move(pmu));
   }
-  // uncore_imc_10 comes after uncore_imc_9.
+  // In numeric order: uncore_imc_10 after uncore_imc_9.
   const auto key = [](const Pmu& p) {
     return std::pair(std::string_view(p.name).substr(0, p.name.find_last_not_of("0123456789") + 1),
                      number_at_end(p.name));
@@ -43,13 +43,13 @@ std::optional<std::uint64_t> bits(std::string_view word) {
   int base = 10;
   if (word.starts_with("0x") || word.starts_with("0X")) word.remove_prefix(2), base = 16;
   std::uint64_t value = 0;
-  const auto [end, wrong] = std::from_chars(word.data(), word.data() + word.size(), value, base);
-  if (wrong != std::errc() || end != word.data() + word.size()) return std::nullopt;
+  const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value, base);
+  if (error != std::errc() || end != word.data() + word.size()) return std::nullopt;
   return value;
 }
 
-/// Puts a value into the bits that a format names: `config:0-7,32-35`, `config1:0-63`, or `config` for all of them.
-bool put(std::string_view format, std::uint64_t value, Encoding& into) {
+/// Stores a value in the bits of a format: `config:0-7,32-35`, `config1:0-63`, or `config` for all of them.
+bool store_bits(std::string_view format, std::uint64_t value, Encoding& into) {
   const std::size_t colon = format.find(':');
   const std::string_view word = format.substr(0, colon);
   const std::size_t which = word == "config" ? 0 : word == "config1" ? 1 : word == "config2" ? 2 : 3;
@@ -69,7 +69,7 @@ bool put(std::string_view format, std::uint64_t value, Encoding& into) {
     if (first < 0 || last < first || last > 63) return false;
     for (auto bit = first; bit <= last; ++bit, value >>= 1) into.config[which] |= (value & 1) << bit;
   }
-  return value == 0;  // else it does not fit
+  return value == 0;  // otherwise the value has too many bits
 }
 
 double bytes_in(std::string_view unit) {
@@ -96,7 +96,7 @@ std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view t
         equals == std::string_view::npos ? std::optional<std::uint64_t>(1) : bits(term.substr(equals + 1));
     if (!value || name.empty() || name.find('/') != std::string_view::npos) return std::nullopt;
     const std::string format = first_line(pmu_folder + "format/" + std::string(name));
-    if (!put(format.empty() ? name : std::string_view(format), *value, made)) return std::nullopt;
+    if (!store_bits(format.empty() ? name : std::string_view(format), *value, made)) return std::nullopt;
   }
   return made;
 }

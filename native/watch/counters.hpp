@@ -1,5 +1,5 @@
 #pragma once
-/// Hardware (and the kernel's own) counters: PMUs of the event_source tree, and how their events are written.
+/// Hardware counters and those of the Linux kernel: PMUs of the event_source tree, and the encoding of their events.
 
 #include <cstdint>
 #include <optional>
@@ -16,10 +16,10 @@ namespace mm::watch {
 struct Pmu {
   std::string name, folder;
   std::uint32_t type = 0;
-  std::vector<int> cpus;  ///< that its counters are read on; none: every CPU
+  std::vector<int> cpus;  ///< on which its counters are read; empty: every CPU
 };
 
-/// All PMUs below a root, by name, those with numbers in the order of the numbers.
+/// All PMUs under a root, by name, with trailing numbers in numeric order.
 std::vector<Pmu> find_pmus(const std::string& root);
 
 using perf::Counts;
@@ -27,9 +27,9 @@ using perf::Encoding;
 using perf::Kernel;
 using perf::real_kernel;
 
-/// `event=0x04,umask=0x3` by the bit fields of the PMU's format; none where a term is unknown or no number.
+/// Encodes `event=0x04,umask=0x3` by the bit fields of the PMU's format. None if a term is unknown or invalid.
 std::optional<Encoding> encode(const std::string& pmu_folder, std::string_view terms);
-/// An event by its alias, or else by its terms.
+/// Encodes an event by its alias, or else by its terms.
 std::optional<Encoding> encode(const std::string& pmu_folder, const EventDefinition& event);
 
 }  // namespace mm::watch

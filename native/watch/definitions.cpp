@@ -9,39 +9,39 @@
 
 namespace mm::watch {
 
-bool has_form(std::string_view name, std::string_view form) {
+bool matches(std::string_view name, std::string_view form) {
   const std::size_t star = form.find('*');
   if (star == std::string_view::npos) return name == form;
   if (!name.starts_with(form.substr(0, star))) return false;
   form.remove_prefix(star + 1);
   for (std::size_t at = star; at <= name.size(); ++at)
-    if (has_form(name.substr(at), form)) return true;
+    if (matches(name.substr(at), form)) return true;
   return false;
 }
 
 namespace {
 
-/// Reads one table and complains about what is not as it must be.
+/// Reads one table and reports invalid values.
 class Table {
  public:
   Table(const toml::table& table, std::string where) : table_(table), where_(std::move(where)) {}
 
-  std::string text(const char* key, bool needed) const {
+  std::string text(const char* key, bool required) const {
     const toml::node* const node = table_.get(key);
     if (node == nullptr) {
-      if (needed) wrong(key, "is missing");
+      if (required) refuse(key, "is missing");
       return {};
     }
     const auto value = node->value_exact<std::string>();
-    if (!value || value->empty()) wrong(key, "must be a text that is not empty");
+    if (!value || value->empty()) refuse(key, "must be a text that is not empty");
     return *value;
   }
 
-  double real(const char* key, double otherwise) const {
+  double real(const char* key, double default_value) const {
     const toml::node* const node = table_.get(key);
-    if (node == nullptr) return otherwise;
+    if (node == nullptr) return default_value;
     const auto value = node->value<double>();
-    if (!node->is_number() || !value) wrong(key, "must be a number");
+    if (!node->is_number() || !value) refuse(key, "must be a number");
     return *value;
   }
 
@@ -49,30 +49,30 @@ class Table {
     std::vector<std::string> found;
     const toml::node* const node = table_.get(key);
     if (node == nullptr) return found;
-    if (!node->is_array()) wrong(key, "must be a list of texts");
+    if (!node->is_array()) refuse(key, "must be a list of texts");
     for (const toml::node& one : *node->as_array()) {
       const auto value = one.value_exact<std::string>();
-      if (!value) wrong(key, "must be a list of texts");
+      if (!value) refuse(key, "must be a list of texts");
       found.push_back(*value);
     }
     return found;
   }
 
-  WeightedSum sum(const char* key, const std::vector<EventDefinition>& events, bool needed) const {
+  WeightedSum sum(const char* key, const std::vector<EventDefinition>& events, bool required) const {
     WeightedSum found;
     const toml::node* const node = table_.get(key);
     if (node == nullptr) {
-      if (needed) wrong(key, "is missing");
+      if (required) refuse(key, "is missing");
       return found;
     }
-    if (!node->is_table() || node->as_table()->empty()) wrong(key, "must be a table of events and their weights");
+    if (!node->is_table() || node->as_table()->empty()) refuse(key, "must be a table of events and their weights");
     for (const auto& [name, weight] : *node->as_table()) {
       std::size_t event = 0;
       while (event < events.size() && events[event].name != name.str()) ++event;
       if (event == events.size())
-        wrong(key, "names " + quote(std::string(name.str())) + ", which is no event of this PMU");
+        refuse(key, "names " + quote(std::string(name.str())) + ", which is not an event of this PMU");
       const auto value = weight.value<double>();
-      if (!weight.is_number() || !value) wrong(key, "must give each event a number");
+      if (!weight.is_number() || !value) refuse(key, "must give each event a number");
       found.emplace_back(event, *value);
     }
     return found;
@@ -82,7 +82,7 @@ class Table {
     for (const auto& [key, node] : table_) {
       bool found = false;
       for (const std::string_view k : known) found = found || k == key.str();
-      if (!found) wrong(std::string(key.str()).c_str(), "is not known here");
+      if (!found) refuse(std::string(key.str()).c_str(), "is unknown");
     }
   }
 
@@ -90,7 +90,7 @@ class Table {
   void each(const char* key, Each&& with) const {
     const toml::node* const node = table_.get(key);
     if (node == nullptr) return;
-    if (!node->is_array()) wrong(key, "must be a list of tables");
+    if (!node->is_array()) refuse(key, "must be a list of tables");
     std::size_t i = 0;
     for (const toml::node& one : *node->as_array()) {
       const std::string place = where_ + (where_.ends_with(' ') ? "" : ".") + key + "[" + std::to_string(i++) + "]";
@@ -99,7 +99,7 @@ class Table {
     }
   }
 
-  [[noreturn]] void wrong(const char* key, const std::string& what) const {
+  [[noreturn]] void refuse(const char* key, const std::string& what) const {
     throw Failure(where_ + (where_.ends_with(' ') ? "" : ".") + key + ": " + what);
   }
 
@@ -114,10 +114,10 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
   toml::table root;
   try {
     root = toml::parse(toml, file);
-  } catch (const toml::parse_error& wrong) {
-    std::ostringstream said;
-    said << file << ": line " << wrong.source().begin.line << ": " << wrong.description();
-    throw Failure(said.str());
+  } catch (const toml::parse_error& refuse) {
+    std::ostringstream message;
+    message << file << ": line " << refuse.source().begin.line << ": " << refuse.description();
+    throw Failure(message.str());
   }
   std::vector<PmuDefinition> found;
   const Table top(root, file + ": ");
@@ -131,12 +131,12 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
     made.cpuid = pmu.texts("cpuid");
     made.component = pmu.text("component", true);
     made.label = pmu.text("label", made.component != "cpu");
-    pmu.text("source", true);  // a definition without one is not worth having
+    pmu.text("source", true);  // required: every definition names its source
     pmu.each("event", [&](const Table& event) {
       event.only({"name", "use", "terms", "scale", "unit"});
       EventDefinition e{event.text("name", true), event.text("use", false), event.text("terms", false),
                         event.real("scale", 1)};
-      if (e.use.empty() && e.terms.empty()) event.wrong("use", "or terms is needed");
+      if (e.use.empty() && e.terms.empty()) event.refuse("use", "or terms is required");
       made.events.push_back(std::move(e));
     });
     pmu.each("metric", [&](const Table& metric) {
@@ -148,7 +148,7 @@ std::vector<PmuDefinition> parse_definitions(std::string_view toml, const std::s
                          metric.sum("sum", made.events, true),
                          metric.sum("over", made.events, false)};
       if (!m.name.starts_with(made.component + "."))
-        metric.wrong("name", "found " + quote(m.name) + ", it must begin with '" + made.component + ".'");
+        metric.refuse("name", "found " + quote(m.name) + "; it must start with '" + made.component + ".'");
       made.metrics.push_back(std::move(m));
     });
     found.push_back(std::move(made));

@@ -1,6 +1,6 @@
-/// meshmark-watch: samples this machine (or a recorded tree) and writes frames, JSON Lines, on standard output.
+/// meshmark-watch: samples this machine (or a recorded tree) and writes frames as JSON Lines to standard output.
 ///
-/// A header names the components and metrics, says what is absent and why; then a frame a tick
+/// A header names the components and metrics, and what is absent and why; then follows one frame per tick
 /// (docs/reference/frames.md).
 #include <unistd.h>
 
@@ -24,13 +24,13 @@ namespace {
 std::atomic<bool> stop{false};
 void on_signal(int) { stop = true; }
 
-/// The object in a file that an option named.
+/// The JSON object in the file of an option.
 mm::json read_object(const std::string& option, const std::string& path) {
   const mm::Input input = mm::read_input(path);
   const std::string where = mm::shown_path(path) + ": ";
   if (!input.wrong.empty()) throw mm::UsageError(option, where + input.wrong, input.allowed);
   mm::json object = mm::parse_json(input.text);
-  if (!object.is_object()) throw mm::UsageError(option, where + "a JSON object is needed");
+  if (!object.is_object()) throw mm::UsageError(option, where + "a JSON object is required");
   return object;
 }
 
@@ -40,32 +40,33 @@ int answer(int argc, char** argv) {
   double rate = 1;
   bool describe = false;
   mm::Arguments app{
-      "Samples this machine and writes frames, JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5s"};
-  app.add("--rate", rate, "frames a second (Hz)").from(0.001, 1000.0).show_default();
-  app.time("--duration", settings.duration_s, "then it ends; 0: never");
-  app.time("--hold", settings.hold_s, "write frames this often; 0: each at once", 0, 60);
-  app.add("--root", settings.root, "a recorded tree with proc and sys, instead of this machine").of_folder();
-  std::string attained, canary;
+      "Sample this machine and write frames as JSON Lines.\n\nexample: meshmark-watch --rate 10 --duration 5s"};
+  app.add("--rate", rate, "frames per second (Hz)").from(0.001, 1000.0).show_default();
+  app.time("--duration", settings.duration_s, "stop after this time; 0: never");
+  app.time("--hold", settings.hold_s, "write frames in batches of this length; 0: write each immediately", 0, 60);
+  app.add("--root", settings.root, "sample a recorded tree with proc and sys instead of this machine").of_folder();
+  std::string sustained, canary;
   double calibration = 0;
   app.time("--calibrate", calibration,
-           "measure for so long how the canary's latency grows with traffic, print that and end", 1, 3600);
-  app.add("--canary", canary, "a file that --calibrate printed: then the canary estimates traffic").of_file();
-  app.add("--attained", attained, "a file with the bandwidths that a survey reached on this machine, JSON").of_file();
+           "measure the canary's latency as a function of traffic for this time, print the curve and exit", 1, 3600);
+  app.add("--canary", canary, "output of --calibrate, with which the canary estimates traffic").of_file();
+  app.add("--attained", sustained, "JSON file with the sustained bandwidths that a survey measured on this machine")
+      .of_file();
   std::vector<std::string> known;
   for (const auto& r : mm::watch::registry()) known.emplace_back(r.name);
   std::sort(known.begin(), known.end());
-  app.add("--sources", settings.sources, "what to sample [all]").one_of(known);
-  app.add("--without", settings.without, "what not to sample").one_of(known);
-  app.flag("--describe", describe, "the header alone");
+  app.add("--sources", settings.sources, "sources to sample [all]").one_of(known);
+  app.add("--without", settings.without, "sources to omit").one_of(known);
+  app.flag("--describe", describe, "print only the header");
   if (!app.read(argc, argv, "")) return 0;
   settings.period_s = 1 / rate;
   const auto has = [&](const char* folder) { return std::filesystem::is_directory(settings.root + folder); };
   if (!settings.root.empty() && !has("/proc") && !has("/sys"))
     throw mm::UsageError("--root", mm::shown_path(settings.root) + ": has neither proc nor sys",
-                         "a tree that meshmark machine capture recorded");
+                         "a tree recorded by meshmark machine capture");
   try {
     for (const auto& [option, file, into] :
-         {std::tuple{"--attained", &attained, &settings.attained}, {"--canary", &canary, &settings.canary}}) {
+         {std::tuple{"--attained", &sustained, &settings.sustained}, {"--canary", &canary, &settings.canary}}) {
       if (!file->empty()) *into = read_object(option, *file);
     }
     if (calibration > 0) {
@@ -76,14 +77,16 @@ int answer(int argc, char** argv) {
     }
     mm::watch::Sampler sampler(settings);
     struct sigaction act{};
-    act.sa_handler = on_signal;  // without SA_RESTART: it ends the sleep. Until here a signal ends the program at once
+    act.sa_handler = on_signal;  // without SA_RESTART, so that a signal interrupts the sleep; until here, signals end
+                                 // the program at once
     for (const int s : {SIGINT, SIGTERM, SIGHUP}) sigaction(s, &act, nullptr);
     mm::watch::Outlet out(STDOUT_FILENO);
     out.line(mm::to_line(sampler.header()) + "\n");
     out.flush();
     if (!describe) sampler.run(out, stop);
-  } catch (const mm::json::exception&) {  // the content of these two files is checked when it is needed
-    throw mm::UsageError("--attained, --canary", "found an object of another kind", "what meshmark wrote for them");
+  } catch (const mm::json::exception&) {  // the content of these two files is validated on use
+    throw mm::UsageError("--attained, --canary", "found an object with other content",
+                         "files that meshmark wrote for these options");
   }
   return 0;
 }
@@ -94,8 +97,8 @@ int main(int argc, char** argv) {
   return mm::enter("meshmark-watch", [&] {
     try {
       return answer(argc, argv);
-    } catch (const std::exception& wrong) {
-      return mm::print_ending("meshmark-watch", mm::ending_of(wrong));
+    } catch (const std::exception& error) {
+      return mm::print_ending("meshmark-watch", mm::ending_of(error));
     }
   });
 }

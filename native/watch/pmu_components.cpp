@@ -10,17 +10,17 @@
 namespace mm::watch {
 namespace {
 
-/// A label with its placeholders replaced.
-std::string filled(std::string form, const std::string& device, std::int64_t package, std::size_t index) {
+/// Replaces the placeholders of a label.
+std::string expand(std::string label, const std::string& device, std::int64_t package, std::size_t index) {
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"{device}", device},
                                    {"{package}", std::to_string(std::max<std::int64_t>(package, 0))},
                                    {"{index}", std::to_string(index)}})
-    for (std::size_t at = form.find(key); at != std::string::npos; at = form.find(key, at + value.size()))
-      form.replace(at, key.size(), value);
-  return form;
+    for (std::size_t at = label.find(key); at != std::string::npos; at = label.find(key, at + value.size()))
+      label.replace(at, key.size(), value);
+  return label;
 }
 
-/// The first node of a package: its place in `nodes`; -1 where it has none.
+/// The first node of a package, as an index into `nodes`; -1 if it has none.
 int first_node(const Host& host, const Board& board, std::int64_t package) {
   int first = -1;
   for (std::size_t i = 0; i < host.cpus.size(); ++i)
@@ -30,10 +30,10 @@ int first_node(const Host& host, const Board& board, std::int64_t package) {
   return first;
 }
 
-/// The node at the other end of a link between sockets, by /sys/devices/uncore_upi_X/dieY, which reads `upi_Z,die_W`;
-/// with two sockets it is the other. -1: it is not known, or the link leads nowhere.
+/// The node at the other end of a link between sockets, from /sys/devices/uncore_upi_X/dieY, which contains
+/// `upi_Z,die_W`; with two sockets, the other one. -1 if it is unknown or the link is unconnected.
 int other_end(const Host& host, const Board& board, const Pmu& pmu, std::int64_t package) {
-  std::vector<std::int64_t> packages;  // dies are numbered as packages are sorted
+  std::vector<std::int64_t> packages;  // dies are numbered in the order of packages
   for (std::size_t i = 0; i < host.cpus.size(); ++i)
     packages.push_back(board.component("cpu", i).value("package", std::int64_t{0}));
   std::sort(packages.begin(), packages.end());
@@ -58,7 +58,7 @@ std::size_t PmuComponents::find_or_add(const Host& host, Board& board, const Pmu
   const json& cpu = board.component("cpu", place);
   const std::int64_t package = cpu.value("package", std::int64_t{0});
   const std::string group = definition.component + " " + definition.label + " " + std::to_string(package);
-  // Definitions of one PMU on one CPU with one label are one component.
+  // Definitions with the same label for one PMU on one CPU share a component.
   const std::string key = group + " " + pmu.name + " " + std::to_string(host.cpus[place]);
   if (const auto known = known_.find(key); known != known_.end()) return known->second;
   json about{{"name", ""}, {"package", package}, {"pmu", pmu.name}};
@@ -72,7 +72,7 @@ std::size_t PmuComponents::find_or_add(const Host& host, Board& board, const Pmu
     about["kind"] = "socket";
   }
   if (definition.component == "io") about["kind"] = "stack";
-  std::string name = filled(definition.label, pmu.name, package, count_[group]++);
+  std::string name = expand(definition.label, pmu.name, package, count_[group]++);
   while (!names_.insert(definition.component + name).second) name += "'";
   about["name"] = name;
   return known_[key] = board.add(definition.component, std::move(about));

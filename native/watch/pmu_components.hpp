@@ -1,5 +1,5 @@
 #pragma once
-/// Which component an instance of a PMU is: a memory channel, a link between sockets, an I/O stack.
+/// Maps instances of PMUs to components: memory channels, links between sockets, I/O stacks.
 #include <map>
 #include <set>
 #include <string>
@@ -13,8 +13,8 @@ namespace mm::watch {
 
 class PmuComponents {
  public:
-  /// The component of a PMU on the CPU with this place in `host.cpus`, added to the board where it is new. kNone: a
-  /// link whose ends are not known.
+  /// The component of a PMU on the CPU with index `place` in `host.cpus`, added to the board if it is new. kNone for a
+  /// link with unknown ends.
   std::size_t find_or_add(const Host& host, Board& board, const PmuDefinition& definition, const Pmu& pmu,
                           std::size_t place);
 

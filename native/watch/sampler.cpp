@@ -53,15 +53,15 @@ Outlet::Outlet(int descriptor) : descriptor_(descriptor) {
 
 void Outlet::push() {
   while (!pending_.empty() && !gone_) {
-    const ssize_t taken = ::write(descriptor_, pending_.data(), pending_.size());
-    if (taken < 0 && errno == EINTR) continue;
-    if (taken < 0 && errno == EAGAIN) return;
-    if (taken < 0) {
+    const ssize_t written = ::write(descriptor_, pending_.data(), pending_.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && errno == EAGAIN) return;
+    if (written < 0) {
       if (errno != EPIPE) throw Failure(std::string("cannot write frames: ") + std::generic_category().message(errno));
       gone_ = true;
       return;
     }
-    pending_.erase(0, static_cast<std::size_t>(taken));
+    pending_.erase(0, static_cast<std::size_t>(written));
   }
 }
 
@@ -87,7 +87,7 @@ void Outlet::flush() {
 
 Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_host(settings.root, board_)) {
   host_.ticks_per_s = ticks_per_second();
-  host_.attained = settings.attained;
+  host_.sustained = settings.sustained;
   host_.canary = settings.canary;
   host_.kernel = settings.kernel != nullptr ? settings.kernel : host_.live ? &real_kernel() : nullptr;
   std::vector<Registered> ordered = registry();
@@ -100,10 +100,10 @@ Sampler::Sampler(const Settings& settings) : settings_(settings), host_(find_hos
       complete_host(host_, board_);
       complete = true;
     }
-    bool wanted = settings.sources.empty();
-    for (const std::string& name : settings.sources) wanted = wanted || name == r.name;
-    for (const std::string& name : settings.without) wanted = wanted && name != r.name;
-    if (!wanted) continue;
+    bool selected = settings.sources.empty();
+    for (const std::string& name : settings.sources) selected = selected || name == r.name;
+    for (const std::string& name : settings.without) selected = selected && name != r.name;
+    if (!selected) continue;
     const std::size_t first = board_.metrics().size();
     sources_.push_back({r.name, r.make(), first, first});
     sources_.back().source->open(host_, board_);
@@ -118,21 +118,22 @@ void Sampler::start_parts() {
   bool any = false;
   for (const Opened& s : sources_) any = any || s.source->has_parts();
   if (!any || host_.parts < 2 || !host_.live) return;
-  // Signals go to the main thread: they end its sleep.
+  // Only the main thread receives signals, which interrupt its sleep.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   for (std::size_t p = 1; p < host_.parts; ++p) {
     parts_.push_back(std::make_unique<Part>());
     parts_.back()->thread = std::thread([this, p, part = parts_.back().get()] {
-      sched_setaffinity(0, sizeof host_.part_cpus[p], &host_.part_cpus[p]);  // where it may; else from wherever it is
+      sched_setaffinity(0, sizeof host_.part_cpus[p],
+                        &host_.part_cpus[p]);  // if permitted; otherwise it samples from any CPU
       while (true) {
         part->go.acquire();
-        if (over_) return;
+        if (stopping_) return;
         try {
           sample_part(p);
         } catch (...) {
-          part->wrong = std::current_exception();
+          part->error = std::current_exception();
         }
         done_.release();
       }
@@ -143,16 +144,16 @@ void Sampler::start_parts() {
 }
 
 void Sampler::stop_parts() {
-  over_ = true;
+  stopping_ = true;
   for (const auto& part : parts_) {
     part->go.release();
-    if (part->thread.joinable()) part->thread.join();  // the last one may not have started
+    if (part->thread.joinable()) part->thread.join();  // the last thread may not have started
   }
   parts_.clear();
 }
 
 json Sampler::header() const {
-  // A tree speaks of the machine that it was taken from.
+  // A recorded tree names the machine that it was taken from.
   std::string tree_name = settings_.root.empty() ? "" : first_line(settings_.root + "/proc/sys/kernel/hostname");
   if (!settings_.root.empty() && tree_name.empty()) tree_name = std::filesystem::path(settings_.root).filename();
   json head{{"type", "header"},
@@ -178,26 +179,26 @@ void Sampler::sample_part(std::size_t part) {
 
 void Sampler::sample(double now) {
   now_ = now;
-  bool asked = false;
+  bool in_parts = false;
   for (Opened& s : sources_) {
     s.now = now >= s.due;
     if (!s.now) continue;
     board_.forget(s.first, s.last);
-    asked = asked || s.source->has_parts();
+    in_parts = in_parts || s.source->has_parts();
   }
-  // Threads of nodes are woken only when there is something to ask of them.
-  if (asked)
+  // Wake the threads of nodes only if a source needs them.
+  if (in_parts)
     for (const auto& part : parts_) part->go.release();
-  for (std::size_t p = 0; asked && p < host_.parts - parts_.size(); ++p) sample_part(p);
-  if (asked)
+  for (std::size_t p = 0; in_parts && p < host_.parts - parts_.size(); ++p) sample_part(p);
+  if (in_parts)
     for (std::size_t i = 0; i < parts_.size(); ++i) done_.acquire();
   for (const auto& part : parts_)
-    if (part->wrong) std::rethrow_exception(part->wrong);
+    if (part->error) std::rethrow_exception(part->error);
   for (Opened& s : sources_) {
     if (!s.now) continue;
     s.source->sample(board_, now);
-    // Only now is it known what it cost; a tick that is early by a little counts.
-    s.due = now + s.source->least_period() - settings_.period_s / 4;
+    // The cost of the sample is known only now. Tolerate a tick that is slightly early.
+    s.due = now + s.source->min_period() - settings_.period_s / 4;
   }
 }
 
@@ -205,21 +206,21 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
   start_parts();
   const double begin = wall_s();
   double before = begin, spent = cpu_seconds();
-  sample(begin);  // counters need a first value
+  sample(begin);  // counters need an initial value
   std::string lines;
   lines.reserve(1 << 16);
   std::uint64_t held = 0;
-  double written = begin;
+  double last_write = begin;
   for (std::uint64_t tick = 1; !stop && !out.gone(); ++tick) {
     double due = begin + static_cast<double>(tick) * settings_.period_s;
     if (settings_.duration_s > 0 && due > begin + settings_.duration_s + 1e-9) break;
-    // A machine that slept, or was held, has missed ticks: they are skipped, not made up for.
+    // After a suspend or a stop, skip the missed ticks.
     if (const double late = wall_s() - due; late > settings_.period_s) {
       tick += static_cast<std::uint64_t>(late / settings_.period_s);
       due = begin + static_cast<double>(tick) * settings_.period_s;
     }
     sleep_until(due, stop);
-    // Signed: a machine without a battery may believe that it is before 1970.
+    // Signed: the clock of a machine without a battery may be before 1970.
     const auto since_1970_ns = static_cast<std::int64_t>(kernel_ns(CLOCK_REALTIME));
     const double now = wall_s(), at = 1e-9 * static_cast<double>(since_1970_ns);
     if (stop) break;
@@ -236,11 +237,11 @@ void Sampler::run(Outlet& out, const std::atomic<bool>& stop) {
     board_.write_values(lines);
     lines += "}\n";
     ++held;
-    if (now - written >= settings_.hold_s - settings_.period_s / 2) {
+    if (now - last_write >= settings_.hold_s - settings_.period_s / 2) {
       out.line(lines, held);
       lines.clear();
       held = 0;
-      written = now;
+      last_write = now;
     }
     before = now;
   }

@@ -1,5 +1,5 @@
 #pragma once
-/// The loop: all sources at every tick, a frame of JSON Lines after it.
+/// The sampling loop: samples all sources at every tick, and writes a frame.
 #include <atomic>
 #include <exception>
 #include <memory>
@@ -14,23 +14,24 @@ namespace mm::watch {
 
 struct Settings {
   std::string root;                  ///< a recorded tree; empty: this machine
-  std::vector<std::string> sources;  ///< names; none: all
-  std::vector<std::string> without;  ///< names of those that are left out
+  std::vector<std::string> sources;  ///< names; empty: all
+  std::vector<std::string> without;  ///< names of sources to omit
   double period_s = 1;
-  double duration_s = 0;     ///< 0: until it is told to stop
-  double hold_s = 0;         ///< frames are written this often: a recorder need not wake for each
-  json attained;             ///< bandwidths that a survey reached on this machine
-  json canary;               ///< what a calibration of the canary found
-  Kernel* kernel = nullptr;  ///< that counters are opened with; by default this machine's
+  double duration_s = 0;     ///< 0: until stopped
+  double hold_s = 0;         ///< length of a batch of frames, so that a recorder wakes less often
+  json sustained;            ///< sustained bandwidths from a survey of this machine
+  json canary;               ///< calibration of the canary
+  Kernel* kernel = nullptr;  ///< for opening counters; default: this machine's
 };
 
-/// Lines for a reader that may be slow or gone: a frame that it cannot take is dropped and counted, never waited for.
+/// Writes lines to a reader that may be slow or gone. Frames that the reader does not accept in time are dropped and
+/// counted.
 class Outlet {
  public:
   explicit Outlet(int descriptor);
-  /// Writes whole lines; false: they are dropped, all `frames` of them, because older ones are not out yet.
+  /// Writes whole lines. Returns false if it drops them, and all `frames` of them, because earlier ones are pending.
   bool line(const std::string& text, std::uint64_t frames = 1);
-  void flush();  ///< waits until the reader has all, or is gone
+  void flush();  ///< waits until the reader has everything or is gone
   bool gone() const { return gone_; }
   std::uint64_t dropped() const { return dropped_; }
 
@@ -50,21 +51,21 @@ class Sampler {
   Sampler& operator=(const Sampler&) = delete;
   json header() const;
   const Host& host() const { return host_; }
-  /// Runs until the duration is over, `stop` is set or the reader is gone.
+  /// Runs until the duration ends, `stop` is set or the reader is gone.
   void run(Outlet& out, const std::atomic<bool>& stop);
 
  private:
   struct Opened {
     const char* name;
     std::unique_ptr<Source> source;
-    std::size_t first, last;  ///< its metrics
+    std::size_t first, last;  ///< range of its metrics
     double due = 0;
     bool now = false;  ///< sampled at this tick
   };
-  /// The thread of a node: it waits for a tick and asks the sources for their part on that node's CPUs.
+  /// The thread of a node. At a tick, it samples that node's part of the sources on the node's CPUs.
   struct Part {
     std::binary_semaphore go{0};
-    std::exception_ptr wrong;
+    std::exception_ptr error;
     std::thread thread;
   };
   void start_parts();
@@ -76,10 +77,10 @@ class Sampler {
   Board board_;
   Host host_;
   std::vector<Opened> sources_;
-  std::vector<std::unique_ptr<Part>> parts_;  ///< of the second part and on; the first is the main thread's
+  std::vector<std::unique_ptr<Part>> parts_;  ///< from the second part; the main thread samples the first
   std::counting_semaphore<> done_{0};
   double now_ = 0;
-  bool over_ = false;
+  bool stopping_ = false;
   std::string started_;
 };
 

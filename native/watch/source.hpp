@@ -1,5 +1,5 @@
 #pragma once
-/// A source of numbers: one file of `sources/` each. It opens what it reads once, and is then asked at every tick.
+/// A source of metrics; each is one file in `sources/`. It opens its files once, and is sampled at every tick.
 #include <sched.h>
 
 #include <memory>
@@ -16,21 +16,21 @@ namespace mm::watch {
 
 using perf::Kernel;
 
-/// Where the sources look, and what all of them need to know of the machine.
+/// Where sources read, and what they share about the machine.
 struct Host {
   std::string root;          ///< prefix of /proc and /sys: empty, or a recorded tree
-  std::string cpuinfo;       ///< /proc/cpuinfo, which a large machine takes long to write
+  std::string cpuinfo;       ///< /proc/cpuinfo, which is slow to read on a large machine
   std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order
   std::vector<int> node_of;  ///< node component of each of them
   std::vector<int> nodes;    ///< OS numbers of the components of class node
-  double ticks_per_s = 100;  ///< of /proc/stat
+  double ticks_per_s = 100;  ///< in /proc/stat
   bool live = true;          ///< this machine, not a recorded tree
-  Kernel* kernel = nullptr;  ///< that counters are opened with; none on a recorded tree
-  json attained;             ///< bandwidths that a survey reached here, by node (docs/reference/frames.md)
-  json canary;               ///< what a calibration of the canary found
+  Kernel* kernel = nullptr;  ///< for opening counters; null for a recorded tree
+  json sustained;            ///< sustained bandwidths from a survey here, by node (docs/reference/frames.md)
+  json canary;               ///< calibration of the canary
 
-  std::size_t parts = 1;             ///< nodes with CPUs: each has a thread of the sampler on its own CPUs
-  std::vector<std::size_t> part_of;  ///< by place in `nodes`; that of a node without CPUs is the first
+  std::size_t parts = 1;             ///< nodes with CPUs: each has a sampler thread on its CPUs
+  std::vector<std::size_t> part_of;  ///< by index in `nodes`; nodes without CPUs belong to part 0
   std::vector<cpu_set_t> part_cpus;  ///< CPUs of each part
 
   std::size_t part_of_cpu(int cpu) const {
@@ -42,29 +42,29 @@ struct Host {
 
 /// Finds CPUs and nodes and adds their components.
 Host find_host(const std::string& root, Board& board);
-/// Adds a memory a node, and links by the firmware's distances, where no counters have said it better.
+/// Adds one memory per node, and links from the firmware's distances, unless counters define them.
 void complete_host(const Host& host, Board& board);
 
 class Source {
  public:
   virtual ~Source() = default;
-  /// Opens its files and adds its metrics, or says what is absent. Called once.
+  /// Opens its files and adds its metrics, or records their absence. Called once.
   virtual void open(const Host& host, Board& board) = 0;
-  /// Writes present values. `now` is in s; the first call only remembers counters. After all of its parts.
+  /// Writes current values, after all parts. `now` is in s; the first call only stores counters.
   virtual void sample(Board& board, double now) = 0;
-  /// What is dear to ask from afar: called for every part on a CPU of that part, at once with the others. Parts write
-  /// to components of their own.
+  /// Samples what is expensive to read from a remote CPU. Called for every part on a CPU of that part, concurrently;
+  /// each part writes only to its own components.
   virtual void sample_part(Board&, double, std::size_t /*part*/) {}
   virtual bool has_parts() const { return false; }
-  /// Least time between two samples, s: dear sources are asked less often than every tick.
-  virtual double least_period() const { return 0; }
+  /// Minimum time between two samples, s: expensive sources are not sampled at every tick.
+  virtual double min_period() const { return 0; }
 };
 
 struct Registered {
   const char* name;
   const char* what;
   std::unique_ptr<Source> (*make)();
-  bool first;  ///< opened before the others: it finds components
+  bool first;  ///< opened before the others, because it adds components
 };
 
 std::vector<Registered>& registry();
@@ -76,16 +76,16 @@ struct Registration {
   }
 };
 
-/// A counter's growth a second; unknown at the first value, where it went back, and where it is unknown.
+/// The increase of a counter per second; unknown for the first value, after a decrease, and for unknown values.
 class Rate {
  public:
   double of(double value, double now) {
-    const double grown = value - last_, span = now - at_;
-    const bool known = seen_ && grown >= 0 && span > 0;
+    const double increase = value - last_, span = now - at_;
+    const bool known = seen_ && increase >= 0 && span > 0;
     seen_ = value == value;
     last_ = value;
     at_ = now;
-    return known ? grown / span : kUnknown;
+    return known ? increase / span : kUnknown;
   }
 
  private:

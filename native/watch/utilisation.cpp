@@ -16,17 +16,17 @@ Utilisation::Utilisation(Board& board, const Host& host, const std::string& klas
   sustained_.resize(components);
   peak_ = board.find(klass + ".wire");
   const bool surveyed = read_survey(board, host, klass);
-  const json& known = host.attained;
+  const json& known = host.sustained;
   if (peak_ == kNone && known.is_object() && known.contains("wire") && known.at("wire").contains(klass))
     peak_by_firmware_ = known.at("wire").at(klass).get<double>() / static_cast<double>(components);
   if (peak_ == kNone && !surveyed && peak_by_firmware_ != peak_by_firmware_) {
-    board.absent(name, "what these can carry is not known: no clock is counted and no survey was made",
+    board.absent(name, "their peak bandwidth is unknown: no clock is counted, and no survey was made",
                  "meshmark survey");
     return;
   }
   describe(board, host, klass, surveyed);
   share_ =
-      board.add({name, "1", "moved, of what it can carry",
+      board.add({name, "1", "traffic as a share of the bandwidth",
                  surveyed ? "sustained here, by " + known.value("from", std::string("a survey")) : "theoretical peak"});
 }
 
@@ -36,19 +36,20 @@ void Utilisation::describe(const Board& board, const Host& host, const std::stri
     json sustained = json::array();
     for (const Mix& mix : sustained_) sustained.push_back(mix.empty() ? json() : json(mix.back().second));
     denominator_["attained"] = sustained;
-    denominator_["from"]["attained"] = host.attained.value("from", std::string("a survey"));
+    denominator_["from"]["attained"] = host.sustained.value("from", std::string("a survey"));
   }
   if (peak_ != kNone) denominator_["from"]["wire"] = board.metrics()[peak_].what;
   if (peak_by_firmware_ == peak_by_firmware_) {
-    denominator_["from"]["wire"] = "channels, rate and width of the modules, by the firmware";
+    denominator_["from"]["wire"] = "channels, rate and width of the modules, from the firmware";
     denominator_["wire"] = std::vector<double>(board.components(klass), peak_by_firmware_);
   }
 }
 
-/// Reads what a survey sustained on each node, an equal part for each of its components. Returns whether there is any.
+/// Reads the sustained bandwidth of each node from a survey and divides it equally among its components. Returns
+/// whether there is any.
 bool Utilisation::read_survey(const Board& board, const Host& host, const std::string& klass) {
-  if (!host.attained.is_object() || !host.attained.contains(klass)) return false;
-  const json& by_node = host.attained.at(klass);
+  if (!host.sustained.is_object() || !host.sustained.contains(klass)) return false;
+  const json& by_node = host.sustained.at(klass);
   std::map<std::int64_t, std::size_t> channels;
   for (std::size_t c = 0; c < sustained_.size(); ++c)
     ++channels[board.component(klass, c).value("node", std::int64_t{-1})];
@@ -74,8 +75,8 @@ void Utilisation::sample(Board& board) const {
     for (const std::size_t metric : moved_) moved += board.at(metric, c);
     const double reads = board.at(moved_.front(), c);
     const double peak = peak_ == kNone ? peak_by_firmware_ : board.at(peak_, c);
-    const double full = sustained_[c].empty() ? peak : at_mix(sustained_[c], moved > 0 ? reads / moved : 1);
-    board.set(share_, c, full > 0 ? moved / full : kUnknown);
+    const double bandwidth = sustained_[c].empty() ? peak : at_mix(sustained_[c], moved > 0 ? reads / moved : 1);
+    board.set(share_, c, bandwidth > 0 ? moved / bandwidth : kUnknown);
   }
 }
 
@@ -94,20 +95,20 @@ void explain_unknown_use(const Host& host, Board& board) {
   for (const char* const name : {"memory.busy", "link.busy"}) {
     if (board.find(name) != kNone || board.absence(name) != nullptr) continue;
     const std::string klass = std::string(name).substr(0, std::string(name).find('.'));
-    if (klass == "link" && host.nodes.size() < 2) continue;  // there are none
-    // A share is absent where what it is computed from is absent.
+    if (klass == "link" && host.nodes.size() < 2) continue;  // a single node has no links
+    // A share is absent if its input is absent.
     const json* part = board.absence(klass + ".read");
     if (part == nullptr) part = board.absence(klass + ".out");
     if (part != nullptr) {
-      // By value: the list that it lies in grows.
-      const std::string why = part->at("why"), hint = part->value("hint", std::string());
-      board.absent(name, why, hint);
+      // Copied: the list grows.
+      const std::string reason = part->at("why"), hint = part->value("hint", std::string());
+      board.absent(name, reason, hint);
       continue;
     }
     const std::string what = klass == "memory" ? "memory controllers" : "links";
     board.absent(name,
-                 guest ? "a virtual machine: the hypervisor shows no counters of " + what
-                       : "no counters of " + what + " that the kernel shows are known to meshmark",
+                 guest ? "this is a virtual machine, and the hypervisor exposes no counters of " + what
+                       : "meshmark knows none of the counters that the Linux kernel exposes for " + what,
                  guest ? "" : "meshmark doctor");
   }
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// How busy memory controllers and links are: what their counters moved, as a share of what they can carry.
+/// Utilisation of memory controllers and links: their counted traffic as a share of their bandwidth.
 #include <string>
 #include <utility>
 #include <vector>
@@ -9,13 +9,13 @@
 
 namespace mm::watch {
 
-/// The metric CLASS.busy of one class. 100 % is the bandwidth that a survey sustained at the present mix of reads and
+/// The metric CLASS.busy of one class. 100 % is the sustained bandwidth from a survey at the current mix of reads and
 /// writes, or else the theoretical peak.
 class Utilisation {
  public:
-  /// Adds the metric, or states why it is absent. `moved`: metrics of the class in B/s, reads first.
+  /// Adds the metric, or records its absence. `moved`: metrics of the class in B/s, reads first.
   Utilisation(Board& board, const Host& host, const std::string& klass, const std::vector<std::string>& moved);
-  /// For the header (docs/reference/frames.md): what 100 % is, and where that comes from; null without the metric.
+  /// For the header (docs/reference/frames.md): the value and the source of 100 %; null without the metric.
   const json& denominator() const { return denominator_; }
   void sample(Board& board) const;
 
@@ -26,15 +26,15 @@ class Utilisation {
   void describe(const Board& board, const Host& host, const std::string& klass, bool surveyed);
   static double at_mix(const Mix& mix, double read_share);
 
-  std::size_t share_ = kNone;  ///< metric that is set; kNone: absent, or set from hardware
-  std::size_t peak_ = kNone;   ///< metric of the theoretical peak, where a clock is counted
+  std::size_t share_ = kNone;  ///< the metric; kNone: absent, or supplied by the hardware
+  std::size_t peak_ = kNone;   ///< metric of the theoretical peak, if a clock is counted
   std::vector<std::size_t> moved_;
   std::vector<Mix> sustained_;          ///< by component
-  double peak_by_firmware_ = kUnknown;  ///< B/s of a component, where no clock of it is counted
+  double peak_by_firmware_ = kUnknown;  ///< peak of a component in B/s, if its clock is not counted
   json denominator_ = nullptr;
 };
 
-/// States why memory.busy and link.busy are absent where nothing else has.
+/// Records the absence of memory.busy and link.busy, with the reasons.
 void explain_unknown_use(const Host& host, Board& board);
 
 }  // namespace mm::watch

@@ -1,4 +1,4 @@
-/// The sampler's parts: what is read, how it is written, and what a slow reader costs.
+/// Parts of the sampler: what it reads, how it writes, and the cost of a slow reader.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -33,7 +33,7 @@ TEST(Watch, ARateIsKnownOnlyBetweenTwoValuesThatGrow) {
   Rate rate;
   EXPECT_TRUE(std::isnan(rate.of(10, 1)));
   EXPECT_DOUBLE_EQ(rate.of(30, 3), 10);
-  EXPECT_TRUE(std::isnan(rate.of(5, 4)));  // it went back: a counter began anew
+  EXPECT_TRUE(std::isnan(rate.of(5, 4)));  // a decrease: the counter restarted
   EXPECT_DOUBLE_EQ(rate.of(9, 6), 2);
   EXPECT_TRUE(std::isnan(rate.of(kUnknown, 7)));
   EXPECT_TRUE(std::isnan(rate.of(100, 8)));
@@ -56,7 +56,7 @@ TEST(Watch, UnknownIsWrittenAsNullAndNeverAsZero) {
   line.clear();
   board.write_values(line);
   EXPECT_EQ(line, R"("values":{"cpu.busy":[null,null],"cpu.moved":[9000000000000000000,-2.5]})");
-  board.set(busy, 7, 1);  // a component that is none
+  board.set(busy, 7, 1);  // not a component
 }
 
 TEST(Watch, AMetricThatTwoSourcesSayHasAPlaceForAllComponents) {
@@ -294,7 +294,7 @@ TEST(Watch, EveryMetricIsOfAClassThatIsThere) {
   }
 }
 
-/// A folder with files, gone at the end.
+/// A folder with files, removed at the end.
 class Folder {
  public:
   Folder() {
@@ -312,7 +312,7 @@ class Folder {
   std::string path_;
 };
 
-/// Counters that count what a test says.
+/// Counters with values set by a test.
 class MadeUpKernel : public Kernel {
  public:
   struct Event {
@@ -321,24 +321,24 @@ class MadeUpKernel : public Kernel {
     bool open = true;
   };
   std::map<int, Event> events;
-  std::uint64_t enabled = 0, running = 0;  ///< ns, of all
-  std::size_t most = 99;                   ///< events a group
+  std::uint64_t enabled = 0, running = 0;  ///< ns, of all groups
+  std::size_t max_per_group = 99;          ///< events per group
   int refuse = 0;                          ///< errno
   int opened = 0;
-  std::set<int> heard;                     ///< leaders that were read
-  std::function<void()> between_readings;  ///< once, before a leader is read again
+  std::set<int> read_leaders;              ///< leaders that were read
+  std::function<void()> between_readings;  ///< called once, before a leader is read again
 
   int open(perf_event_attr& a, int cpu, int leader) override {
     if (refuse != 0) return -refuse;
     std::size_t mates = 1;
     for (const auto& [d, e] : events) mates += e.open && leader >= 0 && (d == leader || e.leader == leader);
-    if (mates > most) return -EINVAL;
+    if (mates > max_per_group) return -EINVAL;
     const int d = 100 + opened++;
     events[d] = {a.type, a.config, 0, cpu, leader, true};
     return d;
   }
   long read(int d, void* into, std::size_t bytes) override {
-    if (!heard.insert(d).second && between_readings) {
+    if (!read_leaders.insert(d).second && between_readings) {
       between_readings();
       between_readings = nullptr;
     }
@@ -381,10 +381,11 @@ source = "made up"
     return text;
   };
   for (const auto& [text, said] :
-       {std::pair{with("device =", "devices ="), "f: pmu[0].devices: is not known here"},
+       {std::pair{with("device =", "devices ="), "f: pmu[0].devices: is unknown"},
         {with("\"made up\"", "3"), "f: pmu[0].source: must be a text that is not empty"},
-        {with("reads = 1.5", "writes = 1"), "f: pmu[0].metric[0].sum: names 'writes', which is no event of this PMU"},
-        {with("memory.read", "cpu.read"), "f: pmu[0].metric[0].name: found 'cpu.read', it must begin with 'memory.'"},
+        {with("reads = 1.5", "writes = 1"),
+         "f: pmu[0].metric[0].sum: names 'writes', which is not an event of this PMU"},
+        {with("memory.read", "cpu.read"), "f: pmu[0].metric[0].name: found 'cpu.read'; it must start with 'memory.'"},
         {with("scale = 64", "scale = \"x\""), "f: pmu[0].event[0].scale: must be a number"},
         {with("label =", "label"), "f: line 5:"}}) {
     try {
@@ -402,11 +403,11 @@ TEST(Counters, EveryBuiltInDefinitionIsSound) {
 }
 
 TEST(Counters, NamesHaveForms) {
-  EXPECT_TRUE(has_form("uncore_imc_3", "uncore_imc_*"));
-  EXPECT_TRUE(has_form("cpu", "cpu"));
-  EXPECT_FALSE(has_form("cpu_core", "cpu"));
-  EXPECT_TRUE(has_form("hisi_sccl1_ddrc0", "hisi_sccl*_ddrc*"));
-  EXPECT_FALSE(has_form("hisi_sccl1_hha0", "hisi_sccl*_ddrc*"));
+  EXPECT_TRUE(matches("uncore_imc_3", "uncore_imc_*"));
+  EXPECT_TRUE(matches("cpu", "cpu"));
+  EXPECT_FALSE(matches("cpu_core", "cpu"));
+  EXPECT_TRUE(matches("hisi_sccl1_ddrc0", "hisi_sccl*_ddrc*"));
+  EXPECT_FALSE(matches("hisi_sccl1_hha0", "hisi_sccl*_ddrc*"));
 }
 
 TEST(Counters, TermsGoToTheBitsOfTheFormat) {
@@ -425,7 +426,8 @@ TEST(Counters, TermsGoToTheBitsOfTheFormat) {
   EXPECT_EQ(encode(at, "config=3")->config[0], 3U);
   for (const char* wrong : {"event=0x100", "nonsense=1", "event=x", "../event=1", "=4"})
     EXPECT_FALSE(encode(at, wrong)) << wrong;
-  EXPECT_DOUBLE_EQ(encode(at, EventDefinition{"r", "cas", "event=9", 7})->scale, 64);  // the kernel's own goes first
+  EXPECT_DOUBLE_EQ(encode(at, EventDefinition{"r", "cas", "event=9", 7})->scale,
+                   64);  // the Linux kernel's scale takes precedence
   EXPECT_EQ(encode(at, EventDefinition{"r", "other", "event=9", 7})->config[0], 9U);
   EXPECT_EQ(encode(at, EventDefinition{"r", "other", "event=9", 7})->scale, 7);
   EXPECT_FALSE(encode(at, EventDefinition{"r", "other", "", 1}));
@@ -433,7 +435,7 @@ TEST(Counters, TermsGoToTheBitsOfTheFormat) {
 
 TEST(Counters, AGroupThatDoesNotFitTakesTurnsAndIsExtrapolated) {
   MadeUpKernel kernel;
-  kernel.most = 2;
+  kernel.max_per_group = 2;
   Counts counts(kernel, 9, 3, {{{1, 0, 0}, 1}, {{2, 0, 0}, 64}, {{3, 0, 0}, 1}});
   EXPECT_EQ(counts.open(), 0);
   ASSERT_EQ(kernel.events.size(), 3U);
@@ -441,7 +443,7 @@ TEST(Counters, AGroupThatDoesNotFitTakesTurnsAndIsExtrapolated) {
   EXPECT_EQ(kernel.events.at(102).leader, -1);
   kernel.enabled = kernel.running = 1'000'000'000;
   counts.read(1);
-  EXPECT_TRUE(std::isnan(counts.grown(0)));  // the first reading is only remembered
+  EXPECT_TRUE(std::isnan(counts.grown(0)));  // the first reading is only stored
   kernel.enabled = 3'000'000'000;
   kernel.running = 2'000'000'000;  // half of the time
   kernel.value(100) = 10;
@@ -452,7 +454,7 @@ TEST(Counters, AGroupThatDoesNotFitTakesTurnsAndIsExtrapolated) {
   EXPECT_DOUBLE_EQ(counts.grown(2), 0);
   EXPECT_DOUBLE_EQ(counts.window(1), 2);
   EXPECT_DOUBLE_EQ(counts.counted(), 0.5);
-  kernel.enabled += 1'000'000'000;  // it did not get its turn at all: that is not zero
+  kernel.enabled += 1'000'000'000;  // it was never scheduled: that is unknown, not zero
   counts.read(4);
   EXPECT_TRUE(std::isnan(counts.grown(0)));
   EXPECT_DOUBLE_EQ(counts.counted(), 0);
@@ -476,7 +478,7 @@ TEST(Counters, WhatStoppedCountingIsOpenedAnewAndNeverZero) {
     EXPECT_FALSE(counts.read(t));
     EXPECT_TRUE(std::isnan(counts.grown(0)));
   }
-  kernel.refuse = 0;  // it is back
+  kernel.refuse = 0;  // it is back online
   kernel.enabled = kernel.running = 1'000;
   EXPECT_FALSE(counts.read(17));
   kernel.enabled = kernel.running = 2'000;
@@ -485,7 +487,7 @@ TEST(Counters, WhatStoppedCountingIsOpenedAnewAndNeverZero) {
   EXPECT_DOUBLE_EQ(counts.grown(0), 7);
 }
 
-/// Two sockets of two channels and a link, as the kernel shows them; the counters are made up.
+/// Two sockets with two channels and a link, in the Linux kernel's format; the counters are invented.
 struct TwoSockets : Folder {
   TwoSockets() {
     write("proc/stat", "cpu0 1 0 1 1 0 0 0 0\ncpu1 1 0 1 1 0 0 0 0\n");
@@ -544,8 +546,8 @@ TEST(Counters, WhatChannelsMovedIsAShareOfWhatTheyAttainedAtThatMix) {
   settings.kernel = &kernel;
   settings.period_s = 0.02;
   settings.duration_s = 0.03;
-  // Node 0: 40 GB/s of reads alone, 20 of writes alone; nothing is known of node 1, which has its wire.
-  settings.attained = {{"from", "a test"}, {"memory", {{"0", {{1.0, 40e9}, {0.0, 20e9}}}}}};
+  // Node 0: 40 GB/s of reads only, 20 of writes only; node 1 has no survey, but a theoretical peak.
+  settings.sustained = {{"from", "a test"}, {"memory", {{"0", {{1.0, 40e9}, {0.0, 20e9}}}}}};
   Sampler sampler(settings);
   kernel.enabled = kernel.running = 1'000'000'000;
   int ends[2];
@@ -566,14 +568,14 @@ TEST(Counters, WhatChannelsMovedIsAShareOfWhatTheyAttainedAtThatMix) {
   const mm::json values = mm::json::parse(line.substr(0, line.find('\n'))).at("values");
   EXPECT_DOUBLE_EQ(values.at("memory.read")[0].get<double>(), 4.8e9);
   EXPECT_DOUBLE_EQ(values.at("memory.write")[0].get<double>(), 1.6e9);
-  EXPECT_TRUE(values.at("memory.busy")[1].is_null());  // of a node without a survey, whose clock is not counted
+  EXPECT_TRUE(values.at("memory.busy")[1].is_null());  // a node without a survey, whose clock is not counted
   // Three quarters are reads: 35 GB/s by interpolation, for two channels.
   EXPECT_NEAR(values.at("memory.busy")[0].get<double>(), 6.4 / 17.5, 1e-4);
   EXPECT_EQ(sampler.header().at("denominators").at("memory").at("used"), "attained");
 }
 
 TEST(Counters, WhereNoClockIsCountedTheFirmwareSaysTheWire) {
-  const Folder tree;  // of a Kunpeng, whose controllers count no clock
+  const Folder tree;  // a Kunpeng, whose controllers count no clock
   tree.write("proc/cpuinfo", "processor\t: 0\nCPU implementer\t: 0x48\nCPU part\t: 0xd01\n\n");
   tree.write("sys/devices/system/cpu/present", "0");
   for (const std::string n : {"0", "1"}) {
@@ -589,8 +591,8 @@ TEST(Counters, WhereNoClockIsCountedTheFirmwareSaysTheWire) {
   settings.sources = {"counters"};
   MadeUpKernel kernel;
   settings.kernel = &kernel;
-  EXPECT_FALSE(Sampler(settings).header().contains("denominators"));  // nothing says what a channel carries
-  settings.attained = {{"wire", {{"memory", 40e9}}}};
+  EXPECT_FALSE(Sampler(settings).header().contains("denominators"));  // the bandwidth of a channel is unknown
+  settings.sustained = {{"wire", {{"memory", 40e9}}}};
   const mm::json said = Sampler(settings).header().at("denominators").at("memory");
   EXPECT_EQ(said.at("used"), "wire");
   EXPECT_EQ(said.at("wire"), mm::json({20e9, 20e9}));
@@ -619,12 +621,12 @@ TEST(Counters, TheKernelCountsTheFaultsThatWereMade) {
   ::munmap(made, kPages * 4096);
   sched_setaffinity(0, sizeof before, &before);
   EXPECT_GE(counts.grown(0), kPages);
-  EXPECT_LT(counts.grown(0), 20 * kPages);  // of others too
+  EXPECT_LT(counts.grown(0), 20 * kPages);  // faults of others count too
   EXPECT_GT(counts.window(0), 0);
   EXPECT_DOUBLE_EQ(counts.counted(), 1);
 }
 
-/// A memory that is a server of 40 GB/s, asked at random: a load waits as in M/D/1 (Kleinrock, Queueing Systems I).
+/// Memory as a server of 40 GB/s with random requests: a load waits as in M/D/1 (Kleinrock, Queueing Systems I).
 double queued(double traffic) {
   const double full = traffic / 40e9, service = 64 / 40e9;
   return 100e-9 + 8 * service * full / (2 * (1 - full));
@@ -639,7 +641,7 @@ TEST(Canary, TrafficComesBackFromLatenciesThatItMade) {
     points.push_back({traffic, 0.999 * latency, latency, 1.001 * latency});
   }
   const LoadedCurve curve(points);
-  EXPECT_TRUE(curve.tells());
+  EXPECT_TRUE(curve.shows_traffic());
   int inside = 0, tried = 0;
   for (const double traffic : {20e9, 25e9, 30e9, 33e9, 36e9}) {
     std::vector<double> walks(32);
@@ -663,11 +665,11 @@ TEST(Canary, WhereTrafficDoesNotShowTheIntervalIsAllOfIt) {
   mm::json points = mm::json::array();
   for (int k = 0; k <= 10; ++k) points.push_back({2e9 * k, 118e-9, 119e-9, 120e-9});
   const LoadedCurve flat(points);
-  EXPECT_FALSE(flat.tells());
+  EXPECT_FALSE(flat.shows_traffic());
   const auto found = flat.traffic(118.5e-9, 119e-9, 119.5e-9);
   EXPECT_EQ(found.low, 0);
   EXPECT_EQ(found.high, 20e9);
-  const auto below = flat.traffic(100e-9, 101e-9, 102e-9);  // faster than anything that was calibrated: nothing moves
+  const auto below = flat.traffic(100e-9, 101e-9, 102e-9);  // below the calibrated range: no traffic
   EXPECT_EQ(below.high, 0);
 }
 
@@ -676,7 +678,7 @@ TEST(Canary, ACalibrationSaysWhetherItsCurveTells) {
   ASSERT_EQ(sched_getaffinity(0, sizeof before, &before), 0);
   for (std::size_t cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&two) < 2; ++cpu)
     if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &two);
-  sched_setaffinity(0, sizeof two, &two);  // whatever the host's size, one stream is enough
+  sched_setaffinity(0, sizeof two, &two);  // one stream suffices on any host
   Board board;
   const Host host = find_host("", board);
   mm::json made;
@@ -689,7 +691,7 @@ TEST(Canary, ACalibrationSaysWhetherItsCurveTells) {
   sched_setaffinity(0, sizeof before, &before);
   if (made.is_null()) GTEST_SKIP() << why;
   for (const auto& [node, points] : made.at("nodes").items())
-    EXPECT_EQ(made.at("tells").at(node), LoadedCurve(points).tells()) << points;
+    EXPECT_EQ(made.at("tells").at(node), LoadedCurve(points).shows_traffic()) << points;
 }
 
 TEST(Canary, ACurveThatIsNoneIsRefused) {

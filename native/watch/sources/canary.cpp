@@ -1,6 +1,6 @@
-/// A canary where no counter exists: a few loads that miss every cache, on every memory node, and a run of dependent
-/// additions. How long the loads take says how crowded the memory is; how long the additions take, how fast the CPU
-/// runs. With a curve of this machine (`--calibrate`) the loads become an estimate of what others move.
+/// The canary, for machines without memory counters: on every memory node a few loads that miss all caches, and a chain
+/// of dependent additions. The loads show memory-bandwidth contention; the additions show the clock rate of the CPU.
+/// With a curve of this machine (`--calibrate`), the latency of the loads yields an estimate of the traffic of others.
 #include "watch/canary.hpp"
 
 #include <sched.h>
@@ -16,30 +16,31 @@ namespace mm::watch {
 namespace {
 
 constexpr std::uint64_t kAdds = 16000;  // 5 µs at 3 GHz
-constexpr std::size_t kKept = 32;       // walks that an estimate is of: eight seconds at four a second
+constexpr std::size_t kKept = 32;       // walks per estimate: eight seconds at four walks a second
 
 class Canary : public Source {
  public:
   void open(const Host& host, Board& board) override {
     host_ = &host;
     if (!host.live) {
-      board.absent("node.latency", "a recorded tree has no memory to ask");
+      board.absent("node.latency", "a recorded tree has no memory to measure");
       return;
     }
     if (!Walker::possible()) {
-      board.absent("node.latency", "no way to flush a line is known for this processor");
+      board.absent("node.latency", "cannot flush cache lines on this processor");
       return;
     }
     nodes_.resize(host.nodes.size());
     for (std::size_t n = 0; n < host.nodes.size(); ++n) try {
         nodes_[n].walker = std::make_unique<Walker>(host.nodes[n], host.nodes.size() > 1, 12345 + n);
-      } catch (const std::exception& why) {
-        board.absent("node.latency:node " + std::to_string(host.nodes[n]), why.what());
+      } catch (const std::exception& error) {
+        board.absent("node.latency:node " + std::to_string(host.nodes[n]), error.what());
       }
-    clock_info();  // calibrated now, not within a tick
-    latency_ = board.add({"node.latency", "s", "a load that misses every cache, by a canary from a CPU of the node"});
+    clock_info();  // calibrate now, not within a tick
+    latency_ =
+        board.add({"node.latency", "s", "latency of a load that misses all caches, by a canary on a CPU of the node"});
     clock_ = board.add({"node.clock", "Hz", "rate of dependent additions on a CPU of the node, by a canary"});
-    // Where controllers are counted nobody needs a guess.
+    // With counters of the controllers, no estimate is needed.
     if (board.find("memory.busy") == kNone) open_estimate(host, board);
   }
 
@@ -49,12 +50,12 @@ class Canary : public Source {
     for (std::size_t n = 0; n < nodes_.size(); ++n) {
       Node& node = nodes_[n];
       if (host_->part_of[n] != part || !node.walker) continue;
-      const double took = node.walker->walk();
+      const double latency = node.walker->walk();
       node.cpu = sched_getcpu();
-      board.set(latency_, n, took);
-      board.set(clock_, n, run());
+      board.set(latency_, n, latency);
+      board.set(clock_, n, clock_rate());
       if (!node.curve) continue;
-      node.walks[node.walked++ % kKept] = took;
+      node.walks[node.walked++ % kKept] = latency;
     }
   }
 
@@ -70,27 +71,27 @@ class Canary : public Source {
           static_cast<std::size_t>(0.98 * std::sqrt(static_cast<double>(count))) + 1;  // 95 % of the median
       const auto found = node.curve.traffic(sorted[count / 2 - std::min(away, count / 2)], sorted[count / 2],
                                             sorted[std::min(count / 2 + away, count - 1)]);
-      const double more = unseen(board, node_of_memory_[c], node);
-      board.set(moved_, c, found.middle * more);
-      board.set(moved_ + 1, c, found.low * more);
-      board.set(moved_ + 2, c, found.high * more);
+      const double factor = own_traffic_factor(board, node_of_memory_[c], node);
+      board.set(moved_, c, found.middle * factor);
+      board.set(moved_ + 1, c, found.low * factor);
+      board.set(moved_ + 2, c, found.high * factor);
       for (const auto& [metric, value] :
            {std::pair{pressure_, found.middle}, {pressure_ + 1, found.low}, {pressure_ + 2, found.high}})
-        board.set(metric, c, std::min(1.0, value * more / node.most));
+        board.set(metric, c, std::min(1.0, value * factor / node.max_traffic));
     }
   }
 
-  double least_period() const override { return 0.25; }
+  double min_period() const override { return 0.25; }
 
  private:
   struct Node {
     std::unique_ptr<Walker> walker;
     LoadedCurve curve;
-    double most = 0;  ///< B/s that is a pressure of 1
+    double max_traffic = 0;  ///< traffic at a pressure of 1, B/s
     std::array<double, kKept> walks{};
     std::size_t walked = 0;
-    int cpu = -1;  ///< that the last walk was on
-    double more = 1;
+    int cpu = -1;  ///< of the last walk
+    double factor = 1;
   };
 
   void open_estimate(const Host& host, Board& board) {
@@ -111,31 +112,32 @@ class Canary : public Source {
         continue;
       }
       nodes_[n].curve = LoadedCurve(nodes.at(key));
-      if (!nodes_[n].curve.tells()) {
-        board.absent(
-            "memory.pressure:memory " + key,
-            "in its calibration traffic did not change the canary's latency: the CPUs here cannot crowd this memory");
+      if (!nodes_[n].curve.shows_traffic()) {
+        board.absent("memory.pressure:memory " + key,
+                     "traffic did not change the canary's latency during calibration: the CPUs here cannot saturate "
+                     "this memory");
         nodes_[n].curve = {};
         continue;
       }
       node_of_memory_[c] = n;
-      nodes_[n].most = nodes_[n].curve.most();
-      if (const json& a = host.attained; a.is_object() && a.contains("memory") && a.at("memory").contains(key))
+      nodes_[n].max_traffic = nodes_[n].curve.max_traffic();
+      if (const json& a = host.sustained; a.is_object() && a.contains("memory") && a.at("memory").contains(key))
         for (const json& point : a.at("memory").at(key))
-          nodes_[n].most = std::max(nodes_[n].most, point.at(1).get<double>());
+          nodes_[n].max_traffic = std::max(nodes_[n].max_traffic, point.at(1).get<double>());
     }
-    const std::string one = "what this memory attained";
-    moved_ = add_with_interval(board, {"memory.moved", "B/s", "moved by others, by the canary's latency", "", true});
-    pressure_ =
-        add_with_interval(board, {"memory.pressure", "1", "moved by others, by the canary's latency", one, true});
-    board.say("use", {{"memory", "memory.pressure"}});
+    const std::string one = "sustained bandwidth of this memory";
+    moved_ = add_with_interval(
+        board, {"memory.moved", "B/s", "traffic of others, estimated from the canary's latency", "", true});
+    pressure_ = add_with_interval(
+        board, {"memory.pressure", "1", "traffic of others, estimated from the canary's latency", one, true});
+    board.set_header("use", {{"memory", "memory.pressure"}});
   }
 
   static std::size_t add_with_interval(Board& board, Metric metric) {
     const std::string name = metric.name;
     const std::size_t first = board.add(metric);
     metric.name = name + "_low";
-    metric.what += ", lower end of the 95 % interval";
+    metric.what += ", lower bound of the 95 % interval";
     board.add(metric);
     metric.name = name + "_high";
     metric.what.replace(metric.what.find("lower"), 5, "upper");
@@ -143,9 +145,9 @@ class Canary : public Source {
     return first;
   }
 
-  /// The canary's own CPU does nothing else while it walks. What that CPU usually moves is taken to be like what the
-  /// others do, for as much time as it is busy.
-  double unseen(const Board& board, std::size_t n, Node& node) const {
+  /// Factor for the canary's own CPU, whose other traffic pauses while the canary walks: assumes that this CPU's
+  /// traffic resembles that of the others, in proportion to the time that it is busy.
+  double own_traffic_factor(const Board& board, std::size_t n, Node& node) const {
     const std::size_t busy = board.find("cpu.busy");
     if (busy == kNone) return 1;
     double all = 0, here = 0;
@@ -156,17 +158,17 @@ class Canary : public Source {
       if (host_->cpus[i] == node.cpu) here = share;
     }
     const double now = all - here > 0.05 ? all / (all - here) : 1;
-    node.more += (std::min(now, 4.0) - node.more) * 0.1;  // as slow as the walks that it goes with
-    return node.more;
+    node.factor += (std::min(now, 4.0) - node.factor) * 0.1;  // as slow as the series of walks
+    return node.factor;
   }
 
-  /// The best of three: an interrupt only makes it slower.
-  static double run() {
+  /// The best of three runs: interrupts only slow it down.
+  static double clock_rate() {
     double best = 1e9;
     for (int i = 0; i < 3; ++i) {
       const Ticks begin = ticks();
-      std::uint64_t kept = dependent_adds(kAdds);
-      asm volatile("" : "+r"(kept));
+      std::uint64_t sum = dependent_adds(kAdds);
+      asm volatile("" : "+r"(sum));
       best = std::min(best, seconds(ticks() - begin));
     }
     return static_cast<double>(kAdds) / best;
@@ -179,7 +181,7 @@ class Canary : public Source {
 };
 
 const Registration<Canary> canary_source(
-    "canary", "memory latency and clock rate by a short measurement, where no counter exists");
+    "canary", "memory latency and clock rate by short measurements, for machines without counters");
 
 }  // namespace
 }  // namespace mm::watch

@@ -1,8 +1,8 @@
 /// Counters of the event_source tree: memory controllers, links and I/O stacks ("counters"), and CPUs ("core").
 ///
-/// What is counted, and what it means, is in the definitions of `events/`. An instance is a PMU on one CPU of its mask:
-/// a component of its own outside the cores, or that CPU. Every instance is read as a group by the sampler's thread of
-/// its own node, since reading a counter of another CPU interrupts it. Counters of CPUs are read once a second at most.
+/// The definitions in `events/` say what is counted and what it means. An instance is a PMU on one CPU of its mask: a
+/// separate component outside the cores, or that CPU. The sampler's thread of the instance's node reads it as a group,
+/// since reading a counter of a remote CPU interrupts that CPU. Counters of CPUs are read at most once a second.
 #include "watch/counters.hpp"
 
 #include <algorithm>
@@ -20,14 +20,14 @@
 namespace mm::watch {
 namespace {
 
-/// Vendor, family and model as definitions name them: GenuineIntel-6-143, or implementer and part: 0x41-0xd40.
+/// Vendor, family and model as in definitions: GenuineIntel-6-143; or implementer and part: 0x41-0xd40.
 std::string processor_id(std::string_view cpuinfo) {
   std::string vendor, family, model, implementer, part;
   for (std::string_view text = cpuinfo; !text.empty();) {
     const std::string_view line = next_line(text);
     const std::size_t colon = line.find(':');
     if (line.empty() || colon == std::string_view::npos) {
-      if (!vendor.empty() || !implementer.empty()) break;  // the first processor speaks for all
+      if (!vendor.empty() || !implementer.empty()) break;  // the first processor represents all
       continue;
     }
     std::string_view key = line.substr(0, colon), value = line.substr(std::min(colon + 2, line.size()));
@@ -42,30 +42,32 @@ std::string processor_id(std::string_view cpuinfo) {
   return implementer.empty() ? vendor + "-" + family + "-" + model : implementer + "-" + part;
 }
 
-struct Why {
+struct Absence {
   std::string text, hint;
 };
 
-Why why_not(int error) {
+Absence absence_for(int error) {
   if (error == EACCES || error == EPERM)
-    return {"the kernel lets only those with CAP_PERFMON count", "sysctl kernel.perf_event_paranoid=0"};
-  if (error == EMFILE || error == ENFILE) return {"too many files are open for all counters", "ulimit -n 65536"};
+    return {"the Linux kernel permits counting only with CAP_PERFMON", "sysctl kernel.perf_event_paranoid=0"};
+  if (error == EMFILE || error == ENFILE)
+    return {"the limit of open files is too low for all counters", "ulimit -n 65536"};
   if (error == ENOENT || error == EOPNOTSUPP || error == ENXIO)
-    return {"the PMU does not count this event here; hypervisors hide many", ""};
+    return {"the PMU does not support this event here; hypervisors hide many", ""};
   return {"the counter cannot be opened: " + std::generic_category().message(error), ""};
 }
 
-/// Both sources are this one with other PMUs.
+/// Common base of both sources, which differ in their PMUs.
 class Counters : public Source {
  public:
   explicit Counters(bool of_cpus) : of_cpus_(of_cpus) {}
 
   void open(const Host& host, Board& board) override {
     perf::allow_many_events();
-    const std::map<std::string, Why> lost = find_instances(host, board);
+    const std::map<std::string, Absence> absences = find_instances(host, board);
     add_metrics(board);
-    for (const auto& [metric, why] : lost)
-      if (board.find(metric) == kNone && board.absence(metric) == nullptr) board.absent(metric, why.text, why.hint);
+    for (const auto& [metric, absence] : absences)
+      if (board.find(metric) == kNone && board.absence(metric) == nullptr)
+        board.absent(metric, absence.text, absence.hint);
     if (!of_cpus_) add_utilisation(host, board);
     by_part_.resize(host.parts);
     for (std::size_t i = 0; i < instances_.size(); ++i)
@@ -80,10 +82,10 @@ class Counters : public Source {
       Counts& counts = *instance.counts;
       counts.read(now);
       for (const auto& [m, id] : instance.metrics) {
-        const double above = instance.weighed(m->sum);
-        const double below = m->over.empty() ? instance.window(*m) : instance.weighed(m->over);
-        // Nothing over nothing is no share; and several definitions may serve one metric of a component.
-        const double value = below > 0 ? above / below : kUnknown;
+        const double numerator = instance.weighted(m->sum);
+        const double denominator = m->over.empty() ? instance.window(*m) : instance.weighted(m->over);
+        // Skip an undefined share (0 / 0): several definitions may supply one metric of a component.
+        const double value = denominator > 0 ? numerator / denominator : kUnknown;
         if (value == value) board.set(id, instance.component, value);
       }
       if (counts.counted() == counts.counted()) board.set(instance.counted, instance.component, counts.counted());
@@ -94,22 +96,22 @@ class Counters : public Source {
     for (const Utilisation& class_use : utilisation_) class_use.sample(board);
   }
 
-  double least_period() const override { return of_cpus_ ? 1.0 : 0.0; }
+  double min_period() const override { return of_cpus_ ? 1.0 : 0.0; }
 
  private:
   struct Instance {
     const PmuDefinition* definition;
     std::size_t component;
     std::unique_ptr<Counts> counts;
-    std::vector<int> event_of;  ///< by event of the definition its number in `counts`; -1: it is not there
+    std::vector<int> event_of;  ///< by event of the definition: its index in `counts`; -1: unavailable
     std::vector<std::pair<const MetricDefinition*, std::size_t>> metrics{};
-    std::size_t counted = kNone;  ///< metric: the share of time in which it counted
+    std::size_t counted = kNone;  ///< metric: share of the time in which it counted
 
-    bool can(const MetricDefinition& m) const {
-      const auto there = [&](const auto& e) { return event_of[e.first] >= 0; };
-      return std::all_of(m.sum.begin(), m.sum.end(), there) && std::all_of(m.over.begin(), m.over.end(), there);
+    bool supports(const MetricDefinition& m) const {
+      const auto available = [&](const auto& e) { return event_of[e.first] >= 0; };
+      return std::all_of(m.sum.begin(), m.sum.end(), available) && std::all_of(m.over.begin(), m.over.end(), available);
     }
-    double weighed(const WeightedSum& sum) const {
+    double weighted(const WeightedSum& sum) const {
       double all = 0;
       for (const auto& [event, weight] : sum) all += weight * counts->grown(static_cast<std::size_t>(event_of[event]));
       return all;
@@ -119,9 +121,9 @@ class Counters : public Source {
     }
   };
 
-  /// Opens the counters of all PMUs that definitions name; returns why metrics cannot be had, by metric.
-  std::map<std::string, Why> find_instances(const Host& host, Board& board) {
-    std::map<std::string, Why> lost;
+  /// Opens the counters of all defined PMUs. Returns the reasons of absence, by metric.
+  std::map<std::string, Absence> find_instances(const Host& host, Board& board) {
+    std::map<std::string, Absence> absences;
     const std::string id = processor_id(host.cpuinfo);
     const auto pmus = find_pmus(host.root);
     for (const PmuDefinition& definition : built_in_definitions()) {
@@ -130,18 +132,18 @@ class Counters : public Source {
           std::find(definition.cpuid.begin(), definition.cpuid.end(), id) == definition.cpuid.end())
         continue;
       for (const Pmu& pmu : pmus)
-        if (has_form(pmu.name, definition.device) &&
-            (definition.except.empty() || !has_form(pmu.name, definition.except)))
-          add_instances(host, board, definition, pmu, lost);
+        if (matches(pmu.name, definition.device) &&
+            (definition.except.empty() || !matches(pmu.name, definition.except)))
+          add_instances(host, board, definition, pmu, absences);
     }
-    return lost;
+    return absences;
   }
 
-  /// Metrics come after all components are there, so that they have a place for each.
+  /// Called after all components have been added, so that metrics have a value for each.
   void add_metrics(Board& board) {
     for (Instance& instance : instances_)
       for (const MetricDefinition& m : instance.definition->metrics) {
-        if (!instance.can(m)) continue;
+        if (!instance.supports(m)) continue;
         std::size_t id = board.find(m.name);
         if (id == kNone) id = board.add({m.name, m.unit, m.what, m.of});
         instance.metrics.emplace_back(&m, id);
@@ -158,19 +160,19 @@ class Counters : public Source {
   void add_utilisation(const Host& host, Board& board) {
     for (std::size_t c = 0; c < board.components("io") && board.find("io.busy") == kNone; ++c)
       board.absent("io.busy:" + board.component("io", c).at("name").get<std::string>(),
-                   "what it can carry is not known: the kernel reports neither lanes nor clock of a stack");
+                   "its theoretical peak is unknown: the Linux kernel reports neither lanes nor clock of a stack");
     utilisation_.emplace_back(board, host, "memory",
                               std::vector<std::string>{"memory.read", "memory.write", "memory.traffic"});
     utilisation_.emplace_back(board, host, "link", std::vector<std::string>{"link.out"});
     json denominators = json::object();
     if (!utilisation_[0].denominator().is_null()) denominators["memory"] = utilisation_[0].denominator();
     if (!utilisation_[1].denominator().is_null()) denominators["link"] = utilisation_[1].denominator();
-    if (!denominators.empty()) board.say("denominators", denominators);
+    if (!denominators.empty()) board.set_header("denominators", denominators);
     explain_unknown_use(host, board);
   }
 
   void add_instances(const Host& host, Board& board, const PmuDefinition& definition, const Pmu& pmu,
-                     std::map<std::string, Why>& lost) {
+                     std::map<std::string, Absence>& absences) {
     std::vector<Encoding> encodings;
     std::vector<int> event_of(definition.events.size(), -1);
     for (std::size_t e = 0; e < definition.events.size(); ++e)
@@ -178,11 +180,11 @@ class Counters : public Source {
         event_of[e] = static_cast<int>(encodings.size());
         encodings.push_back(*encoding);
       }
-    const auto lose = [&](const Why& why) {
-      for (const MetricDefinition& m : definition.metrics) lost.emplace(m.name, why);
+    const auto add_absences = [&](const Absence& absence) {
+      for (const MetricDefinition& m : definition.metrics) absences.emplace(m.name, absence);
     };
     if (encodings.empty()) {
-      lose({"the kernel's " + pmu.name + " does not offer these events", "a newer kernel"});
+      add_absences({"the Linux kernel's " + pmu.name + " does not have these events", "a newer Linux kernel"});
       return;
     }
     std::vector<int> cpus = pmu.cpus;
@@ -195,19 +197,19 @@ class Counters : public Source {
       if (!of_cpus_) {
         component = components_.find_or_add(host, board, definition, pmu, place);
         if (component == kNone) {
-          lose({"which link " + pmu.name + " counts is not reported by the kernel", "a newer kernel"});
+          add_absences({"the Linux kernel does not report which link " + pmu.name + " counts", "a newer Linux kernel"});
           continue;
         }
       }
       if (host.kernel == nullptr) {
-        lose({"a recorded tree has no counters to read", ""});
+        add_absences({"a recorded tree has no counters to read", ""});
         continue;
       }
       Instance made{&definition, component, nullptr, event_of, {}};
       made.counts = std::make_unique<Counts>(*host.kernel, pmu.type, cpu, encodings);
-      if (const int wrong = made.counts->open(); wrong != 0 && wrong != ENODEV) {  // ENODEV: the CPU is offline
-        lose(why_not(wrong));
-        if (wrong == EACCES || wrong == EPERM || wrong == EMFILE) continue;
+      if (const int error = made.counts->open(); error != 0 && error != ENODEV) {  // ENODEV: the CPU is offline
+        add_absences(absence_for(error));
+        if (error == EACCES || error == EPERM || error == EMFILE) continue;
         for (int& e : made.event_of)
           if (e >= 0 && !made.counts->has(static_cast<std::size_t>(e))) e = -1;
       }

@@ -1,4 +1,4 @@
-/// What every CPU does, from /proc/stat: in ticks of 10 ms as a rule, so a window of 0.1 s has ten of them.
+/// Use of every CPU, from /proc/stat, usually in ticks of 10 ms: a window of 0.1 s has ten of them.
 #include <array>
 #include <unordered_map>
 
@@ -20,19 +20,19 @@ class Cpus : public Source {
     for (std::size_t i = 0; i < host.cpus.size(); ++i) place_[host.cpus[i]] = i;
     last_.resize(host.cpus.size());
     busy_ = board.add({"cpu.busy", "1", "time neither idle nor waiting for I/O", "wall time"});
-    user_ = board.add({"cpu.user", "1", "time in programs", "wall time"});
-    system_ = board.add({"cpu.system", "1", "time in the kernel", "wall time"});
+    user_ = board.add({"cpu.user", "1", "time in user mode", "wall time"});
+    system_ = board.add({"cpu.system", "1", "time in the Linux kernel", "wall time"});
     interrupts_ = board.add({"cpu.interrupts", "1", "time in interrupts", "wall time"});
-    steal_ = board.add({"cpu.steal", "1", "time that the hypervisor gave to others", "wall time"});
+    steal_ = board.add({"cpu.steal", "1", "time that the hypervisor took away", "wall time"});
   }
 
   void sample(Board& board, double now) override {
-    (void)now;  // all ticks of a CPU are the window: they add up even where the kernel counts late
+    (void)now;  // the window is the sum of a CPU's ticks, which stays consistent if the Linux kernel accounts late
     ++round_;
     for (std::string_view text = stat_.text(); !text.empty();) {
       std::string_view line = next_line(text);
       const std::string_view word = next_word(line);
-      if (word.substr(0, 3) != "cpu") break;  // they come first
+      if (word.substr(0, 3) != "cpu") break;  // lines of CPUs come first
       if (word.size() == 3) continue;
       const auto found = place_.find(static_cast<int>(whole_number(word.substr(3))));
       if (found == place_.end()) continue;
@@ -56,7 +56,7 @@ class Cpus : public Source {
     double all = 0;
     for (std::size_t i = 0; i < d.size(); ++i) {
       d[i] = static_cast<double>(b.of[i] - a.of[i]);
-      if (d[i] < 0) d[i] = 0;  // idle and iowait may go back a little
+      if (d[i] < 0) d[i] = 0;  // idle and iowait may decrease slightly
       all += d[i];
     }
     if (all <= 0) return;

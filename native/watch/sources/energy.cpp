@@ -1,4 +1,4 @@
-/// Power of packages and of their memory, from the powercap tree (RAPL): energy counters that wrap.
+/// Power of packages and of their memory, from the powercap tree (RAPL), whose energy counters wrap around.
 #include "sys/files.hpp"
 #include "sys/words.hpp"
 #include "watch/source.hpp"
@@ -12,7 +12,7 @@ class Energy : public Source {
     const std::string folder = host.root + "/sys/class/powercap/";
     bool hidden = false;
     for (const std::string& name : names_in(folder)) {
-      // intel-rapl:0 is a package, intel-rapl:0:1 a part of it; AMD's processors appear under the same name.
+      // intel-rapl:0 is a package, intel-rapl:0:1 a part of it; AMD processors use the same names.
       if (!name.starts_with("intel-rapl:")) continue;
       const std::string zone = folder + name + "/", label = first_line(zone + "name");
       if (label.empty()) continue;
@@ -27,11 +27,11 @@ class Energy : public Source {
       board.add("power", {{"name", of + label}, {"kind", part ? label : "package"}});
     }
     if (zones_.empty()) {
-      board.absent("power", hidden ? "the energy counters may be read by root alone" : "no energy counters (RAPL) here",
+      board.absent("power", hidden ? "only root may read the energy counters" : "no energy counters (RAPL) here",
                    hidden ? "chmod o+r /sys/class/powercap/intel-rapl:*/energy_uj, or run as root" : "");
       return;
     }
-    watts_ = board.add({"power.drawn", "W", "power drawn, by the processor's energy counters"});
+    watts_ = board.add({"power.drawn", "W", "power, from the processor's energy counters"});
   }
 
   void sample(Board& board, double now) override {

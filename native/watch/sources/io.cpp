@@ -13,7 +13,7 @@ class InputOutput : public Source {
  public:
   void open(const Host& host, Board& board) override {
     disks_ = KernelFile(host.root + "/proc/diskstats");
-    first_ = board.components("io");  // I/O stacks that are counted come before
+    first_ = board.components("io");  // counted I/O stacks come first
     const std::string block = host.root + "/sys/block/", net = host.root + "/sys/class/net/";
     for (const std::string& name : names_in(block)) {
       if (name.starts_with("loop") || name.starts_with("ram") || name.starts_with("zram")) continue;
@@ -25,18 +25,18 @@ class InputOutput : public Source {
     for (const std::string& name : names_in(net)) {
       if (name == "lo" || first_line(net + name + "/operstate") == "down") continue;
       const std::string folder = net + name + "/";
-      // Mb/s of one direction; virtual interfaces have none, or -1.
+      // Speed in Mb/s per direction; virtual interfaces report none, or -1.
       const auto speed = number_in(folder + "speed", -1);
       devices_.push_back({name,
                           KernelFile(folder + "statistics/rx_bytes"),
                           KernelFile(folder + "statistics/tx_bytes"),
                           speed > 0 ? static_cast<double>(speed) * 1e6 / 8 : 0,
                           {}});
-      if (speed <= 0) board.absent("io.busy:" + name, "the interface does not say its speed");
+      if (speed <= 0) board.absent("io.busy:" + name, "the interface does not report its speed");
       place(host, board, net + name, {{"name", name}, {"kind", "network"}});
     }
     if (devices_.empty()) {
-      board.absent("io", "no disk and no network interface is seen");
+      board.absent("io", "no disk or network interface found");
       return;
     }
     busy_ = board.add({"io.busy", "1", "disks: time with a request; networks: the fuller direction",
@@ -56,7 +56,8 @@ class InputOutput : public Source {
         for (double& f : field) f = static_cast<double>(whole_number(next_word(line), 0));
         board.set(in_, first_ + d, devices_[d].rates[0].of(field[2] * 512, now));
         board.set(out_, first_ + d, devices_[d].rates[1].of(field[6] * 512, now));
-        board.set(busy_, first_ + d, std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // unknown stays so
+        board.set(busy_, first_ + d,
+                  std::min(devices_[d].rates[2].of(field[9] / 1000, now), 1.0));  // an unknown rate stays unknown
       }
     }
     for (std::size_t d = first_net_; d < devices_.size(); ++d) {

@@ -18,7 +18,7 @@ class Nodes : public Source {
     total_ = board.add({"node.total", "B", "memory"});
     used_ = board.add({"node.used", "B", "memory that is neither free nor cache"});
     share_ = board.add({"node.full", "1", "memory that is neither free nor cache", "the node's memory"});
-    dirty_ = board.add({"node.dirty", "B", "cached data that are not yet written"});
+    dirty_ = board.add({"node.dirty", "B", "cached data not yet written to disk"});
     huge_ = board.add({"node.huge", "B", "anonymous memory in transparent huge pages"});
     for (std::size_t k = 0; k < kCounters; ++k) counters_[k] = board.add({kNames[k], "1/s", kWords[k]});
     rates_.resize(files_.size() * kCounters);
@@ -59,8 +59,8 @@ class Nodes : public Source {
   static constexpr const char* kKeys[] = {"numa_hit", "numa_miss", "numa_foreign", "other_node"};
   static constexpr const char* kNames[] = {"node.hit", "node.miss", "node.foreign", "node.other"};
   static constexpr const char* kWords[] = {
-      "pages that lie where they were wanted", "pages that lie here though another node was wanted",
-      "pages wanted here that lie elsewhere", "pages taken here by programs of other nodes"};
+      "pages allocated on the requested node", "pages allocated here although another node was requested",
+      "pages requested here but allocated elsewhere", "pages allocated here by programs on other nodes"};
   struct Files {
     KernelFile memory, pages;
   };

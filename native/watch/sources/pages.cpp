@@ -1,4 +1,4 @@
-/// Pages that the kernel moves, from /proc/vmstat. Reading it sums what every CPU has counted, so once a second is
+/// Page migration of the Linux kernel, from /proc/vmstat. Reading it sums the counters of all CPUs, so once a second is
 /// enough.
 #include "sys/files.hpp"
 #include "sys/words.hpp"
@@ -11,10 +11,10 @@ struct Kind {
   const char *key, *metric, *what;
 };
 constexpr Kind kKinds[] = {
-    {"pgmigrate_success", "host.pages_moved", "pages moved to another place, or node, for whatever reason"},
-    {"numa_pages_migrated", "host.pages_balanced", "pages that NUMA balancing moved to another node"},
-    {"numa_hint_faults", "host.hint_faults", "faults by which NUMA balancing learns who uses a page"},
-    {"pgpromote_success", "host.pages_promoted", "pages moved from slow memory to fast"},
+    {"pgmigrate_success", "host.pages_moved", "pages migrated, for any reason"},
+    {"numa_pages_migrated", "host.pages_balanced", "pages that NUMA balancing migrated to another node"},
+    {"numa_hint_faults", "host.hint_faults", "hinting faults of NUMA balancing"},
+    {"pgpromote_success", "host.pages_promoted", "pages promoted from slow to fast memory"},
 };
 
 class Pages : public Source {
@@ -26,7 +26,7 @@ class Pages : public Source {
     for (const Kind& kind : kKinds) {
       if (now.find(std::string(kind.key) + " ") == std::string::npos) {
         board.absent(kind.metric,
-                     "the kernel does not count these: " + std::string(kind.key) + " is not in /proc/vmstat");
+                     "the Linux kernel does not count these: " + std::string(kind.key) + " is not in /proc/vmstat");
         continue;
       }
       counters_.push_back({&kind, board.add({kind.metric, "1/s", kind.what}), {}});
@@ -43,7 +43,7 @@ class Pages : public Source {
     }
   }
 
-  double least_period() const override { return 1; }
+  double min_period() const override { return 1; }
 
  private:
   struct Counter {
@@ -55,7 +55,7 @@ class Pages : public Source {
   std::vector<Counter> counters_;
 };
 
-const Registration<Pages> pages_source("pages", "pages that the kernel moves, /proc/vmstat");
+const Registration<Pages> pages_source("pages", "page migration, /proc/vmstat");
 
 }  // namespace
 }  // namespace mm::watch

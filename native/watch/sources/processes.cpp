@@ -1,6 +1,7 @@
-/// The busiest processes: how much of a CPU each takes, where it last ran, and on which nodes its memory lies.
+/// The busiest processes: their share of a CPU, the CPU of their last run, and the nodes of their memory.
 ///
-/// A scan reads one small file a process, so it is done every two seconds, and less often where it takes long: never
+/// A scan reads one small file per process. It runs every two seconds, or less often if it is slow: at most 0.5 % of
+/// one CPU.
 /// more than half a per cent of one CPU.
 #include <dirent.h>
 #include <fcntl.h>
@@ -21,20 +22,20 @@
 namespace mm::watch {
 namespace {
 
-constexpr std::size_t kShown = 8, kPlaced = 4;          // told; of them, those whose pages and threads are looked at
-constexpr std::size_t kThreads = 8, kMaxThreads = 512;  // told of a process; looked at
+constexpr std::size_t kShown = 8, kPlaced = 4;          // in frames; of these, with pages and threads
+constexpr std::size_t kThreads = 8, kMaxThreads = 512;  // per process: in frames; sampled
 constexpr double kMinShare = 0.01, kMinPeriod = 2, kMaxCost = 0.005;
 
-/// A file that is read once; empty where it is gone.
+/// Reads a whole file; empty if it is gone.
 std::string_view read_into(const std::string& path, std::vector<char>& buffer) {
   const int file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
   if (file < 0) return {};
   std::size_t have = 0;
   while (true) {
     if (have == buffer.size()) buffer.resize(std::max<std::size_t>(8192, 2 * buffer.size()));
-    const ssize_t got = ::read(file, buffer.data() + have, buffer.size() - have);
-    if (got <= 0 || have > (32u << 20)) break;
-    have += static_cast<std::size_t>(got);
+    const ssize_t n = ::read(file, buffer.data() + have, buffer.size() - have);
+    if (n <= 0 || have > (32u << 20)) break;
+    have += static_cast<std::size_t>(n);
   }
   ::close(file);
   return {buffer.data(), have};
@@ -57,16 +58,16 @@ class Processes : public Source {
     if (DIR* const all = ::opendir(folder_.c_str())) {
       while (const dirent* const entry = ::readdir(all)) {
         const auto pid = whole_number(entry->d_name);
-        if (pid > 0) look_at(pid, now);
+        if (pid > 0) sample_process(pid, now);
       }
       ::closedir(all);
     }
-    // Those that have ended are forgotten.
-    std::erase_if(seen_, [&](const auto& item) { return item.second.round != round_; });
+    // Forget processes that have ended.
+    std::erase_if(processes_, [&](const auto& item) { return item.second.round != round_; });
     const std::size_t shown = std::min(kShown, found_.size());
     std::partial_sort(found_.begin(), found_.begin() + static_cast<std::ptrdiff_t>(shown), found_.end(),
                       [](const Busy& a, const Busy& b) { return a.share > b.share; });
-    json told = json::array();
+    json entries = json::array();
     for (std::size_t i = 0; i < shown; ++i) {
       const Busy& p = found_[i];
       json one{{"pid", p.pid},         {"name", p.name}, {"cpu", std::round(p.share * 1e4) / 1e4},
@@ -76,22 +77,22 @@ class Processes : public Source {
         one["allowed"] = allowed(p.pid);
         if (p.threads > 1) one["busiest"] = threads_of(p.pid, now);
       }
-      told.push_back(std::move(one));
+      entries.push_back(std::move(one));
     }
     std::erase_if(threads_, [&](const auto& item) { return item.second.round != round_; });
     last_ = now;
-    board.note("processes", told.dump(-1, ' ', true, json::error_handler_t::replace));
+    board.note("processes", entries.dump(-1, ' ', true, json::error_handler_t::replace));
     cost_ = wall_s() - begin;
   }
 
-  double least_period() const override { return std::max(kMinPeriod, cost_ / kMaxCost); }
+  double min_period() const override { return std::max(kMinPeriod, cost_ / kMaxCost); }
 
  private:
-  struct Seen {
+  struct Previous {
     std::int64_t ticks = 0, started = 0;
     std::uint64_t round = 0;
   };
-  struct SeenThread {
+  struct PreviousThread {
     std::int64_t ticks = 0, waited = 0, started = 0;
     std::uint64_t round = 0;
   };
@@ -101,12 +102,12 @@ class Processes : public Source {
     std::string name;
   };
 
-  using Fields = std::array<std::int64_t, 40>;  ///< of a stat file, by the numbers of proc(5)
+  using Fields = std::array<std::int64_t, 40>;  ///< of a stat file, indexed as in proc(5)
 
-  /// The name and fields of `pid (name) state …`; false where it is none.
+  /// Parses `pid (name) state …`; false if that fails.
   bool stat_of(const std::string& file, std::string& name, Fields& field) {
     std::string_view text = read_into(file, buffer_);
-    // A name may hold anything, so it ends at the last parenthesis.
+    // A name may contain any character, so the last parenthesis ends it.
     const std::size_t open = text.find('('), close = text.rfind(')');
     if (open == std::string_view::npos || close == std::string_view::npos || close < open) return false;
     name = text.substr(open + 1, close - open - 1);
@@ -116,20 +117,20 @@ class Processes : public Source {
     return true;
   }
 
-  void look_at(std::int64_t pid, double now) {
+  void sample_process(std::int64_t pid, double now) {
     Fields field;
     if (!stat_of(folder_ + std::to_string(pid) + "/stat", name_, field)) return;
-    Seen& before = seen_[pid];
-    const Seen here{field[14] + field[15], field[22], round_};
-    const bool known = before.round == round_ - 1 && before.started == here.started && now > last_;
-    const double share = known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
-    before = here;
+    Previous& before = processes_[pid];
+    const Previous current{field[14] + field[15], field[22], round_};
+    const bool known = before.round == round_ - 1 && before.started == current.started && now > last_;
+    const double share = known ? static_cast<double>(current.ticks - before.ticks) / ticks_per_s_ / (now - last_) : 0;
+    before = current;
     if (share < kMinShare) return;
     found_.push_back({pid, field[20], field[39], share, static_cast<double>(field[24]) * page_, name_});
   }
 
-  /// The busiest threads of a process: share of a CPU, share of time in which it could have run but waited, CPU it last
-  /// ran on. Shares are known from the second look on.
+  /// The busiest threads of a process: share of a CPU, share of the time runnable but waiting, and the CPU of the last
+  /// run. Shares are known from the second sample.
   json threads_of(std::int64_t pid, double now) {
     struct Thread {
       std::int64_t tid, on;
@@ -147,34 +148,34 @@ class Processes : public Source {
       if (tid <= 0 || !stat_of(file + "/stat", name_, field)) continue;
       std::string_view text = read_into(file + "/schedstat", buffer_);  // ns on a CPU, ns waiting for one
       next_word(text);
-      SeenThread& before = threads_[tid];
-      const SeenThread here{field[14] + field[15], whole_number(next_word(text), -1), field[22], round_};
-      const bool known = before.round != 0 && before.started == here.started && now > last_;
+      PreviousThread& before = threads_[tid];
+      const PreviousThread current{field[14] + field[15], whole_number(next_word(text), -1), field[22], round_};
+      const bool known = before.round != 0 && before.started == current.started && now > last_;
       const double span = now - last_;
       all.push_back({tid, field[39],
-                     known ? static_cast<double>(here.ticks - before.ticks) / ticks_per_s_ / span : kUnknown,
-                     known && before.waited >= 0 && here.waited >= before.waited
-                         ? static_cast<double>(here.waited - before.waited) * 1e-9 / span
+                     known ? static_cast<double>(current.ticks - before.ticks) / ticks_per_s_ / span : kUnknown,
+                     known && before.waited >= 0 && current.waited >= before.waited
+                         ? static_cast<double>(current.waited - before.waited) * 1e-9 / span
                          : kUnknown,
                      name_});
-      before = here;
+      before = current;
     }
     ::closedir(tasks);
     std::sort(all.begin(), all.end(), [](const Thread& a, const Thread& b) {
       return (a.share == a.share ? a.share : -1) > (b.share == b.share ? b.share : -1);
     });
     const auto share = [](double value) { return value == value ? json(std::round(value * 1e4) / 1e4) : json(); };
-    json told = json::array();
+    json entries = json::array();
     for (std::size_t i = 0; i < std::min(kThreads, all.size()); ++i)
-      told.push_back({{"tid", all[i].tid},
-                      {"name", all[i].name},
-                      {"cpu", share(all[i].share)},
-                      {"waiting", share(all[i].waited)},
-                      {"on", all[i].on}});
-    return told;
+      entries.push_back({{"tid", all[i].tid},
+                         {"name", all[i].name},
+                         {"cpu", share(all[i].share)},
+                         {"waiting", share(all[i].waited)},
+                         {"on", all[i].on}});
+    return entries;
   }
 
-  /// CPUs that a process may use, as the kernel writes them; null where it does not say.
+  /// CPUs that a process may use, in the Linux kernel's list format; null if unknown.
   json allowed(std::int64_t pid) {
     std::string_view text = read_into(folder_ + std::to_string(pid) + "/status", buffer_);
     while (!text.empty()) {
@@ -184,7 +185,7 @@ class Processes : public Source {
     return nullptr;
   }
 
-  /// B of a process on each node, in their order; null where the kernel does not say.
+  /// Bytes of a process per node, in order; null if unknown.
   json pages_of(std::int64_t pid) {
     std::vector<double> bytes(nodes_.size(), 0);
     std::string_view text = read_into(folder_ + std::to_string(pid) + "/numa_maps", buffer_);
@@ -211,8 +212,8 @@ class Processes : public Source {
   std::string folder_;
   std::vector<char> buffer_;
   std::vector<int> nodes_;
-  std::unordered_map<std::int64_t, Seen> seen_;
-  std::unordered_map<std::int64_t, SeenThread> threads_;
+  std::unordered_map<std::int64_t, Previous> processes_;
+  std::unordered_map<std::int64_t, PreviousThread> threads_;
   std::vector<Busy> found_;
   std::string name_;
   double ticks_per_s_ = 100, page_ = 4096, last_ = 0, cost_ = 0;

@@ -1,5 +1,5 @@
-/// Memory traffic behind every last-level cache, from resctrl's bandwidth monitoring (Intel MBM, AMD, Arm MPAM):
-/// counters that the kernel keeps without a performance counter or a privilege beyond reading the mounted tree.
+/// Memory traffic of every last-level cache, from resctrl's bandwidth monitoring (Intel MBM, AMD, Arm MPAM). The Linux
+/// kernel keeps these counters without performance events, and reading them needs only access to the mounted tree.
 #include "sys/files.hpp"
 #include "sys/words.hpp"
 #include "watch/source.hpp"
@@ -20,14 +20,15 @@ class Resctrl : public Source {
       board.add("l3", {{"name", "L3 " + std::to_string(domain)}, {"number", domain}});
     }
     if (domains_.empty()) {
-      const bool able = host.cpuinfo.find(" cqm_mbm_total") != std::string::npos;
+      const bool supported = host.cpuinfo.find(" cqm_mbm_total") != std::string::npos;
       board.absent("l3.total",
-                   able ? "resctrl is not mounted" : "the processor, or the hypervisor, has no bandwidth monitoring",
-                   able ? "mount -t resctrl resctrl /sys/fs/resctrl" : "");
+                   supported ? "resctrl is not mounted"
+                             : "the processor or the hypervisor does not support bandwidth monitoring",
+                   supported ? "mount -t resctrl resctrl /sys/fs/resctrl" : "");
       return;
     }
-    total_ = board.add({"l3.total", "B/s", "traffic between this cache and all memory"});
-    local_ = board.add({"l3.local", "B/s", "of it, with the node's own memory"});
+    total_ = board.add({"l3.total", "B/s", "traffic between this cache and memory of all nodes"});
+    local_ = board.add({"l3.local", "B/s", "traffic between this cache and its node's memory"});
   }
 
   void sample(Board& board, double now) override {
@@ -38,7 +39,7 @@ class Resctrl : public Source {
   }
 
  private:
-  /// The counter says "Unavailable" or "Error" where it has been taken away.
+  /// A counter reads "Unavailable" or "Error" after it has been reassigned.
   static double bytes(KernelFile& file) {
     std::string_view text = file.text();
     std::string_view line = next_line(text);

@@ -1,4 +1,4 @@
-/// The whole machine: what waits, switches and interrupts, from /proc/stat and /proc/pressure.
+/// The whole machine: run queue, context switches, interrupts and pressure, from /proc/stat and /proc/pressure.
 #include "sys/files.hpp"
 #include "sys/words.hpp"
 #include "watch/source.hpp"
@@ -11,8 +11,8 @@ class System : public Source {
   void open(const Host& host, Board& board) override {
     if (board.components("host") == 0) board.add("host", {{"name", "host"}});
     stat_ = KernelFile(host.root + "/proc/stat");
-    running_ = board.add({"host.running", "1", "tasks that run or could run"});
-    blocked_ = board.add({"host.blocked", "1", "tasks that wait for I/O"});
+    running_ = board.add({"host.running", "1", "running and runnable tasks"});
+    blocked_ = board.add({"host.blocked", "1", "tasks waiting for I/O"});
     switches_ = board.add({"host.switches", "1/s", "context switches"});
     interrupts_ = board.add({"host.interrupts", "1/s", "interrupts"});
     forks_ = board.add({"host.forks", "1/s", "tasks created"});
@@ -20,7 +20,7 @@ class System : public Source {
     for (const char* kind : kKinds) {
       pressure_.push_back({KernelFile(host.root + "/proc/pressure/" + kind), 0, {}});
       if (!pressure_.back().file) {
-        board.absent(std::string("host.pressure_") + kind, "the kernel does not keep pressure (CONFIG_PSI)",
+        board.absent(std::string("host.pressure_") + kind, "the Linux kernel does not report pressure (CONFIG_PSI)",
                      "boot with psi=1");
         pressure_.pop_back();
         continue;

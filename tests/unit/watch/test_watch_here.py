@@ -86,12 +86,12 @@ def test_a_curve_that_tells_nothing_is_no_estimate(tmp_path: Path) -> None:
     curve = tmp_path / "curve.json"
     curve.write_text(json.dumps({"nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 99e-9, 100e-9, 102e-9]]}}))
     with Live(10.0, 0.2, sources=["canary"], canary=curve) as live:
-        assert "cannot crowd" in live.header.why_unknown("memory.pressure", 0)
+        assert "cannot saturate" in live.header.why_unknown("memory.pressure", 0)
     curve.write_text('{"nodes": {"0": [[1, 2]]}}')
     with pytest.raises(MeshmarkError, match="--canary: points of"):
         Live(10.0, 0.2, sources=["canary"], canary=curve)
     curve.write_text("[1]")
-    with pytest.raises(MeshmarkError, match="a JSON object is needed"):
+    with pytest.raises(MeshmarkError, match="a JSON object is required"):
         Live(10.0, 0.2, canary=curve)
 
 
