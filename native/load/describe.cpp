@@ -12,9 +12,9 @@
 namespace mm::load {
 
 int kernels_verb(int argc, char** argv) {
-  Arguments app{"list the load kernels that programs are synthesised from\nexample: meshmark-load kernels --json"};
+  Arguments app{"list the load kernels of synthetic programs\nexample: meshmark-load kernels --json"};
   bool as_json = false;
-  app.flag("--json", as_json, "one object a line");
+  app.flag("--json", as_json, "print one JSON object per line");
   if (!app.read(argc, argv, "kernels")) return 0;
   for (const workloads::Entry& e : workloads::kernels()) {
     if (as_json)
@@ -34,7 +34,7 @@ int kernels_verb(int argc, char** argv) {
 }
 
 int describe_verb(int argc, char** argv) {
-  Arguments app{"describe in JSON what is counted of load kernels\nexample: meshmark-load describe"};
+  Arguments app{"describe the counts of load kernels in JSON\nexample: meshmark-load describe"};
   if (!app.read(argc, argv, "describe")) return 0;
   json counts = json::array(), counters = json::array();
   for (const workloads::CountColumn& c : workloads::kCountColumns)

@@ -1,11 +1,11 @@
 #pragma once
-/// What programs can be synthesised from: load kernels, and the columns that are known of each.
+/// Descriptions of the load kernels and of their counts.
 
 namespace mm::load {
 
 /// meshmark-load kernels
 int kernels_verb(int argc, char** argv);
-/// meshmark-load describe: one object of the form of schema/describe-load.json.
+/// meshmark-load describe: one object of schema/describe-load.json.
 int describe_verb(int argc, char** argv);
 
 }  // namespace mm::load

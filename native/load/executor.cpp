@@ -16,28 +16,28 @@ using workloads::CountColumn, workloads::Kernel, workloads::Memory;
 
 Executor::Executor(const Program& program) : program_(program) {
   for (std::size_t t = 0; t <= program.shares.size(); ++t)
-    upto_.push_back(
+    cumulative_shares_.push_back(
         t == program.shares.size()
             ? 1.0
             : std::accumulate(program.shares.begin(), program.shares.begin() + static_cast<std::ptrdiff_t>(t), 0.0));
-  const auto everyone = [this](const std::function<void(int)>& work) {
+  const auto on_all_threads = [this](const std::function<void(int)>& work) {
 #pragma omp parallel num_threads(program_.threads)
     work(omp_get_thread_num());
   };
   for (const Part& part : program.parts) {
     Running r;
-    r.memory = std::make_unique<Memory>(program.threads, everyone);
+    r.memory = std::make_unique<Memory>(program.threads, on_all_threads);
     try {
       r.kernel = workloads::make(*part.entry, part.shape, *r.memory);
-    } catch (const Absent& why) {
-      throw Absent(part.name + ": " + why.what(), why.enable);
+    } catch (const Absent& error) {
+      throw Absent(part.name + ": " + error.what(), error.enable);
     }
     r.unit = r.kernel->counts();
     for (const CountColumn& c : workloads::kCountColumns) {
-      const double is = r.unit.*c.value * static_cast<double>(part.window), was = part.planned.*c.value;
-      if (std::fabs(is - was) > 1e-9 * std::max(is, was))
-        throw Failure(part.name + ": a call does " + json(is).dump() + " " + c.name + ", the file was made with " +
-                      json(was).dump() + "; make it again with this version");
+      const double actual = r.unit.*c.value * static_cast<double>(part.window), planned = part.planned.*c.value;
+      if (std::fabs(actual - planned) > 1e-9 * std::max(actual, planned))
+        throw Failure(part.name + ": a call counts " + json(actual).dump() + " " + c.name + ", but the file assumes " +
+                      json(planned).dump() + "; make it again with this version");
     }
     memory_bytes_ += r.memory->bytes();
     running_.push_back(std::move(r));
@@ -61,8 +61,8 @@ void Executor::spin(Ticks until) const {
   while (ticks() < until) {}
 }
 
-/// A thread's share of a call. Units are independent; but where a walk begins anew and is divided otherwise, a unit
-/// could come to a second thread while the first still works on it, so the threads meet there.
+/// A thread's share of a call. Units are independent, but when a walk restarts with another division, a unit may move
+/// to a second thread while the first still works on it. The threads therefore synchronise.
 void Executor::work(const Running& r, const Part& part, int rank) const {
   Kernel* const kernel = r.kernel.get();
   const std::size_t all = kernel->units();
@@ -70,8 +70,8 @@ void Executor::work(const Running& r, const Part& part, int rank) const {
   for (std::size_t left = part.window; left > 0; first = 0) {
     const std::size_t n = std::min(left, all - first);
     const auto at = [&](int t) {
-      return first +
-             static_cast<std::size_t>(std::llround(upto_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
+      return first + static_cast<std::size_t>(
+                         std::llround(cumulative_shares_[static_cast<std::size_t>(t)] * static_cast<double>(n)));
     };
     if (part.entry->info.team)
       kernel->run(first, first + n, rank);

@@ -6,7 +6,7 @@
 namespace mm::load {
 
 void Fields::refuse(const std::string& key, const json& found, const std::string& allowed) const {
-  throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed is " + allowed);
+  throw Failure(where + "." + key + ": found " + shown_json(found) + "; allowed: " + allowed);
 }
 
 bool Fields::has(const std::string& key) const { return object.contains(key) && !object[key].is_null(); }
@@ -19,7 +19,7 @@ const json& Fields::at(const std::string& key) const {
 
 std::string Fields::text(const std::string& key) const {
   const json& value = at(key);
-  // A text with a zero in it would be cut by every call to the kernel.
+  // System calls would cut a text at a null byte.
   if (!value.is_string() || value.get_ref<const std::string&>().find('\0') != std::string::npos)
     refuse(key, value, "a text");
   return value.get<std::string>();

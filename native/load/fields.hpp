@@ -1,6 +1,6 @@
 #pragma once
-/// Values of an object of a JSON file, each within its limits. Failure names the place, what was found and what is
-/// allowed.
+/// Values of an object in a JSON file, checked against their limits. Throws Failure with the place, what was found and
+/// what is allowed.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -14,19 +14,19 @@ struct Fields {
   std::string where;
 
   [[noreturn]] void refuse(const std::string& key, const json& found, const std::string& allowed) const;
-  bool has(const std::string& key) const;  ///< and it is not null
+  bool has(const std::string& key) const;  ///< and is not null
   const json& at(const std::string& key) const;
 
   std::string text(const std::string& key) const;
   double real(const std::string& key, double low, double high) const;
   std::uint64_t whole(const std::string& key, std::uint64_t low, std::uint64_t high) const;
 
-  // The default_value where the key is missing or null.
+  // `default_value` if the key is missing or null.
   std::string text(const std::string& key, const std::string& default_value) const;
   double real(const std::string& key, double default_value, double low, double high) const;
   int whole(const std::string& key, int default_value, int low, int high) const;
-  bool truth(const std::string& key) const;             ///< false without
-  std::vector<int> cpus(const std::string& key) const;  ///< none without
+  bool truth(const std::string& key) const;             ///< false if missing
+  std::vector<int> cpus(const std::string& key) const;  ///< empty if missing
 };
 
 }  // namespace mm::load

@@ -1,4 +1,4 @@
-/// meshmark-load: synthesised programs, alone and co-running.
+/// meshmark-load: synthetic programs, alone and co-running.
 #include "load/describe.hpp"
 #include "load/program_run.hpp"
 #include "load/scenario/run.hpp"
@@ -7,9 +7,9 @@
 namespace {
 
 constexpr mm::Verb kVerbs[] = {
-    {"kernels", "list the load kernels that programs are synthesised from", mm::load::kernels_verb},
-    {"describe", "describe in JSON what is counted of load kernels", mm::load::describe_verb},
-    {"program", "run a synthesised program", mm::load::program_verb},
+    {"kernels", "list the load kernels of synthetic programs", mm::load::kernels_verb},
+    {"describe", "describe the counts of load kernels in JSON", mm::load::describe_verb},
+    {"program", "run a synthetic program", mm::load::program_verb},
     {"run", "run many programs at once and sample their threads", mm::load::run_verb},
 };
 

@@ -19,26 +19,26 @@ constexpr std::uint64_t kMaxCalls = std::uint64_t{1} << 29;
 }  // namespace
 
 Program read_program(const std::string& path) {
-  const std::string named = shown_path(path);
+  const std::string shown = shown_path(path);
   const Input input = read_input(path);
-  if (!input.wrong.empty()) throw Failure(named + ": " + input.wrong + "; allowed is " + input.allowed);
+  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
   const json whole = parse_json(input.text);
-  if (!whole.is_object()) throw Failure(named + ": is no JSON object");
-  const Fields file{whole, named};
+  if (!whole.is_object()) throw Failure(shown + ": not a JSON object");
+  const Fields file{whole, shown};
   if (file.text("format") != "meshmark load program") file.refuse("format", file.at("format"), "meshmark load program");
   if (file.whole("version", 0, 1 << 20) != 1) file.refuse("version", file.at("version"), "1");
   Program program;
-  const json& wish = file.at("prescription");
-  if (!wish.is_object()) file.refuse("prescription", wish, "an object");
-  const Fields prescription{wish, named + ": prescription"};
-  program.name = wish.contains("name") ? prescription.text("name") : "program";
+  const json& target = file.at("prescription");
+  if (!target.is_object()) file.refuse("prescription", target, "an object");
+  const Fields prescription{target, shown + ": prescription"};
+  program.name = target.contains("name") ? prescription.text("name") : "program";
   program.threads = prescription.whole("threads", 1, 1, 1 << 16);
-  if (wish.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
+  if (target.contains("pace")) program.pace = prescription.real("pace", 0, 0.9);
   if (program.pace > 0) program.run_time_s = prescription.real("run_time_s", 1e-3, 1e6);
   const json& shares = file.at("shares");
   double sum = 0;
   if (!shares.is_array() || shares.size() != static_cast<std::size_t>(program.threads))
-    file.refuse("shares", shares, std::to_string(program.threads) + " numbers, one a thread");
+    file.refuse("shares", shares, std::to_string(program.threads) + " numbers, one per thread");
   for (const json& share : shares) {
     if (!share.is_number() || !(share.get<double>() >= 0 && share.get<double>() <= 1))
       file.refuse("shares", share, "a number from 0 to 1");
@@ -50,28 +50,28 @@ Program read_program(const std::string& path) {
   if (!variants.is_array() || variants.empty() || variants.size() > 10'000)
     file.refuse("variants", variants, "1 to 10000 variants");
   for (std::size_t i = 0; i < variants.size(); ++i) {
-    const std::string where = named + ": variants[" + std::to_string(i) + "]";
-    if (!variants[i].is_object()) throw Failure(where + ": is no object");
+    const std::string where = shown + ": variants[" + std::to_string(i) + "]";
+    if (!variants[i].is_object()) throw Failure(where + ": not an object");
     const Fields f{variants[i], where};
     Part part;
     part.name = f.text("name");
     try {
       part.entry = &workloads::kernel(f.text("kernel"));
-    } catch (const UsageError& why) {
-      throw Failure(where + ".kernel: " + why.what() + "; this build has no such load kernel");
+    } catch (const UsageError& error) {
+      throw Failure(where + ".kernel: " + error.what() + "; this build lacks that load kernel");
     }
     part.shape.volume_bytes = f.whole("volume_bytes", 0, std::uint64_t{1} << 50);
     part.shape.stride = f.whole("stride", 1, 1, 1 << 20);
     part.shape.threads = f.whole("threads", 1, 1, 1 << 16);
     if (part.shape.threads != program.threads)
       f.refuse("threads", variants[i].value("threads", json(1)),
-               std::to_string(program.threads) + ", as the program has");
+               std::to_string(program.threads) + ", the program's threads");
     part.window = f.has("window") ? f.whole("window", 1, std::uint64_t{1} << 50) : 1;
     part.calls = f.whole("calls", 1, kMaxCalls);
     part.phase = f.real("phase", 0, 1);
-    const std::string by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
-    part.from_memory = by == "memory";
-    part.from_cache = by == "L2" || by == "L3";
+    const std::string served_by = variants[i].contains("served_by") ? f.text("served_by") : "memory";
+    part.from_memory = served_by == "memory";
+    part.from_cache = served_by == "L2" || served_by == "L3";
     for (const CountColumn& c : workloads::kCountColumns)
       if (f.object.contains(c.name)) part.planned.*c.value = f.real(c.name, 0, 1e18);
     program.parts.push_back(part);

@@ -1,5 +1,5 @@
 #pragma once
-/// A synthesised program: calls of load kernels in an order that is computed from its file alone.
+/// A synthetic program: a sequence of kernel calls that its file fully determines.
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -13,32 +13,32 @@ struct Part {
   std::string name;
   const workloads::Entry* entry = nullptr;
   workloads::Shape shape;
-  std::size_t window = 1;  ///< units of one call
+  std::size_t window = 1;  ///< units per call
   std::uint64_t calls = 0;
   double phase = 0;
-  bool from_memory = false, from_cache = false;  ///< what serves its volume
-  workloads::Counts planned;                     ///< of one call, as the file was made with
+  bool from_memory = false, from_cache = false;  ///< where its volume fits
+  workloads::Counts planned;                     ///< counts of one call that the file assumes
 };
 
 struct Program {
   std::string name;
   int threads = 1;
-  double run_time_s = 0, pace = 0;  ///< of the prescription; with a pace > 0, calls begin no sooner than planned
-  std::vector<double> shares;       ///< of each call's units, by thread; sum 1
+  double run_time_s = 0, pace = 0;  ///< from the target profile; with a pace > 0, calls start no earlier than planned
+  std::vector<double> shares;       ///< by thread: share of each call's units; the sum is 1
   std::vector<Part> parts;
 };
 
-/// Failure names the file, the field, what was found and what is allowed.
+/// Throws Failure with the file, the field, what was found and what is allowed.
 Program read_program(const std::string& path);
 
-/// Which part is called next: call c of part k has the time (c + phase_k) / calls_k; among equal times the smaller k is
-/// first. The same arithmetic as src/meshmark/load/order.py, so the same order.
+/// The order of calls. Call c of part k has the time (c + phase_k) / calls_k; ties go to the smaller k.
+/// src/meshmark/load/order.py uses the same arithmetic and yields the same order.
 class Order {
  public:
   explicit Order(const std::vector<Part>& parts);
   bool done() const { return heap_.empty(); }
   std::size_t next();
-  double due() const { return heap_.front().time; }  ///< of the next call: 0 begin, 1 end of the program
+  double due() const { return heap_.front().time; }  ///< of the next call: 0 start, 1 end of the program
 
  private:
   struct Due {

@@ -26,7 +26,7 @@ namespace {
 
 using workloads::CountColumn, workloads::Counts;
 
-/// Time that all threads of this process have waited for a CPU, s.
+/// Time that all threads of this process waited for a CPU, s.
 double waited_s() {
   double total = 0;
   for (const pid_t task : numbers_in("/proc/self/task"))
@@ -35,7 +35,7 @@ double waited_s() {
   return total;
 }
 
-/// Sums of what was done, as the metrics of programs have them.
+/// Totals of completed work, by the metrics of programs.
 struct Done {
   std::uint64_t calls = 0;
   Counts counts;
@@ -58,19 +58,19 @@ struct Done {
   }
 };
 
-rusage own_use() {
+rusage resource_use() {
   rusage use{};
   ::getrusage(RUSAGE_SELF, &use);
   return use;
 }
 
-/// What the operating system accounts to this process; the wall time is read last, when the others have been.
+/// Resource use of this process. The wall time is read last, so that it includes the other reads.
 struct Account {
-  rusage use = own_use();
+  rusage use = resource_use();
   double waited_s = load::waited_s(), wall_s = mm::wall_s();
 };
 
-/// All calls of a program in their order, with a line at the end of each window of time.
+/// Runs all calls of a program in order, and writes a line at the end of each time window.
 class ProgramRun {
  public:
   ProgramRun(const Program& program, Executor& executor, double window_s)
@@ -95,7 +95,7 @@ class ProgramRun {
     keep_schedule(1);
   }
 
-  /// Writes the last lines, and returns what is wrong with results, a text for each variant.
+  /// Writes the last lines and returns the wrong results, one text per variant.
   std::vector<std::string> finish() {
     const double end_s = wall_s();
     end_window(end_s, own_cpu_s());
@@ -116,7 +116,7 @@ class ProgramRun {
   }
 
  private:
-  /// Calls of a program with a pace begin no sooner than planned. `due`: 0 begin, 1 end of the program.
+  /// Delays calls of a program with a pace until their planned time. `due`: 0 start, 1 end of the program.
   void keep_schedule(double due) {
     if (program_.pace == 0) return;
     const double due_s = due * program_.run_time_s;
@@ -148,7 +148,7 @@ class ProgramRun {
       const Running& r = executor_.running()[k];
       const Part& part = program_.parts[k];
       emit({{"type", "variant"}, {"name", part.name}, {"calls", part.calls}, {"wall_s", r.wall_s}, {"cpu_s", r.cpu_s}});
-      if (const std::string why = r.kernel->verify(); !why.empty()) wrong.push_back(part.name + ": " + why);
+      if (const std::string error = r.kernel->verify(); !error.empty()) wrong.push_back(part.name + ": " + error);
     }
     return wrong;
   }
@@ -166,14 +166,14 @@ class ProgramRun {
 }  // namespace
 
 int program_verb(int argc, char** argv) {
-  Arguments app{"run a synthesised program\nexample: meshmark-load program traffic.json"};
+  Arguments app{"run a synthetic program\nexample: meshmark-load program traffic.json"};
   std::string path;
   double window_s = 0.1;
   bool wait = false, order = false;
   app.add("FILE", path, "made by meshmark load make").required();
-  app.time("--window", window_s, "report what was done at the end of each window of this length [100ms]", 1e-9);
-  app.flag("--wait", wait, "set up, report that it is ready, and start at a line on standard input");
-  app.flag("--order", order, "print the order of the calls and run none");
+  app.time("--window", window_s, "report the completed work at the end of each window of this length [100ms]", 1e-9);
+  app.flag("--wait", wait, "set up, report ready, and start on a line from standard input");
+  app.flag("--order", order, "print the order of the calls without running them");
   if (!app.read(argc, argv, "program")) return 0;
   const Program program = read_program(path);
   if (order) {
@@ -188,9 +188,9 @@ int program_verb(int argc, char** argv) {
         {"memory_bytes", executor.memory_bytes()}});
   if (wait) {
     std::string line;
-    if (!std::getline(std::cin, line)) return 0;  // the process that was to release it is gone
+    if (!std::getline(std::cin, line)) return 0;  // the process that would release it has ended
   }
-  clock_info();  // calibrates the clock, before it is read
+  clock_info();  // calibrates the clock before use
   ProgramRun run(program, executor, window_s);
   run.run();
   if (const std::vector<std::string> wrong = run.finish(); !wrong.empty())

@@ -1,5 +1,5 @@
 #pragma once
-/// meshmark-load program FILE: one synthesised program, from its set-up to its end.
+/// meshmark-load program FILE: runs one synthetic program.
 
 namespace mm::load {
 

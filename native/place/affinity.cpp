@@ -1,4 +1,4 @@
-/// LSF's affinity[…]: its grammar, and where its tasks go.
+/// LSF's affinity[…]: its grammar, and the placement of its tasks.
 ///
 /// After IBM, "Affinity string" and "Submit jobs with affinity resource requirements", Spectrum LSF 10.1.
 #include <algorithm>
@@ -18,7 +18,7 @@ constexpr const char* kExample =
     ":distribute=pack]";
 constexpr int kMax = 1 << 16;  // units, groups, tasks
 
-// Cuts at `by`, but not within brackets.
+// Splits at `by`, except within brackets.
 std::vector<std::string> cut(const std::string& text, char by) {
   std::vector<std::string> parts(1);
   int depth = 0;
@@ -33,24 +33,24 @@ std::vector<std::string> cut(const std::string& text, char by) {
 }
 
 struct Parser {
-  [[noreturn]] static void wrong(const std::string& word, const std::string& allowed = kExample) {
+  [[noreturn]] static void refuse(const std::string& word, const std::string& allowed = kExample) {
     throw UsageError("affinity", "found " + quote(word), allowed);
   }
   static int number(const std::string& word) {
     if (word.empty() || word.size() > 5 || word.find_first_not_of("0123456789") != std::string::npos ||
         std::stoi(word) < 1)
-      wrong(word, "1 to 99999");
+      refuse(word, "1 to 99999");
     return std::stoi(word);
   }
-  // LoadLeveler's names are LSF's too.
+  // LSF also accepts LoadLeveler's names.
   static std::string level(const std::string& word, bool thread) {
     const std::string name = word == "mcm" ? "numa" : word == "cpu" ? "thread" : word;
     if (name == "numa" || name == "socket" || name == "core" || (thread && name == "thread")) return name;
-    wrong(word, std::string("numa, socket, core") + (thread ? ", thread" : ""));
+    refuse(word, std::string("numa, socket, core") + (thread ? ", thread" : ""));
   }
-  // The inside of `(…)`, which must be all of `word`.
+  // The content of `(…)`, which must span all of `word`.
   static std::string inside(const std::string& word) {
-    if (word.size() < 2 || word.front() != '(' || word.back() != ')') wrong(word);
+    if (word.size() < 2 || word.front() != '(' || word.back() != ')') refuse(word);
     return word.substr(1, word.size() - 2);
   }
 };
@@ -59,16 +59,16 @@ int level_of(const Cpu& cpu, const std::string& level) {
   return level == "thread" ? cpu.id : level == "core" ? cpu.core : level == "numa" ? cpu.node : cpu.package;
 }
 
-// From the narrowest to the widest, as LSF has them: a NUMA node is within a socket, or as wide.
+// From the narrowest to the widest, in LSF's order: a NUMA node is within a socket, or as wide.
 int width(const std::string& level) { return level == "thread" ? 0 : level == "core" ? 1 : level == "numa" ? 2 : 3; }
 
 struct Unit {
   std::vector<int> cpus;
-  Cpu at;  ///< its first CPU: says of which core, node, socket it is
+  Cpu at;  ///< its first CPU, which determines core, node and socket
   bool used = false;
 };
 
-/// Where tasks go, one after the other. Greedy: groups are equally large, so that any container that holds one will do.
+/// Places tasks one after the other. Greedy: groups have equal sizes, so any container that fits one is suitable.
 class Board {
  public:
   Board(const Machine& machine, const Affinity& affinity, const Occupancy& taken) : affinity_(affinity) {
@@ -91,7 +91,7 @@ class Board {
       return at != map.end() && at->second;
     };
     const bool alone = affinity.exclusive_scope.find("alljobs") != std::string::npos;
-    std::set<int> foreign;  // containers of the exclusive level that others are in
+    std::set<int> foreign;  // containers of the exclusive level that others use
     for (const Cpu& cpu : machine.cpus)
       if (alone && (holds(taken.jobs, cpu.id) || holds(taken.exclusive, cpu.id)))
         foreign.insert(level_of(cpu, affinity.exclusive_level));
@@ -103,7 +103,8 @@ class Board {
     at_start_ = units_;
   }
 
-  /// Units of every task, or nothing where they do not fit into what has `level` number `container` (level "": all).
+  /// Units of all tasks, or nothing if they do not fit into container `number` of `level` (level "": the whole
+  /// machine).
   std::vector<std::vector<std::size_t>> attempt(const std::string& level, int container) {
     units_ = at_start_;
     job_ = {};
@@ -138,7 +139,7 @@ class Board {
  private:
   bool scope(const char* name) const { return affinity_.exclusive_scope.find(name) != std::string::npos; }
 
-  // Free, and not in a container that exclusiveness closes: to the job's earlier tasks, or to the task's other groups.
+  // Free, and not in a container that exclusiveness closes to the job's earlier tasks, or to the task's other groups.
   bool open(const Unit& unit, const std::vector<std::size_t>& task, const std::set<std::size_t>& earlier) const {
     if (unit.used) return false;
     const auto together = [&](std::size_t u) {
@@ -150,7 +151,8 @@ class Board {
 
   std::vector<std::size_t> next_group(const std::vector<std::size_t>& task,
                                       const std::set<std::size_t>& earlier) const {
-    // Units of one container are kept together: that of `same`, which must hold them all, or else the socket.
+    // Keeps the units of a container together: the container of `same`, which must hold all of them, or else the
+    // socket.
     const std::string level = affinity_.same.empty() ? "socket" : affinity_.same;
     struct Container {
       int id, socket_used = 0, used = 0;
@@ -205,11 +207,11 @@ std::string affinity_of(const std::string& where, const std::string& requirement
       continue;  // the end of another word
     const std::size_t end = requirement.find(']', at);
     if (end == std::string::npos)
-      throw UsageError(where, "found " + quote(requirement.substr(at)) + ", which has no ]", kExample);
+      throw UsageError(where, "found " + quote(requirement.substr(at)) + ", which lacks a ]", kExample);
     const std::string section = requirement.substr(at, end - at + 1);
     if (!found.empty() && section != found)
       throw UsageError(where, "found " + quote(found) + " and " + quote(section),
-                       "one for all tasks; --bind or MESHMARK_BIND says which");
+                       "the same for all tasks; select one with --bind or MESHMARK_BIND");
     found = section;
   }
   return found;
@@ -219,8 +221,8 @@ Affinity parse_affinity(const std::string& text, int tasks) {
   if (tasks < 1 || tasks > kMax) throw UsageError("tasks", "found " + std::to_string(tasks), "1 to 65536");
   std::string bare = text;
   std::erase_if(bare, [](char c) { return std::isspace(static_cast<unsigned char>(c)) != 0 || c == '"'; });
-  if (bare.starts_with("span[hosts=1]")) bare = bare.substr(13);  // which is what we do
-  if (!bare.starts_with("affinity[") || bare.back() != ']') Parser::wrong(text.substr(0, 80));
+  if (bare.starts_with("span[hosts=1]")) bare = bare.substr(13);  // implied: the layout has one host
+  if (!bare.starts_with("affinity[") || bare.back() != ']') Parser::refuse(text.substr(0, 80));
   Affinity affinity;
   affinity.request.policy = "any";
   affinity.cpubind.clear();
@@ -242,51 +244,51 @@ Affinity parse_affinity(const std::string& text, int tasks) {
       const std::string& option = options[i];
       if (option.starts_with("same=") && affinity.same.empty()) {
         affinity.same = Parser::level(option.substr(5), false);
-        if (width(affinity.same) <= width(affinity.unit)) Parser::wrong(option, "a level wider than " + affinity.unit);
+        if (width(affinity.same) <= width(affinity.unit)) Parser::refuse(option, "a level wider than " + affinity.unit);
       } else if (option.starts_with("exclusive=") && affinity.exclusive_level.empty()) {
-        const std::vector<std::string> words = cut(Parser::inside(option.substr(10)), ',');
-        affinity.exclusive_level = Parser::level(words[0], false);
+        const std::vector<std::string> items = cut(Parser::inside(option.substr(10)), ',');
+        affinity.exclusive_level = Parser::level(items[0], false);
         if (width(affinity.exclusive_level) < width(affinity.unit))
-          Parser::wrong(option, "no level narrower than " + affinity.unit);
-        affinity.exclusive_scope = words.size() > 1 ? words[1] : "injob";
-        if (words.size() > 2) Parser::wrong(option);
+          Parser::refuse(option, "no level narrower than " + affinity.unit);
+        affinity.exclusive_scope = items.size() > 1 ? items[1] : "injob";
+        if (items.size() > 2) Parser::refuse(option);
         for (const std::string& scope : split(affinity.exclusive_scope, '|'))
           if (scope != "intask" && scope != "injob" && scope != "alljobs")
-            Parser::wrong(scope, "intask, injob, alljobs");
+            Parser::refuse(scope, "intask, injob, alljobs");
       } else {
-        Parser::wrong(option, "same=LEVEL, exclusive=(LEVEL,SCOPE)");
+        Parser::refuse(option, "same=LEVEL, exclusive=(LEVEL,SCOPE)");
       }
     }
   }
-  std::set<std::string> seen;
+  std::set<std::string> names;
   for (std::size_t i = 1; i < sections.size(); ++i) {
     const std::string& section = sections[i];
     const std::size_t equals = section.find('=');
     const std::string name = section.substr(0, equals),
                       value = equals == std::string::npos ? "" : section.substr(equals + 1);
-    if (!seen.insert(name).second) Parser::wrong(section, name + " once");
+    if (!names.insert(name).second) Parser::refuse(section, name + " once");
     if (name == "cpubind") {
       affinity.cpubind = Parser::level(value, true);
     } else if (name == "membind") {
-      if (value != "localonly" && value != "localprefer") Parser::wrong(section, "localonly, localprefer");
+      if (value != "localonly" && value != "localprefer") Parser::refuse(section, "localonly, localprefer");
       affinity.memory.policy = value == "localonly" ? "bind" : "preferred";
     } else if (name == "distribute") {
       affinity.request.policy = value.substr(0, value.find('('));
       if (value.starts_with("pack(")) {
         const std::string limit = Parser::inside(value.substr(4));
-        if (!limit.ends_with("=1")) Parser::wrong(section, "pack(socket=1), pack(numa=1)");
+        if (!limit.ends_with("=1")) Parser::refuse(section, "pack(socket=1), pack(numa=1)");
         affinity.pack_level = Parser::level(limit.substr(0, limit.size() - 2), false);
         affinity.request.one_package = affinity.pack_level == "socket";
       } else if (value != "pack" && value != "balance" && value != "any") {
-        Parser::wrong(section, "pack, pack(socket=1), balance, any");
+        Parser::refuse(section, "pack, pack(socket=1), balance, any");
       }
     } else {
-      Parser::wrong(section, "cpubind, membind, distribute");
+      Parser::refuse(section, "cpubind, membind, distribute");
     }
   }
   if (affinity.cpubind.empty()) affinity.cpubind = affinity.unit;
   if (each > kMax / affinity.groups_per_task || each * affinity.groups_per_task > kMax / tasks)
-    throw UsageError("affinity", "asks for too many units", "65536 of all tasks");
+    throw UsageError("affinity", "requests too many units", "at most 65536 for all tasks");
   affinity.units_per_task = each * affinity.groups_per_task;
   affinity.request.slots = affinity.units_per_task * tasks;
   affinity.request.kind = affinity.unit == "thread" ? SlotKind::threads
@@ -300,7 +302,7 @@ Placement place(const Machine& machine, const Affinity& affinity, const Occupanc
   std::vector<std::vector<std::size_t>> tasks;
   const auto attempt = [&](const Occupancy& occupied) {
     Board board(machine, affinity, occupied);
-    // Packing: first all of the job in one NUMA node, then in one socket, then wherever.
+    // Packing: try to fit the whole job in one NUMA node, then in one socket, then anywhere.
     std::vector<std::string> levels{""};
     if (!affinity.pack_level.empty())
       levels = {affinity.pack_level};
@@ -318,10 +320,10 @@ Placement place(const Machine& machine, const Affinity& affinity, const Occupanc
                            std::to_string(affinity.units_per_task) + " " + affinity.unit + "s";
   if (tasks.empty()) {
     attempt({});
-    if (!tasks.empty()) throw Busy("affinity: " + what + " would fit, but others hold too much of this machine");
-    throw UsageError("affinity", what + " do not fit",
-                     std::to_string(board.units().size()) + " " + affinity.unit +
-                         "s of this machine, as `same` and `exclusive` leave them");
+    if (!tasks.empty()) throw Busy("affinity: " + what + " would fit, but other jobs hold too much of this machine");
+    throw UsageError(
+        "affinity", what + " do not fit",
+        std::to_string(board.units().size()) + " " + affinity.unit + "s of this machine, given `same` and `exclusive`");
   }
   Placement placement;
   const std::vector<int>& within = affinity.request.within.empty() ? machine.allowed : affinity.request.within;

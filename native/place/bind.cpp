@@ -25,7 +25,7 @@
 #include "sys/words.hpp"
 #include "team.hpp"
 
-// Younger than some kernels' headers; the numbers are the kernel's interface.
+// Newer than the headers of some Linux kernels; the numbers are part of the kernel's interface.
 #ifndef MPOL_PREFERRED_MANY
 #define MPOL_PREFERRED_MANY 5
 #endif
@@ -36,18 +36,18 @@ namespace {
 constexpr int kWeightedInterleave = 6;  // MPOL_WEIGHTED_INTERLEAVE, Linux 6.9
 constexpr const char* kWeights = "/sys/kernel/mm/mempolicy/weighted_interleave";
 constexpr int kMaxCpus = 1 << 16;
-constexpr unsigned kMaxNodes = 1024;  // the most that a kernel can be built for
+constexpr unsigned kMaxNodes = 1024;  // the maximum that a Linux kernel can be built for
 constexpr unsigned kWordBits = 8 * sizeof(unsigned long);
 
-/// False, with errno, where the kernel does not take the text.
+/// Returns false, with errno, if the Linux kernel rejects the text.
 bool put(const std::string& path, const std::string& text) {
   std::FILE* const file = std::fopen(path.c_str(), "we");
   if (file == nullptr) return false;
   const bool written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
-  return (std::fclose(file) == 0) && written;  // sysfs and cgroups refuse as late as at the flush
+  return (std::fclose(file) == 0) && written;  // sysfs and cgroups may report errors only on flush
 }
 
-bool has_word(const std::string& line, const std::string& word) {
+bool contains_word(const std::string& line, const std::string& word) {
   std::istringstream in(line);
   for (std::string w; in >> w;)
     if (w == word) return true;
@@ -56,9 +56,9 @@ bool has_word(const std::string& line, const std::string& word) {
 
 // ---------------------------------------------------------------- cpusets
 
-constexpr const char* kSoft = "--soft binds by affinity, which needs no permission";
+constexpr const char* kSoft = "--soft binds by affinity, which requires no permission";
 
-/// Where a hierarchy is mounted, and which part of it that shows.
+/// The mount point of a hierarchy, and the part of it that is visible there.
 struct Mount {
   std::string root, point;
 };
@@ -84,15 +84,15 @@ CpusetHome home() {
 }
 
 [[noreturn]] void refused(const std::string& what) {
-  throw Absent("no hard binding: " + what + ": " + why(),
-               std::string(kSoft) + "; root can, or whom the cgroup is delegated to");
+  throw Absent("no hard binding: " + what + ": " + errno_text(),
+               std::string(kSoft) + "; hard binding requires root, or a delegated cgroup");
 }
 
-/// The controller on the way from the root down to `folder`, and for its children.
+/// Enables the controller on the path from the root to `folder`, and for its children.
 void enable_cpusets(const CpusetHome& at) {
   for (std::size_t slash = at.mount.size(); slash != std::string::npos;) {
     const std::string folder = at.folder.substr(0, slash);
-    if (!has_word(first_line(folder + "/cgroup.subtree_control"), "cpuset") &&
+    if (!contains_word(first_line(folder + "/cgroup.subtree_control"), "cpuset") &&
         !put(folder + "/cgroup.subtree_control", "+cpuset"))
       refused("cannot enable the cpuset controller in " + folder);
     if (slash == at.folder.size()) break;
@@ -104,19 +104,19 @@ void fill_cpuset(const CpusetHome& at, const std::string& folder, const std::vec
                  const std::vector<int>& memory_nodes) {
   if (at.version == 2) {
     enable_cpusets(at);
-    // A cgroup with processes may have children with them only as threads of its own domain ("no internal
-    // processes"), which is what we want: memory and CPU time stay accounted where they were.
+    // A cgroup with processes may only have children that contain threads of its domain ("no internal processes"). That
+    // is intended: memory and CPU time stay accounted where they were.
     const std::string type = first_line(folder + "/cgroup.type");
     if (type != "domain" && type != "threaded" && !put(folder + "/cgroup.type", "threaded"))
-      refused("cannot make " + folder + " a threaded cgroup (it is " + quote(type) + ")");
+      refused("cannot turn " + folder + " into a threaded cgroup (it is " + quote(type) + ")");
   }
-  if (!put(folder + "/cpuset.cpus", cpu_list(cpus))) refused("cannot give CPUs " + cpu_list(cpus) + " to " + folder);
+  if (!put(folder + "/cpuset.cpus", cpu_list(cpus))) refused("cannot assign CPUs " + cpu_list(cpus) + " to " + folder);
   std::string mems = cpu_list(memory_nodes);
-  if (mems.empty() && at.version == 1) {  // v1 starts with none, v2 with the parent's
+  if (mems.empty() && at.version == 1) {  // version 1 starts with none, version 2 with the parent's
     mems = first_line(at.folder + "/cpuset.effective_mems");
     if (mems.empty()) mems = first_line(at.folder + "/cpuset.mems");
   }
-  if (!mems.empty() && !put(folder + "/cpuset.mems", mems)) refused("cannot give nodes " + mems + " to " + folder);
+  if (!mems.empty() && !put(folder + "/cpuset.mems", mems)) refused("cannot assign nodes " + mems + " to " + folder);
   if (!put(folder + "/cgroup.procs", std::to_string(getpid()))) refused("cannot enter " + folder);
 }
 
@@ -132,18 +132,19 @@ constexpr Mode kModes[] = {
 
 constexpr const char* kPageSizes[] = {"default", "4KiB", "thp", "2MiB", "1GiB"};
 
-/// The kernel's weights are the whole machine's: written only where they differ, and said.
+/// The Linux kernel's weights are global to the machine: they are only written if they differ, and the change is
+/// reported.
 void set_weights(const Memory& memory) {
   for (std::size_t i = 0; i < memory.nodes.size() && i < memory.weights.size(); ++i) {
     const std::string file = std::string(kWeights) + "/node" + std::to_string(memory.nodes[i]);
-    const std::string wanted = std::to_string(memory.weights[i]), found = first_line(file);
-    if (found == wanted) continue;
-    if (!put(file, wanted))
+    const std::string weight = std::to_string(memory.weights[i]), found = first_line(file);
+    if (found == weight) continue;
+    if (!put(file, weight))
       throw Absent("weighted interleave: the weight of node " + std::to_string(memory.nodes[i]) + " is " +
-                       (found.empty() ? "unknown" : found) + " and cannot be changed: " + why(),
-                   "as root: echo " + wanted + " > " + file);
-    std::fprintf(stderr, "meshmark: weight of node %d was %s and is %s now, for all of this machine\n", memory.nodes[i],
-                 found.c_str(), wanted.c_str());
+                       (found.empty() ? "unknown" : found) + " and cannot be changed: " + errno_text(),
+                   "as root: echo " + weight + " > " + file);
+    std::fprintf(stderr, "meshmark: changed the weight of node %d from %s to %s, for the whole machine\n",
+                 memory.nodes[i], found.c_str(), weight.c_str());
   }
 }
 
@@ -171,9 +172,9 @@ void set_affinity(const std::vector<int>& cpus) {
     mask[static_cast<unsigned>(cpu) / kWordBits] |= 1UL << (static_cast<unsigned>(cpu) % kWordBits);
   }
   if (sched_setaffinity(0, 8 * mask.size(), reinterpret_cast<const cpu_set_t*>(mask.data())) != 0)
-    throw Failure("cannot bind to CPUs " + cpu_list(cpus) + ": " + why());
+    throw Failure("cannot bind to CPUs " + cpu_list(cpus) + ": " + errno_text());
   if (const std::vector<int> got = allowed_cpus(); got != cpus)
-    throw Failure("asked for CPUs " + cpu_list(cpus) + ", the kernel gave " + cpu_list(got) +
+    throw Failure("requested CPUs " + cpu_list(cpus) + ", got " + cpu_list(got) +
                   ": the others are offline or outside this process's cgroup");
 }
 
@@ -188,17 +189,17 @@ std::optional<CpusetHome> cpuset_home(pid_t process) {
     if (line.starts_with("0::")) two = line.substr(path + 1);
   }
   const bool v1 = !one.empty();
-  const std::string& mine = v1 ? one : two;
-  if (mine.empty()) return std::nullopt;
-  // Read once: the proof asks again and again.
+  const std::string& path = v1 ? one : two;
+  if (path.empty()) return std::nullopt;
+  // Read once: the observer calls this repeatedly.
   static const Mount old = mount_of_cpusets(true), unified = mount_of_cpusets(false);
   const Mount& mount = v1 ? old : unified;
   if (mount.point.empty()) return std::nullopt;
-  // In a container the mount shows a part of the tree, and the path may be told from its root or from the host's.
-  std::string below = mine;
-  if (mount.root != "/" && below.starts_with(mount.root)) below = below.substr(mount.root.size());
-  if (below == "/") below.clear();
-  return CpusetHome{mount.point + below, mount.point, mine, v1 ? 1 : 2};
+  // In a container, the mount shows only a part of the tree, and the path may be relative to its root or to the host's.
+  std::string subpath = path;
+  if (mount.root != "/" && subpath.starts_with(mount.root)) subpath = subpath.substr(mount.root.size());
+  if (subpath == "/") subpath.clear();
+  return CpusetHome{mount.point + subpath, mount.point, path, v1 ? 1 : 2};
 }
 
 std::string cpuset_folder(const std::string& name) { return home().folder + "/" + name; }
@@ -206,13 +207,13 @@ std::string cpuset_folder(const std::string& name) { return home().folder + "/" 
 std::string set_cpuset(const std::string& name, const std::vector<int>& cpus, const std::vector<int>& memory_nodes) {
   const CpusetHome at = home();
   const std::string folder = at.folder + "/" + name;
-  const bool made = mkdir(folder.c_str(), 0755) == 0;
-  if (!made && errno != EEXIST) refused("cannot make " + folder);  // there already: of an earlier rank of the launch
+  const bool created = mkdir(folder.c_str(), 0755) == 0;
+  if (!created && errno != EEXIST) refused("cannot make " + folder);  // an earlier rank of the launch created it
   try {
     fill_cpuset(at, folder, cpus, memory_nodes);
-    set_affinity(cpus);  // reads back, too
+    set_affinity(cpus);  // also reads it back
   } catch (...) {
-    if (made) {
+    if (created) {
       put(at.folder + "/cgroup.procs", std::to_string(getpid()));
       rmdir(folder.c_str());
     }
@@ -232,16 +233,17 @@ Memory parse_memory(const std::string& text) {
   const bool named = equals != std::string::npos;
   const std::string list = named ? text.substr(equals + 1) : "";
   if (memory.policy == "weighted") {
-    std::set<int> seen;
+    std::set<int> distinct;
     for (const std::string& pair : split(list, ',')) {
       const std::size_t colon = pair.find(':');
       if (colon == std::string::npos) throw UsageError("memory", "found " + quote(text), kAllowed);
       const auto nodes = parse_cpu_list("memory", pair.substr(0, colon));
       const long long weight = parse_integer("memory", pair.substr(colon + 1));
       if (weight < 1 || weight > 255)
-        throw UsageError("memory", "found weight " + std::to_string(weight), "1 to 255");  // the kernel's range
+        throw UsageError("memory", "found weight " + std::to_string(weight),
+                         "1 to 255");  // the range of the Linux kernel
       for (const int node : nodes) {
-        if (!seen.insert(node).second)
+        if (!distinct.insert(node).second)
           throw UsageError("memory", "found node " + std::to_string(node) + " twice in " + quote(text), kAllowed);
         memory.nodes.push_back(node);
         memory.weights.push_back(static_cast<int>(weight));
@@ -249,13 +251,13 @@ Memory parse_memory(const std::string& text) {
     }
   } else if (named) {
     if (memory.policy == "default" || memory.policy == "local")
-      throw UsageError("memory", "found " + quote(text) + ": " + memory.policy + " takes no nodes", kAllowed);
+      throw UsageError("memory", "found " + quote(text) + ": " + memory.policy + " accepts no nodes", kAllowed);
     memory.nodes = parse_cpu_list("memory", list);
   }
   return memory;
 }
 
-std::vector<int> nodes_meant(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
+std::vector<int> requested_nodes(const Machine& machine, const Memory& memory, const std::vector<int>& cpus) {
   if (memory.policy == "default") return {};
   std::set<int> nodes(memory.nodes.begin(), memory.nodes.end());
   std::vector<int> possible = with_memory(machine);
@@ -273,13 +275,13 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
     if (memory.policy == m.name) mode = m.mode;
   const std::vector<int> possible = with_memory(machine);
   std::vector<int> nodes;
-  if (mode != MPOL_LOCAL) nodes = nodes_meant(machine, memory, cpus);
+  if (mode != MPOL_LOCAL) nodes = requested_nodes(machine, memory, cpus);
   for (const int n : nodes)
     if (!std::binary_search(possible.begin(), possible.end(), n))
       throw UsageError("memory", "found node " + std::to_string(n) + ", which has no memory", cpu_list(possible));
   if (mode == kWeightedInterleave) {
     if (access(kWeights, F_OK) != 0)
-      throw Absent("no weighted interleave: this kernel has no " + std::string(kWeights), "Linux 6.9 or later");
+      throw Absent("no weighted interleave: this Linux kernel has no " + std::string(kWeights), "Linux 6.9 or later");
     set_weights(memory);
   }
   if (mode == MPOL_PREFERRED && nodes.size() > 1) mode = MPOL_PREFERRED_MANY;
@@ -289,26 +291,26 @@ void set_memory(const Machine& machine, const Memory& memory, const std::vector<
     if (n >= static_cast<int>(kMaxNodes)) throw UsageError("memory", "found node " + std::to_string(n), "0 to 1023");
     mask[static_cast<unsigned>(n) / kWordBits] |= 1UL << (static_cast<unsigned>(n) % kWordBits);
   }
-  // The kernel reads one bit less than it is told.
+  // The Linux kernel reads one bit less than specified.
   if (syscall(SYS_set_mempolicy, mode, nodes.empty() ? nullptr : mask.data(), kMaxNodes + 1) != 0) {
     const int reason = errno;
     if (reason == ENOSYS && machine.nodes.size() <= 1 && mode != kWeightedInterleave)
-      return;  // no NUMA in this kernel: the one node is where all pages go
+      return;  // without NUMA in the Linux kernel, all pages go to the only node
     if (reason == EINVAL && (mode == MPOL_PREFERRED_MANY || mode == kWeightedInterleave))
-      throw Absent("the kernel has no memory policy " + quote(memory.policy) + " of several nodes",
+      throw Absent("the Linux kernel does not support memory policy " + quote(memory.policy) + " with several nodes",
                    mode == MPOL_PREFERRED_MANY ? "Linux 5.15 or later, or one node" : "Linux 6.9 or later");
-    throw Absent("the kernel refused memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) + ": " +
-                     std::strerror(reason),
+    throw Absent("the Linux kernel refused memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
+                     ": " + std::strerror(reason),
                  "nodes that this process's cpuset allows (Mems_allowed_list in /proc/self/status)");
   }
   int found = 0;
   if (syscall(SYS_get_mempolicy, &found, got.data(), kMaxNodes + 1, nullptr, 0) != 0)
-    throw Failure("cannot read the memory policy back: " + why());
-  // Before 5.14 the kernel calls `local` preferred without a node.
+    throw Failure("cannot read back the memory policy: " + errno_text());
+  // Before 5.14, the Linux kernel reports `local` as preferred without nodes.
   const bool local = mode == MPOL_LOCAL && (found == MPOL_LOCAL || found == MPOL_PREFERRED);
   if ((found != mode && !local) || (mode != MPOL_LOCAL && got != mask))
-    throw Failure("asked for memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
-                  ", the kernel gave another: this process's cpuset allows nodes " +
+    throw Failure("requested memory policy " + quote(memory.policy) + " on nodes " + cpu_list(nodes) +
+                  ", but another one is in effect: this process's cpuset allows nodes " +
                   value_of(read_text("/proc/self/status"), "Mems_allowed_list:"));
 }
 
@@ -319,7 +321,7 @@ void set_pages(const std::string& pages) {
     int major = 0, minor = 0;
     std::sscanf(gnu_get_libc_version(), "%d.%d", &major, &minor);
     if (major < 2 || (major == 2 && minor < 35))
-      throw Absent("pages " + pages + ": glibc " + gnu_get_libc_version() + " cannot ask for them in malloc",
+      throw Absent("pages " + pages + ": glibc " + gnu_get_libc_version() + " does not support them in malloc",
                    "glibc 2.35 or later, or a program that maps them itself");
     std::string all;
     if (const char* before = std::getenv("GLIBC_TUNABLES"); before != nullptr)
@@ -329,13 +331,13 @@ void set_pages(const std::string& pages) {
   };
   if (pages == "4KiB") {
     if (access(kThp, F_OK) == 0 && prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) != 0)
-      throw Absent("pages 4KiB: cannot switch huge pages off: " + why(), "Linux 3.15 or later");
+      throw Absent("pages 4KiB: cannot disable huge pages: " + errno_text(), "Linux 3.15 or later");
     tunable("0");
   } else if (pages == "thp") {
     const std::string modes = first_line(kThp);
     if (modes.empty() || modes.find("[never]") != std::string::npos)
-      throw Absent(modes.empty() ? "pages thp: this kernel has no transparent huge pages"
-                                 : "pages thp: transparent huge pages are switched off",
+      throw Absent(modes.empty() ? "pages thp: this Linux kernel has no transparent huge pages"
+                                 : "pages thp: transparent huge pages are disabled",
                    std::string("as root: echo madvise > ") + kThp);
     prctl(PR_SET_THP_DISABLE, 0, 0, 0, 0);
     tunable("1");

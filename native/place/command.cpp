@@ -35,7 +35,7 @@ std::vector<std::pair<std::string, std::string>> environment() {
   return all;
 }
 
-std::string why() { return std::strerror(errno); }
+std::string errno_text() { return std::strerror(errno); }
 
 std::string brief(double value) {
   char text[32];

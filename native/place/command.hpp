@@ -1,5 +1,5 @@
 #pragma once
-/// What the verbs share: reading their words and the environment, and words for people.
+/// Shared by the verbs: parsing of arguments and of the environment, and formatting of output.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -12,15 +12,15 @@
 
 namespace mm::place {
 
-/// The number of a process; UsageError where it is none.
+/// The number of a process; throws UsageError if it is invalid.
 pid_t read_pid(const std::string& text);
 
-std::string variable(const char* name);  ///< of the environment; "" where it is not set
+std::string variable(const char* name);  ///< from the environment; "" if it is not set
 std::vector<std::pair<std::string, std::string>> environment();
 
-std::string why();                ///< errno in words
-std::string brief(double value);  ///< four digits
-/// Rows of a table with columns as wide as need be, a line each, without blanks at their ends.
+std::string errno_text();         ///< the message of errno
+std::string brief(double value);  ///< four significant digits
+/// Formats rows as a table with columns as wide as needed, one line each, without trailing spaces.
 std::string aligned(const std::vector<std::vector<std::string>>& rows);
 json by_node(const std::map<int, std::uint64_t>& bytes);  ///< {"0": B, …}
 

@@ -27,10 +27,11 @@ using namespace ledger;
 
 namespace {
 
-constexpr int kHighFd = 512;  // scripts redirect small descriptors, and would drop the lock with them
+constexpr int kHighFd = 512;  // scripts redirect small descriptors, which would release the lock
 
-/// Removes the cgroup of a dead reservation; false where processes are still in it, which have closed their descriptors
-/// but hold the CPUs all the same. A reservation is the word of a stranger: only an own, empty cgroup of ours can go.
+/// Removes the cgroup of a dead reservation; false if it still contains processes, which have closed their descriptors
+/// but still use the CPUs. A reservation may come from another user: only an empty cgroup of our own user can be
+/// removed.
 bool remove_cgroup(const std::string& path, uid_t owner) {
   const std::size_t slash = path.rfind('/');
   if (path.empty() || path[0] != '/' || path.find("/../") != std::string::npos ||
@@ -45,7 +46,7 @@ bool remove_cgroup(const std::string& path, uid_t owner) {
   return rmdir(path.c_str()) == 0 || errno != EBUSY;
 }
 
-/// Living reservations; the dead are removed on the way, and so are tickets of the dead. Under the folder's lock.
+/// Living reservations; removes the dead ones and tickets of dead processes. Requires the folder's lock.
 std::vector<Reservation> scan(const Folder& folder) {
   remove_dead_tickets(folder);
   std::vector<Reservation> living;
@@ -55,28 +56,28 @@ std::vector<Reservation> scan(const Folder& folder) {
     if (!entry) continue;
     const bool ended = dead(*entry);
     Reservation reservation;
-    std::string its_boot, wrong;
+    std::string its_boot, error;
     try {
       reservation = parse_reservation(read_bounded(entry->fd.get()), its_boot);
     } catch (const Failure& e) {
-      wrong = e.what();
+      error = e.what();
     }
     reservation.path = folder.file(name);
-    reservation.user = std::to_string(entry->status.st_uid);  // of the file: what the text says anybody may write
-    const bool foreign = wrong.empty() && its_boot != boot;
+    reservation.user = std::to_string(entry->status.st_uid);  // from the file's owner: the text could name any user
+    const bool foreign = error.empty() && its_boot != boot;
     if (ended && (foreign || remove_cgroup(reservation.cgroup, entry->status.st_uid))) {
-      if (!wrong.empty())
-        warn("removed " + reservation.path + ", whose owner is gone and which cannot be read: " + wrong);
-      if (foreign) warn("removed " + reservation.path + ", which is of another boot");
-      unlinkat(folder.fd.get(), name.c_str(), 0);  // not permitted for another's: they or root remove it
+      if (!error.empty())
+        warn("removed " + reservation.path + ", which is unreadable and has no owner any more: " + error);
+      if (foreign) warn("removed " + reservation.path + ", which is from another boot");
+      unlinkat(folder.fd.get(), name.c_str(), 0);  // not permitted for other users' files: they or root remove those
       continue;
     }
-    if (!wrong.empty())
+    if (!error.empty())
       throw Failure("ledger: " + reservation.path + " is held by " + holder_of(entry->fd.get()) +
-                    " and cannot be read (" + wrong + "); end that process or remove the file");
+                    " and cannot be read (" + error + "); end that process or remove the file");
     if (foreign)
-      throw Failure("ledger: " + reservation.path + " is of another boot, yet held: " + folder.path +
-                    " is shared by several nodes; MESHMARK_LEDGER names a folder of this one");
+      throw Failure("ledger: " + reservation.path + " is from another boot, yet locked: " + folder.path +
+                    " is shared by several nodes; set MESHMARK_LEDGER to a local folder");
     living.push_back(std::move(reservation));
   }
   std::stable_sort(living.begin(), living.end(),
@@ -84,37 +85,37 @@ std::vector<Reservation> scan(const Folder& folder) {
   return living;
 }
 
-/// The same lock where a shell's redirections do not reach it, and through exec.
+/// The same lock on a descriptor that a shell's redirections do not reach and that survives exec.
 int keep(int fd) {
   int high = fcntl(fd, F_DUPFD, kHighFd);
   if (high < 0) high = fcntl(fd, F_DUPFD, 64);
-  if (high < 0) throw Failure("ledger: cannot keep the reservation open: " + why());
+  if (high < 0) throw Failure("ledger: cannot keep the reservation open: " + errno_text());
   return high;
 }
 
-/// A rank joins what an earlier one of its launch, of the same user, has reserved.
+/// Joins the reservation of an earlier rank of the same launch and user.
 std::optional<Ledger::Held> join_in(const std::vector<Reservation>& reservations, const std::string& job) {
   for (const Reservation& reservation : reservations) {
     if (job.empty() || reservation.job != job || reservation.user != std::to_string(geteuid())) continue;
     const Fd fd(open(reservation.path.c_str(), O_RDWR | O_APPEND | O_NOFOLLOW | O_CLOEXEC));
     if (!fd || flock(fd.get(), LOCK_SH | LOCK_NB) != 0)
-      throw Failure("ledger: cannot join " + reservation.path + ": " + why());
+      throw Failure("ledger: cannot join " + reservation.path + ": " + errno_text());
     append(fd.get(), {{"joined", getpid()}}, reservation.path);
     Ledger::Held held{reservation, {}, keep(fd.get())};
     held.reservation.joined += 1;
     held.placement.layout = reservation.layout;
-    held.placement.why = "a part of what the first rank of its launch has reserved";
+    held.placement.why = "a part of the reservation by the first rank of its launch";
     return held;
   }
   return std::nullopt;
 }
 
-/// What others took. A command within a placed one lives in its reservation, so that one is not in its way.
+/// CPUs that others hold. A command inside a placed one runs within that reservation, which is therefore ignored.
 std::vector<Reservation> of_others(const std::vector<Reservation>& reservations) {
-  const char* const own = std::getenv("MESHMARK_CLAIM");
+  const char* const claim = std::getenv("MESHMARK_CLAIM");
   std::vector<Reservation> others;
   for (const Reservation& reservation : reservations)
-    if (own == nullptr || reservation.path != own) others.push_back(reservation);
+    if (claim == nullptr || reservation.path != claim) others.push_back(reservation);
   return others;
 }
 
@@ -123,7 +124,7 @@ std::vector<Reservation> of_others(const std::vector<Reservation>& reservations)
 std::string ledger_folder() {
   if (const char* named = std::getenv("MESHMARK_LEDGER"); named != nullptr && *named != '\0') return named;
   constexpr const char* kFolders[] = {"/run/lock/meshmark", "/dev/shm/meshmark-claims"};
-  // The one that is there, whoever made it: root may write where others may not, and all must meet in one place.
+  // Use an existing folder whoever created it: root may write where others may not, and all must use the same one.
   for (const char* folder : kFolders)
     if (access(folder, F_OK) == 0) return folder;
   return access("/run/lock", W_OK) == 0 ? kFolders[0] : kFolders[1];
@@ -152,8 +153,8 @@ Ledger::Held Ledger::reserve(const Reservation& as, const std::function<Placemen
   std::optional<Watch> watch;
   if (wait_s > 0) watch.emplace(folder);
   Ticket ticket(folder);
-  for (std::string busy = "others wait for CPUs";;) {
-    // Ranks of a launch take their part as soon as the first of them has it, whatever their place in the line.
+  for (std::string busy = "other processes are waiting for CPUs";;) {
+    // Ranks of a launch take their part as soon as the first one has reserved it, regardless of the queue.
     if (ticket.name.empty() || !as.job.empty() || first_in_line(folder, ticket.name)) {
       const Mutex mutex(folder);
       const std::vector<Reservation> all = scan(folder);
@@ -177,7 +178,7 @@ Ledger::Held Ledger::reserve(const Reservation& as, const std::function<Placemen
       if (ticket.name.empty()) ticket.draw(as);
     }
     const double left_s = until - wall_s();
-    if (left_s <= 0) throw Busy(busy + ", and did so all the time that --wait gave");
+    if (left_s <= 0) throw Busy(busy + ", for the whole time of --wait");
     if (watch) watch->wait(left_s);
   }
 }
@@ -200,7 +201,7 @@ void Ledger::release(Held& held) {
   if (folder) {
     const Mutex mutex(folder);
     close(std::exchange(held.lock_fd, -1));
-    scan(folder);  // removes it, unless somebody shares it
+    scan(folder);  // removes it unless another process shares it
   }
 }
 

@@ -1,4 +1,5 @@
-/// meshmark-place migrate: moves the pages of a running program, page by page, so that what did not move has a reason.
+/// meshmark-place migrate: moves the pages of a running program page by page, so that each page that stays has a
+/// reason.
 #include <fcntl.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -35,15 +36,15 @@
 namespace mm::place {
 namespace {
 
-constexpr std::size_t kBatch = 4096;              ///< pages a call
-constexpr int kRounds = 4;                        ///< so often a page that is busy is tried
-constexpr std::uint64_t kDealt = 2ULL << 20;      ///< B that go to one node before the next gets its share
+constexpr std::size_t kBatch = 4096;              ///< pages per call
+constexpr int kRounds = 4;                        ///< attempts for busy pages
+constexpr std::uint64_t kDealt = 2ULL << 20;      ///< B that go to one node before the next one receives its share
 constexpr int kMove = 1 << 1, kMoveAll = 1 << 2;  ///< MPOL_MF_MOVE, MPOL_MF_MOVE_ALL
-constexpr int kUntold = -9999;
-constexpr std::uint64_t kSparse = 1ULL << 30;  ///< B of a mapping from which on it may be reserved and almost empty
+constexpr int kUnreported = -9999;
+constexpr std::uint64_t kSparse = 1ULL << 30;  ///< B; a mapping of this size or more may be reserved but almost empty
 
-/// What PAGEMAP_SCAN takes and gives (Linux 6.7), younger than some kernels' headers: the numbers are the kernel's
-/// interface.
+/// Arguments of PAGEMAP_SCAN (Linux 6.7), which is newer than the headers of some kernels; the numbers are part of the
+/// kernel's interface.
 struct Scan {
   std::uint64_t size, flags, start, end, walk_end, vec, vec_len, max_pages;
   std::uint64_t category_inverted, category_mask, category_anyof_mask, return_mask;
@@ -54,40 +55,41 @@ struct Region {
 constexpr unsigned long kScan = _IOWR('f', 16, Scan);
 constexpr std::uint64_t kIsFile = 1 << 2, kIsPresent = 1 << 3, kIsZero = 1 << 5;
 
-struct Wish {
+struct MoveOptions {
   std::vector<int> to, from;
   bool shared = false;
-  bool talk = false;
+  bool show_progress = false;
 };
 
 struct Outcome {
   pid_t process = 0;
-  std::uint64_t moved = 0, wanted = 0;         ///< B
+  std::uint64_t moved = 0, total = 0;          ///< B
   std::map<std::string, std::uint64_t> left;   ///< reason → B
   std::map<int, std::uint64_t> before, after;  ///< node → B
   double seconds = 0;
 };
 
-/// What cannot be undone by trying again: names the remedy.
-[[noreturn]] void refuse(pid_t process, int why) {
+/// Throws for errors that a retry cannot resolve, with the remedy.
+[[noreturn]] void refuse(pid_t process, int error) {
   const std::string who = "process " + std::to_string(process);
-  if (why == ESRCH) throw Failure(who + " has ended");
-  if (why == EPERM || why == EACCES)
+  if (error == ESRCH) throw Failure(who + " has ended");
+  if (error == EPERM || error == EACCES)
     throw Failure("no permission to move the pages of " + who +
                   ": run as its user, or with CAP_SYS_NICE and CAP_SYS_PTRACE");
-  if (why == ENOSYS) throw Absent("this kernel cannot move pages", "a kernel with CONFIG_MIGRATION and CONFIG_NUMA");
-  throw Failure("the kernel moves no pages of " + who + ": " + std::strerror(why));
+  if (error == ENOSYS)
+    throw Absent("this Linux kernel cannot move pages", "a kernel with CONFIG_MIGRATION and CONFIG_NUMA");
+  throw Failure("cannot move the pages of " + who + ": " + std::strerror(error));
 }
 
-/// Where pages are: a node, or the negative error of one that is not there.
-std::vector<int> ask(pid_t process, const std::vector<void*>& pages) {
-  std::vector<int> nodes(pages.size(), kUntold);
+/// The node of each page, or a negative error if it is not in memory.
+std::vector<int> query_nodes(pid_t process, const std::vector<void*>& pages) {
+  std::vector<int> nodes(pages.size(), kUnreported);
   const auto call = [&] {
     if (::syscall(SYS_move_pages, process, pages.size(), pages.data(), nullptr, nodes.data(), 0) < 0)
       refuse(process, errno);
   };
   call();
-  // Some kernels (6.1) tell nothing of a page that waits for the hinting fault of NUMA balancing, until it is read.
+  // Some Linux kernels (6.1) report no node for a page that awaits a hinting fault of NUMA balancing, until it is read.
   bool hidden = false;
   for (std::size_t i = 0; i < pages.size(); ++i) {
     if (nodes[i] != -ENOENT) continue;
@@ -101,7 +103,7 @@ std::vector<int> ask(pid_t process, const std::vector<void*>& pages) {
 
 class Mover {
  public:
-  Mover(pid_t process, const Wish& wish) : process_(process), wish_(wish), room_(wish.to) {}
+  Mover(pid_t process, const MoveOptions& options) : process_(process), options_(options), room_(options.to) {}
 
   Outcome run() {
     const double begin = wall_s();
@@ -124,8 +126,8 @@ class Mover {
  private:
   struct Range {
     std::uint64_t begin, end, page;
-    bool private_file;      ///< only its written pages are the process's own
-    std::uint64_t counted;  ///< pages that the kernel counts in it, by numa_maps
+    bool private_file;      ///< only its written pages belong to the process
+    std::uint64_t counted;  ///< pages in memory according to numa_maps
   };
 
   std::vector<Range> ranges() const {
@@ -169,60 +171,61 @@ class Mover {
     return found;
   }
 
-  /// Takes the pages of a range that are in memory: a range may be reserved and almost empty.
+  /// Adds the pages of a range that are in memory; the range may be almost empty.
   void walk(const Range& range) {
     if (!scan(range)) read_map(range);
   }
 
-  void take(const Range& range, std::uint64_t address) {
+  void add_page(const Range& range, std::uint64_t address) {
     if (address % range.page != 0) return;
-    // Huge pages move as one: a batch ends where one could end.
+    // Huge pages move as a unit: a batch only ends at a possible end of one.
     if (page_ != range.page || (pages_.size() >= kBatch && address / kDealt != last_ / kDealt)) flush();
     last_ = address;
     page_ = range.page;
-    pages_.push_back(reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): of another process
+    pages_.push_back(
+        reinterpret_cast<void*>(address));  // NOLINT(performance-no-int-to-ptr): address in another process
   }
 
-  /// The kernel lists what is there and passes over empty page tables. False where it is too old for that.
+  /// The Linux kernel lists present pages and skips empty page tables. Returns false if it is too old for that.
   bool scan(const Range& range) {
     if (!scans_) return false;
     std::array<Region, 512> regions{};
-    Scan wanted{};
-    wanted.size = sizeof wanted;
-    wanted.end = range.end;
-    wanted.vec = reinterpret_cast<std::uintptr_t>(regions.data());
-    wanted.vec_len = regions.size();
-    // Of private mappings of files only what was written, which is no longer the file's.
-    wanted.category_mask = kIsPresent | kIsZero | (range.private_file ? kIsFile : 0);
-    wanted.category_inverted = kIsZero | (range.private_file ? kIsFile : 0);
-    for (wanted.start = range.begin; wanted.start < range.end; wanted.start = wanted.walk_end) {
-      const int found = ::ioctl(pagemap_, kScan, &wanted);
+    Scan scan{};
+    scan.size = sizeof scan;
+    scan.end = range.end;
+    scan.vec = reinterpret_cast<std::uintptr_t>(regions.data());
+    scan.vec_len = regions.size();
+    // For private mappings of files, only written pages, which no longer belong to the file.
+    scan.category_mask = kIsPresent | kIsZero | (range.private_file ? kIsFile : 0);
+    scan.category_inverted = kIsZero | (range.private_file ? kIsFile : 0);
+    for (scan.start = range.begin; scan.start < range.end; scan.start = scan.walk_end) {
+      const int found = ::ioctl(pagemap_, kScan, &scan);
       if (found < 0 && errno == EINTR) continue;
-      if (found < 0 && wanted.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
-      if (found < 0 || wanted.walk_end <= wanted.start) return true;  // unmapped meanwhile: the recount tells
+      if (found < 0 && scan.start == range.begin && (errno == ENOTTY || errno == EINVAL)) return scans_ = false;
+      if (found < 0 || scan.walk_end <= scan.start) return true;  // unmapped meanwhile: the final count shows it
       for (int i = 0; i < found; ++i)
         for (std::uint64_t at = regions[static_cast<std::size_t>(i)].start;
              at < regions[static_cast<std::size_t>(i)].end; at += kPage)
-          take(range, at);
+          add_page(range, at);
     }
     return true;
   }
 
-  /// Entry by entry, 8 B a page. A large mapping is left where all that the kernel counts in it has been seen.
+  /// Reads all entries, 8 B per page. Stops in a large mapping once all its pages in memory have been found.
   void read_map(const Range& range) {
     const bool sparse = range.end - range.begin >= kSparse && !range.private_file;
     if (sparse) flush();
     seen_ = 0;
-    std::array<std::uint64_t, 4096> entries{};  // no more than stays in the first cache
+    std::array<std::uint64_t, 4096> entries{};  // fits in the first-level cache
     for (std::uint64_t at = range.begin; at < range.end && !(sparse && seen_ >= range.counted);) {
       const std::size_t want = std::min<std::size_t>(entries.size(), (range.end - at) / kPage);
       const ssize_t got = ::pread(pagemap_, entries.data(), want * 8, static_cast<off_t>(at / kPage * 8));
-      if (got <= 0) return;  // unmapped meanwhile, or the process has ended: the recount tells
+      if (got <= 0) return;  // unmapped, or the process has ended: the final count shows it
       const std::uint64_t n = static_cast<std::uint64_t>(got) / 8;
       for (std::uint64_t i = 0; i < n; ++i)
         if ((entries[i] >> 63) != 0 && !(range.private_file && (entries[i] >> 61 & 1) != 0))
-          take(range, at + i * kPage);
-      if (sparse) flush();  // only the kernel's word on a page tells whether it counts
+          add_page(range, at + i * kPage);
+      if (sparse) flush();  // only a query by the Linux kernel shows whether a page counts
       at += n * kPage;
     }
   }
@@ -234,27 +237,27 @@ class Mover {
   void flush() {
     if (pages_.empty()) return;
     std::vector<void*> todo;
-    const std::vector<int> at = ask(process_, pages_);
+    const std::vector<int> at = query_nodes(process_, pages_);
     for (std::size_t i = 0; i < at.size(); ++i) {
       seen_ += at[i] >= 0 ? 1 : 0;
-      if (at[i] >= 0 && !in(wish_.to, at[i]) && (wish_.from.empty() || in(wish_.from, at[i])))
+      if (at[i] >= 0 && !in(options_.to, at[i]) && (options_.from.empty() || in(options_.from, at[i])))
         todo.push_back(pages_[i]);
     }
     pages_.clear();
-    out_.wanted += todo.size() * page_;
+    out_.total += todo.size() * page_;
     std::map<void*, int> reason;
     for (int round = 0; round < kRounds && !todo.empty() && !room_.empty();) {
-      // The kernel stops a call at the first page that it cannot move: the last rounds go page by page.
+      // The Linux kernel stops a call at the first page that it cannot move: the last rounds go page by page.
       const std::size_t before = todo.size(), step = round == 0 ? before : 1;
       for (std::size_t first = 0; first < before && !room_.empty(); first += step)
         move(std::vector<void*>(todo.begin() + static_cast<std::ptrdiff_t>(first),
                                 todo.begin() + static_cast<std::ptrdiff_t>(std::min(before, first + step))),
              reason);
-      // Only where a page is counts, whatever the call said of it.
+      // The result of the call is unreliable: query where the pages are.
       std::vector<void*> left;
-      const std::vector<int> now = ask(process_, todo);
+      const std::vector<int> now = query_nodes(process_, todo);
       for (std::size_t i = 0; i < now.size(); ++i) {
-        if (now[i] >= 0 && in(wish_.to, now[i]))
+        if (now[i] >= 0 && in(options_.to, now[i]))
           out_.moved += page_;
         else if (now[i] == -ENOENT || now[i] == -EFAULT)
           out_.left["gone"] += page_;
@@ -263,14 +266,14 @@ class Mover {
         else
           left.push_back(todo[i]);
       }
-      // A call that moves little of much has met the end of the room, or many that are busy.
+      // A call that moves few of many pages has run out of room or met many busy pages.
       if (round > 0 || before - left.size() <= before / 16) {
         if (++round > 1) std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
       todo = std::move(left);
     }
     if (!todo.empty()) out_.left[room_.empty() ? "full" : "busy"] += todo.size() * page_;
-    if (wish_.talk && wall_s() > told_at_ + 0.5) {
+    if (options_.show_progress && wall_s() > told_at_ + 0.5) {
       std::fprintf(stderr, "\r%llu MiB moved", static_cast<unsigned long long>(out_.moved >> 20));
       told_at_ = wall_s();
       told_ = true;
@@ -278,13 +281,13 @@ class Mover {
   }
 
   void move(const std::vector<void*>& pages, std::map<void*, int>& reason) {
-    std::vector<int> nodes(pages.size()), status(pages.size(), kUntold);
+    std::vector<int> nodes(pages.size()), status(pages.size(), kUnreported);
     for (std::size_t i = 0; i < pages.size(); ++i)
       nodes[i] = room_[reinterpret_cast<std::uintptr_t>(pages[i]) / std::max(kDealt, page_) % room_.size()];
     const long rc = ::syscall(SYS_move_pages, process_, pages.size(), pages.data(), nodes.data(), status.data(),
-                              wish_.shared ? kMoveAll : kMove);
+                              options_.shared ? kMoveAll : kMove);
     if (rc < 0 && errno == ENOMEM) {
-      // A single page that finds no room says which node has none left.
+      // A single page that finds no room identifies a full node.
       if (pages.size() != 1) return;
       const int node = nodes[0];
       if (++no_room_[node] >= kFullAfter || ++no_room_in_all_[node] >= kFullInAll) std::erase(room_, node);
@@ -292,21 +295,22 @@ class Mover {
     }
     if (rc < 0) refuse(process_, errno);
     for (std::size_t i = 0; i < pages.size(); ++i) {
-      if (status[i] != kUntold) reason[pages[i]] = status[i];
+      if (status[i] != kUnreported) reason[pages[i]] = status[i];
       if (status[i] >= 0) no_room_[nodes[i]] = 0;
     }
   }
 
   static inline const auto kPage = static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
-  static constexpr int kFullAfter = 64;   ///< pages in a row without room: the kernel frees some when asked
-  static constexpr int kFullInAll = 512;  ///< and so many in all, lest one that is freed now and then keeps it trying
+  static constexpr int kFullAfter = 64;  ///< consecutive pages without room; the Linux kernel frees some on demand
+  static constexpr int kFullInAll =
+      512;  ///< total pages without room, which bounds the attempts if some are freed now and then
   pid_t process_;
-  const Wish& wish_;
-  std::vector<int> room_;  ///< targets that may have room
+  const MoveOptions& options_;
+  std::vector<int> room_;  ///< target nodes that may have room
   std::map<int, int> no_room_, no_room_in_all_;
   int pagemap_ = -1;
   bool scans_ = true;
-  std::uint64_t seen_ = 0;  ///< pages that the kernel placed on a node
+  std::uint64_t seen_ = 0;  ///< pages found on a node
   std::uint64_t page_ = kPage, last_ = 0;
   std::vector<void*> pages_;
   Outcome out_;
@@ -338,7 +342,7 @@ std::vector<int> nodes_of(const std::string& field, const std::string& text, con
     if (std::find(with_memory.begin(), with_memory.end(), node) != with_memory.end()) continue;
     const bool there =
         std::any_of(machine.nodes.begin(), machine.nodes.end(), [&](const Node& n) { return n.id == node; });
-    throw UsageError(field, "node " + std::to_string(node) + (there ? " has no memory" : " is not there"),
+    throw UsageError(field, "node " + std::to_string(node) + (there ? " has no memory" : " does not exist"),
                      cpu_list(with_memory));
   }
   return nodes;
@@ -353,7 +357,7 @@ std::string in_mib(std::uint64_t bytes) {
 const std::map<std::string, std::string>& remedies() {
   static const std::map<std::string, std::string> all{
       {"shared", "shared with another process: --shared (CAP_SYS_NICE)"},
-      {"busy", "in use by a device or the kernel: try again"},
+      {"busy", "in use by a device or the Linux kernel: try again"},
       {"full", "no room on the node: free some, or name more nodes"},
       {"gone", "freed meanwhile"}};
   return all;
@@ -362,13 +366,13 @@ const std::map<std::string, std::string>& remedies() {
 json to_json(const Outcome& out) {
   json left = json::object();
   for (const auto& [reason, n] : out.left) left[reason] = n;
-  return {{"process", out.process}, {"wanted_bytes", out.wanted},    {"moved_bytes", out.moved},   {"left_bytes", left},
+  return {{"process", out.process}, {"wanted_bytes", out.total},     {"moved_bytes", out.moved},   {"left_bytes", left},
           {"seconds", out.seconds}, {"before", by_node(out.before)}, {"after", by_node(out.after)}};
 }
 
 void print(const Outcome& out) {
   std::printf("process %d: moved %s of %s MiB in %.3f s (%.0f MB/s)\n", out.process, in_mib(out.moved).c_str(),
-              in_mib(out.wanted).c_str(), out.seconds,
+              in_mib(out.total).c_str(), out.seconds,
               static_cast<double>(out.moved) / 1e6 / std::max(out.seconds, 1e-9));
   for (const auto& [reason, bytes] : out.left)
     std::printf("  %s MiB did not: %s\n", in_mib(bytes).c_str(), remedies().at(reason).c_str());
@@ -388,33 +392,33 @@ void print(const Outcome& out) {
 
 int migrate_verb(int argc, char** argv) {
   Arguments app{
-      "Moves the memory of a running program to other nodes, and reports what could not be moved. Pages of files\n"
+      "Move the memory of a running program to other nodes, and report what could not be moved. Pages of files\n"
       "and shared libraries stay; new pages follow the policy of the program. Exit status 1: some pages were left.\n\n"
       "example: meshmark migrate 4711 --to 1",
       "meshmark migrate"};
   std::string pid_text, to, from;
   bool children = false, threads = false, as_json = false;
-  Wish wish;
+  MoveOptions options;
   app.add("PID", pid_text, "process to migrate").required();
   app.add("--to", to, "target nodes; several nodes receive 2 MiB each in turn").required();
   app.add("--from", from, "move only pages on these nodes [all]");
   app.flag("--children", children, "include descendants");
   app.flag("--with-threads", threads, "first bind its threads to the CPUs of the target nodes");
   app.renamed("--threads-too", "--with-threads");
-  app.flag("--shared", wish.shared, "include pages shared with other processes (needs CAP_SYS_NICE)");
+  app.flag("--shared", options.shared, "include pages shared with other processes (needs CAP_SYS_NICE)");
   app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "migrate")) return 0;
   const pid_t root = read_pid(pid_text);
   const Machine machine = machine_of("host");
-  wish.to = nodes_of("--to", to, machine);
-  if (!from.empty()) wish.from = nodes_of("--from", from, machine);
-  wish.talk = ::isatty(STDERR_FILENO) == 1;
+  options.to = nodes_of("--to", to, machine);
+  if (!from.empty()) options.from = nodes_of("--from", from, machine);
+  options.show_progress = ::isatty(STDERR_FILENO) == 1;
 
   const std::string status = read_text("/proc/" + pid_text + "/status");
-  if (status.empty()) throw Failure("PID: there is no process " + pid_text);
+  if (status.empty()) throw Failure("PID: no such process: " + pid_text);
   const std::string mems = value_of(status, "Mems_allowed_list:");
   const std::vector<int> allowed = ids_of(mems);
-  for (const int node : wish.to)
+  for (const int node : options.to)
     if (!allowed.empty() && !std::binary_search(allowed.begin(), allowed.end(), node))
       throw UsageError("--to", "node " + std::to_string(node) + " is outside the cpuset of process " + pid_text, mems);
   std::vector<pid_t> tree{root};
@@ -423,7 +427,7 @@ int migrate_verb(int argc, char** argv) {
   if (threads) {
     std::set<int> cpus;
     for (const Node& node : machine.nodes)
-      if (std::find(wish.to.begin(), wish.to.end(), node.id) != wish.to.end())
+      if (std::find(options.to.begin(), options.to.end(), node.id) != options.to.end())
         cpus.insert(node.cpus.begin(), node.cpus.end());
     if (cpus.empty()) throw UsageError("--with-threads", "nodes " + to + " have no CPUs", "nodes with CPUs");
     for (const pid_t process : tree) bind_threads(process, {cpus.begin(), cpus.end()});
@@ -432,7 +436,7 @@ int migrate_verb(int argc, char** argv) {
   json all = json::array();
   for (const pid_t process : tree) {
     try {
-      const Outcome out = Mover(process, wish).run();
+      const Outcome out = Mover(process, options).run();
       std::uint64_t left = 0;
       for (const auto& [reason, bytes] : out.left) left += reason == "gone" ? 0 : bytes;
       whole = whole && left == 0;
@@ -444,7 +448,7 @@ int migrate_verb(int argc, char** argv) {
       if (process == root || ::kill(process, 0) == 0) throw;  // a child may end meanwhile
     }
   }
-  if (as_json) std::cout << to_line({{"to", wish.to}, {"processes", all}}) << "\n";
+  if (as_json) std::cout << to_line({{"to", options.to}, {"processes", all}}) << "\n";
   return whole ? 0 : 1;
 }
 

@@ -1,5 +1,5 @@
-/// libmeshmark-place.so. Its handler runs anywhere, so it uses system calls and atomics only: no lock, no allocation,
-/// no C++ run time.
+/// libmeshmark-place.so. Its signal handler may run anywhere, so it uses only system calls and atomics: no locks, no
+/// allocation, no C++ run time.
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -19,18 +19,18 @@
 
 #include "meshmark_place.h"
 
-// Ranges are reckoned with as numbers, and files of /proc and /sys do not block.
+// Ranges are numbers for arithmetic, and files of /proc and /sys do not block.
 // NOLINTBEGIN(performance-no-int-to-ptr, clang-analyzer-unix.BlockInCriticalSection)
 namespace {
 
 constexpr std::uintptr_t kHuge = 2U << 20;
 constexpr int kMax = 1024;          ///< ranges
-constexpr int kNodes = 1024;        ///< nodes that the kernel can number
+constexpr int kNodes = 1024;        ///< maximum nodes in the Linux kernel
 constexpr int kMove = 1 << 1;       ///< MPOL_MF_MOVE
-constexpr std::size_t kBatch = 64;  ///< pages a call: the handler may run on a small stack
+constexpr std::size_t kBatch = 64;  ///< pages per call: the handler may run on a small stack
 
-/// A chunk of a range is none of ours, marked, or in the hands of one thread, for which all others wait. The access it
-/// had is beside its state.
+/// State of a chunk: unmarked, marked, or being processed by one thread, for which all others wait. The previous access
+/// is stored beside the state.
 enum : std::uint8_t {
   kFree = 0,
   kMarked = 1,
@@ -42,9 +42,9 @@ enum : std::uint8_t {
   kToMark = 32
 };
 
-/// Never freed: a handler may be looking at it. A range that is marked again is found again.
+/// Never freed: a handler may be reading it. Marking a range again reuses it.
 struct Range {
-  std::uintptr_t begin, end, chunk;  ///< chunks lie on multiples of their size, cut at both ends
+  std::uintptr_t begin, end, chunk;  ///< chunks are aligned to their size and cut at both ends
   std::atomic<std::uint8_t>* state;  ///< [chunk]
   std::size_t index(std::uintptr_t at) const { return at / chunk - begin / chunk; }
   std::uintptr_t low(std::size_t i) const { return i == 0 ? begin : (begin / chunk + i) * chunk; }
@@ -57,9 +57,9 @@ struct Range {
 const auto page = static_cast<std::uintptr_t>(sysconf(_SC_PAGESIZE));
 std::atomic<Range*> ranges[kMax];
 std::atomic<int> range_count{0};
-int memory_node[kNodes];  ///< of a CPU's node: itself, or the nearest with memory
+int memory_node[kNodes];  ///< by CPU's node: itself, or the nearest one with memory
 pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-struct sigaction before;  ///< the handler that was there
+struct sigaction before;  ///< the previous handler
 std::atomic<unsigned long> touched{0}, moved{0}, kept{0}, lost{0};
 std::atomic<unsigned long> calls{0};  ///< of mm_next_touch, counted before a page loses its access
 
@@ -77,7 +77,7 @@ Range* find(std::uintptr_t at) {
   return nullptr;
 }
 
-/// Asks (node < 0) or moves up to kBatch pages from `at`; the nodes that they are on, or negative errors.
+/// Queries (node < 0) or moves up to kBatch pages from `at`; returns their nodes or negative errors.
 long call(std::uintptr_t at, std::size_t count, int node, int* status) {
   void* pages[kBatch];
   int nodes[kBatch];
@@ -89,9 +89,9 @@ long call(std::uintptr_t at, std::size_t count, int node, int* status) {
   return syscall(SYS_move_pages, 0, count, pages, node < 0 ? nullptr : nodes, status, kMove);
 }
 
-/// Where a page is, asked so that NUMA balancing cannot hide it: some kernels (6.1) tell nothing of a page that waits
-/// for its hinting fault, until it is read. A page of ours without access cannot be read, which is no fault here.
-long look(std::uintptr_t at, std::size_t count, int* status) {
+/// The node of a page. Some Linux kernels (6.1) report none for a page that awaits a hinting fault of NUMA balancing,
+/// until it is read. A marked page without access cannot be read, which is harmless here.
+long query_or_move(std::uintptr_t at, std::size_t count, int* status) {
   if (call(at, count, -1, status) < 0) return -1;
   bool hidden = false;
   for (std::size_t i = 0; i < count; ++i) {
@@ -103,14 +103,14 @@ long look(std::uintptr_t at, std::size_t count, int* status) {
   return hidden ? call(at, count, -1, status) : 0;
 }
 
-/// Pages in [low, high) that are on another node, after moving them (up to kBatch a call) where that is asked for.
+/// Number of pages in [low, high) on another node, after moving them (up to kBatch per call) if requested.
 long away(std::uintptr_t low, std::uintptr_t high, int node, bool move) {
   long count = 0;
   for (std::uintptr_t at = low; at < high; at += kBatch * page) {
     const std::size_t left = (high - at) / page, n = left < kBatch ? left : kBatch;
     int status[kBatch];
     if (move) call(at, n, node, status);
-    // Only where a page is counts: a call that stops half-way says nothing of the rest.
+    // A call that stops early reports nothing about the rest: query where the pages are.
     if (call(at, n, -1, status) < 0) return count;
     for (std::size_t i = 0; i < n; ++i) count += status[i] >= 0 && status[i] != node;
   }
@@ -130,8 +130,8 @@ void bring_here(std::uintptr_t low, std::uintptr_t high) {
     moved.fetch_add(static_cast<unsigned long>(before_move - after_move), std::memory_order_relaxed);
 }
 
-/// Gives the access back. The kernel keeps one mapping a run of equal access, and only so many of them: then the whole
-/// range gets it back, and loses its marks.
+/// Restores the access. The Linux kernel keeps one mapping per run of equal access, and limits their number. If that
+/// limit is reached, the whole range regains access and loses its marks.
 void open_chunk(Range& range, std::size_t i, std::uint8_t state) {
   if (mprotect(reinterpret_cast<void*>(range.low(i)), range.high(i) - range.low(i), protection(state)) == 0) return;
   mprotect(reinterpret_cast<void*>(range.begin), range.end - range.begin, protection(state));
@@ -141,12 +141,12 @@ void open_chunk(Range& range, std::size_t i, std::uint8_t state) {
   }
 }
 
-/// The rest of a fault that is not ours.
+/// Forwards a fault that this library did not cause.
 void pass_on(int signal, siginfo_t* info, void* context) {
   if ((before.sa_flags & SA_SIGINFO) != 0) return before.sa_sigaction(signal, info, context);
   if (before.sa_handler == SIG_IGN && info->si_code <= 0) return;
   if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN) return before.sa_handler(signal);
-  // The kernel's own end: a fault comes again when we return, a signal that was sent does not.
+  // Restore the default action: a fault recurs after the return, but a signal that was sent does not.
   struct sigaction end{};
   end.sa_handler = SIG_DFL;
   sigaction(signal, &end, nullptr);
@@ -154,7 +154,7 @@ void pass_on(int signal, siginfo_t* info, void* context) {
 }
 
 void on_fault(int signal, siginfo_t* info, void* context) {
-  // Set by no loader at run time: a library's plain thread-local storage may be allocated at its first use.
+  // Initial-exec: plain thread-local storage of a library may be allocated at its first use.
   static thread_local std::uintptr_t last __attribute__((tls_model("initial-exec"))) = 0;
   static thread_local int times __attribute__((tls_model("initial-exec"))) = 0;
   static thread_local unsigned long call_then __attribute__((tls_model("initial-exec"))) = 0;
@@ -167,12 +167,12 @@ void on_fault(int signal, siginfo_t* info, void* context) {
   for (;;) {
     std::uint8_t s = state.load(std::memory_order_acquire);
     if ((s & kState) == kFree) break;
-    if ((s & kState) == kTaken) {  // another thread brings it to its own node; it never waits for us
+    if ((s & kState) == kTaken) {  // another thread moves it to its node; it never waits for this one
       sched_yield();
       continue;
     }
     if (!state.compare_exchange_strong(s, static_cast<std::uint8_t>((s & ~kState) | kTaken))) continue;
-    open_chunk(*range, i, s);  // first: many kernels move no page without access
+    open_chunk(*range, i, s);  // restore access first: many Linux kernels cannot move pages without it
     bring_here(range->low(i), range->high(i));
     state.store(static_cast<std::uint8_t>(s & ~kState), std::memory_order_release);
     touched.fetch_add(1, std::memory_order_relaxed);
@@ -180,8 +180,8 @@ void on_fault(int signal, siginfo_t* info, void* context) {
     errno = error;
     return;
   }
-  // Not marked: another thread opened it since, and the access works when tried again; or it is a real fault. A thread
-  // that is late again after the next call of mm_next_touch is only late.
+  // Not marked: another thread has opened it, so a retry succeeds; or the fault is real. A thread that is late again
+  // after the next call of mm_next_touch is merely late.
   const unsigned long call_now = calls.load();
   times = last == at && call_then == call_now ? times + 1 : 1;
   last = at;
@@ -198,7 +198,7 @@ long file_text(const char* path, char* text, std::size_t size) {
   return got;
 }
 
-/// Nodes with memory by the kernel's list, and for the others the nearest by its distances.
+/// For each node, itself if it has memory, otherwise the nearest one by distance.
 void learn_nodes() {
   char text[8192], path[96];
   bool has[kNodes] = {};
@@ -213,23 +213,24 @@ void learn_nodes() {
     if (has[node] || !any) continue;
     snprintf(path, sizeof path, "/sys/devices/system/node/node%d/distance", node);
     if (file_text(path, text, sizeof text) <= 0) continue;
-    long least = -1;
+    long nearest = -1;
     int other = 0;
-    for (char *at = text, *end = nullptr;; at = end, ++other) {  // a number an online node, ascending
+    for (char *at = text, *end = nullptr;; at = end, ++other) {  // one number per online node, ascending
       const long distance = strtol(at, &end, 10);
       if (end == at || other >= kNodes) break;
-      char there[64];
+      char path[64];
       while (other < kNodes) {
-        snprintf(there, sizeof there, "/sys/devices/system/node/node%d", other);
-        if (access(there, F_OK) == 0) break;
+        snprintf(path, sizeof path, "/sys/devices/system/node/node%d", other);
+        if (access(path, F_OK) == 0) break;
         ++other;
       }
-      if (other < kNodes && has[other] && (least < 0 || distance < least)) least = distance, memory_node[node] = other;
+      if (other < kNodes && has[other] && (nearest < 0 || distance < nearest))
+        nearest = distance, memory_node[node] = other;
     }
   }
 }
 
-/// A child has one thread: what others were moving is marked again.
+/// A child has one thread: mark again the chunks that other threads were moving.
 void after_fork() {
   for (int r = 0; r < range_count.load(); ++r) {
     Range& range = *ranges[r].load();
@@ -255,17 +256,17 @@ bool install() {
   struct sigaction ours{};
   ours.sa_sigaction = on_fault;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
-  sigfillset(&ours.sa_mask);  // a handler of the program's that touches the same chunk would wait for itself
+  sigfillset(&ours.sa_mask);  // a handler of the program that touches the same chunk would wait for itself
   return sigaction(SIGSEGV, &ours, nullptr) == 0;
 }
 
-/// A mapping, or a part of one, that shall be marked.
+/// A mapping, or a part of one, to be marked.
 struct Piece {
   std::uintptr_t begin, end, chunk;
   std::uint8_t access;
 };
 
-/// Lines of a file, without the heap: a thread may wait for us while it holds the heap's lock.
+/// Reads lines of a file without the heap, since a thread may hold the heap's lock while it waits for us.
 class Lines {
  public:
   explicit Lines(const char* path) : file_(open(path, O_RDONLY | O_CLOEXEC)) {}
@@ -299,7 +300,7 @@ class Lines {
   static inline char text_[1 << 16];  // under the lock
 };
 
-/// Of /proc/self/smaps, what lies in [begin, end). The number of pieces; -1 where something is not mapped.
+/// Pieces of /proc/self/smaps in [begin, end). Returns their number; -1 if a part is unmapped.
 long pieces_of(std::uintptr_t begin, std::uintptr_t end, Piece* pieces) {
   long count = 0;
   std::uintptr_t reached = begin;
@@ -340,21 +341,21 @@ Range* make(std::uintptr_t begin, std::uintptr_t end, std::uintptr_t chunk) {
   range->end = end;
   range->chunk = chunk;
   range->state = reinterpret_cast<std::atomic<std::uint8_t>*>(static_cast<char*>(at) + head);
-  // Until give(): a thread that met a free chunk without access would take its fault for a real one.
+  // Until release(): a thread that found an unmarked chunk without access would treat its fault as real.
   for (std::size_t i = 0; i < chunks; ++i) range->state[i].store(kTaken, std::memory_order_relaxed);
   ranges[n].store(range, std::memory_order_release);
   range_count.store(n + 1, std::memory_order_release);
   return range;
 }
 
-/// The first address from `at` on that a range has, or `end`.
+/// The first address from `at` on that a range contains, or `end`.
 std::uintptr_t next_known(std::uintptr_t at, std::uintptr_t end) {
   for (int i = 0; i < range_count.load(); ++i)
     if (const std::uintptr_t begin = ranges[i].load()->begin; begin > at && begin < end) end = begin;
   return end;
 }
 
-/// Every chunk that has to do with [begin, end) and is in a range.
+/// Calls the function for every chunk of a range that overlaps [begin, end).
 template <class Function>
 void each_state(std::uintptr_t begin, std::uintptr_t end, Function&& function) {
   for (int r = 0; r < range_count.load(); ++r) {
@@ -365,8 +366,8 @@ void each_state(std::uintptr_t begin, std::uintptr_t end, Function&& function) {
   }
 }
 
-/// From now on nobody opens a chunk there: what the kernel says of access stays true.
-void take(std::uintptr_t begin, std::uintptr_t end) {
+/// Prevents other threads from opening chunks there, so that the access reported by the Linux kernel stays valid.
+void acquire(std::uintptr_t begin, std::uintptr_t end) {
   each_state(begin, end, [](std::atomic<std::uint8_t>& state) {
     for (;;) {
       std::uint8_t s = state.load();
@@ -379,7 +380,7 @@ void take(std::uintptr_t begin, std::uintptr_t end) {
   });
 }
 
-void give(std::uintptr_t begin, std::uintptr_t end) {
+void release(std::uintptr_t begin, std::uintptr_t end) {
   each_state(begin, end, [](std::atomic<std::uint8_t>& state) {
     const std::uint8_t s = state.load();
     state.store(static_cast<std::uint8_t>((s & ~(kState | kToMark)) | ((s & kToMark) != 0 ? kMarked : kFree)),
@@ -387,7 +388,7 @@ void give(std::uintptr_t begin, std::uintptr_t end) {
   });
 }
 
-/// Takes the access of a piece away.
+/// Removes the access of a piece.
 bool mark(const Piece& piece) {
   for (std::uintptr_t at = piece.begin; at < piece.end;) {
     Range* range = find(at);
@@ -396,7 +397,7 @@ bool mark(const Piece& piece) {
     const std::uintptr_t stop = piece.end < range->end ? piece.end : range->end;
     if (mprotect(reinterpret_cast<void*>(at), stop - at, PROT_NONE) != 0) return false;
     each_state(at, stop, [&](std::atomic<std::uint8_t>& state) {
-      // Marked before and untouched, it had no access, and what it had once is known.
+      // Already marked and untouched: it has no access, and the previous access is known.
       const int access = piece.access != 0 ? piece.access : state.load() & (kRead | kWrite | kExecute);
       state.store(static_cast<std::uint8_t>(access | kTaken | kToMark));
     });
@@ -411,19 +412,19 @@ int mark_all(std::uintptr_t begin, std::uintptr_t end) {
   if (room == MAP_FAILED) return ENOMEM;
   auto* const pieces = static_cast<Piece*>(room);
   calls.fetch_add(1);
-  take(begin, end);
+  acquire(begin, end);
   const long n = pieces_of(begin, end, pieces);
-  int why = n < 0 ? ENOMEM : 0;
-  for (long i = 0; i < n && why == 0; ++i)
-    for (std::uintptr_t at = pieces[i].begin; pieces[i].access == 0 && at < pieces[i].end && why == 0; at += page) {
+  int error = n < 0 ? ENOMEM : 0;
+  for (long i = 0; i < n && error == 0; ++i)
+    for (std::uintptr_t at = pieces[i].begin; pieces[i].access == 0 && at < pieces[i].end && error == 0; at += page) {
       const Range* const range = find(at);
-      if (range == nullptr || (range->state[range->index(at)].load() & kToMark) == 0) why = EACCES;
+      if (range == nullptr || (range->state[range->index(at)].load() & kToMark) == 0) error = EACCES;
     }
-  for (long i = 0; i < n && why == 0; ++i)
-    if (!mark(pieces[i])) why = ENOMEM;
-  give(begin, end);
+  for (long i = 0; i < n && error == 0; ++i)
+    if (!mark(pieces[i])) error = ENOMEM;
+  release(begin, end);
   munmap(room, bytes);
-  return why;
+  return error;
 }
 
 }  // namespace
@@ -433,22 +434,22 @@ extern "C" {
 int mm_next_touch(void* addr, size_t bytes) {
   const auto from = reinterpret_cast<std::uintptr_t>(addr);
   const std::uintptr_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
-  int why = 0;
-  const auto stack = reinterpret_cast<std::uintptr_t>(&why);
+  int error = 0;
+  const auto stack = reinterpret_cast<std::uintptr_t>(&error);
   if (begin >= end || end < from || (stack >= begin && stack < end)) {
     errno = EINVAL;
     return -1;
   }
-  // A handler of this thread's that touched what it is taking would wait for ever.
+  // A handler of this thread that touches a locked chunk would wait forever.
   sigset_t all, old;
   sigfillset(&all);
   pthread_mutex_lock(&lock);
   pthread_sigmask(SIG_BLOCK, &all, &old);
-  why = install() ? mark_all(begin, end) : errno;
+  error = install() ? mark_all(begin, end) : errno;
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   pthread_mutex_unlock(&lock);
-  if (why != 0) errno = why;
-  return why == 0 ? 0 : -1;
+  if (error != 0) errno = error;
+  return error == 0 ? 0 : -1;
 }
 
 void mm_next_touch_count(struct mm_next_touch_counts* counts) {
@@ -466,11 +467,11 @@ long mm_migrate(void* addr, size_t bytes, int node) {
   for (std::uintptr_t at = from / page * page; at < end; at += kBatch * page) {
     const std::size_t left = (end - at) / page, count = left < kBatch ? left : kBatch;
     int status[kBatch];
-    if (look(at, count, status) < 0) return -1;
-    // A call stops at the first page that cannot move; what is left is tried again as long as some go.
+    if (query_or_move(at, count, status) < 0) return -1;
+    // A call stops at the first page that cannot move; the rest is retried as long as some pages move.
     for (std::size_t before_call = count + 1;;) {
       if (call(at, count, node, status) < 0 && errno != ENOMEM) return -1;
-      if (look(at, count, status) < 0) return -1;
+      if (query_or_move(at, count, status) < 0) return -1;
       std::size_t now = 0;
       for (std::size_t i = 0; i < count; ++i) now += status[i] >= 0 && status[i] != node;
       if (now == 0 || now >= before_call) {
@@ -485,7 +486,7 @@ long mm_migrate(void* addr, size_t bytes, int node) {
 
 int mm_where(const void* addr) {
   int status = 0;
-  if (look(reinterpret_cast<std::uintptr_t>(addr) / page * page, 1, &status) < 0) return -1;
+  if (query_or_move(reinterpret_cast<std::uintptr_t>(addr) / page * page, 1, &status) < 0) return -1;
   if (status >= 0) return status;
   void* at = reinterpret_cast<void*>(reinterpret_cast<std::uintptr_t>(addr) / page * page);
   unsigned char present = 0;

@@ -6,10 +6,10 @@
 
 #include "bind.hpp"
 #include "command.hpp"
-#include "observe/looks.hpp"
 #include "observe/memory.hpp"
 #include "observe/parts.hpp"
 #include "observe/text.hpp"
+#include "observe/threads.hpp"
 #include "observe/tree.hpp"
 #include "observe/verdict.hpp"
 #include "options.hpp"
@@ -49,9 +49,9 @@ struct Observer::State {
       Process& process = at->second;
       if (process.threads.empty()) tree.find_threads(process);
       for (auto& [id, thread] : process.threads)
-        if (!thread.ended) threads.look_at(process, thread);
+        if (!thread.ended) threads.sample(process, thread);
       if (process.ended) {
-        tree.over.push_back(std::move(process));
+        tree.ended.push_back(std::move(process));
         at = tree.living.erase(at);
       } else {
         ++at;
@@ -61,21 +61,21 @@ struct Observer::State {
     const double paged = memory.cost_s();
     for (auto& [id, process] : tree.living) memory.update(process, now);
     const double cost = observe::thread_cpu_s() - begin - (memory.cost_s() - paged);
-    look_cost_s += cost;
-    if (samples > 1) paced_s += cost;  // the first one also loads the program that looks
+    sample_cost_s += cost;
+    if (samples > 1) paced_s += cost;  // the first sample also loads the observer's code and data
   }
 
   double next_s() const {
-    constexpr double kLookDuty = 0.05;  // share of the time that looks may take
+    constexpr double kSampleDuty = 0.05;  // share of the time that samples may take
     const double now = context.elapsed();
-    return std::clamp((paced_s - 0.005) / kLookDuty - now, std::clamp(now / 10, 0.001, 0.1), 1.0);
+    return std::clamp((paced_s - 0.005) / kSampleDuty - now, std::clamp(now / 10, 0.001, 0.1), 1.0);
   }
 
   Report report() const {
     Report report;
     report.samples = samples;
     report.seconds = context.elapsed();
-    report.cost_s = look_cost_s + memory.cost_s();
+    report.cost_s = sample_cost_s + memory.cost_s();
     report.cgroup_cpus = context.cgroup_cpus;
     report.absent.assign(context.absent.begin(), context.absent.end());
     observe::Verdict(context, tree.all()).write(report);
@@ -84,10 +84,10 @@ struct Observer::State {
 
   observe::Context context;
   observe::Tree tree;
-  observe::ThreadLooks threads;
+  observe::ThreadSampler threads;
   observe::Parts parts;
   observe::Memory memory;
-  double look_cost_s = 0, paced_s = 0;
+  double sample_cost_s = 0, paced_s = 0;
   int samples = 0;
 };
 
@@ -130,7 +130,7 @@ json to_json(const Report& report) {
     json violations = json::array();
     for (const Violation v : thread.violations) violations.push_back(name(v));
     one["violations"] = violations;
-    if (!thread.said.empty()) one["said"] = thread.said;
+    if (!thread.explanation.empty()) one["said"] = thread.explanation;
     threads.push_back(one);
   }
   const Totals all = totals(report);
@@ -147,18 +147,18 @@ json to_json(const Report& report) {
 }
 
 std::string to_text(const Report& report) {
-  std::size_t wrong = 0;
+  std::size_t violating = 0;
   std::set<pid_t> processes;
   for (const ThreadVerdict& thread : report.threads) {
-    wrong += !thread.violations.empty();
+    violating += !thread.violations.empty();
     processes.insert(thread.process);
   }
-  char looks[96];
-  std::snprintf(looks, sizeof looks, "%d looks in %.2f s, %.1f ms of CPU time", report.samples, report.seconds,
+  char effort[96];
+  std::snprintf(effort, sizeof effort, "%d samples in %.2f s, %.1f ms of CPU time", report.samples, report.seconds,
                 report.cost_s * 1e3);
-  std::string text = report.held ? "placement held: " : "placement did not hold: " + std::to_string(wrong) + " of ";
+  std::string text = report.held ? "placement held: " : "placement did not hold: " + std::to_string(violating) + " of ";
   text += count_of(report.threads.size(), "thread", "threads") + " in " +
-          count_of(processes.size(), "process", "processes") + ", " + looks + "\n";
+          count_of(processes.size(), "process", "processes") + ", " + effort + "\n";
   for (const std::string& finding : report.findings) text += "  " + finding + "\n";
   for (const std::string& absent : report.absent) text += "  absent: " + absent + "\n";
   return text;

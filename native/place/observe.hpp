@@ -1,6 +1,6 @@
 #pragma once
-/// Proof that a placement held: samples where every thread of a process tree runs, what it may run on, how often it
-/// moved, and where its pages are; then a verdict a thread, which names the culprit.
+/// Verifies a placement: samples where every thread of a process tree runs, where it may run, how often it migrated,
+/// and where its pages are. The verdict states violations per thread, with the cause.
 #include <sys/types.h>
 
 #include <map>
@@ -14,11 +14,11 @@
 namespace mm::place {
 
 struct Expectation {
-  std::vector<int> cpus;  ///< allowed CPUs of every thread; empty: unbound, only told
-  bool each = false;      ///< and no two ranks (processes) or threads share one part
+  std::vector<int> cpus;  ///< allowed CPUs of every thread; empty: unbound, reported only
+  bool each = false;      ///< and no two ranks (processes) or threads share a part
   Layout layout;
-  std::vector<int> memory_nodes;  ///< where pages shall be; empty: anywhere
-  bool strict_memory = false;     ///< bind: a page elsewhere is a violation; else told as a share
+  std::vector<int> memory_nodes;  ///< where pages should be; empty: anywhere
+  bool strict_memory = false;     ///< bind: a page elsewhere is a violation; otherwise it is reported as a share
   double tolerated_share = 0.01;  ///< of pages elsewhere (shared libraries, pages of the loader)
 };
 
@@ -28,39 +28,38 @@ std::string name(Violation violation);
 struct ThreadVerdict {
   pid_t process, thread;
   std::string command;
-  std::vector<int> allowed, ran_on;  ///< last mask seen; CPUs it was seen on
-  long long migrations = -1;         ///< by the kernel's count; -1 where it does not tell
+  std::vector<int> allowed, ran_on;  ///< last mask; CPUs on which it was observed
+  long long migrations = -1;         ///< from the Linux kernel; -1 if unavailable
   double user_s = 0, system_s = 0, waiting_s = 0;
   std::map<int, std::uint64_t> pages;       ///< node → B, of its process; only at the process's first thread
-  std::map<int, std::uint64_t> file_pages;  ///< likewise, of files and shared libraries: told, not judged
-  std::uint64_t huge_bytes = 0;             ///< of them in huge pages
+  std::map<int, std::uint64_t> file_pages;  ///< likewise, of files and shared libraries: reported, not judged
+  std::uint64_t huge_bytes = 0;             ///< part of them in huge pages
   std::vector<Violation> violations;
-  std::string said;  ///< what happened, by whom and the remedy; "" where all held
+  std::string explanation;  ///< what happened, its cause and the remedy; "" if the placement held
 };
 
 struct Report {
   bool held = true;
   int samples = 0;
   double seconds = 0;
-  double cost_s = 0;             ///< CPU time that the looking took
-  std::vector<int> cgroup_cpus;  ///< what the root's cgroup leaves to it; empty where that cannot be told
+  double cost_s = 0;             ///< CPU time of the observation
+  std::vector<int> cgroup_cpus;  ///< CPUs that the root's cgroup permits; empty if unknown
   std::vector<ThreadVerdict> threads;
-  std::vector<std::string> findings;  ///< one line a culprit, for people
-  std::vector<std::string> absent;    ///< what could not be seen, with the reason
+  std::vector<std::string> findings;  ///< one line per cause
+  std::vector<std::string> absent;    ///< what could not be observed, with the reason
 };
 
 class Observer {
  public:
-  /// `root` is the process whose tree is watched: itself, its descendants and, where the caller is a subreaper, orphans
-  /// of theirs that came to the caller. Build it after the root was placed: what it may use before is judged too.
+  /// Observes the tree of the process `root`: itself, its descendants and, if the caller is a subreaper, their orphans.
+  /// Construct it after placing the root: earlier state is judged too.
   Observer(const Machine& machine, pid_t root, Expectation expected);
   ~Observer();
   Observer(const Observer&) = delete;
   Observer& operator=(const Observer&) = delete;
-  /// One look; cheap where nothing changed (maps of pages are read in at most 2 % of the time).
+  /// Takes one sample; cheap if nothing changed (page maps are read in at most 2 % of the time).
   void sample();
-  /// In how many seconds to look again: 1 ms at the start, growing to 100 ms; later, up to 1 s, where looks cost more
-  /// than 5 %.
+  /// Delay until the next sample, s: from 1 ms at the start to 100 ms; later up to 1 s if samples cost more than 5 %.
   double next_s() const;
   Report report() const;
 
@@ -69,19 +68,19 @@ class Observer {
   std::unique_ptr<State> state_;
 };
 
-/// Sums over the threads that were seen.
+/// Totals over the observed threads.
 struct Totals {
   double waiting_s = 0;
-  long long migrations = 0;      ///< of those of which the kernel tells
-  bool migrations_known = true;  ///< of all of them
+  long long migrations = 0;      ///< of threads with a known number
+  bool migrations_known = true;  ///< for all threads
   std::uint64_t huge_bytes = 0;
   std::map<int, std::uint64_t> pages;  ///< node → B
 };
 Totals totals(const Report& report);
 
-/// One object; lists of CPUs as text (`0-3,8`), bytes by node as objects. docs/reference/proof.md has the keys.
+/// One object; lists of CPUs as text (`0-3,8`), bytes by node as objects. docs/reference/proof.md documents the keys.
 json to_json(const Report& report);
-/// The verdict: one line, then one a culprit and one a thing that could not be seen.
+/// The verdict: one line, then one line per cause and per missing observation.
 std::string to_text(const Report& report);
 
 /// meshmark-place placed PID …, meshmark-place migrate PID --to …

@@ -23,7 +23,7 @@ std::string_view cut(std::string_view& text, char by) {
   return head;
 }
 
-/// The bytes after a key of smaps_rollup, all lines together.
+/// The bytes after a key of smaps_rollup, summed over all lines.
 std::uint64_t kib(const std::string& text, const char* key) { return leading_number(value_of(text, key)) << 10; }
 
 }  // namespace
@@ -47,8 +47,9 @@ PageCount parse_numa_maps(std::string_view text) {
     bool file = false, huge = false;
     while (!line.empty()) {
       const std::string_view word = cut(line, ' ');
-      const std::size_t is = word.find('=');
-      const std::string_view key = word.substr(0, is), value = is == std::string_view::npos ? "" : word.substr(is + 1);
+      const std::size_t equals = word.find('=');
+      const std::string_view key = word.substr(0, equals),
+                             value = equals == std::string_view::npos ? "" : word.substr(equals + 1);
       if (key == "file") file = is_file(value);
       if (key == "huge") huge = true;
       if (key == "anon") anonymous = leading_number(value);
@@ -56,7 +57,7 @@ PageCount parse_numa_maps(std::string_view text) {
       if (key.size() > 1 && key[0] == 'N' && key.find_first_not_of("0123456789", 1) == std::string_view::npos)
         all += pages[static_cast<int>(leading_number(key.substr(1)))] = leading_number(value);
     }
-    // Pages that were written in a private mapping of a file are memory of the process: its data segments.
+    // Written pages in a private mapping of a file belong to the process: its data segments.
     const bool own = !file || huge || (all > 0 && anonymous >= all);
     for (const auto& [node, n] : pages) {
       (own ? count.own : count.files)[node] += n * page_bytes;
@@ -72,11 +73,12 @@ PageCount count_pages(pid_t process) {
   errno = 0;
   const std::string text = read_text(folder + "/numa_maps");
   if (text.empty() && (errno == EACCES || errno == EPERM))
-    throw Absent("the pages of process " + std::to_string(process) + " are another user's",
+    throw Absent("the pages of process " + std::to_string(process) + " belong to another user",
                  "run as that user, or with CAP_SYS_PTRACE");
   if (text.empty() && errno == ENOENT && ::access(folder.c_str(), F_OK) == 0 &&
       ::access("/proc/self/numa_maps", F_OK) != 0)
-    throw Absent("this kernel does not tell where pages are (/proc/PID/numa_maps)", "a kernel with CONFIG_NUMA");
+    throw Absent("this Linux kernel does not report the nodes of pages (/proc/PID/numa_maps)",
+                 "a kernel with CONFIG_NUMA");
   PageCount count = parse_numa_maps(text);
   const std::string rollup = read_text(folder + "/smaps_rollup");
   count.huge_bytes += kib(rollup, "AnonHugePages:") + kib(rollup, "ShmemPmdMapped:");

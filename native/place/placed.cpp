@@ -26,7 +26,7 @@ using observe::within;
 
 namespace {
 
-/// What a person wants to see of every thread of a running program.
+/// Table of the threads of a running program.
 std::string table(const Report& report, bool with_relative) {
   std::vector<std::vector<std::string>> rows{
       {"process", "thread", "command", "allowed", "ran on", "moves", "waiting", "memory by node"}};
@@ -45,7 +45,7 @@ std::string table(const Report& report, bool with_relative) {
   return aligned(rows);
 }
 
-/// The reservation that a process holds, by the file that its environment names.
+/// The reservation of a process, from the file that its environment names.
 std::optional<Reservation> reservation_of(pid_t process) {
   const std::string text = read_text("/proc/" + std::to_string(process) + "/environ"), key = "MESHMARK_CLAIM=";
   for (std::size_t at = 0; at < text.size();) {
@@ -65,23 +65,23 @@ std::optional<Reservation> reservation_of(pid_t process) {
 
 int placed_verb(int argc, char** argv) {
   Arguments app{
-      "Says where every thread of a running program and its pages are, and whether they are where they should be.\n"
-      "Exit status 0: held, or nothing was expected; 1: not.\n\n"
+      "Show where all threads of a running program and its pages are, and whether they are where they should be.\n"
+      "Exit status 0: the placement held, or none was expected; 1: it did not hold.\n\n"
       "example: meshmark placed 4711 --cpus 0-3 --nodes 0",
       "meshmark placed"};
   std::string pid_text, cpus, nodes;
   double watch_s = 1, gap_s = 0;
   bool each = false, as_json = false;
-  app.add("PID", pid_text, "the process whose tree is looked at").required();
-  app.time("--duration", watch_s, "watch for so long [1s]", 0, 1e6);
-  app.time("--interval", gap_s, "look so often [1ms, growing to 100ms]", 1e-9);
+  app.add("PID", pid_text, "the process whose tree to observe").required();
+  app.time("--duration", watch_s, "observe for this time [1s]", 0, 1e6);
+  app.time("--interval", gap_s, "interval of samples [1ms, growing to 100ms]", 1e-9);
   app.add("--cpus", cpus, "CPUs that every thread should be allowed [those of its reservation]");
   app.add("--nodes", nodes, "memory nodes where its pages should be");
-  app.flag("--each", each, "one CPU of --cpus a rank or thread, no two on the same");
-  app.flag("--json", as_json, "one JSON object");
+  app.flag("--each", each, "each rank or thread has one CPU of --cpus, not shared with another");
+  app.flag("--json", as_json, "print one JSON object");
   if (!app.read(argc, argv, "placed")) return 0;
   const pid_t process = read_pid(pid_text);
-  if (::kill(process, 0) != 0 && errno == ESRCH) throw Failure("PID: there is no process " + pid_text);
+  if (::kill(process, 0) != 0 && errno == ESRCH) throw Failure("PID: no such process: " + pid_text);
 
   const Machine machine = machine_of("host");
   Expectation expected;
@@ -90,7 +90,7 @@ int placed_verb(int argc, char** argv) {
     std::vector<int> known;
     for (const Node& node : machine.nodes) known.push_back(node.id);
     if (!within(expected.memory_nodes, known)) throw UsageError("--nodes", "found " + quote(nodes), cpu_list(known));
-    count_pages(process);  // a verdict on what cannot be seen would be none
+    count_pages(process);  // fails if they cannot be observed, which would make a verdict meaningless
   }
   if (!cpus.empty()) {
     expected.cpus = parse_cpu_list("--cpus", cpus);
@@ -102,7 +102,7 @@ int placed_verb(int argc, char** argv) {
     expected.layout = reservation->layout;
     expected.cpus = reservation->layout.cpus();
   }
-  if (each && expected.cpus.empty()) throw UsageError("--each", "says nothing without CPUs", "--cpus LIST --each");
+  if (each && expected.cpus.empty()) throw UsageError("--each", "requires CPUs", "--cpus LIST --each");
   expected.each = each;
 
   Observer observer(machine, process, expected);
@@ -114,7 +114,7 @@ int placed_verb(int argc, char** argv) {
     observer.sample();
   }
   const Report report = observer.report();
-  if (report.threads.empty()) throw Failure("PID: there is no process " + pid_text + " any more");
+  if (report.threads.empty()) throw Failure("PID: process " + pid_text + " has ended");
   if (as_json) {
     std::cout << to_line(to_json(report)) << "\n";
     return report.held ? 0 : 1;

@@ -1,4 +1,4 @@
-/// meshmark-place plan: what a policy would do with jobs that come one after the other, as a table or as JSON.
+/// meshmark-place plan: what a policy would do with successive jobs, as a table or as JSON.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -33,8 +33,8 @@ json job_of(const Machine& machine, int slots, const Placement& placement) {
   job["relative"] = relative(cpus, machine.allowed);
   job["nodes"] = nodes;
   const std::string reason = placement.layout.parts.size() < 2 ? "fewer than two parts"
-                             : machine.distance_from.empty()   ? "no distances are known"
-                                                               : "only compact has one";
+                             : machine.distance_from.empty()   ? "distances are unknown"
+                                                               : "only compact computes one";
   const auto known = [&](const std::optional<double>& value) {
     return value ? json(*value) : json{{"absent", reason}};
   };
@@ -78,18 +78,20 @@ json machine_json(const Machine& machine, const std::string& topology) {
          {"packages", packages.size()},
          {"nodes", machine.nodes.size()},
          {"allowed", cpu_list(machine.allowed)}};
-  m["distances"] = machine.distance_from.empty() ? json{{"absent", "all nodes are taken as equally far"}}
+  m["distances"] = machine.distance_from.empty() ? json{{"absent", "all nodes are considered equally distant"}}
                                                  : json(machine.distance_from);
-  const auto count = [](Index n, const std::string& word) {
-    return std::to_string(n) + " " + word + (n == 1 ? "" : "s");
+  const auto count = [](Index n, const std::string& argument) {
+    return std::to_string(n) + " " + argument + (n == 1 ? "" : "s");
   };
-  m["summary"] = count(packages.size(), "package") + ", " + count(machine.nodes.size(), "NUMA node") + ", " +
-                 count(cores.size(), "core") + ", " + count(machine.cpus.size(), "CPU") + "; distances: " +
-                 (machine.distance_from.empty() ? "none, all nodes are taken as equally far" : machine.distance_from);
+  m["summary"] =
+      count(packages.size(), "package") + ", " + count(machine.nodes.size(), "NUMA node") + ", " +
+      count(cores.size(), "core") + ", " + count(machine.cpus.size(), "CPU") + "; distances: " +
+      (machine.distance_from.empty() ? "none, all nodes are considered equally distant" : machine.distance_from);
   return m;
 }
 
-/// In place: no regular file, or one in a folder of others. Waits for nobody: a FIFO without a reader cannot be
+/// Writes in place: for files that are not regular, or in folders of other users. Does not block: a FIFO without a
+/// reader cannot be written.
 /// written.
 bool write_into(const std::string& path, const std::string& text) {
   const int file = open(path.c_str(), O_WRONLY | O_TRUNC | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
@@ -99,13 +101,13 @@ bool write_into(const std::string& path, const std::string& text) {
   return close(file) == 0 && whole;
 }
 
-/// A regular file, whole or not at all; links are followed, mode and owner stay.
+/// Replaces a regular file atomically; follows links, and keeps mode and owner.
 bool write_aside(std::string path, const struct stat* old, const std::string& text) {
   if (char* const target = realpath(path.c_str(), nullptr)) {
     path = target;
     free(target);
   }
-  const std::size_t name = path.rfind('/') + 1;  // 0 where there is no folder
+  const std::size_t name = path.rfind('/') + 1;  // 0 without a folder
   std::string aside = path.substr(0, name) + "." + path.substr(name, 200) + ".XXXXXX";
   const int file = mkostemp(aside.data(), O_CLOEXEC);
   if (file < 0) return old != nullptr && write_into(path, text);
@@ -127,9 +129,10 @@ bool write_aside(std::string path, const struct stat* old, const std::string& te
 
 void write_to(const std::string& path, const std::string& text) {
   struct stat old{};
-  const bool there = stat(path.c_str(), &old) == 0;
-  if (there && !S_ISREG(old.st_mode) ? write_into(path, text) : write_aside(path, there ? &old : nullptr, text)) return;
-  throw UsageError("--save", "cannot write " + shown_path(path) + ": " + why(), "a file that can be written");
+  const bool exists = stat(path.c_str(), &old) == 0;
+  if (exists && !S_ISREG(old.st_mode) ? write_into(path, text) : write_aside(path, exists ? &old : nullptr, text))
+    return;
+  throw UsageError("--save", "cannot write " + shown_path(path) + ": " + errno_text(), "a writable file");
 }
 
 }  // namespace
@@ -139,31 +142,32 @@ int plan_verb(int argc, char** argv) {
               save;
   bool as_json = false;
   Arguments app{
-      "What a policy would do with jobs that come one after the other.\n\n"
+      "Show what a policy would do with successive jobs.\n\n"
       "example: meshmark place --topology 'pack:2 [numa] core:4 pu:1' --policy pack --jobs 2,2,2",
       "meshmark place"};
-  app.add("--topology", topology, "host, a synthetic description, or a file of hwloc's XML").show_default();
+  app.add("--topology", topology, "host, a synthetic description, or an XML file of hwloc").show_default();
   std::string names;
-  for (const auto& [word, help] : policies())
-    if (word != "user") names += (names.empty() ? "" : ", ") + word;
+  for (const auto& [argument, help] : policies())
+    if (argument != "user") names += (names.empty() ? "" : ", ") + argument;
   app.add("--policy", policy, names + "; with ,near=DEVICE ,near=node:N ,distance<=HOPS ,exclude").show_default();
   app.add("--jobs", jobs, "slots of each job: N,N,…").show_default();
-  app.add("--slots", kind, "what a slot is: procs (sockets), cores, threads").show_default();
-  app.add("--matrix", matrix, "distances between the nodes, JSON, instead of the firmware's");
-  app.add("--within", within, "only these CPUs [all that are allowed]");
+  app.add("--slots", kind, "unit of allocation: procs (sockets), cores, threads").show_default();
+  app.add("--matrix", matrix, "JSON file with measured distances between nodes, instead of the firmware's");
+  app.add("--within", within, "use only these CPUs [all allowed CPUs]");
   app.add("--sharing", sharing, "JSON file with the traffic and bandwidth demand of the parts");
-  app.add("--taken", taken_list, "CPUs that another job holds already");
+  app.add("--taken", taken_list, "CPUs that another job holds");
   app.flag("--json", as_json, "for programs");
-  app.add("--save", save, "writes that to this file, besides the table");
+  app.add("--save", save, "also write the JSON to this file");
   if (!app.read(argc, argv, "place")) return 0;
 
   Request request;
   parse_bind(policy, request);
   request.kind = parse_slot_kind("--slots", kind);
   std::vector<int> sizes;
-  for (const std::string& word : split(jobs, ',')) {
-    const long long n = parse_integer("--jobs", word);
-    if (n < 1 || n > 65536) throw UsageError("--jobs", "found " + quote(word), "1 to 65536 slots a job, as in 2,2,4");
+  for (const std::string& argument : split(jobs, ',')) {
+    const long long n = parse_integer("--jobs", argument);
+    if (n < 1 || n > 65536)
+      throw UsageError("--jobs", "found " + quote(argument), "1 to 65536 slots per job, as in 2,2,4");
     sizes.push_back(static_cast<int>(n));
   }
   Machine machine = machine_of(topology);
@@ -207,7 +211,7 @@ int plan_verb(int argc, char** argv) {
   if (!save.empty()) write_to(save, to_line(plan) + "\n");
   std::cout << (as_json ? to_line(plan) + "\n" : table(plan, topology)) << std::flush;
   if (refused > 0)
-    throw Failure(std::to_string(refused) + " of " + std::to_string(sizes.size()) + " jobs found no place");
+    throw Failure(std::to_string(refused) + " of " + std::to_string(sizes.size()) + " jobs could not be placed");
   return 0;
 }
 

@@ -27,13 +27,13 @@ Placement place_list(const Machine& machine, const Request& request, const Occup
   const std::vector<int> allowed = allowed_to(machine, request);
   if (request.list.empty()) throw UsageError("bind", "the policy 'list' found no CPUs", "list=0-3,8");
   const Holdings held(machine, taken);
-  std::set<int> seen;
+  std::set<int> distinct;
   Placement placement;
   for (const int cpu : request.list) {
     if (!std::binary_search(allowed.begin(), allowed.end(), cpu))
       throw UsageError("bind", "found CPU " + std::to_string(cpu) + " in the list, which this process may not use",
                        cpu_list(allowed));
-    if (!seen.insert(cpu).second)
+    if (!distinct.insert(cpu).second)
       throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice", "each CPU once");
     const int core = machine.cpu(cpu).core;
     if (held.alone.count(core) != 0 || (request.exclude && held.used.count(core) != 0))
@@ -44,14 +44,14 @@ Placement place_list(const Machine& machine, const Request& request, const Occup
   if (parts > cpus)
     throw UsageError("slots",
                      "found " + std::to_string(parts) + " parts for a list of " + std::to_string(cpus) + " CPUs",
-                     "at most one part a CPU");
+                     "at most one part per CPU");
   for (Index i = 0; i < parts; ++i) {
     std::vector<int> part(request.list.begin() + static_cast<long>(i * cpus / parts),
                           request.list.begin() + static_cast<long>((i + 1) * cpus / parts));
     std::sort(part.begin(), part.end());
     placement.layout.parts.push_back(std::move(part));
   }
-  placement.why = placement.oversubscribed ? "as listed; others hold some of it too" : "as listed";
+  placement.why = placement.oversubscribed ? "as listed; other jobs hold some of these CPUs" : "as listed";
   return placement;
 }
 
@@ -69,25 +69,26 @@ void check(const Request& request) {
     throw UsageError("bind", "found policy " + quote(request.policy) + " and the list " + cpu_list(request.list),
                      "one of the two");
   if ((request.policy == "list" || request.policy == "none") && (!request.near.empty() || request.max_hops))
-    throw UsageError("bind", quote(request.policy) + " leaves nothing to choose for near= or distance<=",
-                     "other policies with them");
+    throw UsageError("bind", quote(request.policy) + " does not choose slots, so near= and distance<= do not apply",
+                     "other policies with these modifiers");
   if (request.policy == "none" && request.exclude)
-    throw UsageError("bind", "'none' takes no CPUs that could be excluded", "other policies with exclude");
+    throw UsageError("bind", "'none' uses no CPUs, so exclude does not apply", "other policies with exclude");
   if (request.policy != "sharing") return;
   if (!request.sharing)
-    throw UsageError("sharing", "the policy 'sharing' found neither traffic nor hunger", "a file (--sharing)");
+    throw UsageError("sharing", "the policy 'sharing' found neither traffic nor bandwidth demand",
+                     "a file (--sharing)");
   const Index n = static_cast<Index>(request.slots);
   const Sharing& s = *request.sharing;
   for (const Index given : {s.traffic.size(), s.bandwidth_demand.size()})
     if (given != 0 && given != n)
-      throw UsageError("sharing", "found " + std::to_string(given) + " parts", std::to_string(n) + ", one a slot");
+      throw UsageError("sharing", "found " + std::to_string(given) + " parts", std::to_string(n) + ", one per slot");
 }
 
-std::string wish(const Request& request) {
+std::string limits_of(const Request& request) {
   std::string text;
   if (!request.near.empty()) text += " near " + request.near;
   if (request.max_hops) text += " within " + std::to_string(*request.max_hops) + " hops";
-  if (request.exclude) text += " with nobody beside it";
+  if (request.exclude) text += " with exclusive CPUs";
   return text;
 }
 
@@ -110,12 +111,12 @@ std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, co
 
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken) {
   check(request);
-  allowed_to(machine, request);  // a wrong limit is one for those, too, whom it would not concern
+  allowed_to(machine, request);  // also checks limits that the chosen policy would not use
   if (request.policy == "none") return {{}, "not bound", false, {}, {}, false};
   if (request.policy == "list") return place_list(machine, request, taken);
   const View view = policy::view_of(machine, request, taken);
   const std::string where = request.within.empty() ? " may be used here" : " are in " + cpu_list(request.within);
-  if (view.wanted() > view.slots.size())
+  if (view.slots_needed() > view.slots.size())
     throw UsageError(
         "slots",
         "found " + std::to_string(request.slots) + ", but only " + units(request.kind, view.slots.size()) + where,
@@ -123,7 +124,7 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
   if (request.policy == "pack" && request.one_package) {
     Index largest = 0;
     for (const auto& [package, size] : policy::socket_sizes(view)) largest = std::max(largest, size);
-    if (view.wanted() > largest)
+    if (view.slots_needed() > largest)
       throw UsageError("slots",
                        "found " + std::to_string(request.slots) + " for pack(socket=1), but no socket has more than " +
                            units(request.kind, largest),
@@ -133,13 +134,14 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
   if (!found) {
     const View empty = policy::view_of(machine, request, {});
     if (!policy::pick(empty, request.policy == "pack" ? "pack" : "any"))
-      throw UsageError("slots",
-                       "found " + std::to_string(request.slots) + ": this machine has no such place" + wish(request),
-                       "fewer slots, or a wider limit");
+      throw UsageError(
+          "slots",
+          "found " + std::to_string(request.slots) + ": this machine has no suitable slots" + limits_of(request),
+          "fewer slots, or a wider limit");
     Index free = 0;
     for (Index i = 0; i < view.slots.size(); ++i) free += view.is_free(i) ? 1 : 0;
-    throw Busy(request.policy + ": no place for " + units(request.kind, view.wanted()) + wish(request) + ": " +
-               std::to_string(free) + " of " + units(request.kind, view.slots.size()) + " are free");
+    throw Busy(request.policy + ": no slots for " + units(request.kind, view.slots_needed()) + limits_of(request) +
+               ": " + std::to_string(free) + " of " + units(request.kind, view.slots.size()) + " are free");
   }
 
   Placement placement;
@@ -155,7 +157,7 @@ Placement place(const Machine& machine, const Request& request, const Occupancy&
     if (request.policy == "compact") placement.bound = placement.optimal ? placement.mean_distance : found->bound;
     const double mean = placement.mean_distance.value_or(0), bound = placement.bound.value_or(0);
     if (request.policy == "compact" && !placement.optimal && bound > 0)
-      placement.why += ", at most " + brief(100 * (mean / bound - 1)) + " % above the least";
+      placement.why += ", at most " + brief(100 * (mean / bound - 1)) + " % above the minimum";
   }
   return placement;
 }

@@ -1,5 +1,5 @@
 #pragma once
-/// Policies: which CPUs a job gets. Exact semantics, sources and examples: docs/reference/policies.md.
+/// Policies: which CPUs a job gets. docs/reference/policies.md defines them, with sources and examples.
 #include <string>
 #include <vector>
 
@@ -7,27 +7,29 @@
 
 namespace mm::place {
 
-/// Reads `POLICY[,MODIFIER…]`: `balance`, `pack`, `any`, `none`, `compact`, `scatter`, `sharing`, `list=0-3,8` (or a
-/// bare CPU list; a list's commas belong to it), with `near=DEVICE`, `distance<=D`, `exclude`, and what LSF calls them
-/// (Y, N, NONE, BALANCE, PACK, ANY, in any case). Into `request`, whose other fields stay. UsageError names the word.
+/// Parses `POLICY[,MODIFIER…]` into `request`, whose other fields do not change: `balance`, `pack`, `any`, `none`,
+/// `compact`, `scatter`, `sharing`, `list=0-3,8` (or a bare CPU list, including its commas), with `near=DEVICE`,
+/// `distance<=D`, `exclude`; also LSF's names (Y, N, NONE, BALANCE, PACK, ANY, in any case). Throws UsageError with the
+/// invalid part.
 void parse_bind(const std::string& text, Request& request);
 SlotKind parse_slot_kind(const std::string& field, const std::string& text);
 std::string name(SlotKind kind);
 const std::vector<std::pair<std::string, std::string>>& policies();   ///< name, one line of help
-const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< what may follow a policy
+const std::vector<std::pair<std::string, std::string>>& modifiers();  ///< names and help of modifiers
 
-/// From a JSON file {"traffic": [[…]], "hunger": […]}; one of the two may be left out. UsageError names what is wrong.
+/// From a JSON file {"traffic": [[…]], "bandwidth_demand": […]}; either may be missing, and older files name the second
+/// one `hunger`. Throws UsageError with the error.
 Sharing read_sharing(const std::string& file);
 
-/// The slots of a machine among the CPUs `within`, in order of package, core, thread: each the CPUs of a socket, core
-/// or thread, ascending. CPUs that are not `within` are left out of a slot, and empty slots are none.
+/// The slots of a machine among the CPUs `within`, in order of package, core, thread; each contains the CPUs of a
+/// socket, core or thread, ascending. CPUs outside `within` and empty slots are left out.
 std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, const std::vector<int>& within);
 
-/// Where a job goes. UsageError: more slots than exist, a list outside the allowed set, a policy with a list that
-/// contradicts it, unknown device. Busy: it would fit an empty machine, but others hold too much.
+/// Places a job. Throws UsageError for more slots than exist, a list outside the allowed set, a policy that contradicts
+/// a list, or an unknown device; Busy if it would fit an empty machine, but other jobs hold too much.
 Placement place(const Machine& machine, const Request& request, const Occupancy& taken);
 
-/// Adds a job to what is taken.
+/// Adds a job to the occupancy.
 void occupy(Occupancy& taken, const Placement& placement, bool exclusive);
 
 /// meshmark-place plan …

@@ -25,23 +25,24 @@ using namespace job;
 
 namespace {
 
-/// The launcher's command line that starts the ranks as decided, before the command.
+/// The launcher's command line that starts the ranks of the placement, before the command.
 std::vector<std::string> launch_line(const Options& o, const Job& job, std::vector<std::string> launcher) {
   if (!job.cpus.empty()) {
-    // Where the ranks are its children, they inherit what it is bound to: it sees these CPUs alone, and the memory
-    // policy is theirs. Other launchers have to be told.
+    // Ranks that are the launcher's children inherit its binding: it only sees these CPUs, and its memory policy
+    // applies to them. Other launchers need explicit options.
     const bool bound = !by_daemon(o.launcher);
-    Machine seen = job.machine;
-    if (bound) seen.allowed = job.cpus;
-    if (bound && o.hard) seen.origin = "cpuset";  // which it will be in: relative numbers count from there
-    const Form form = emit(o.launcher, seen, job.placement.layout, bound ? Memory{} : job.memory);
+    Machine visible = job.machine;
+    if (bound) visible.allowed = job.cpus;
+    if (bound && o.hard) visible.origin = "cpuset";  // which it will be in: relative numbers refer to it
+    const Form form = emit(o.launcher, visible, job.placement.layout, bound ? Memory{} : job.memory);
     for (const auto& [name, value] : form.environment) setenv(name.c_str(), value.c_str(), 1);
     launcher = words_of(form);
-    // The layout is of this node, and so must be the ranks, also where the job has more nodes.
+    // The layout is for this node, so all ranks must run here, even if the job has more nodes.
     if (o.launcher.starts_with("slurm")) {
-      const std::string own = variable("SLURMD_NODENAME"), host = host_name();
-      const std::vector<std::string> here = {"-N", "1", "-w", own.empty() ? host.substr(0, host.find('.')) : own};
-      launcher.insert(launcher.begin() + 1, here.begin(), here.end());
+      const std::string step_node = variable("SLURMD_NODENAME"), host = host_name();
+      const std::vector<std::string> node_options = {"-N", "1", "-w",
+                                                     step_node.empty() ? host.substr(0, host.find('.')) : step_node};
+      launcher.insert(launcher.begin() + 1, node_options.begin(), node_options.end());
     }
   }
   launcher[0] = of_its_kind(launcher[0], o.launcher);
@@ -52,9 +53,9 @@ std::vector<std::string> launch_line(const Options& o, const Job& job, std::vect
 }  // namespace
 
 int run_verb(int argc, char** argv) {
-  const auto asked = read_options(argc, argv);
-  if (!asked) return 0;
-  const Options& o = *asked;
+  const auto options = read_options(argc, argv);
+  if (!options) return 0;
+  const Options& o = *options;
   if (const auto no = unfit(o.command[0]); no.first != 0) return complain(no);
   std::vector<std::string> launcher;
   if (!o.launcher.empty()) {
@@ -62,12 +63,14 @@ int run_verb(int argc, char** argv) {
     if (const auto no = unfit(launcher[0]); no.first != 0) return complain(no);
   }
   if (const std::string& starter = launcher.empty() ? o.command[0] : launcher[0]; o.strict && starts_elsewhere(starter))
-    throw UsageError("verify", "cannot be strict: a daemon starts the ranks of " + starter + ", out of sight from here",
-                     "in each rank: srun --cpu-bind=none … meshmark run --each --verify=strict …");
+    throw UsageError(
+        "verify",
+        "cannot be strict: a daemon starts the ranks of " + starter + ", so they cannot be observed from here",
+        "in each rank: srun --cpu-bind=none … meshmark run --each --verify=strict …");
   int record = -1;
   if (!o.record.empty()) record = open(o.record.c_str(), O_RDWR | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
   if (!o.record.empty() && record < 0)
-    throw UsageError("record", "cannot write " + quote(o.record) + ": " + why(), "a file that can be written");
+    throw UsageError("record", "cannot write " + quote(o.record) + ": " + errno_text(), "a writable file");
 
   Job job = decide(o);
   std::vector<std::string> command = o.command;
@@ -80,13 +83,13 @@ int run_verb(int argc, char** argv) {
   }
 
   const Outcome outcome = run_supervised(o, job, command);
-  if (outcome.timed_out) std::fprintf(stderr, "meshmark: ended after %g s, as --timeout asked\n", o.timeout_s);
+  if (outcome.timed_out) std::fprintf(stderr, "meshmark: terminated after %g s (--timeout)\n", o.timeout_s);
   if (outcome.report) std::fputs(to_text(*outcome.report).c_str(), stderr);
   if (record >= 0) append_record(record, o.record, record_lines(o, job, outcome));
   if (job.held) {
     try {
       Ledger().release(*job.held);
-    } catch (const std::exception&) {  // whoever comes next does it
+    } catch (const std::exception&) {  // the next process that scans the ledger removes it
     }
   }
   if (outcome.timed_out) return kTimedOut;

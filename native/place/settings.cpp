@@ -1,4 +1,5 @@
-/// Who wishes what: the site, the application, the user's environment (also in LSF's words), the command line.
+/// Reads the settings of a placement: from the site, the application, the user's environment (including LSF's
+/// variables) and the command line.
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,22 +23,22 @@ namespace mm::place {
 namespace {
 
 constexpr const char* kSiteFile = "/etc/meshmark.toml";
-constexpr std::uintmax_t kMaxBytes = 1 << 20;  // of a configuration file
+constexpr std::uintmax_t kMaxBytes = 1 << 20;  // limit of a configuration file
 
 std::string upper(std::string text) {
   std::transform(text.begin(), text.end(), text.begin(), [](unsigned char c) { return std::toupper(c); });
   return text;
 }
 
-// LSF writes lists with commas or blanks; policy.hpp reads commas.
+// LSF separates lists by commas or spaces; policy.hpp expects commas.
 std::string as_list(const std::string& variable, std::string text) {
   std::replace(text.begin(), text.end(), ' ', ',');
-  parse_cpu_list(variable, text);  // refuses what is no list
+  parse_cpu_list(variable, text);  // throws if it is not a list
   return "list=" + text;
 }
 
-/// `text` is one that parse_bind takes, or `user`, which is left to the environment; else its complaint in the name of
-/// `where`.
+/// Checks that parse_bind accepts `text`, or that it is `user`, which refers to the environment. Throws its UsageError
+/// for `where`.
 void check_bind(const std::string& where, const std::string& text) {
   if (upper(text) == "USER") return;
   Request scratch;
@@ -46,30 +47,31 @@ void check_bind(const std::string& where, const std::string& text) {
       parse_affinity(text, 1);
     else
       parse_bind(text, scratch);
-  } catch (const UsageError& wrong) {
-    throw UsageError(where, wrong.what(), wrong.allowed);
+  } catch (const UsageError& error) {
+    throw UsageError(where, error.what(), error.allowed);
   }
 }
 
-struct Said {
+struct Setting {
   std::string variable, value;
 };
 
-/// LSF's policy in our words; nullopt where it says that the user's variables count.
-std::optional<std::string> policy(const Said& said) {
-  const std::string value = upper(said.value);
+/// LSF's policy in our syntax; nullopt if it refers to the user's variables.
+std::optional<std::string> policy(const Setting& setting) {
+  const std::string value = upper(setting.value);
   if (value == "USER" || value == "USER_CPU_LIST") return std::nullopt;
   if (value == "Y" || value == "BALANCE") return "balance";
   if (value == "N" || value == "NONE") return "none";
   if (value == "PACK") return "pack";
   if (value == "ANY") return "any";
-  throw UsageError(said.variable, "found " + quote(said.value), "Y, N, NONE, BALANCE, PACK, ANY, USER, USER_CPU_LIST");
+  throw UsageError(setting.variable, "found " + quote(setting.value),
+                   "Y, N, NONE, BALANCE, PACK, ANY, USER, USER_CPU_LIST");
 }
 
-[[noreturn]] void contradict(const Said& one, const Said& other) {
+[[noreturn]] void contradict(const Setting& one, const Setting& other) {
   throw UsageError(one.variable,
                    "found " + quote(one.value) + ", which contradicts " + other.variable + "=" + quote(other.value),
-                   "one of them");
+                   "only one of them");
 }
 
 struct Layer {
@@ -77,7 +79,7 @@ struct Layer {
   std::optional<SlotKind> kind;
 };
 
-/// Reads bind, slots, memory, pages of a table; `profiles`: it may hold the table `profile` besides.
+/// Reads bind, slots, memory and pages of a table; `profiles`: it may also contain the table `profile`.
 Layer layer_of(const std::string& file, const std::string& prefix, const toml::table& table, bool settings,
                bool profiles) {
   Layer layer;
@@ -87,14 +89,14 @@ Layer layer_of(const std::string& file, const std::string& prefix, const toml::t
     const std::string name(key.str()), where = file + ": " + prefix + name;
     if (profiles && name == "profile" && value.is_table()) continue;
     if (!settings || (name != "bind" && name != "slots" && name != "memory" && name != "pages"))
-      throw UsageError(where, "is no key here", allowed);
+      throw UsageError(where, "is not a key here", allowed);
     const auto text = value.value<std::string>();
-    if (!value.is_string() || !text) throw UsageError(where, "is no text", "a text such as \"balance\"");
+    if (!value.is_string() || !text) throw UsageError(where, "is not a string", "a string such as \"balance\"");
     const auto checked = [&](const auto& check) {
       try {
         return check();
-      } catch (const UsageError& wrong) {
-        throw UsageError(where, wrong.what(), wrong.allowed);
+      } catch (const UsageError& error) {
+        throw UsageError(where, error.what(), error.allowed);
       }
     };
     if (name == "bind") {
@@ -115,14 +117,14 @@ Layer layer_of(const std::string& file, const std::string& prefix, const toml::t
   return layer;
 }
 
-/// A configuration file, checked whole: a mistake in a profile is told before somebody needs it.
+/// A configuration file, validated completely, so that errors in unused profiles are reported too.
 struct Config {
   Layer site;
   std::map<std::string, Layer> profiles;
 };
 
 Config read_config(const std::string& file, bool settings) {
-  if (file == "/dev/null") return {};  // none, as people say it
+  if (file == "/dev/null") return {};  // a common way to disable it
   const Input input = read_input(file, kMaxBytes);
   const std::string where = shown_path(file);
   if (!input.wrong.empty()) throw UsageError(where, input.wrong, input.allowed + ", TOML");
@@ -134,12 +136,12 @@ Config read_config(const std::string& file, bool settings) {
       for (const auto& [key, value] : *all) {
         const std::string name(key.str());
         if (!value.is_table())
-          throw UsageError(where + ": profile." + shown(name), "is no table", "[profile." + shown(name) + "]");
+          throw UsageError(where + ": profile." + shown(name), "is not a table", "[profile." + shown(name) + "]");
         config.profiles[name] = layer_of(file, "profile." + name + ".", *value.as_table(), true, false);
       }
-  } catch (const toml::parse_error& wrong) {
+  } catch (const toml::parse_error& error) {
     throw UsageError(
-        where, "line " + std::to_string(wrong.source().begin.line) + ": " + shown_message(wrong.description()), "TOML");
+        where, "line " + std::to_string(error.source().begin.line) + ": " + shown_message(error.description()), "TOML");
   }
   return config;
 }
@@ -150,109 +152,112 @@ std::string user_file() {
   return "";
 }
 
-// The later layer wins, word by word, and `from` remembers who said what.
-struct Settled {
-  Wishes wishes;
-  std::map<std::string, std::string> who;
+// Later layers take precedence, per key; `from` records the source of each value.
+struct Merged {
+  Settings settings;
+  std::map<std::string, std::string> sources;
 
   template <class T>
-  void take(const char* what, std::optional<T>& into, const std::optional<T>& said, const std::string& by) {
-    if (!said) return;
-    into = said;
-    who[what] = by;
+  void set(const char* what, std::optional<T>& into, const std::optional<T>& setting, const std::string& source) {
+    if (!setting) return;
+    into = setting;
+    sources[what] = source;
   }
-  void take(const Layer& layer, const std::string& by) {
-    take("bind", wishes.bind, layer.bind, by);
-    take("slots", wishes.kind, layer.kind, by);
-    take("memory", wishes.memory, layer.memory, by);
-    take("pages", wishes.pages, layer.pages, by);
+  void set(const Layer& layer, const std::string& source) {
+    set("bind", settings.bind, layer.bind, source);
+    set("slots", settings.kind, layer.kind, source);
+    set("memory", settings.memory, layer.memory, source);
+    set("pages", settings.pages, layer.pages, source);
   }
-  Wishes done() {
-    for (const auto& [what, by] : who) wishes.from += (wishes.from.empty() ? "" : "; ") + what + ": " + by;
-    return wishes;
+  Settings result() {
+    for (const auto& [what, source] : sources)
+      settings.from += (settings.from.empty() ? "" : "; ") + what + ": " + source;
+    return settings;
   }
 };
 
-/// `overruled`: the command line says a policy, so that what only LSF understands of its resource requirement does no
-/// harm.
-Settled environment_settled(const std::vector<std::pair<std::string, std::string>>& environment, bool overruled) {
-  std::map<std::string, std::string> set;
+/// `overridden`: the command line sets a policy, so parts of LSF's resource requirement that only LSF understands are
+/// harmless.
+Merged merge_environment(const std::vector<std::pair<std::string, std::string>>& environment, bool overridden) {
+  std::map<std::string, std::string> variables;
   for (const auto& [name, value] : environment)
-    if (!value.empty()) set[name] = value;
-  const auto find = [&](const char* name) -> std::optional<Said> {
-    const auto at = set.find(name);
-    if (at == set.end()) return std::nullopt;
-    return Said{at->first, at->second};
+    if (!value.empty()) variables[name] = value;
+  const auto find = [&](const char* name) -> std::optional<Setting> {
+    const auto at = variables.find(name);
+    if (at == variables.end()) return std::nullopt;
+    return Setting{at->first, at->second};
   };
   const auto user_policy = find("LSB_USER_BIND_JOB"), site_policy = find("BIND_JOB"), lsf_policy = find("LSB_BIND_JOB");
   const auto user_list = find("LSB_USER_BIND_CPU_LIST"), lsf_list = find("LSB_BIND_CPU_LIST");
-  Settled settled;
+  Merged merged;
 
-  // What LSF was asked for: the profile's BIND_JOB, and where that leaves it to the user, the user's variables.
-  std::optional<Said> asked;  // the variable that names a policy of its own
-  for (const auto& said : {site_policy, user_policy}) {
-    if (!said || !policy(*said)) continue;
-    if (asked && policy(*asked) != policy(*said)) contradict(*said, *asked);
-    asked = said;
+  // The policy requested from LSF: the profile's BIND_JOB, or the user's variables if it refers to them.
+  std::optional<Setting> requested;  // the variable that names an actual policy
+  for (const auto& setting : {site_policy, user_policy}) {
+    if (!setting || !policy(*setting)) continue;
+    if (requested && policy(*requested) != policy(*setting)) contradict(*setting, *requested);
+    requested = setting;
   }
-  if (asked && user_list) contradict(*asked, *user_list);
-  for (const auto& said : {site_policy, user_policy})
-    if (said && upper(said->value) == "USER_CPU_LIST" && !user_list && !lsf_list)
-      throw UsageError("LSB_USER_BIND_CPU_LIST", "is not set, but " + said->variable + "=USER_CPU_LIST asks for it",
+  if (requested && user_list) contradict(*requested, *user_list);
+  for (const auto& setting : {site_policy, user_policy})
+    if (setting && upper(setting->value) == "USER_CPU_LIST" && !user_list && !lsf_list)
+      throw UsageError("LSB_USER_BIND_CPU_LIST", "is not set, but " + setting->variable + "=USER_CPU_LIST requires it",
                        "a list such as 1,2,5,7-9");
-  if (asked) settled.take<std::string>("bind", settled.wishes.bind, policy(*asked), asked->variable);
+  if (requested) merged.set<std::string>("bind", merged.settings.bind, policy(*requested), requested->variable);
   if (user_list)
-    settled.take<std::string>("bind", settled.wishes.bind, as_list(user_list->variable, user_list->value),
-                              user_list->variable);
+    merged.set<std::string>("bind", merged.settings.bind, as_list(user_list->variable, user_list->value),
+                            user_list->variable);
 
-  // What LSF decided: these CPUs are the job's, by whatever policy it found them.
-  if (lsf_policy && !lsf_list && policy(*lsf_policy) && !settled.wishes.bind)
-    settled.take<std::string>("bind", settled.wishes.bind, policy(*lsf_policy), lsf_policy->variable);
+  // The decision of LSF: these CPUs belong to the job, whatever policy chose them.
+  if (lsf_policy && !lsf_list && policy(*lsf_policy) && !merged.settings.bind)
+    merged.set<std::string>("bind", merged.settings.bind, policy(*lsf_policy), lsf_policy->variable);
   if (lsf_list) {
     const std::string list = as_list(lsf_list->variable, lsf_list->value);
-    for (const auto& said : {asked, lsf_policy})
-      if (said && policy(*said) == "none") contradict(*said, *lsf_list);
-    if (user_list && settled.wishes.bind &&
-        parse_cpu_list("list", settled.wishes.bind->substr(5)) != parse_cpu_list("list", list.substr(5)))
+    for (const auto& setting : {requested, lsf_policy})
+      if (setting && policy(*setting) == "none") contradict(*setting, *lsf_list);
+    if (user_list && merged.settings.bind &&
+        parse_cpu_list("list", merged.settings.bind->substr(5)) != parse_cpu_list("list", list.substr(5)))
       contradict(*user_list, *lsf_list);
-    settled.take<std::string>("bind", settled.wishes.bind, list, lsf_list->variable);
+    merged.set<std::string>("bind", merged.settings.bind, list, lsf_list->variable);
   }
-  const auto own = find("MESHMARK_BIND");
-  const bool own_policy = own && upper(own->value) != "USER";
-  // Where LSF schedules by affinity, it disregards BIND_JOB; the list, if there is one, is what it made of the string.
-  if (const auto requirement = find("LSB_EFFECTIVE_RSRCREQ"); requirement && !lsf_list && !own_policy && !overruled)
+  const auto own_bind = find("MESHMARK_BIND");
+  const bool own_policy = own_bind && upper(own_bind->value) != "USER";
+  // When LSF schedules by affinity, it ignores BIND_JOB; a list is then its result for the affinity string.
+  if (const auto requirement = find("LSB_EFFECTIVE_RSRCREQ"); requirement && !lsf_list && !own_policy && !overridden)
     if (const std::string text = affinity_of(requirement->variable, requirement->value); !text.empty()) {
       check_bind(requirement->variable, text);
-      settled.take<std::string>("bind", settled.wishes.bind, text, requirement->variable);
+      merged.set<std::string>("bind", merged.settings.bind, text, requirement->variable);
     }
-  if (const auto said = find("EGO_DEFINE_NCPUS"))
-    settled.take<SlotKind>("slots", settled.wishes.kind, parse_slot_kind(said->variable, said->value), said->variable);
+  if (const auto setting = find("EGO_DEFINE_NCPUS"))
+    merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind(setting->variable, setting->value),
+                         setting->variable);
   if (own_policy) {
-    check_bind(own->variable, own->value);
-    settled.take<std::string>("bind", settled.wishes.bind, own->value, own->variable);
+    check_bind(own_bind->variable, own_bind->value);
+    merged.set<std::string>("bind", merged.settings.bind, own_bind->value, own_bind->variable);
   }
-  if (const auto said = find("MESHMARK_SLOTS"))
-    settled.take<SlotKind>("slots", settled.wishes.kind, parse_slot_kind(said->variable, said->value), said->variable);
-  return settled;
+  if (const auto setting = find("MESHMARK_SLOTS"))
+    merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind(setting->variable, setting->value),
+                         setting->variable);
+  return merged;
 }
 
 }  // namespace
 
-Wishes wishes_of_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
-  return environment_settled(environment, false).done();
+Settings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment) {
+  return merge_environment(environment, false).result();
 }
 
-Wishes settle(const std::string& profile, const std::optional<std::string>& bind_option,
-              const std::optional<std::string>& slots_option) {
-  Settled settled;
-  std::map<std::string, std::pair<Layer, std::string>> profiles;  // name → what it says, its file
+Settings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
+                       const std::optional<std::string>& slots_option) {
+  Merged merged;
+  std::map<std::string, std::pair<Layer, std::string>> profiles;  // name → its settings, its file
   const std::string named = variable("MESHMARK_SITE_CONFIG"), site = named.empty() ? kSiteFile : named;
   const auto read = [&](const std::string& file, bool settings) {
     const Config config = read_config(file, settings);
-    settled.take(config.site, file);
+    merged.set(config.site, file);
     for (const auto& [name, layer] : config.profiles) profiles[name] = {layer, file};
   };
-  std::error_code hidden;  // a folder that this user may not look into is another's, such as HOME's after setpriv
+  std::error_code hidden;  // ignores folders that this user may not access, such as HOME after setpriv
   if (!named.empty() || std::filesystem::exists(site, hidden)) read(site, true);
   if (const std::string user = user_file(); !user.empty() && std::filesystem::exists(user, hidden)) read(user, false);
   if (!profile.empty()) {
@@ -263,19 +268,21 @@ Wishes settle(const std::string& profile, const std::optional<std::string>& bind
       throw UsageError("--profile", "found " + quote(profile),
                        known.empty() ? "none: " + site + " has no [profile.NAME]" : known);
     }
-    settled.take(found->second.first, "profile " + profile + " of " + found->second.second);
+    merged.set(found->second.first, "profile " + profile + " of " + found->second.second);
   }
-  const bool overruled = bind_option && upper(*bind_option) != "USER";
-  const Settled user = environment_settled(environment(), overruled);
-  if (user.wishes.bind) settled.take<std::string>("bind", settled.wishes.bind, user.wishes.bind, user.who.at("bind"));
-  if (user.wishes.kind) settled.take<SlotKind>("slots", settled.wishes.kind, user.wishes.kind, user.who.at("slots"));
+  const bool overridden = bind_option && upper(*bind_option) != "USER";
+  const Merged user = merge_environment(environment(), overridden);
+  if (user.settings.bind)
+    merged.set<std::string>("bind", merged.settings.bind, user.settings.bind, user.sources.at("bind"));
+  if (user.settings.kind)
+    merged.set<SlotKind>("slots", merged.settings.kind, user.settings.kind, user.sources.at("slots"));
   if (bind_option) {
     check_bind("--bind", *bind_option);
-    settled.take<std::string>("bind", settled.wishes.bind, bind_option, "--bind");
+    merged.set<std::string>("bind", merged.settings.bind, bind_option, "--bind");
   }
   if (slots_option)
-    settled.take<SlotKind>("slots", settled.wishes.kind, parse_slot_kind("--slots", *slots_option), "--slots");
-  return settled.done();
+    merged.set<SlotKind>("slots", merged.settings.kind, parse_slot_kind("--slots", *slots_option), "--slots");
+  return merged.result();
 }
 
 }  // namespace mm::place

@@ -14,10 +14,10 @@ using ledger::user_name;
 
 namespace {
 
-/// Of a stranger's text only what a terminal shows, and not more than a line has room for.
-std::string plain(const std::string& text, std::size_t most) {
+/// Text of another user, limited to printable characters and to the width of a column.
+std::string plain(const std::string& text, std::size_t max) {
   std::string shown;
-  for (const char c : text.substr(0, most)) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
+  for (const char c : text.substr(0, max)) shown += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? '?' : c;
   return shown;
 }
 
@@ -36,20 +36,20 @@ std::string age(double since_s) {
 }  // namespace
 
 int slots_verb(int argc, char** argv) {
-  Arguments app{"Who holds which CPUs of this node, and who waits.\n\nexample: meshmark slots --json",
+  Arguments app{"Show which jobs hold which CPUs of this node, and which ones wait.\n\nexample: meshmark slots --json",
                 "meshmark slots"};
   std::string where = ledger_folder();
   bool as_json = false;
-  app.add("--ledger", where, "folder of the reservations").show_default();
+  app.add("--ledger", where, "folder of the ledger").show_default();
   app.flag("--json", as_json, "one object");
   if (!app.read(argc, argv, "slots")) return 0;
   const std::vector<Reservation> reservations = Ledger(where).reservations();
   const json waiting = ledger::waiting_in(ledger::open_folder(where, false));
   const Machine machine = machine_of("host");
-  const Occupancy taken = Ledger::occupancy(reservations);
+  const Occupancy occupancy = Ledger::occupancy(reservations);
   std::vector<int> free;
   for (const int cpu : machine.allowed)
-    if (!taken.jobs.contains(cpu)) free.push_back(cpu);
+    if (!occupancy.jobs.contains(cpu)) free.push_back(cpu);
 
   if (as_json) {
     json all{{"ledger", where}, {"claims", json::array()}, {"free", free}, {"waiting", waiting}};

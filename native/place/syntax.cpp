@@ -11,10 +11,10 @@ namespace syntax {
 
 const std::vector<Syntax>& syntaxes() {
   static const std::vector<Syntax> all = [] {
-    std::vector<Syntax> made;
+    std::vector<Syntax> form_with_pages;
     for (const auto family : {open_mpi, mpich, slurm, lsf, flux, openmp, hwloc, likwid, numactl, cgroup, parts})
-      for (Syntax& one : family()) made.push_back(std::move(one));
-    return made;
+      for (Syntax& one : family()) form_with_pages.push_back(std::move(one));
+    return form_with_pages;
   }();
   return all;
 }
@@ -41,16 +41,16 @@ std::string names_of(bool (*can)(const Syntax&)) {
   return join(names, ", ");
 }
 
-// What the page size asks for beside the words: glibc's tunable, which every child inherits.
-void add_pages(const std::string& form, Form& made, const Memory& memory) {
+// Sets the page size: glibc's tunable, which all children inherit.
+void add_pages(const std::string& form, Form& form_with_pages, const Memory& memory) {
   if (memory.pages == "default") return;
   const std::string value = memory.pages == "thp"    ? "1"
                             : memory.pages == "2MiB" ? "2097152"
                             : memory.pages == "1GiB" ? "1073741824"
                                                      : "";
   if (value.empty())
-    throw UsageError(form, "has no words for pages of " + memory.pages, "meshmark run --pages " + memory.pages);
-  made.environment.emplace_back("GLIBC_TUNABLES", "glibc.malloc.hugetlb=" + value);
+    throw UsageError(form, "cannot express pages of " + memory.pages, "meshmark run --pages " + memory.pages);
+  form_with_pages.environment.emplace_back("GLIBC_TUNABLES", "glibc.malloc.hugetlb=" + value);
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ bool one_mask_only(const std::string& form) { return syntax_of(form).one_mask; }
 Form emit(const std::string& form, const Machine& described, const Layout& layout, const Memory& memory) {
   const Syntax& s = syntax_of(form);
   Machine machine = described;
-  // A description without any sizes (`pack:2 [numa] core:4`) leaves them open: its nodes are not empty.
+  // A description without sizes (`pack:2 [numa] core:4`) leaves them open: its nodes are not empty.
   if (std::all_of(machine.nodes.begin(), machine.nodes.end(), [](const Node& n) { return n.bytes == 0; }))
     for (Node& node : machine.nodes) node.bytes = 1;
   if (layout.parts.empty()) throw UsageError(form, "the layout has no parts", "at least one");
@@ -80,34 +80,34 @@ Form emit(const std::string& form, const Machine& described, const Layout& layou
     if (part.empty()) throw UsageError(form, "a part of the layout has no CPU", "at least one");
     for (const int cpu : part) read.known(cpu, cpu_list(part));
     if (s.one_cpu && part.size() > 1)
-      throw UsageError(form, "takes one CPU a part, and one has " + cpu_list(part), "omp-places, kmp");
+      throw UsageError(form, "accepts one CPU per part, but a part has " + cpu_list(part), "omp-places, kmp");
     if (s.one_mask && part != sorted.parts[0])
-      throw UsageError(form, "has one mask for all parts, and these differ",
+      throw UsageError(form, "has one mask for all parts, but they differ",
                        names_of([](const Syntax& t) { return !t.one_mask && !t.one_cpu; }));
   }
-  Form made = s.emit(machine, sorted, memory);
-  add_pages(form, made, memory);
-  return made;
+  Form form_with_pages = s.emit(machine, sorted, memory);
+  add_pages(form, form_with_pages, memory);
+  return form_with_pages;
 }
 
 std::string line(const Form& form, const std::string& command) {
-  Words words;
+  Words items;
   for (const auto& [name, text] : form.files) {
-    words.emplace_back("printf '%s\\n'");
+    items.emplace_back("printf '%s\\n'");
     Words lines = split(text, '\n');
     if (!lines.empty() && lines.back().empty()) lines.pop_back();
-    for (const std::string& l : lines) words.push_back(shell_quoted(l));
-    words.push_back("> " + shell_quoted(name) + " &&");
+    for (const std::string& l : lines) items.push_back(shell_quoted(l));
+    items.push_back("> " + shell_quoted(name) + " &&");
   }
-  for (const auto& [name, value] : form.environment) words.push_back(name + "=" + shell_quoted(value));
-  for (std::string word : form.words) {
+  for (const auto& [name, value] : form.environment) items.push_back(name + "=" + shell_quoted(value));
+  for (std::string item : form.words) {
     for (const auto& [name, text] : form.files)
-      if (const std::size_t at = word.find("{" + name + "}"); at != std::string::npos)
-        word.replace(at, name.size() + 2, name);
-    words.push_back(shell_quoted(word));
+      if (const std::size_t at = item.find("{" + name + "}"); at != std::string::npos)
+        item.replace(at, name.size() + 2, name);
+    items.push_back(shell_quoted(item));
   }
-  if (!command.empty()) words.push_back(command);
-  return join(words, " ");
+  if (!command.empty()) items.push_back(command);
+  return join(items, " ");
 }
 
 Layout parse(const std::string& form, const Machine& machine, const std::string& text) {

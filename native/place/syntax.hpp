@@ -1,6 +1,6 @@
 #pragma once
-/// One layout, many syntaxes. Absolute numbers, except where a launcher counts relative to the cgroup: then `allowed`
-/// translates.
+/// One layout in the syntaxes of many launchers. Numbers are absolute, except for launchers that count relative to the
+/// cgroup; then `allowed` translates.
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,42 +10,44 @@
 
 namespace mm::place {
 
-/// A layout in the words of a launcher or run time. `env` and `files` (name → text) go with `words`.
+/// A layout in the syntax of a launcher or run time. `environment` and `files` (name → text) belong to `words`.
 struct Form {
-  /// What goes before the command: the program and its options (`mpirun -np 2 …`), then numactl where the launcher has
-  /// no words for the memory policy; empty where the environment alone does it. `{NAME}` within a word stands for the
+  /// The arguments before the command: the program and its options (`mpirun -np 2 …`), then numactl if the launcher
+  /// cannot express the memory policy; empty if the environment suffices. `{NAME}` within an argument stands for the
   /// path of the file NAME below.
   std::vector<std::string> words;
   std::vector<std::pair<std::string, std::string>> environment;
-  std::vector<std::pair<std::string, std::string>> files;  ///< rank files and the like: name, whole text
+  std::vector<std::pair<std::string, std::string>> files;  ///< rank files and others: name, whole text
 };
 
 /// openmpi openmpi5 mpich slurm slurm-mask lsf flux omp-places gomp kmp hwloc likwid numactl taskset cpuset parts
 const std::vector<std::pair<std::string, std::string>>& forms();  ///< name, one line of help
 bool one_mask_only(const std::string& form);                      ///< taskset, numactl …: all parts share one mask
-/// UsageError: no such form, a CPU that is not there (or, where numbers are relative, not allowed), a layout or memory
-/// policy that this form cannot say; the last names the forms that can.
+/// Throws UsageError for an unknown form, a CPU that does not exist (or, for relative numbers, is not allowed), and a
+/// layout or memory policy that this form cannot express; the message then names the forms that can.
 Form emit(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
-std::string line(const Form& form, const std::string& command);  ///< as one would type it; files in the current folder
-/// The inverse: of a whole line, an option, a variable's value or a rank file's text. UsageError names the word that is
-/// wrong.
+std::string line(const Form& form, const std::string& command);  ///< as typed in a shell; files in the current folder
+/// The inverse: parses a whole line, an option, a variable's value or a rank file's text. Throws UsageError with the
+/// invalid part.
 Layout parse(const std::string& form, const Machine& machine, const std::string& text);
 
-/// What is wished for: of LSF (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB, LSB_BIND_CPU_LIST,
-/// LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which win) in an environment.
-struct Wishes {
-  std::optional<std::string> bind;  ///< text for parse_bind, or for parse_affinity
+/// Settings in an environment: those of LSF (LSB_USER_BIND_JOB, LSB_USER_BIND_CPU_LIST, BIND_JOB, LSB_BIND_JOB,
+/// LSB_BIND_CPU_LIST, LSB_EFFECTIVE_RSRCREQ, EGO_DEFINE_NCPUS) or ours (MESHMARK_BIND, MESHMARK_SLOTS, which take
+/// precedence).
+struct Settings {
+  std::optional<std::string> bind;  ///< text for parse_bind or parse_affinity
   std::optional<SlotKind> kind;
-  std::optional<std::string> memory, pages;  ///< of a profile or the site: texts for parse_memory and set_pages
-  std::string from;  ///< which variable or file said what: `bind: MESHMARK_BIND`; "" for nothing
+  std::optional<std::string> memory, pages;  ///< from a profile or the site: texts for parse_memory and set_pages
+  std::string from;                          ///< source of each setting: `bind: MESHMARK_BIND`; "" if there is none
 };
-/// UsageError: a value that is none, or variables that contradict each other.
-Wishes wishes_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
-/// What the site (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the user (environment) and
-/// the command line say, the last one winning; `from` tells which. `profile` is a name in the site's or the user's file
-/// (~/.config/meshmark/config.toml), or "". UsageError names the file and the key.
-Wishes settle(const std::string& profile, const std::optional<std::string>& bind_option,
-              const std::optional<std::string>& slots_option);
+/// Throws UsageError for an invalid value, or for variables that contradict each other.
+Settings settings_of_environment(const std::vector<std::pair<std::string, std::string>>& environment);
+/// Combines the settings of the site (/etc/meshmark.toml, or $MESHMARK_SITE_CONFIG), the application (profile), the
+/// user (environment) and the command line; later ones take precedence, and `from` names the sources. `profile` is a
+/// name in the site's or the user's file (~/.config/meshmark/config.toml), or "". Throws UsageError with the file and
+/// the key.
+Settings read_settings(const std::string& profile, const std::optional<std::string>& bind_option,
+                       const std::optional<std::string>& slots_option);
 
 /// `affinity[core(2,same=socket,exclusive=(socket,injob)):cpubind=socket:membind=localonly:distribute=pack]` for
 /// `tasks`.
@@ -54,19 +56,19 @@ struct Affinity {
   Memory memory;              ///< localonly: bind, localprefer: preferred
   std::string unit = "core";  ///< thread core numa socket
   int units_per_task = 1;     ///< in all its groups
-  int groups_per_task = 1;    ///< the `*count`; `same` holds within a group
+  int groups_per_task = 1;    ///< the `*count`; `same` applies within a group
   std::string same;           ///< "", core, numa, socket
-  std::string exclusive_level, exclusive_scope;  ///< "" or a level; intask, injob, alljobs, several joined by `|`
-  std::string cpubind = "core";                  ///< masks are widened to this level; by default the unit itself
-  std::string pack_level;                        ///< pack(LEVEL=1): all of the job in one of them; else ""
+  std::string exclusive_level, exclusive_scope;  ///< "" or a level; intask, injob, alljobs, several separated by `|`
+  std::string cpubind = "core";                  ///< masks are widened to this level; default: the unit itself
+  std::string pack_level;                        ///< pack(LEVEL=1): the whole job in one of them; otherwise ""
 };
-bool is_affinity(const std::string& text);  ///< begins as one; with LSF's span[hosts=1] before it, too
-/// The affinity[…] of a whole resource requirement (`select[…] rusage[…] affinity[…]`); "" where it has none.
-/// UsageError in the name of `where`: it has several that differ, or one that does not end.
+bool is_affinity(const std::string& text);  ///< whether it starts as one, possibly after LSF's span[hosts=1]
+/// The affinity[…] of a whole resource requirement (`select[…] rusage[…] affinity[…]`); "" if it has none. Throws
+/// UsageError for `where` if it has several different ones, or an unterminated one.
 std::string affinity_of(const std::string& where, const std::string& requirement);
-/// UsageError names the word that is wrong.
+/// Throws UsageError with the invalid part.
 Affinity parse_affinity(const std::string& text, int tasks);
-/// One part a task. UsageError where an empty machine could not hold it, Busy where others hold too much.
+/// One part per task. Throws UsageError if an empty machine cannot hold it, Busy if other jobs hold too much.
 Placement place(const Machine& machine, const Affinity& affinity, const Occupancy& taken);
 
 /// meshmark-place translate …

@@ -39,25 +39,25 @@ int translate_verb(int argc, char** argv) {
   int tasks = 1;
   bool as_json = false;
   Arguments app{
-      "One layout in the words of another launcher.\n\n"
+      "Translate a layout into the syntax of other launchers.\n\n"
       "example: meshmark translate --from omp-places '{0,4},{1,5}' --to slurm,mpich",
       "meshmark translate"};
-  app.add("--from", from, "form of TEXT, or `affinity` (LSF's affinity[…])").show_default();
-  app.add("TEXT", text, "a line, an option's or variable's value, a rank file's text; - is standard input");
-  app.add("--parts", parts, "instead of --from and TEXT: CPUs of the parts, such as '0,4;1,5'");
-  app.add("--to", to_text, "forms, with commas between, or all").show_default();
-  app.add("--topology", topology, "host, a synthetic description or a file of hwloc's XML").show_default();
+  app.add("--from", from, "syntax of TEXT, or `affinity` (LSF's affinity[…])").show_default();
+  app.add("TEXT", text, "a line, an option's or variable's value, or a rank file's text; -: standard input");
+  app.add("--parts", parts, "CPUs of the parts, such as '0,4;1,5', instead of --from and TEXT");
+  app.add("--to", to_text, "syntaxes, comma-separated, or all").show_default();
+  app.add("--topology", topology, "host, a synthetic description, or an XML file of hwloc").show_default();
   app.add("--memory", memory_text, "memory policy, such as bind or interleave=0-1 [default]");
   app.add("--tasks", tasks, "tasks, for --from affinity").from(1, 1 << 16).show_default();
-  app.add("--command", command, "the program in the lines").show_default();
-  app.flag("--json", as_json, "one JSON object");
+  app.add("--command", command, "program in the printed lines").show_default();
+  app.flag("--json", as_json, "print one JSON object");
   std::string all = "forms:\n";
   for (const Syntax& s : syntaxes())
     all += "  " + std::string(s.name) + std::string(12 - std::string(s.name).size(), ' ') + s.help + "\n";
   app.footer(all);
   if (!app.read(argc, argv, "translate")) return 0;
   if (parts.empty() == text.empty())
-    throw UsageError("TEXT", parts.empty() ? "is missing" : "is there beside --parts", "TEXT or --parts");
+    throw UsageError("TEXT", parts.empty() ? "is missing" : "found together with --parts", "TEXT or --parts");
   const Machine machine = machine_of(topology);
   Memory memory = memory_text.empty() ? Memory{} : parse_memory(memory_text);
   Layout layout;
@@ -76,14 +76,14 @@ int translate_verb(int argc, char** argv) {
     to.clear();
     for (const Syntax& s : syntaxes()) to.emplace_back(s.name);
   }
-  json made = json::object(), refused = json::object();
+  json forms = json::object(), refused = json::object();
   for (const std::string& form : to) {
     try {
-      made[form] = to_json(emit(form, machine, layout, memory), form == "parts" ? "" : command);
-      made[form]["numbers"] = syntax_of(form).numbers;
-    } catch (const UsageError& wrong) {
+      forms[form] = to_json(emit(form, machine, layout, memory), form == "parts" ? "" : command);
+      forms[form]["numbers"] = syntax_of(form).numbers;
+    } catch (const UsageError& error) {
       if (!every) throw;
-      refused[form] = wrong.what();
+      refused[form] = error.what();
     }
   }
   const std::vector<int> cpus = layout.cpus();
@@ -95,7 +95,7 @@ int translate_verb(int argc, char** argv) {
     std::cout << to_line({{"parts", layout.parts},
                           {"relative", inside ? json(counted.parts) : json()},
                           {"allowed", machine.allowed},
-                          {"forms", made},
+                          {"forms", forms},
                           {"refused", refused}})
               << "\n";
     return 0;
@@ -104,8 +104,8 @@ int translate_verb(int argc, char** argv) {
             << (inside ? lists(counted, ";") : "some are not allowed") << ")\n";
   for (const std::string& form : to) {
     std::cout << "\n" << form << "\n";
-    if (made.contains(form))
-      std::cout << "  " << made[form]["line"].get<std::string>() << "\n";
+    if (forms.contains(form))
+      std::cout << "  " << forms[form]["line"].get<std::string>() << "\n";
     else
       std::cout << "  cannot: " << refused[form].get<std::string>() << "\n";
   }

@@ -165,7 +165,7 @@ def test_what_cannot_move_is_told_with_the_reason() -> None:
 
 def test_bad_wishes_are_refused_in_one_line() -> None:
     answers = part("migrate")
-    one_line(answers["no such node"], 2, "--to", "node 9 is not there", "0-1")
+    one_line(answers["no such node"], 2, "--to", "node 9 does not exist", "0-1")
     one_line(answers["stranger"], 77, "another user")
     one_line(answers["gone"], 1, "no process 4194303")
     one_line(answers["gone placed"], 1, "no process 4194303")

@@ -104,7 +104,7 @@ TEST_P(LoadKernel, CorruptedResultIsDetected) {
   const auto kernel = make(entry_, {volume(), 1, threads}, memory);
   walk(*kernel, info_, threads);
   const std::span<std::byte> result = kernel->result();
-  if (info_.kind == "idle") GTEST_SKIP() << "it has no result";
+  if (info_.kind == "idle") GTEST_SKIP() << "no result";
   ASSERT_FALSE(result.empty());
   // A whole line in the middle: single bits of an approximate result may be below its tolerance.
   const std::size_t from = result.size() / 2 / 8 * 8, bytes = std::min<std::size_t>(64, result.size() - from);
@@ -117,7 +117,7 @@ TEST_P(LoadKernel, CorruptedResultIsDetected) {
 }
 
 TEST_P(LoadKernel, SameWorkGivesTheSameResult) {
-  if (info_.team) GTEST_SKIP() << "its threads race on purpose";
+  if (info_.team) GTEST_SKIP() << "its threads race intentionally";
   std::vector<std::vector<std::byte>> results;
   for (const int threads : {info_.min_threads, std::min(info_.max_threads, 3)}) {
     Memory memory(threads, on_every_thread(threads));

@@ -1,4 +1,4 @@
-// What runs scenarios reads the kernel's texts and a plan's file; what it does with processes, Python's tests try.
+// Parsing of texts of the Linux kernel and of plans; the Python tests cover running processes.
 #include "load/scenario/plan.hpp"
 
 #include <gtest/gtest.h>
@@ -36,9 +36,9 @@ TEST(LoadScenario, SamplesOnAGridHoweverLateOneIs) {
   EXPECT_TRUE(grid.due(10.5));
   grid.advance(10.6);
   EXPECT_DOUBLE_EQ(grid.next_s(), 11);
-  grid.advance(12.7);  // three were missed: the next one is on the grid of the first
+  grid.advance(12.7);  // three were missed: the next one is on the original grid
   EXPECT_DOUBLE_EQ(grid.next_s(), 13);
-  grid.advance(12.9);  // even one that came early moves it
+  grid.advance(12.9);  // even an early one advances it
   EXPECT_DOUBLE_EQ(grid.next_s(), 13.5);
 }
 
@@ -156,7 +156,7 @@ TEST(LoadScenario, RefusesAPlanThatIsNoneOrOfAnotherVersion) {
 }
 
 TEST(LoadScenario, RefusesAWrongPlanByTheNameOfTheField) {
-  const std::pair<const char*, const char*> wrong[] = {
+  const std::pair<const char*, const char*> invalid[] = {
       {R"({"argv": ["x"]})", "name"},
       {R"({"name": "a"})", "argv"},
       {R"({"name": "a", "argv": []})", "argv"},
@@ -178,14 +178,14 @@ TEST(LoadScenario, RefusesAWrongPlanByTheNameOfTheField) {
       {R"({"name": "a", "argv": ["x"], "memory": 3})", "memory"},
       {R"(7)", "programs[0]"},
   };
-  for (const auto& [program, field] : wrong) {
+  for (const auto& [program, field] : invalid) {
     const File file(plan_with(program));
     try {
       read_run_plan(file.path);
       ADD_FAILURE() << program;
-    } catch (const Failure& why) {
-      EXPECT_NE(std::string(why.what()).find(field), std::string::npos) << why.what();
-      EXPECT_EQ(std::string(why.what()).find('\n'), std::string::npos) << why.what();
+    } catch (const Failure& error) {
+      EXPECT_NE(std::string(error.what()).find(field), std::string::npos) << error.what();
+      EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos) << error.what();
     }
   }
   EXPECT_THROW(read_run_plan("/proc/not/there"), Failure);

@@ -1,5 +1,5 @@
-/// Bounds of compact sets: never above what brute force finds, whatever the matrix, and near it where machines are
-/// hierarchies, tori and meshes.
+/// Bounds of compact sets: never above the brute-force optimum for any matrix, and close to it on hierarchies, tori and
+/// meshes.
 #include "place/search/bounds.hpp"
 
 #include <gtest/gtest.h>
@@ -48,7 +48,7 @@ Value by_brute_force(const ClusterProblem& p) {
   return best;
 }
 
-/// `distance` of every two classes, in parts of a thousand; a distance of 0 within a class.
+/// `distance` of every two classes, in thousandths; a distance of 0 within a class.
 ClusterProblem problem(int classes, int each, int count, const std::function<double(int, int)>& distance) {
   ClusterProblem p;
   p.count = count;
@@ -73,7 +73,7 @@ double hops(int a, int b, const std::vector<int>& lengths, bool ring) {
   return 10 + 6 * sum;
 }
 
-/// The highest level at which two leaves of a tree with these numbers of branches part.
+/// The highest level at which two leaves of a tree with these branching factors differ.
 double level(int a, int b, const std::vector<int>& branches) {
   constexpr double kLevels[] = {25, 50, 110, 200};
   std::size_t part = 0;
@@ -159,7 +159,7 @@ TEST(Bounds, AreNeverAboveBruteForceWhateverTheMatrix) {
   }
 }
 
-// Where every two branches are equally far everywhere, nothing is lost; and with two units nothing ever is.
+// If the distances between any two branches are uniform, or with two units, the bound is exact.
 TEST(TreeBound, IsTheOptimumOnTreesAndOfPairs) {
   for (const std::vector<int>& branches : {std::vector{2, 2, 3}, {3, 4}, {2, 2, 2}, {2, 3, 2}})
     for (const int each : {1, 2})
@@ -178,7 +178,8 @@ TEST(TreeBound, IsTheOptimumOnTreesAndOfPairs) {
   EXPECT_EQ(tree_bound(p).bound, least);
 }
 
-// By hand: half a ring of four is two neighbours; three of a ring of five have two pairs at one hop, one at two.
+// Computed by hand: half a ring of four is two neighbours; three of a ring of five have two pairs at one hop, one at
+// two.
 TEST(TranslationBound, IsNearTheOptimumOnSmallTori) {
   for (const auto& [lengths, count] :
        {std::pair{std::vector{4}, 2}, {{5}, 3}, {{4, 4}, 4}, {{4, 4}, 8}, {{2, 2, 2, 2}, 4}}) {
@@ -191,14 +192,14 @@ TEST(TranslationBound, IsNearTheOptimumOnSmallTori) {
   }
 }
 
-// What users have: measured matrices of sockets, dies and cores; and tori and meshes, measured ones too.
+// Typical machines: measured matrices of sockets, dies and cores, and tori and meshes, including measured ones.
 TEST(Compact, OnLargeMachinesIsWithinFivePercentOfTheBound) {
   Random random(4);
   const auto within = [](const ClusterProblem& p, const std::string& what) {
     const Cluster found = least_cluster(p);
     EXPECT_EQ(cost_of(p, found.counts), found.cost) << what;
     EXPECT_GE(found.cost, found.bound) << what;
-    ClusterProblem without = p;  // proofs change no choice
+    ClusterProblem without = p;  // proofs do not change the choice
     without.prove = false;
     EXPECT_EQ(least_cluster(without).counts, found.counts) << what;
     EXPECT_LE(static_cast<double>(found.cost), 1.05 * static_cast<double>(found.bound)) << what;
@@ -222,7 +223,7 @@ TEST(Compact, OnLargeMachinesIsWithinFivePercentOfTheBound) {
   }
 }
 
-// Of no structure at all: less is proven, but more than by degree, and the same every time.
+// Without structure the bound is weaker, but better than the bound by degree, and deterministic.
 TEST(SpectralBound, OfRandomMatricesIsAboveThatByDegreeAndRepeats) {
   Random random(5);
   const ClusterProblem p = problem(128, 1, 24, [&](int, int) { return between(random, 11, 40); });

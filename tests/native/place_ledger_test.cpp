@@ -1,4 +1,4 @@
-/// The ledger: nobody is booked twice, the dead hold nothing, and what strangers write does no harm.
+/// The ledger: no CPU is reserved twice, dead processes hold nothing, and files of other users do no harm.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
@@ -56,7 +56,7 @@ class LedgerTest : public testing::Test {
   fs::path above_, folder_;
 };
 
-/// The lowest free one of so many CPUs, for oneself alone.
+/// Reserves the lowest free CPU of the first `cpus`, exclusively.
 auto one_of(int cpus) {
   return [cpus](const Occupancy& taken) {
     for (int cpu = 0; cpu < cpus; ++cpu)
@@ -117,7 +117,7 @@ std::string line(const std::string& boot_id, const std::string& rest = R"("exclu
   return R"({"boot":")" + boot_id + R"(","pid":1,"since_s":5.0,"command":"x","policy":"pack","job":"",)" + rest + "}\n";
 }
 
-/// Writes a reservation as a stranger would; `held` keeps it alive until the descriptor closes.
+/// Writes a reservation as another user could; `held` keeps it alive until the descriptor closes.
 int stranger(const fs::path& file, const std::string& text, bool held) {
   fs::create_directories(file.parent_path());
   const int fd = open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
@@ -154,17 +154,17 @@ TEST_F(LedgerTest, WhoeverDecidesNothingLeavesNothing) {
 }
 
 TEST_F(LedgerTest, TheLockGoesThroughExecAndWithTheLastOfTheChildren) {
-  // A shell that starts a child and ends: the child still has the reservation.
-  const fs::path told = above_ / "told";
+  // A shell that starts a child and ends: the child still holds the reservation.
+  const fs::path path = above_ / "told";
   const pid_t shell = process([&] {
     ledger().reserve(named("sh"), one_of(1), 0);
     execlp("sh", "sh", "-c",
-           ("sleep 1000 & echo $! > " + told.string() + ".new; mv " + told.string() + ".new " + told.string()).c_str(),
+           ("sleep 1000 & echo $! > " + path.string() + ".new; mv " + path.string() + ".new " + path.string()).c_str(),
            nullptr);
   });
   EXPECT_EQ(end(shell, 0), 0);
   int sleeper = 0;
-  std::ifstream(told) >> sleeper;
+  std::ifstream(path) >> sleeper;
   ASSERT_GT(sleeper, 0);
   EXPECT_EQ(ledger().reservations().size(), 1U);
   kill(sleeper, SIGKILL);
@@ -180,12 +180,12 @@ TEST_F(LedgerTest, AKilledOwnersReservationIsGone) {
   EXPECT_EQ(ledger().reserve(named("y"), one_of(1), 0).placement.layout.parts[0][0], 0);
 }
 
-// The promise of the whole ledger: whoever is killed whenever, no CPU ever has two living owners, and nothing is left.
+// The main guarantee: whichever processes are killed at any time, no CPU has two living owners, and nothing is left.
 TEST_F(LedgerTest, AHundredProcessesWithRandomKillsNeverShareACpu) {
   constexpr int kProcesses = 100, kCpus = 4;
   struct Shared {
     std::array<std::atomic<int>, kCpus> owner;         // index + 1 of the process, 0: none
-    std::array<std::atomic<bool>, kProcesses> killed;  // marked before the kill: from then on it may lose its CPU
+    std::array<std::atomic<bool>, kProcesses> killed;  // set before the kill: from then on it may lose its CPU
     std::atomic<int> doubled, rounds;
   };
   auto* const shared =
@@ -226,7 +226,7 @@ TEST_F(LedgerTest, AHundredProcessesWithRandomKillsNeverShareACpu) {
   EXPECT_EQ(shared->doubled, 0);
   EXPECT_GE(shared->rounds, 3 * (kProcesses - 40));
   EXPECT_TRUE(ledger().reservations().empty());
-  // A ticket whose owner was killed goes with the next who waits; none is left by the living.
+  // The next waiting process removes tickets of killed ones; living processes leave none.
   auto held = ledger().reserve(named("last"), one_of(1), 1);
   ledger().release(held);
   EXPECT_TRUE(files().empty()) << files().front();
@@ -241,7 +241,7 @@ TEST_F(LedgerTest, WaitersAreServedInTheOrderInWhichTheyCameAndTheDeadAreSkipped
   for (char who = 'a'; who <= 'e'; ++who) {
     pids.push_back(process(
         [&, who] {
-          close(held.lock_fd);  // what fork gave it: the reservation is not its own
+          close(held.lock_fd);  // inherited through fork: not its reservation
           auto mine = ledger().reserve(named("waiter"), one_of(1), kForever);
           if (write(order[1], &who, 1) != 1) _exit(1);
           ledger().release(mine);
@@ -286,7 +286,7 @@ TEST_F(LedgerTest, RanksOfALaunchShareOneReservation) {
   EXPECT_EQ(ledger().reservations()[0].joined, 3);
   ledger().release(first);
   ledger().release(second);
-  EXPECT_EQ(ledger().reservations().size(), 1U);  // the third has it still
+  EXPECT_EQ(ledger().reservations().size(), 1U);  // the third still holds it
   ledger().release(*third);
   EXPECT_TRUE(files().empty());
 }
@@ -300,17 +300,17 @@ TEST_F(LedgerTest, ACommandWithinAPlacedOneIsNotInItsOwnWay) {
 }
 
 TEST_F(LedgerTest, WhatCannotBeReadIsRemovedWhenDeadAndNamedWhenAlive) {
-  const std::vector<std::string> wrong = {"",
-                                          "garbage\n",
-                                          "[1]\n",
-                                          "{}\n",
-                                          "{\"pid\":\"x\"}\n",
-                                          line(boot(), R"("exclusive":true,"parts":["5-1"])"),
-                                          line(boot(), R"("exclusive":1,"parts":[])"),
-                                          line(boot(), R"("exclusive":true,"parts":"0")"),
-                                          line(boot()).substr(0, 40),
-                                          std::string(2 << 20, '[')};
-  for (const std::string& text : wrong) {
+  const std::vector<std::string> invalid = {"",
+                                            "garbage\n",
+                                            "[1]\n",
+                                            "{}\n",
+                                            "{\"pid\":\"x\"}\n",
+                                            line(boot(), R"("exclusive":true,"parts":["5-1"])"),
+                                            line(boot(), R"("exclusive":1,"parts":[])"),
+                                            line(boot(), R"("exclusive":true,"parts":"0")"),
+                                            line(boot()).substr(0, 40),
+                                            std::string(2 << 20, '[')};
+  for (const std::string& text : invalid) {
     stranger(folder_ / "claim-1", text, false);
     EXPECT_TRUE(ledger().reservations().empty()) << text.substr(0, 80);
     EXPECT_TRUE(files().empty()) << text.substr(0, 80);
@@ -318,18 +318,18 @@ TEST_F(LedgerTest, WhatCannotBeReadIsRemovedWhenDeadAndNamedWhenAlive) {
     const int fd = stranger(folder_ / "claim-2", text, true);
     try {
       ledger().reservations();
-      ADD_FAILURE() << "taken: " << text.substr(0, 80);
+      ADD_FAILURE() << "accepted: " << text.substr(0, 80);
     } catch (const mm::Failure& e) {
-      const std::string said = e.what();
-      EXPECT_NE(said.find("claim-2"), std::string::npos) << said;
-      EXPECT_NE(said.find("process " + std::to_string(getpid())), std::string::npos) << said;
-      EXPECT_NE(said.find("remove the file"), std::string::npos) << said;
+      const std::string message = e.what();
+      EXPECT_NE(message.find("claim-2"), std::string::npos) << message;
+      EXPECT_NE(message.find("process " + std::to_string(getpid())), std::string::npos) << message;
+      EXPECT_NE(message.find("remove the file"), std::string::npos) << message;
     }
     close(fd);
     EXPECT_TRUE(ledger().reservations().empty());
   }
   const int fd = stranger(folder_ / "claim-3", line(boot()) + "\n{\"cgroup\":\"/torn", true);
-  ASSERT_EQ(ledger().reservations().size(), 1U);  // what was added last was never whole; the reservation stands
+  ASSERT_EQ(ledger().reservations().size(), 1U);  // the last addition was incomplete; the reservation stays valid
   EXPECT_EQ(ledger().reservations()[0].layout.parts, (std::vector<std::vector<int>>{{0, 1}, {5}}));
   close(fd);
 }
@@ -338,7 +338,7 @@ TEST_F(LedgerTest, AReservationOfAnotherBootIsRemovedAndALivingOneNamesTheShared
   stranger(folder_ / "claim-1", line("another"), false);
   testing::internal::CaptureStderr();
   EXPECT_TRUE(ledger().reservations().empty());
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("of another boot"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("from another boot"), std::string::npos);
   EXPECT_TRUE(files().empty());
   const int fd = stranger(folder_ / "claim-1", line("another"), true);
   EXPECT_THROW(ledger().reservations(), mm::Failure);
@@ -353,13 +353,12 @@ TEST_F(LedgerTest, WhatIsNoRegularFileIsIgnored) {
   ASSERT_EQ(mkfifo((folder_ / "wait-0").c_str(), 0666), 0);
   testing::internal::CaptureStderr();
   const auto held = ledger().reserve(named("y"), one_of(4), 1);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("no regular file"), std::string::npos);
+  EXPECT_NE(testing::internal::GetCapturedStderr().find("not a regular file"), std::string::npos);
   EXPECT_TRUE(fs::exists("/etc/passwd"));
   EXPECT_EQ(held.placement.layout.parts.size(), 1U);
 }
 
-// A reservation is a stranger's word: root that removes it must not be led to remove anything but an empty cgroup of
-// ours.
+// A reservation is untrusted: root, when removing it, must not remove anything but an empty cgroup of ours.
 TEST_F(LedgerTest, ADeadReservationsCgroupIsRemovedOnlyIfItIsOne) {
   const fs::path precious = above_ / "meshmark-precious";
   fs::create_directory(precious);
@@ -399,10 +398,11 @@ TEST_F(LedgerTest, SeveralUsersShareTheFolderAndNobodyRemovesAnothers) {
   const pid_t other = process(
       [&] {
         if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-        auto held = ledger().reserve(named("nobody's"), one_of(3), 0);  // CPU 0 is root's; the dead one has none
+        auto held =
+            ledger().reserve(named("nobody's"), one_of(3), 0);  // CPU 0 is root's; the dead reservation has none
         if (held.placement.layout.parts[0][0] != 1) _exit(3);
         if (ledger().reservations().size() != 2 || ledger().reservations()[1].user != "65534") _exit(4);
-        if (!fs::exists(folder_ / "claim-dead")) _exit(5);  // not permitted, and not its business
+        if (!fs::exists(folder_ / "claim-dead")) _exit(5);  // not permitted, and not required
         if (ledger().join("")) _exit(6);
       },
       false);

@@ -1,5 +1,5 @@
-/// Pages that move to whoever touches them next: each is given back once, unchanged, and no thread sees a fault of
-/// ours. That they move is tested in guests (tests/guest/test_guest_place_proof.py).
+/// Pages that move to the thread that touches them next: each regains access once, unchanged, and no thread sees a
+/// fault. Guest tests check that they move (tests/guest/test_guest_place_proof.py).
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/mman.h>
@@ -20,7 +20,7 @@
 
 namespace {
 
-/// Touched memory that is full of its own addresses.
+/// Touched memory filled with its addresses.
 class Field {
  public:
   explicit Field(std::size_t bytes, int access = PROT_READ | PROT_WRITE) : bytes_(bytes) {
@@ -71,7 +71,7 @@ TEST(NextTouch, GivesBackEveryPageOnceAndUnchanged) {
   EXPECT_EQ(counts().touched - before.touched, 65U + 64U);
 }
 
-/// A sanitizer's own handler ends the program instead.
+/// A sanitizer's handler would end the program instead.
 bool ended_by_fault(int status) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return WIFEXITED(status) && WEXITSTATUS(status) != 0;
@@ -105,8 +105,8 @@ TEST(NextTouch, RefusesWhatCannotBeMarked) {
   EXPECT_EQ(errno, EINVAL);
   EXPECT_EQ(mm_next_touch(closed.data(), 4 * 4096), -1);
   EXPECT_EQ(errno, EACCES);
-  const auto below = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - 3 * 4096;  // of the stack
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): no object of ours is there
+  const auto below = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)) - 3 * 4096;  // below the stack
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): no object exists there
   EXPECT_EQ(mm_next_touch(reinterpret_cast<char*>(below), 6 * 4096), -1);
   EXPECT_EQ(errno, EINVAL);
   void* const hole = mmap(nullptr, 4 * 4096, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -120,7 +120,7 @@ TEST(NextTouch, RefusesWhatCannotBeMarked) {
   EXPECT_TRUE(field.whole());
 }
 
-// Many threads at the same pages, marked again and again meanwhile: nobody may see a fault or a wrong word.
+// Many threads access the same pages, which are marked repeatedly: no thread may see a fault or a wrong value.
 TEST(NextTouch, ManyThreadsMayTouchTheSamePages) {
   constexpr std::size_t kBytes = 256 * 4096;
   const Field field(kBytes);
@@ -147,11 +147,11 @@ TEST(NextTouch, ManyThreadsMayTouchTheSamePages) {
   EXPECT_TRUE(field.whole());
 }
 
-// The first call for a range takes the access away while others touch it: they wait until it is marked. The last page
-// is marked last.
+// The first call for a range removes access while others touch it: they wait until it is marked. The last page is
+// marked last.
 TEST(NextTouch, ARangeIsKnownBeforeItLosesItsAccess) {
   constexpr std::size_t kBytes = 1024 * 4096;
-  std::vector<std::unique_ptr<Field>> fields;  // kept, so that each lies where no range was
+  std::vector<std::unique_ptr<Field>> fields;  // kept, so that each lies at a new address
   for (int i = 0; i < 60; ++i) fields.push_back(std::make_unique<Field>(kBytes));
   const std::size_t last = fields[0]->size() - 1;
   std::atomic<std::size_t> now{0};
@@ -172,7 +172,7 @@ TEST(NextTouch, ARangeIsKnownBeforeItLosesItsAccess) {
   EXPECT_EQ(wrong, 0);
 }
 
-// A thread that comes second at the same word, mark after mark, meets no real fault.
+// A thread that is second at the same word, mark after mark, sees no real fault.
 TEST(NextTouch, BeingLateAgainAndAgainIsNoFault) {
   const Field field(4096);
   std::atomic<bool> stop{false};
@@ -210,7 +210,7 @@ TEST(NextTouch, FaultsOfOthersGoToTheHandlerThatWasThere) {
           *closed.at(0) = 1;
         else
           caught = caught + 1;
-        // Ours no longer, though in a range that was: a page that its owner closed.
+        // No longer ours, though in a marked range: a page that its owner protected.
         mprotect(field.data(), 4096, PROT_NONE);
         if (sigsetjmp(back, 1) == 0)
           *field.at(0) = 1;

@@ -1,5 +1,5 @@
-/// Proof on this machine: what is put wrong is found, what is right is not accused, and what cannot be seen is told.
-/// Several nodes are tested in guests (tests/guest/test_guest_place_proof.py).
+/// Verification on this machine: violations are found, correct placements are not reported, and missing observations
+/// are stated. Guest tests cover several nodes (tests/guest/test_guest_place_proof.py).
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sched.h>
@@ -52,7 +52,7 @@ void spin(double seconds, clockid_t by = CLOCK_MONOTONIC) {
   for (const double end = now_s() + seconds; now_s() < end;) mm::dependent_adds(1000);
 }
 
-/// A program in a group of its own, with everything that it starts killed at the end.
+/// A program in a separate group; everything that it starts is killed at the end.
 class Program {
  public:
   explicit Program(const std::function<void()>& body) : pid_(fork()) {
@@ -77,11 +77,11 @@ class Program {
   pid_t pid_;
 };
 
-/// Set by a program, and seen here.
+/// Set by a program and read here.
 class Mark {
  public:
   Mark() : set_(mmap(nullptr, sizeof(Set), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)) {
-    if (set_ == MAP_FAILED) throw mm::Failure("no page to share");
+    if (set_ == MAP_FAILED) throw mm::Failure("cannot map a shared page");
     new (set_) Set(false);
   }
   ~Mark() { munmap(set_, sizeof(Set)); }
@@ -95,7 +95,7 @@ class Mark {
   void* set_;
 };
 
-/// For so long, and no less than until half a second after the program set its mark: others may have its CPU.
+/// Waits for that time, and at least until half a second after the program set its mark: others may use its CPU.
 Report watch(const Program& program, const Expectation& expected, double seconds, const Mark* mark = nullptr) {
   Observer observer(machine_of("host"), program.pid(), expected);
   const double last = mm::wall_s() + 100;
@@ -113,7 +113,7 @@ std::set<Violation> violations(const Report& report) {
   return found;
 }
 
-bool said(const Report& report, const std::string& word) {
+bool reports(const Report& report, const std::string& word) {
   return std::any_of(report.findings.begin(), report.findings.end(),
                      [&](const std::string& line) { return line.find(word) != std::string::npos; });
 }
@@ -122,10 +122,10 @@ class PlaceProof : public testing::Test {
  protected:
   void SetUp() override {
     cpus = allowed_here();
-    if (cpus.size() < 2) GTEST_SKIP() << "two CPUs are needed";
+    if (cpus.size() < 2) GTEST_SKIP() << "two CPUs are required";
     cpus.resize(2);
   }
-  /// Of both CPUs, one a part.
+  /// Both CPUs, one per part.
   Expectation each() const {
     Expectation e;
     e.cpus = cpus;
@@ -174,7 +174,7 @@ TEST(PlacePages, OfThisProcessGrowByWhatItTouches) {
   const std::uint64_t before = all();
   void* const at = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
-  // By the kernel: what an instrumented program writes touches memory of the sanitizer too.
+  // According to the Linux kernel: an instrumented program also writes shadow memory of the sanitizer.
   const int zeros = open("/dev/zero", O_RDONLY | O_CLOEXEC);
   for (std::size_t done = 0; done < kBytes;) {
     const long n = syscall(SYS_read, zeros, static_cast<char*>(at) + done, kBytes - done);
@@ -184,12 +184,12 @@ TEST(PlacePages, OfThisProcessGrowByWhatItTouches) {
   close(zeros);
   const std::uint64_t after = all();
   munmap(at, kBytes);
-  EXPECT_NEAR(static_cast<double>(after - before), kBytes, 0.03 * kBytes);  // counting itself takes some
+  EXPECT_NEAR(static_cast<double>(after - before), kBytes, 0.03 * kBytes);  // counting itself uses some
 }
 
 TEST_F(PlaceProof, ARightPlacementHolds) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the sanitizer has threads of its own in every process";
+  GTEST_SKIP() << "the sanitizer runs threads in every process";
 #endif
   const Program program([&] {
     pin_to(cpus);
@@ -210,7 +210,7 @@ TEST_F(PlaceProof, ARightPlacementHolds) {
 
 TEST_F(PlaceProof, RanksOnTheirOwnPartsHold) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the sanitizer has threads of its own in every process";
+  GTEST_SKIP() << "the sanitizer runs threads in every process";
 #endif
   const Program program([&] {
     pin_to(cpus);
@@ -236,7 +236,7 @@ TEST_F(PlaceProof, AMaskThatTheProgramNarrowsIsFound) {
   });
   const Report report = watch(program, one(cpus), 0.6);
   EXPECT_EQ(violations(report), std::set{Violation::mask_changed}) << to_text(report);
-  EXPECT_TRUE(said(report, "the program narrowed it")) << to_text(report);
+  EXPECT_TRUE(reports(report, "the program narrowed it")) << to_text(report);
 }
 
 TEST_F(PlaceProof, AMaskThatTheProgramWidensIsFoundAndWhereItRan) {
@@ -248,7 +248,7 @@ TEST_F(PlaceProof, AMaskThatTheProgramWidensIsFoundAndWhereItRan) {
   });
   const Report report = watch(program, one({cpus[0]}), 0.6);
   EXPECT_EQ(violations(report), (std::set{Violation::mask_changed, Violation::ran_outside})) << to_text(report);
-  EXPECT_TRUE(said(report, "the program replaced it")) << to_text(report);
+  EXPECT_TRUE(reports(report, "the program replaced it")) << to_text(report);
 }
 
 TEST_F(PlaceProof, AMaskThatComesBackIsFound) {
@@ -257,14 +257,14 @@ TEST_F(PlaceProof, AMaskThatComesBackIsFound) {
     pin_to(cpus);
     spin(0.2);
     pin_to({cpus[0]});
-    spin(0.2, CLOCK_PROCESS_CPUTIME_ID);  // one that its owner did not run with is none
+    spin(0.2, CLOCK_PROCESS_CPUTIME_ID);  // a mask with which the thread did not run does not count
     pin_to(cpus);
     is_back.set();
     spin(100);
   });
   const Report report = watch(program, one(cpus), 0.6, &is_back);
   EXPECT_TRUE(violations(report).contains(Violation::mask_changed)) << to_text(report);
-  EXPECT_EQ(report.threads.at(0).allowed, cpus) << "the last mask seen";
+  EXPECT_EQ(report.threads.at(0).allowed, cpus) << "the last observed mask";
 }
 
 TEST_F(PlaceProof, AMaskOfAMomentIsNoChangeThoughItsOwnerWaitsForACpu) {
@@ -289,7 +289,7 @@ TEST_F(PlaceProof, AMaskOfAMomentIsNoChangeThoughItsOwnerWaitsForACpu) {
 TEST_F(PlaceProof, ALauncherThatBindsAllRanksAlikeIsNamedWithItsRemedy) {
   const Program program([&] {
     pin_to(cpus);
-    setenv("OMPI_COMM_WORLD_RANK", "0", 1);  // this process's own environment stays as it was: ranks need an exec
+    setenv("OMPI_COMM_WORLD_RANK", "0", 1);  // the environment of this process does not change: ranks need an exec
     for (int rank = 0; rank < 2; ++rank)
       if (fork() == 0) {
         pin_to({cpus[0]});
@@ -299,8 +299,8 @@ TEST_F(PlaceProof, ALauncherThatBindsAllRanksAlikeIsNamedWithItsRemedy) {
   });
   const Report report = watch(program, one(cpus), 0.6);
   EXPECT_EQ(violations(report), std::set{Violation::mask_changed}) << to_text(report);
-  EXPECT_TRUE(said(report, "the launcher bound all 2 ranks to the same CPUs")) << to_text(report);
-  EXPECT_TRUE(said(report, "mpirun --bind-to none")) << to_text(report);
+  EXPECT_TRUE(reports(report, "the launcher bound all 2 ranks to the same CPUs")) << to_text(report);
+  EXPECT_TRUE(reports(report, "mpirun --bind-to none")) << to_text(report);
 }
 
 TEST_F(PlaceProof, ARunTimeThatPinsItsThreadsIsNamedByItsVariable) {
@@ -311,7 +311,7 @@ TEST_F(PlaceProof, ARunTimeThatPinsItsThreadsIsNamedByItsVariable) {
     execl("/bin/sh", "sh", "-c", "while :; do :; done", nullptr);
   });
   const Report report = watch(program, one(cpus), 0.5);
-  EXPECT_TRUE(said(report, "OMP_PROC_BIND=true")) << to_text(report);
+  EXPECT_TRUE(reports(report, "OMP_PROC_BIND=true")) << to_text(report);
 }
 
 TEST_F(PlaceProof, TwoRanksOnOnePartAreFoundWhileAnotherIsEmpty) {
@@ -327,7 +327,7 @@ TEST_F(PlaceProof, TwoRanksOnOnePartAreFoundWhileAnotherIsEmpty) {
   });
   const Report report = watch(program, each(), 1.0);
   EXPECT_EQ(violations(report), std::set{Violation::doubled}) << to_text(report);
-  EXPECT_TRUE(said(report, "shared CPU " + std::to_string(cpus[1]) + " while CPU " + std::to_string(cpus[0])));
+  EXPECT_TRUE(reports(report, "shared CPU " + std::to_string(cpus[1]) + " while CPU " + std::to_string(cpus[0])));
 }
 
 TEST_F(PlaceProof, TwoThreadsOnOnePartAreFound) {
@@ -372,15 +372,15 @@ TEST_F(PlaceProof, SleepersOnOnePartAreNotDoubled) {
 }
 
 TEST_F(PlaceProof, OrphansAndShortProcessesAreSeen) {
-  // The subreaper is a process of its own, since the setting stays.
+  // A separate process is the subreaper, since the setting is permanent.
   const Program supervisor([&] {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    bool seen = false;
+    bool found = false;
     {
       const Program root([&] {
         pin_to(cpus);
         if (fork() == 0) {
-          if (fork() != 0) _exit(0);  // the parent of the next ends at once
+          if (fork() != 0) _exit(0);  // the parent of the next one ends at once
           usleep(100000);
           pin_to({cpus[0]});
           spin(10);
@@ -389,10 +389,10 @@ TEST_F(PlaceProof, OrphansAndShortProcessesAreSeen) {
         pause();
       });
       const Report report = watch(root, one(cpus), 0.6);
-      seen = violations(report) == std::set{Violation::mask_changed};
-      if (!seen) std::fputs(to_text(report).c_str(), stderr);
+      found = violations(report) == std::set{Violation::mask_changed};
+      if (!found) std::fputs(to_text(report).c_str(), stderr);
     }
-    _exit(seen ? 0 : 1);
+    _exit(found ? 0 : 1);
   });
   int status = 0;
   ASSERT_EQ(waitpid(supervisor.pid(), &status, 0), supervisor.pid());
@@ -410,7 +410,7 @@ TEST_F(PlaceProof, AProgramThatEndedBeforeIsToldAsUnseen) {
 
 TEST_F(PlaceProof, LookingIsCheapAndItsCostIsTold) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the sanitizer has threads of its own in every process";
+  GTEST_SKIP() << "the sanitizer runs threads in every process";
 #endif
   const Program program([&] {
     pin_to(cpus);
@@ -422,7 +422,7 @@ TEST_F(PlaceProof, LookingIsCheapAndItsCostIsTold) {
   const Report report = watch(program, one(cpus), 2);
   EXPECT_EQ(report.threads.size(), 65U);
   EXPECT_GT(report.cost_s, 0);
-  // 5 % for looks and 2 % for pages, and what is allowed at once at the start.
+  // 5 % for samples and 2 % for pages, plus the initial allowance.
   EXPECT_LT(report.cost_s, 0.07 * report.seconds + 0.1);
 }
 
@@ -477,37 +477,37 @@ TEST_F(PlaceProof, PlacedAnswersByItsStatus) {
   EXPECT_THROW(call(placed_verb, {"placed", "4194303"}), mm::Failure);
 }
 
-// Counted by what is read, not by the clock: all of the page map would be 2 GiB.
+// Measured by the bytes read, not by time: the whole page map would be 2 GiB.
 TEST_F(PlaceProof, MigrateDoesNotReadWhatIsNotThere) {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the sanitizer maps terabytes of its own";
+  GTEST_SKIP() << "the sanitizer maps terabytes";
 #endif
-  int told[2];
-  ASSERT_EQ(pipe(told), 0);
+  int pipe_ends[2];
+  ASSERT_EQ(pipe(pipe_ends), 0);
   const Program program([&] {
     constexpr std::size_t kSize = 1UL << 40;
     void* const block =
         mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    const bool there = block != MAP_FAILED;
-    if (there) madvise(block, kSize, MADV_NOHUGEPAGE);
-    for (std::size_t i = 0; there && i < 1000; ++i) static_cast<char*>(block)[i * (1 << 20)] = 1;
-    if (write(told[1], &there, sizeof there) == sizeof there) pause();
+    const bool mapped = block != MAP_FAILED;
+    if (mapped) madvise(block, kSize, MADV_NOHUGEPAGE);
+    for (std::size_t i = 0; mapped && i < 1000; ++i) static_cast<char*>(block)[i * (1 << 20)] = 1;
+    if (write(pipe_ends[1], &mapped, sizeof mapped) == sizeof mapped) pause();
   });
-  bool there = false;
-  ASSERT_EQ(read(told[0], &there, sizeof there), static_cast<ssize_t>(sizeof there));
-  if (!there) GTEST_SKIP() << "no terabyte can be reserved here";
+  bool mapped = false;
+  ASSERT_EQ(read(pipe_ends[0], &mapped, sizeof mapped), static_cast<ssize_t>(sizeof mapped));
+  if (!mapped) GTEST_SKIP() << "no terabyte can be reserved here";
   const auto read_so_far = [] { return mm::leading_number(mm::value_of(mm::read_text("/proc/self/io"), "rchar:")); };
   const std::uint64_t before = read_so_far();
   const std::string node = std::to_string(count_pages(getpid()).own.begin()->first);
   EXPECT_EQ(call(migrate_verb, {"migrate", std::to_string(program.pid()), "--to", node}), 0);
   EXPECT_LT(read_so_far() - before, 64ULL << 20);
-  close(told[0]);
-  close(told[1]);
+  close(pipe_ends[0]);
+  close(pipe_ends[1]);
 }
 
 TEST_F(PlaceProof, MigrateRefusesWhatCannotBe) {
 #ifdef __SANITIZE_THREAD__
-  GTEST_SKIP() << "the sanitizer maps terabytes, and a kernel before 6.7 tells of every page of a map";
+  GTEST_SKIP() << "the sanitizer maps terabytes, and a Linux kernel before 6.7 lists every page of a map";
 #endif
   const Program program([] { pause(); });
   const std::string pid = std::to_string(program.pid());

@@ -1,4 +1,4 @@
-/// Policies: published examples to the CPU, oracles by brute force, and what no placement may ever do.
+/// Policies: published examples to the CPU, brute-force oracles, and invariants of all placements.
 #include "place/policy.hpp"
 
 #include <gtest/gtest.h>
@@ -41,7 +41,7 @@ class Folder {
     return path_ / name;
   }
   std::string path(const std::string& name) const { return path_ / name; }
-  /// hwloc's XML out of a recorded machine, beside its kernel's tree `root`; "" where tar cannot read it.
+  /// hwloc's XML of a recorded machine, and its kernel tree in `root`; "" if tar cannot unpack it.
   std::string recorded(const std::string& machine) const {
     const std::string tar = "tar xJf '" + (kMachines / (machine + ".tar.xz")).string() + "' -C '" + path_.string() +
                             "' hwloc.xml root 2>/dev/null";
@@ -66,7 +66,7 @@ Occupancy holding(const Cpus& cpus) {
   return taken;
 }
 
-/// CPUs of jobs that come one after the other.
+/// CPUs of successive jobs.
 std::vector<Cpus> jobs(const Machine& machine, const std::string& bind, const std::vector<int>& slots,
                        SlotKind kind = SlotKind::cores, Occupancy taken = {}) {
   std::vector<Cpus> result;
@@ -79,7 +79,7 @@ std::vector<Cpus> jobs(const Machine& machine, const std::string& bind, const st
   return result;
 }
 
-/// One CPU a node, with a matrix.
+/// One CPU per node, with a matrix.
 Machine with_matrix(const std::vector<std::vector<double>>& values, const std::string& each = "core:1 pu:1") {
   const Folder folder;
   Cpus nodes(values.size());
@@ -146,7 +146,7 @@ TEST(Pack, FillsOneSocketAndNeverSplitsAsPublished) {
 TEST(Pack, GivesAJobLargerThanASocketTheFewestAndRefusesItWhereOneIsAsked) {
   const Machine m = machine_of("pack:4 [numa] core:4 pu:1");
   EXPECT_EQ(jobs(m, "pack", {6}), (std::vector<Cpus>{{0, 1, 2, 3, 4, 5}}));
-  // Sockets 1 and 3 are whole; the two that remain go where they leave the least behind.
+  // Sockets 1 and 3 are used whole; the remaining two slots go where they leave the least free.
   EXPECT_EQ(jobs(m, "pack", {10}, SlotKind::cores, holding({0, 8, 9})),
             (std::vector<Cpus>{{4, 5, 6, 7, 10, 11, 12, 13, 14, 15}}));
   EXPECT_THROW(place(m, request("pack(socket=1)", 5), {}), mm::UsageError);
@@ -180,7 +180,7 @@ TEST(Slots, AreSocketsCoresOrThreads) {
   EXPECT_EQ(jobs(m, "balance", {1, 1}, SlotKind::procs), (std::vector<Cpus>{{0, 1, 2, 3}, {4, 5, 6, 7}}));
   EXPECT_EQ(jobs(m, "balance", {1, 1, 1}, SlotKind::cores), (std::vector<Cpus>{{0, 1}, {4, 5}, {2, 3}}));
   EXPECT_EQ(jobs(m, "balance", {1, 1, 1}, SlotKind::threads), (std::vector<Cpus>{{0}, {4}, {1}}));
-  // A thread that is taken makes its core and its socket taken.
+  // An occupied thread makes its core and its socket occupied.
   EXPECT_EQ(jobs(m, "any", {1}, SlotKind::cores, holding({1})), (std::vector<Cpus>{{2, 3}}));
   EXPECT_EQ(jobs(m, "any", {1}, SlotKind::procs, holding({1})), (std::vector<Cpus>{{4, 5, 6, 7}}));
   Request r = request("any", 3, SlotKind::cores);
@@ -189,7 +189,7 @@ TEST(Slots, AreSocketsCoresOrThreads) {
 }
 
 TEST(Slots, FollowTheMachineNotTheNumbers) {
-  // As firmware numbers as a rule: first all first threads, sockets in turn.
+  // Typical firmware numbering: first all first threads, alternating between sockets.
   const Machine m = machine_of("pack:2 [numa] core:2 pu:2(indexes=0,4,2,6,1,5,3,7)");
   EXPECT_EQ(jobs(m, "balance", {1, 1, 1}, SlotKind::cores), (std::vector<Cpus>{{0, 4}, {1, 5}, {2, 6}}));
   EXPECT_EQ(m.cpu(4).smt, 1);
@@ -205,7 +205,7 @@ TEST(Machines, HaveNodesWithoutCpusAndPackagesOfSeveralNodes) {
   EXPECT_EQ(hbm.nodes[1].bytes, 16'000'000'000ULL);
   const Machine snc = machine_of((kMachines / "2x8-snc4.xml").string());
   EXPECT_EQ(snc.nodes.size(), 8U);
-  // Four slots on eight nodes of two packages: one a node, two a package.
+  // Four slots on eight nodes of two packages: one per node, two per package.
   const Placement p = place(snc, request("scatter", 4), {});
   std::map<int, int> packages;
   std::set<int> nodes;
@@ -232,10 +232,10 @@ TEST(Machines, OfRecordingsAreReadWithTheirDistances) {
   EXPECT_EQ(cxl.hops(0, 2), 2);
   const Machine less = machine_of(folder.recorded("memless-3"));
   EXPECT_EQ(less.nodes.size(), 2U);
-  EXPECT_EQ(less.cpu(1).node, 0);  // its own has no memory
+  EXPECT_EQ(less.cpu(1).node, 0);  // its node has no memory
 }
 
-// The host is read with only those of hwloc's parts that placement needs; XML has what all of them found.
+// The host is read with only the parts of hwloc that placement needs; the XML contains all of them.
 TEST(Machines, AreTheSameFromTheKernelsTreeAsFromXml) {
   for (const char* name : {"snc-2x2", "torus-4x4-16", "cxl-2+1", "smt-2-offline"}) {
     const Folder folder;
@@ -292,16 +292,16 @@ TEST(Matrix, IsCheckedAndBandwidthTurnedRound) {
   use(R"({"nodes":[1,0],"unit":"B/s","what":"bandwidth","better":"higher","values":[[4,2],[1,5]]})");
   EXPECT_EQ(m.distance, (std::vector<std::vector<double>>{{0.2, 1}, {0.5, 0.25}}));
   EXPECT_EQ(m.distance_from, "1 / bandwidth (B/s)");
-  for (const char* wrong : {"", "[]", "{", R"({"nodes":[0,1],"unit":"s","what":"x"})",
-                            R"({"nodes":[0],"unit":"s","what":"x","values":[[1]]})",
-                            R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3]]})",
-                            R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,0]]})",
-                            R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,"a"]]})",
-                            R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[null,1]]})",
-                            R"({"nodes":[0,7],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
-                            R"({"nodes":[0,0],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
-                            R"({"nodes":[0,1],"unit":"s","what":"x","better":"more","values":[[1,2],[3,4]]})"})
-    EXPECT_THROW(use(wrong), mm::UsageError) << wrong;
+  for (const char* invalid : {"", "[]", "{", R"({"nodes":[0,1],"unit":"s","what":"x"})",
+                              R"({"nodes":[0],"unit":"s","what":"x","values":[[1]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,0]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[3,"a"]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","values":[[1,2],[null,1]]})",
+                              R"({"nodes":[0,7],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
+                              R"({"nodes":[0,0],"unit":"s","what":"x","values":[[1,2],[3,4]]})",
+                              R"({"nodes":[0,1],"unit":"s","what":"x","better":"more","values":[[1,2],[3,4]]})"})
+    EXPECT_THROW(use(invalid), mm::UsageError) << invalid;
   EXPECT_THROW(use_matrix(m, "/proc/nowhere"), mm::UsageError);
 }
 
@@ -358,7 +358,7 @@ std::int64_t by_brute_force(const ClusterProblem& p) {
   return best;
 }
 
-// Every subset (with several units a class: every composition) is the oracle; the seed is fixed.
+// All subsets (with several units per class: all compositions) are the oracle; the seed is fixed.
 TEST(Compact, FindsWhatBruteForceFindsAndNoBoundIsAboveIt) {
   std::mt19937_64 random(20260101);
   int exact = 0, searched = 0;
@@ -394,7 +394,7 @@ TEST(Compact, FindsWhatBruteForceFindsAndNoBoundIsAboveIt) {
       EXPECT_LE(spectral_bound(p), best) << "round " << round;
     }
     exact += found.optimal ? 1 : 0;
-    // The exchanges find every optimum here, so branch and bound has to find it from a bad start.
+    // Exchanges find every optimum here, so branch and bound has to find it from a bad start.
     if (const Cluster alone = by_branch_and_bound(p); alone.optimal) {
       EXPECT_EQ(alone.cost, best) << "round " << round;
       EXPECT_EQ(cost_of(p, alone.counts), best) << "round " << round;
@@ -408,7 +408,7 @@ TEST(Compact, FindsWhatBruteForceFindsAndNoBoundIsAboveIt) {
   EXPECT_GT(searched, 320);
 }
 
-// By hand: of two nodes of three, a whole one and one unit of the other; and never two parts where one would do.
+// Computed by hand: of two nodes of three, a whole one and one unit of the other; never two parts where one suffices.
 TEST(BranchAndBound, ClosesASetOfWholeClassesWithAPart) {
   const ClusterProblem p{{{0, 5, 9}, {5, 0, 9}, {9, 9, 0}}, {3, 3, 3}, {0, 1, 2}, 4};
   const Cluster found = by_branch_and_bound(p);
@@ -416,7 +416,7 @@ TEST(BranchAndBound, ClosesASetOfWholeClassesWithAPart) {
   EXPECT_EQ(found.cost, 15);
   EXPECT_EQ(found.bound, 15);
   EXPECT_EQ(by_brute_force(p), 15);
-  // The first class gives the part, though it is the first.
+  // The first class is partly used, although it is first.
   EXPECT_EQ(by_branch_and_bound({{{0, 5, 5}, {5, 0, 1}, {5, 1, 0}}, {2, 2, 2}, {0, 1, 2}, 5}).counts,
             (std::vector<int>{1, 2, 2}));
 }
@@ -469,7 +469,7 @@ TEST(GridBound, IsTheOptimumOnToriAndMeshes) {
         const ClusterProblem p = grid(lengths, ring, 1, count);
         EXPECT_EQ(grid_bound(p), by_brute_force(p)) << lengths.size() << (ring ? "-d torus " : "-d mesh ") << count;
       }
-  // Whole nodes of three; with a rest it is a bound only.
+  // Whole nodes of three; with a remainder it is only a bound.
   const ClusterProblem whole = grid(3, 3, false, 3, 9), rest = grid(3, 3, false, 3, 8);
   EXPECT_EQ(grid_bound(whole), by_brute_force(whole));
   EXPECT_LE(grid_bound(rest), by_brute_force(rest));
@@ -486,7 +486,7 @@ TEST(GridBound, HoldsUnderNoise) {
   }
 }
 
-// Noise a part, and of weights that differ little; the bound is of use only where it is not far below.
+// Parts with noise, and weights that differ little; the bound is only useful if it is close.
 TEST(SpectralBound, IsNearTheOptimumAndNeverAboveIt) {
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     const ClusterProblem p = by_chance(18, 6, seed < 3 ? 100 : 900, 1000, seed);
@@ -494,7 +494,7 @@ TEST(SpectralBound, IsNearTheOptimumAndNeverAboveIt) {
     EXPECT_LE(spectral_bound(p), best) << seed;
     EXPECT_GT(spectral_bound(p), best * 9 / 10) << seed;
   }
-  // All alike: nothing is between bound and optimum but rounding.
+  // All equal: only rounding separates bound and optimum.
   const ClusterProblem same = by_chance(12, 5, 700, 701, 0);
   EXPECT_LE(spectral_bound(same), 7000);
   EXPECT_GE(spectral_bound(same), 6999);
@@ -518,7 +518,7 @@ TEST(Compact, BeyondBruteForceIsWithinFivePercentOfTheBound) {
   }
 }
 
-// Work is counted, so a small share of it must show in what is proven, and never in what is promised.
+// Work is counted, so a small share of it must affect what is proven, but not correctness.
 TEST(Compact, WithLittleWorkStillAnswersAndItsBoundHolds) {
   ClusterProblem p = by_chance(64, 16, 1000, 4000, 1);
   const Cluster full = least_cluster(p);
@@ -580,7 +580,7 @@ TEST(Sharing, PutsTalkersTogetherAndHungryOnesApart) {
   EXPECT_THROW(place(m, r, {}), mm::UsageError);
 }
 
-// Random traffic on a random machine, against every assignment of parts to nodes.
+// Random traffic on a random machine, compared with every assignment of parts to nodes.
 TEST(Sharing, FindsWhatBruteForceFinds) {
   std::mt19937_64 random(11);
   for (int round = 0; round < 25; ++round) {
@@ -594,7 +594,7 @@ TEST(Sharing, FindsWhatBruteForceFinds) {
       double sum = 0;
       for (std::size_t i = 0; i < 4; ++i)
         for (std::size_t j = 0; j < i; ++j)
-          // Between nodes every pair is at the same level, which adds a tenth of the (equal) local distance.
+          // All pairs of nodes are at the same level, which adds a tenth of the (equal) local distance.
           sum += (r.sharing->traffic[i][j] + r.sharing->traffic[j][i]) *
                  (d[static_cast<std::size_t>(at[i])][static_cast<std::size_t>(at[j])] + 0.1);
       return sum;
@@ -636,14 +636,14 @@ TEST(Hops, LimitEveryPair) {
   EXPECT_THROW(place(m, request("any,distance<=2", 2), holding(all_but_two)), Busy);
 }
 
-// On a ring every four neighbours are a set of their own; what is proven of each is proven of all.
+// On a ring, every four neighbours form a set; a proof for each of them is a proof for the job.
 TEST(Hops, KeepWhatIsProvenOfEverySet) {
   const Machine m = with_matrix(torus(1, 40));
   const Placement p = place(m, request("compact,distance<=3", 3), {});
   EXPECT_EQ(p.layout.cpus(), (Cpus{0, 1, 2}));
   EXPECT_TRUE(p.optimal);
   EXPECT_DOUBLE_EQ(*p.bound, *p.mean_distance);
-  EXPECT_EQ(p.why, "least mean distance, proven");
+  EXPECT_EQ(p.why, "minimum mean distance, proven");
 }
 
 TEST(Exclude, KeepsOthersOffTheWholeCore) {
@@ -657,7 +657,7 @@ TEST(Exclude, KeepsOthersOffTheWholeCore) {
   EXPECT_THROW(place(m, request("list=1"), taken), Busy);
   EXPECT_EQ(place(m, alone, holding({0, 3})).layout.cpus(), Cpus{4});
   EXPECT_THROW(place(m, request("balance,exclude", 3), holding({0})), Busy);
-  // Balance never doubles up with someone who asked to be alone.
+  // Balance never oversubscribes exclusive CPUs.
   Occupancy all = taken;
   for (int c = 0; c < 6; ++c) all.jobs[c] = 1;
   EXPECT_NE(place(m, request("balance"), all).layout.cpus(), (Cpus{0, 1}));
@@ -674,9 +674,9 @@ TEST(Requests, ThatContradictThemselvesAreRefused) {
   r = request("any");
   r.within = {0, 9};
   EXPECT_THROW(place(m, r, {}), mm::UsageError);
-  for (const char* wrong : {"", "best", "list=", "list=a", "balance,near=", "balance,distance<=x",
-                            "balance,distance<=-1", "balance,0-3", "user", "list=3-1", "pack,exclusive"})
-    EXPECT_THROW(request(wrong), mm::UsageError) << wrong;
+  for (const char* invalid : {"", "best", "list=", "list=a", "balance,near=", "balance,distance<=x",
+                              "balance,distance<=-1", "balance,0-3", "user", "list=3-1", "pack,exclusive"})
+    EXPECT_THROW(request(invalid), mm::UsageError) << invalid;
   const Request all = request("LIST=0-1,4,near=eth0,distance<=2,exclude");
   EXPECT_EQ(all.list, (Cpus{0, 1, 4}));
   EXPECT_EQ(all.near, "eth0");
@@ -684,8 +684,8 @@ TEST(Requests, ThatContradictThemselvesAreRefused) {
   EXPECT_TRUE(all.exclude);
 }
 
-// Whatever is asked on whatever machine: parts as many as asked, only CPUs that are allowed, none twice, none that
-// others hold unless it says so.
+// For any request on any machine: as many parts as requested, only allowed CPUs, none twice, none that others hold
+// unless oversubscribed.
 TEST(Place, NeverBreaksItsPromises) {
   std::mt19937_64 random(42);
   int placed = 0;
@@ -709,11 +709,11 @@ TEST(Place, NeverBreaksItsPromises) {
       const Placement p = place(m, r, taken);
       ++placed;
       ASSERT_EQ(p.layout.parts.size(), static_cast<std::size_t>(r.slots));
-      std::set<int> seen;
+      std::set<int> cpus_used;
       for (const auto& part : p.layout.parts) {
         ASSERT_FALSE(part.empty());
         for (const int cpu : part) {
-          EXPECT_TRUE(seen.insert(cpu).second);
+          EXPECT_TRUE(cpus_used.insert(cpu).second);
           EXPECT_TRUE(r.within.empty() || std::count(r.within.begin(), r.within.end(), cpu) == 1);
           EXPECT_TRUE(p.oversubscribed || taken.jobs.count(cpu) == 0) << r.policy;
           for (const auto& [other, exclusive] : taken.exclusive)
@@ -726,7 +726,7 @@ TEST(Place, NeverBreaksItsPromises) {
         std::map<int, std::size_t> size;
         for (const auto& s : slots_of(m, r.kind, r.within.empty() ? m.allowed : r.within)) ++size[m.cpu(s[0]).package];
         std::set<int> used;
-        for (const int cpu : seen) used.insert(m.cpu(cpu).package);
+        for (const int cpu : cpus_used) used.insert(m.cpu(cpu).package);
         for (const auto& [package, n] : size) EXPECT_TRUE(used.size() == 1 || n < p.layout.parts.size());
       }
     } catch (const Busy&) {
@@ -780,19 +780,19 @@ TEST(Plan, ListsAreConsumedAndNoneIsEmpty) {
   EXPECT_EQ(p["jobs"][0]["cpus"], mm::json::parse("[3]"));
   EXPECT_EQ(p["jobs"][1]["parts"], mm::json::parse("[[1],[6]]"));
   EXPECT_EQ(plan({"--topology", kTwoByFour, "--policy", "none", "--jobs", "2"})["jobs"][0]["cpus"], mm::json::array());
-  for (const std::vector<std::string>& wrong : {std::vector<std::string>{"--jobs", "0"},
-                                                {"--jobs", "a"},
-                                                {"--jobs", ""},
-                                                {"--jobs", "-1"},
-                                                {"--slots", "cpus"},
-                                                {"--taken", "99"},
-                                                {"--within", "99"},
-                                                {"--matrix", "/proc/nowhere"},
-                                                {"--sharing", "/proc/nowhere"},
-                                                {"--bogus"}}) {
+  for (const std::vector<std::string>& invalid : {std::vector<std::string>{"--jobs", "0"},
+                                                  {"--jobs", "a"},
+                                                  {"--jobs", ""},
+                                                  {"--jobs", "-1"},
+                                                  {"--slots", "cpus"},
+                                                  {"--taken", "99"},
+                                                  {"--within", "99"},
+                                                  {"--matrix", "/proc/nowhere"},
+                                                  {"--sharing", "/proc/nowhere"},
+                                                  {"--bogus"}}) {
     std::vector<std::string> words = {"--topology", kTwoByFour};
-    words.insert(words.end(), wrong.begin(), wrong.end());
-    EXPECT_THROW(plan(words), mm::UsageError) << wrong.front();
+    words.insert(words.end(), invalid.begin(), invalid.end());
+    EXPECT_THROW(plan(words), mm::UsageError) << invalid.front();
   }
 }
 

@@ -1,4 +1,4 @@
-/// One layout in many syntaxes and back, LSF's variables and affinity[…], and who wins.
+/// One layout in many syntaxes and back, LSF's variables and affinity[…], and the precedence of settings.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -21,7 +21,7 @@ using Parts = std::vector<std::vector<int>>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
 
 Machine two_by_four() { return machine_of("pack:2 [numa] core:4 pu:1"); }
-// As Linux numbers a machine with two threads a core: 0-3 are the first threads, 4-7 the second.
+// Linux's numbering of a machine with two threads per core: 0-3 are the first threads, 4-7 the second.
 Machine threads_last() { return machine_of("pack:2 [numa] core:2 pu:2(indexes=0,4,1,5,2,6,3,7)"); }
 
 std::string complaint(const std::function<void()>& call) {
@@ -39,7 +39,7 @@ std::string first_line(const std::string& form, const Machine& machine, const Pa
   return line(emit(form, machine, {parts}, memory), "./a.out");
 }
 
-// The part of a form that carries the layout, without the line around it.
+// The part of a form that carries the layout, without the rest of the line.
 std::string bare(const Form& form) {
   if (!form.files.empty()) return form.files[0].second;
   if (!form.environment.empty()) return form.environment[0].second;
@@ -55,7 +55,7 @@ TEST(PlaceSyntax, EveryFormIsWhatItsManualShows) {
       {"openmpi",
        "printf '%s\\n' 'rank 0=localhost slot=0,4' 'rank 1=localhost slot=1,5' > rankfile && mpirun -np 2 "
        "--use-hwthread-cpus --mca rmaps_rank_file_physical 1 --rankfile rankfile ./a.out"},
-      // Logical numbers go core by core: CPUs 0,4 are 0-1.
+      // Logical numbers are core by core: CPUs 0,4 are 0-1.
       {"openmpi5",
        "printf '%s\\n' 'rank 0=localhost slot=0-1' 'rank 1=localhost slot=2-3' > rankfile && mpirun -np 2 "
        "--map-by rankfile:file=rankfile:hwtcpus ./a.out"},
@@ -205,7 +205,7 @@ Machine random_machine(std::mt19937& random) {
   Machine machine =
       machine_of("pack:" + std::to_string(packages) + " numa:" + std::to_string(nodes) + " l3:" + std::to_string(l3) +
                  " core:" + std::to_string(cores) + " pu:" + std::to_string(threads) + indexes);
-  if (how == 3) {  // more than fits into a description
+  if (how == 3) {  // more than a description can express
     std::vector<int> index(static_cast<std::size_t>(all));
     std::iota(index.begin(), index.end(), 0);
     std::shuffle(index.begin(), index.end(), random);
@@ -213,7 +213,7 @@ Machine random_machine(std::mt19937& random) {
     std::sort(machine.cpus.begin(), machine.cpus.end(), [](const Cpu& x, const Cpu& y) { return x.id < y.id; });
   }
   EXPECT_EQ(machine.cpus.size(), static_cast<std::size_t>(all));
-  if (random() % 2) {  // a control group leaves some of them
+  if (random() % 2) {  // a control group contains only some of them
     std::erase_if(machine.allowed, [&](int) { return random() % 3 == 0; });
     if (machine.allowed.empty()) machine.allowed = {machine.cpus[0].id};
   }
@@ -245,7 +245,7 @@ TEST(PlaceSyntax, EveryFormSurvivesARoundTripOnAHundredMachines) {
       const bool one_cpu = form == "gomp" || form == "likwid";
       for (int j = 0; j < 3; ++j) {
         const Layout layout = random_layout(machine, random, one_mask_only(form), one_cpu || j == 0);
-        const bool parts = form == "parts";  // says CPUs alone
+        const bool parts = form == "parts";  // expresses CPUs only
         const Form made = emit(form, machine, layout, parts ? Memory{} : Memory{"bind", {}, {}, "default"});
         const std::string text = line(made, parts ? "" : "./a.out");
         EXPECT_EQ(parse(form, machine, text).parts, layout.parts) << form << " " << text;
@@ -274,9 +274,9 @@ TEST(PlaceSyntax, AFormThatCannotSayALayoutNamesThoseThatCan) {
   EXPECT_NE(complaint([&] { first_line("pbs", machine, {{0}}); }).find("'pbs'; openmpi"), std::string::npos);
   Machine restricted = machine;
   restricted.allowed = {1, 2};
-  EXPECT_NE(complaint([&] { first_line("likwid", restricted, {{0}}); }).find("CPU 0 is none; CPUs 1-2"),
+  EXPECT_NE(complaint([&] { first_line("likwid", restricted, {{0}}); }).find("CPU 0 is not allowed; CPUs 1-2"),
             std::string::npos);
-  EXPECT_NE(complaint([&] { first_line("openmpi5", restricted, {{0}}); }).find("CPU 0 is none; CPUs 1-2"),
+  EXPECT_NE(complaint([&] { first_line("openmpi5", restricted, {{0}}); }).find("CPU 0 is not among them; CPUs 1-2"),
             std::string::npos);
 }
 
@@ -340,7 +340,7 @@ TEST(PlaceSyntax, WrongTextIsRefusedAndTheWordNamed) {
   }
 }
 
-TEST(PlaceWishes, LsfsVariablesAreAccepted) {
+TEST(PlaceSettings, LsfsVariablesAreAccepted) {
   const struct {
     Environment environment;
     const char *bind, *from;
@@ -371,7 +371,7 @@ TEST(PlaceWishes, LsfsVariablesAreAccepted) {
       {{{"LSB_EFFECTIVE_RSRCREQ", "1*{span[hosts=1] affinity[core(1)]}+2*{affinity[core(1)]}"}},
        "affinity[core(1)]",
        "bind: LSB_EFFECTIVE_RSRCREQ"},
-      // LSF disregards BIND_JOB where it schedules by affinity; what it decided, and ours, win.
+      // LSF ignores BIND_JOB when it schedules by affinity; its decision, and our variables, take precedence.
       {{{"LSB_EFFECTIVE_RSRCREQ", "affinity[core(1)]"}, {"LSB_USER_BIND_JOB", "PACK"}},
        "affinity[core(1)]",
        "bind: LSB_EFFECTIVE_RSRCREQ"},
@@ -382,19 +382,19 @@ TEST(PlaceWishes, LsfsVariablesAreAccepted) {
       {{{"MESHMARK_BIND", "affinity[core(2)]"}}, "affinity[core(2)]", "bind: MESHMARK_BIND"},
   };
   for (const auto& c : cases) {
-    const Wishes wishes = wishes_of_environment(c.environment);
-    EXPECT_EQ(wishes.bind.value_or(""), c.bind);
-    EXPECT_EQ(wishes.from, c.from);
-    EXPECT_FALSE(wishes.kind);
+    const Settings settings = settings_of_environment(c.environment);
+    EXPECT_EQ(settings.bind.value_or(""), c.bind);
+    EXPECT_EQ(settings.from, c.from);
+    EXPECT_FALSE(settings.kind);
   }
-  const Wishes both = wishes_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"BIND_JOB", "ANY"}});
+  const Settings both = settings_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"BIND_JOB", "ANY"}});
   EXPECT_EQ(both.kind, SlotKind::threads);
   EXPECT_EQ(both.from, "bind: BIND_JOB; slots: EGO_DEFINE_NCPUS");
-  EXPECT_EQ(wishes_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"MESHMARK_SLOTS", "procs"}}).kind,
+  EXPECT_EQ(settings_of_environment({{"EGO_DEFINE_NCPUS", "threads"}, {"MESHMARK_SLOTS", "procs"}}).kind,
             SlotKind::procs);
 }
 
-TEST(PlaceWishes, ContradictionsAndNonsenseAreRefused) {
+TEST(PlaceSettings, ContradictionsAndNonsenseAreRefused) {
   const std::pair<Environment, const char*> cases[] = {
       {{{"LSB_USER_BIND_JOB", "PACK"}, {"LSB_USER_BIND_CPU_LIST", "0"}}, "contradicts LSB_USER_BIND_CPU_LIST='0'"},
       {{{"LSB_USER_BIND_JOB", "NONE"}, {"LSB_USER_BIND_CPU_LIST", "0"}}, "contradicts LSB_USER_BIND_CPU_LIST='0'"},
@@ -411,16 +411,16 @@ TEST(PlaceWishes, ContradictionsAndNonsenseAreRefused) {
       {{{"LSB_EFFECTIVE_RSRCREQ", "rusage[mem=1] affinity[core(1)"}},
        "LSB_EFFECTIVE_RSRCREQ: found 'affinity[core(1)', which"},
       {{{"LSB_EFFECTIVE_RSRCREQ", "1*{affinity[core(1)]}+1*{affinity[core(2)]}"}},
-       "--bind or MESHMARK_BIND says which"},
+       "select one with --bind or MESHMARK_BIND"},
       {{{"MESHMARK_BIND", "affinity[crate]"}}, "MESHMARK_BIND: found 'crate'"},
   };
   for (const auto& [environment, words] : cases) {
-    const std::string text = complaint([&, &e = environment] { wishes_of_environment(e); });
+    const std::string text = complaint([&, &e = environment] { settings_of_environment(e); });
     EXPECT_NE(text.find(words), std::string::npos) << text << "\nwanted: " << words;
   }
 }
 
-// A home and a site of its own, without what the person who tests has set.
+// A separate home and site, without the settings of the user who runs the tests.
 class PlaceSettle : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -444,62 +444,62 @@ class PlaceSettle : public ::testing::Test {
   void user(const std::string& text) { std::ofstream(folder_ / "meshmark" / "config.toml") << text; }
   std::string refused(const std::string& text) {
     site(text);
-    return complaint([] { settle("", {}, {}); });
+    return complaint([] { read_settings("", {}, {}); });
   }
   std::filesystem::path folder_, site_;
 };
 
 TEST_F(PlaceSettle, TheLastWordWinsAndIsNamed) {
-  EXPECT_FALSE(settle("", {}, {}).bind);
-  EXPECT_EQ(settle("", {}, {}).from, "");
+  EXPECT_FALSE(read_settings("", {}, {}).bind);
+  EXPECT_EQ(read_settings("", {}, {}).from, "");
   site("bind = 'any'\nslots = 'procs'\nmemory = 'local'\n[profile.cfd]\nbind = 'pack'\npages = '2MiB'\n");
   user("[profile.cfd]\nbind = 'scatter'\n[profile.mine]\nslots = 'threads'\n");
-  Wishes wishes = settle("", {}, {});
-  EXPECT_EQ(wishes.bind, "any");
-  EXPECT_EQ(wishes.kind, SlotKind::procs);
-  EXPECT_EQ(wishes.memory, "local");
-  EXPECT_EQ(wishes.from, "bind: " + site_.string() + "; memory: " + site_.string() + "; slots: " + site_.string());
-  wishes = settle("cfd", {}, {});
-  EXPECT_EQ(wishes.bind, "scatter");  // the user's profile of that name, not the site's
-  EXPECT_FALSE(wishes.pages);
-  EXPECT_NE(wishes.from.find("bind: profile cfd of " + folder_.string()), std::string::npos) << wishes.from;
-  EXPECT_EQ(settle("mine", {}, {}).kind, SlotKind::threads);
+  Settings settings = read_settings("", {}, {});
+  EXPECT_EQ(settings.bind, "any");
+  EXPECT_EQ(settings.kind, SlotKind::procs);
+  EXPECT_EQ(settings.memory, "local");
+  EXPECT_EQ(settings.from, "bind: " + site_.string() + "; memory: " + site_.string() + "; slots: " + site_.string());
+  settings = read_settings("cfd", {}, {});
+  EXPECT_EQ(settings.bind, "scatter");  // the user's profile with that name takes precedence over the site's
+  EXPECT_FALSE(settings.pages);
+  EXPECT_NE(settings.from.find("bind: profile cfd of " + folder_.string()), std::string::npos) << settings.from;
+  EXPECT_EQ(read_settings("mine", {}, {}).kind, SlotKind::threads);
   ::setenv("MESHMARK_BIND", "balance", 1);
   ::setenv("EGO_DEFINE_NCPUS", "cores", 1);
-  wishes = settle("mine", {}, {});
-  EXPECT_EQ(wishes.bind, "balance");
-  EXPECT_EQ(wishes.kind, SlotKind::cores);
-  wishes = settle("mine", "compact", "threads");
-  EXPECT_EQ(wishes.bind, "compact");
-  EXPECT_EQ(wishes.kind, SlotKind::threads);
-  EXPECT_NE(wishes.from.find("bind: --bind"), std::string::npos);
-  EXPECT_NE(wishes.from.find("slots: --slots"), std::string::npos);
-  EXPECT_NE(complaint([] { settle("nobody", {}, {}); }).find("--profile: found 'nobody'; cfd, mine"),
+  settings = read_settings("mine", {}, {});
+  EXPECT_EQ(settings.bind, "balance");
+  EXPECT_EQ(settings.kind, SlotKind::cores);
+  settings = read_settings("mine", "compact", "threads");
+  EXPECT_EQ(settings.bind, "compact");
+  EXPECT_EQ(settings.kind, SlotKind::threads);
+  EXPECT_NE(settings.from.find("bind: --bind"), std::string::npos);
+  EXPECT_NE(settings.from.find("slots: --slots"), std::string::npos);
+  EXPECT_NE(complaint([] { read_settings("nobody", {}, {}); }).find("--profile: found 'nobody'; cfd, mine"),
             std::string::npos);
 }
 
 TEST_F(PlaceSettle, WhatOnlyLsfUnderstandsDoesNoHarmWhereTheCommandLineSaysAPolicy) {
   ::setenv("LSB_EFFECTIVE_RSRCREQ", "affinity[core(1)]", 1);
-  EXPECT_EQ(settle("", std::nullopt, std::nullopt).bind, "affinity[core(1)]");
+  EXPECT_EQ(read_settings("", std::nullopt, std::nullopt).bind, "affinity[core(1)]");
   ::setenv("LSB_EFFECTIVE_RSRCREQ", "affinity[crate]", 1);
-  EXPECT_EQ(settle("", "pack", std::nullopt).bind, "pack");
-  EXPECT_THROW(settle("", std::nullopt, std::nullopt), mm::UsageError);
-  EXPECT_THROW(settle("", "user", std::nullopt), mm::UsageError);
+  EXPECT_EQ(read_settings("", "pack", std::nullopt).bind, "pack");
+  EXPECT_THROW(read_settings("", std::nullopt, std::nullopt), mm::UsageError);
+  EXPECT_THROW(read_settings("", "user", std::nullopt), mm::UsageError);
   ::unsetenv("LSB_EFFECTIVE_RSRCREQ");
 }
 
 TEST_F(PlaceSettle, AWrongFileIsToldInOneLineWithItsKey) {
   const std::pair<const char*, const char*> cases[] = {
-      {"[[[bind]]]", "site.toml: "},  // aborts toml++ where its asserts are on
-      {"bindd = 'any'", "site.toml: bindd: is no key here; bind, slots, memory, pages, [profile.NAME]"},
-      {"bind = 3", "site.toml: bind: is no text"},
+      {"[[[bind]]]", "site.toml: "},  // aborts toml++ if its asserts are enabled
+      {"bindd = 'any'", "site.toml: bindd: is not a key here; bind, slots, memory, pages, [profile.NAME]"},
+      {"bind = 3", "site.toml: bind: is not a string"},
       {"bind = 'nonsense'", "site.toml: bind: "},
       {"slots = 'chairs'", "site.toml: slots: found 'chairs'"},
       {"memory = 'nonsense'", "site.toml: memory: "},
       {"pages = '3MiB'", "site.toml: pages: found '3MiB'; default, 4KiB, thp, 2MiB, 1GiB"},
-      {"profile = 1", "site.toml: profile: is no key here"},
-      {"[profile]\nx = 1", "site.toml: profile.x: is no table"},
-      {"[profile.x]\ncolour = 'red'", "site.toml: profile.x.colour: is no key here"},
+      {"profile = 1", "site.toml: profile: is not a key here"},
+      {"[profile]\nx = 1", "site.toml: profile.x: is not a table"},
+      {"[profile.x]\ncolour = 'red'", "site.toml: profile.x.colour: is not a key here"},
       {"\nbind = ", "site.toml: line 2: "},
   };
   for (const auto& [text, words] : cases) {
@@ -509,10 +509,10 @@ TEST_F(PlaceSettle, AWrongFileIsToldInOneLineWithItsKey) {
   }
   site("");
   user("bind = 'any'");
-  EXPECT_NE(complaint([] { settle("", {}, {}); }).find("config.toml: bind: is no key here; [profile.NAME]"),
+  EXPECT_NE(complaint([] { read_settings("", {}, {}); }).find("config.toml: bind: is not a key here; [profile.NAME]"),
             std::string::npos);
   ::setenv("MESHMARK_SITE_CONFIG", "/proc/none/meshmark.toml", 1);
-  EXPECT_NE(complaint([] { settle("", {}, {}); }).find("/proc/none/meshmark.toml: found no such file"),
+  EXPECT_NE(complaint([] { read_settings("", {}, {}); }).find("/proc/none/meshmark.toml: found no such file"),
             std::string::npos);
 }
 
@@ -566,7 +566,7 @@ TEST(PlaceAffinity, UnitsAndMasks) {
             (Parts{{0, 4}, {2, 6}, {1, 5}}));
   EXPECT_EQ(placed(machine, "affinity[numa]", 2), (Parts{{0, 1, 4, 5}, {2, 3, 6, 7}}));
   EXPECT_EQ(placed(machine, "affinity[thread(2,same=core)]", 2), (Parts{{0, 4}, {1, 5}}));
-  // Two groups of one task that may not share a socket, one task that spans both.
+  // Two groups of one task that may not share a socket, and one task that spans both.
   EXPECT_EQ(placed(machine, "affinity[core(1,exclusive=(socket,intask))*2]", 1), (Parts{{0, 2, 4, 6}}));
   EXPECT_EQ(placed(machine, "affinity[core(3)]", 1), (Parts{{0, 1, 2, 4, 5, 6}}));
   Machine restricted = machine;

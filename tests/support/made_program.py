@@ -40,7 +40,7 @@ PROGRAM = {
         "window_cov": {},
     },
 }
-_WRONG = re.compile(r"(\S+): a call does (\S+) (\w+), the file was made with")
+_WRONG = re.compile(r"(\S+): a call counts (\S+) (\w+), but the file assumes")
 
 
 def made_program(load: Path, path: Path, calls: int, threads: int = 1) -> Path:

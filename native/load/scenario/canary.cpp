@@ -11,7 +11,7 @@ void Canary::prepare() {
   if (!watch::Walker::possible()) return;
   try {
     walker_ = std::make_unique<watch::Walker>(0, false, 1);
-  } catch (const std::exception&) {  // the run then lacks the latency of memory, and is complete in all else
+  } catch (const std::exception&) {  // the run then lacks memory latency but is otherwise complete
   }
 }
 
@@ -20,7 +20,7 @@ void Canary::sample(const char* when) {
   const double before_s = own_cpu_s();
   const double load_s = walker_->walk();
   const Ticks begin = ticks();
-  [[maybe_unused]] const volatile std::uint64_t kept = dependent_adds(20'000);
+  [[maybe_unused]] const volatile std::uint64_t sum = dependent_adds(20'000);
   const double adds_s = seconds(ticks() - begin);
   emit({{"type", "canary"},
         {"t_s", rounded(clock_.now())},

@@ -1,5 +1,5 @@
 #pragma once
-/// Memory latency and processor speed beside the programs of a run.
+/// Memory latency and processor speed while programs run.
 #include <memory>
 
 #include "load/scenario/run_clock.hpp"
@@ -10,7 +10,7 @@ namespace mm::load {
 class Canary {
  public:
   explicit Canary(const RunClock& clock) : clock_(clock) {}
-  /// Takes its memory; without it, samples write nothing.
+  /// Allocates its memory; on failure, samples write nothing.
   void prepare();
   bool ready() const { return walker_ != nullptr; }
   /// Writes one line; `when`: before, during, after.

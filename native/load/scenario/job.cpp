@@ -27,11 +27,11 @@ bool Job::read_status() {
   if (n > 0) status_text.append(data.data(), static_cast<std::size_t>(n));
   if (n < 0 && errno == EAGAIN) return false;
   if (n > 0 || (n < 0 && errno == EINTR)) return true;
-  close_if_open(child.status);  // it executed its command, or reported why it could not
+  close_if_open(child.status);  // the command was executed, or its failure reported
   return false;
 }
 
-void Job::read_lines(const std::function<void(std::string_view)>& take) {
+void Job::read_lines(const std::function<void(std::string_view)>& handle) {
   std::array<char, 1 << 16> data;
   const ssize_t n = ::read(child.out, data.data(), data.size());
   if (n < 0 && (errno == EAGAIN || errno == EINTR)) return;
@@ -42,16 +42,16 @@ void Job::read_lines(const std::function<void(std::string_view)>& take) {
   unfinished_line_.append(data.data(), static_cast<std::size_t>(n));
   std::size_t at = 0;
   for (std::size_t end; (end = unfinished_line_.find('\n', at)) != std::string::npos; at = end + 1)
-    take(std::string_view(unfinished_line_).substr(at, end - at));
+    handle(std::string_view(unfinished_line_).substr(at, end - at));
   unfinished_line_.erase(0, at);
-  if (unfinished_line_.size() > kMaxLine) unfinished_line_.clear();  // no synthesised program writes such a line
+  if (unfinished_line_.size() > kMaxLine) unfinished_line_.clear();  // longer than any line of a synthetic program
 }
 
-void Job::drain(const std::function<void(std::string_view)>& take) {
+void Job::drain(const std::function<void(std::string_view)>& handle) {
   while (child.out >= 0) {
     pollfd p{child.out, POLLIN, 0};
     if (::poll(&p, 1, 0) <= 0) return;
-    read_lines(take);
+    read_lines(handle);
   }
 }
 
@@ -72,7 +72,7 @@ void Job::set_base() {
     base_system_s = static_cast<double>(stat->system) / ticks_per_second();
 }
 
-json Job::total(const JobUse& seen) const {
+json Job::total(const JobUse& seen_use) const {
   json line{{"type", "total"}, {"program", start->name}, {"copy", start->copy}, {"pid", child.pid}};
   if (phase != Phase::ended) {
     line["how"] = "failed";
@@ -91,18 +91,18 @@ json Job::total(const JobUse& seen) const {
   const double cpu_s =
       std::max(0.0, seconds(use.ru_utime) + seconds(use.ru_stime) - base_cpu_s) + orphans_user_s + orphans_system_s;
   json pages = json::object();
-  for (const auto& [node, n] : seen.bytes) pages[std::to_string(node)] = n;
+  for (const auto& [node, n] : seen_use.bytes) pages[std::to_string(node)] = n;
   line.update({{"released_s", rounded(released_s)},
                {"ended_s", rounded(ended_s)},
                {"wall_s", rounded(ended_s - released_s)},
                {"user_s", rounded(std::max(0.0, cpu_s - system_s))},
                {"system_s", rounded(std::min(cpu_s, system_s))},
-               {"waiting_s", rounded(seen.waiting_s)},
-               {"sleeping_s", rounded(seen.sleeping_s)},
-               {"unseen_s", rounded(std::max(0.0, cpu_s - seen.ran_s))},
-               {"threads", seen.threads},
-               {"processes", seen.processes},
-               {"migrations", seen.migrations},
+               {"waiting_s", rounded(seen_use.waiting_s)},
+               {"sleeping_s", rounded(seen_use.sleeping_s)},
+               {"unseen_s", rounded(std::max(0.0, cpu_s - seen_use.ran_s))},
+               {"threads", seen_use.threads},
+               {"processes", seen_use.processes},
+               {"migrations", seen_use.migrations},
                {"minor_faults", use.ru_minflt},
                {"major_faults", use.ru_majflt},
                {"switches_voluntary", use.ru_nvcsw},

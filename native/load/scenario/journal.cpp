@@ -38,14 +38,14 @@ void write_out(std::string_view text) {
   if (!write_all(STDOUT_FILENO, text)) throw Failure(std::string("cannot write the results: ") + std::strerror(errno));
 }
 
-/// Nodes that a program asks for; none where it asks for none, or they are unknown.
-std::vector<int> nodes_asked(const Start& s, std::optional<place::Machine>& machine) {
+/// Nodes that a program requests; empty if it requests none or they are unknown.
+std::vector<int> requested_nodes(const Start& s, std::optional<place::Machine>& machine) {
   if (s.memory.empty()) return {};
   try {
     if (!machine) machine = place::machine_of("host");
-    return place::nodes_meant(*machine, place::parse_memory(s.memory), s.cpus);
+    return place::requested_nodes(*machine, place::parse_memory(s.memory), s.cpus);
   } catch (const std::exception&) {
-    return {};  // the start of the program reports what is wrong with it
+    return {};  // starting the program reports the error
   }
 }
 
@@ -64,7 +64,7 @@ void Journal::header(const RunPlan& plan, const Inherited& inherited) const {
                         {"nice", s.nice},
                         {"priority", s.priority},
                         {"memory", s.memory},
-                        {"nodes", cpu_list(nodes_asked(s, machine))}});
+                        {"nodes", cpu_list(requested_nodes(s, machine))}});
   json conditions = host_conditions();
   std::vector<int> allowed;  // to the programs: the runner may have moved to other CPUs
   for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
@@ -90,11 +90,11 @@ void Journal::event(const char* name, const Start* about, const json& more) {
   if (about != nullptr) line["program"] = about->name, line["copy"] = about->copy;
   line.update(more);
   emit(line);
-  // Without a reader of notifications the run continues.
+  // If the reader of notifications is gone, the run continues.
   if (notify_ >= 0 && ::write(notify_, "\n", 1) < 0 && errno != EAGAIN) close_if_open(notify_);
 }
 
-std::string Journal::beginning(const char* type, const Start& program) const {
+std::string Journal::prefix(const char* type, const Start& program) const {
   std::string text = R"({"type":")";
   text += type;
   text += R"(","t_s":)";
@@ -106,12 +106,12 @@ std::string Journal::beginning(const char* type, const Start& program) const {
 bool is_window(std::string_view line) { return line.starts_with(kWindow); }
 
 void Journal::window(const Start& program, std::string_view line) const {
-  write_out(beginning("window", program) + std::string(line.substr(kWindow.size())) + "\n");
+  write_out(prefix("window", program) + std::string(line.substr(kWindow.size())) + "\n");
 }
 
 void Journal::of_program(const char* type, const Start& program, json line) const {
-  line.erase("type"), line.erase("program");  // its own name is in its file, that of the line in the scenario
-  write_out(beginning(type, program) + line.dump(-1, ' ', false, json::error_handler_t::replace).substr(1) + "\n");
+  line.erase("type"), line.erase("program");  // the journal uses the name in the scenario, not the program's own
+  write_out(prefix(type, program) + line.dump(-1, ' ', false, json::error_handler_t::replace).substr(1) + "\n");
 }
 
 void Journal::thread_total(const Start& program, const Thread& thread, const Use& use) const {
@@ -129,7 +129,7 @@ void Journal::thread_total(const Start& program, const Thread& thread, const Use
         {"system_s", rounded(use.system_s)},
         {"waiting_s", rounded(use.waiting_s)},
         {"sleeping_s", rounded(use.sleeping_s)},
-        {"closes", rounded(use.closes())},
+        {"closes", rounded(use.accounted_share())},
         {"migrations", use.migrations},
         {"migrations_counted", thread.migrations >= 0},
         {"cpus", cpu_list({thread.ran_on.begin(), thread.ran_on.end()})}});
@@ -142,8 +142,8 @@ SampleLine::SampleLine(double at_s) : text_(R"({"type":"sample","t_s":)") {
 }
 
 void SampleLine::add(Thread& thread) {
-  const Look before = std::exchange(thread.reported, thread.last);
-  const Look& now = thread.last;
+  const ThreadSample before = std::exchange(thread.reported, thread.last);
+  const ThreadSample& now = thread.last;
   if (now.ran_ns == before.ran_ns && now.waited_ns == before.waited_ns && now.state == before.state &&
       now.cpu == before.cpu && now.state == 'S')
     return;

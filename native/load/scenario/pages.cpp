@@ -16,7 +16,7 @@ PageCounter::PageCounter() : nodes_(ids_of(read_text("/sys/devices/system/node/o
 
 std::optional<std::map<int, std::uint64_t>> PageCounter::count(pid_t pid) const {
   if (nodes_.size() > 1) return place::count_pages(pid).own;
-  // On one node the sum suffices, which costs less than a walk over all mappings.
+  // With one node the total suffices, which is cheaper than a walk over all mappings.
   const std::string text = read_text("/proc/" + std::to_string(pid) + "/statm");
   const std::size_t space = text.find(' ');
   if (space == std::string::npos) return std::nullopt;

@@ -12,7 +12,7 @@ namespace mm::load {
 class PageCounter {
  public:
   PageCounter();
-  /// node → B. None where it cannot be read now. Absent where it never can.
+  /// node → B. None if it cannot be read now; throws Absent if it never can.
   std::optional<std::map<int, std::uint64_t>> count(pid_t pid) const;
 
  private:

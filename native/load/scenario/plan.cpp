@@ -19,7 +19,7 @@ const std::map<std::string, int>& policies_by_priority() {
 }
 
 Start read_start(const json& raw, const std::string& where) {
-  if (!raw.is_object()) throw Failure(where + ": is no object");
+  if (!raw.is_object()) throw Failure(where + ": not an object");
   const Fields f{raw, where};
   Start s;
   s.name = f.text("name", "");
@@ -56,12 +56,12 @@ Start read_start(const json& raw, const std::string& where) {
 int scheduling_policy(const std::string& priority) { return policies_by_priority().at(priority); }
 
 RunPlan read_run_plan(const std::string& path) {
-  const std::string named = shown_path(path);
+  const std::string shown = shown_path(path);
   const Input input = read_input(path);
-  if (!input.wrong.empty()) throw Failure(named + ": " + input.wrong + "; allowed is " + input.allowed);
+  if (!input.wrong.empty()) throw Failure(shown + ": " + input.wrong + "; allowed: " + input.allowed);
   const json raw = parse_json(input.text);
-  if (!raw.is_object()) throw Failure(named + ": is no JSON object");
-  const Fields f{raw, named};
+  if (!raw.is_object()) throw Failure(shown + ": not a JSON object");
+  const Fields f{raw, shown};
   if (f.text("format", "") != "meshmark load plan")
     f.refuse("format", raw.value("format", json()), "meshmark load plan");
   if (f.whole("version", 0, 0, 1 << 20) != 1) f.refuse("version", raw.value("version", json()), "1");
@@ -72,7 +72,7 @@ RunPlan read_run_plan(const std::string& path) {
   plan.setup_s = f.real("setup_s", plan.setup_s, 1e-3, 1e5);
   const json& canary = raw.contains("canary") ? raw["canary"] : json::object();
   if (!canary.is_object()) f.refuse("canary", canary, "an object");
-  const Fields c{canary, named + ": canary"};
+  const Fields c{canary, shown + ": canary"};
   plan.canary_before_s = c.real("before_s", 0, 0, 3600);
   plan.canary_after_s = c.real("after_s", 0, 0, 3600);
   plan.canary_during = c.truth("during");
@@ -80,7 +80,7 @@ RunPlan read_run_plan(const std::string& path) {
   if (!programs.is_array() || programs.empty() || programs.size() > kMaxPrograms)
     f.refuse("programs", programs, "1 to " + std::to_string(kMaxPrograms) + " programs");
   for (std::size_t i = 0; i < programs.size(); ++i)
-    plan.programs.push_back(read_start(programs[i], named + ": programs[" + std::to_string(i) + "]"));
+    plan.programs.push_back(read_start(programs[i], shown + ": programs[" + std::to_string(i) + "]"));
   return plan;
 }
 

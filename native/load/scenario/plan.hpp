@@ -11,12 +11,12 @@ struct Start {
   std::string name;
   int copy = 0;
   std::vector<std::string> argv;
-  bool synthesised = false;        ///< takes --wait: reports that it is ready, begins at a line on standard input
-  double start_s = 0;              ///< after the common start of the run
+  bool synthesised = false;        ///< supports --wait: reports ready, and starts on a line from standard input
+  double start_s = 0;              ///< after the start of the run
   std::vector<int> cpus;           ///< empty: those of the runner
-  int nice = 0;                    ///< added to the runner's
+  int nice = 0;                    ///< relative to the runner's
   std::string priority = "other";  ///< other, batch, idle, fifo
-  std::string memory;              ///< as `meshmark run --memory` takes it; empty: unchanged
+  std::string memory;              ///< as in `meshmark run --memory`; empty: unchanged
   std::map<std::string, std::string> environment;
   std::string cgroup, cwd, out, error;  ///< paths; empty: none, the runner's, /dev/null
 };
@@ -29,10 +29,10 @@ struct RunPlan {
   std::vector<Start> programs;
 };
 
-/// Failure names the file, the field, what was found and what is allowed.
+/// Throws Failure with the file, the field, what was found and what is allowed.
 RunPlan read_run_plan(const std::string& path);
 
-/// Scheduling policy (SCHED_OTHER, …) of a priority that a plan may name.
+/// Scheduling policy (SCHED_OTHER, …) of a priority in a plan.
 int scheduling_policy(const std::string& priority);
 
 }  // namespace mm::load

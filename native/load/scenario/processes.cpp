@@ -11,8 +11,8 @@
 namespace mm::load {
 namespace {
 
-constexpr double kPagesShare = 0.001;  // of the time, at most
-constexpr double kPagesEvery_s = 1;    // and later less often
+constexpr double kPagesShare = 0.001;  // maximum share of time
+constexpr double kPagesEvery_s = 1;    // initial interval; it grows
 
 }  // namespace
 
@@ -32,11 +32,11 @@ JobUse Processes::use_of(std::size_t job) const {
   return use;
 }
 
-Process& Processes::enter(pid_t pid, std::size_t job) {
+Process& Processes::add(pid_t pid, std::size_t job) {
   Process& process = all_[pid];
   process.job = job;
   process.since_s = clock_.now();
-  process.looked_s = search_.last_s();
+  process.sampled_s = search_.last_s();
   process.next_pages_s = process.since_s + 0.3;
   ++uses_[job].processes;
   find_threads(pid, process);
@@ -45,11 +45,11 @@ Process& Processes::enter(pid_t pid, std::size_t job) {
 
 double Processes::set_base(std::size_t job) {
   const pid_t pid = jobs_.all[job].child.pid;
-  if (!all_.contains(pid)) enter(pid, job);
+  if (!all_.contains(pid)) add(pid, job);
   Process& process = all_[pid];
   find_threads(pid, process);
   for (Thread& thread : process.threads) {
-    thread.look(clock_);
+    thread.sample(clock_);
     thread.set_base(clock_);
   }
   const double at_s = clock_.now();
@@ -66,13 +66,12 @@ void Processes::find_threads(pid_t pid, Process& process) {
                     [&](const Thread& t) { return t.id == id && !t.ended; }))
       continue;
     Thread thread(threads_, process.job, pid, id);
-    thread.look(clock_);
+    thread.sample(clock_);
     if (thread.ended) continue;
     ++threads_;
-    // Its birth by the clock ticks of the operating system. It is not before the release of its program, and not
-    // after the thread was seen.
+    // Its start by the operating system's clock ticks, limited to the time between the release of its program and now.
     const Job& job = jobs_.all[process.job];
-    const double born_s = std::max(clock_.of_boot_ticks(thread.started), process.looked_s);
+    const double born_s = std::max(clock_.of_boot_ticks(thread.started), process.sampled_s);
     thread.set_birth(std::clamp(born_s, job.released_s, thread.last.at_s), clock_);
     emit({{"type", "thread"},
           {"t_s", rounded(thread.base.at_s)},
@@ -93,15 +92,15 @@ void Processes::find_processes() {
   };
   const auto adopt = [&](pid_t pid, pid_t parent) {
     std::optional<std::size_t> job;
-    if (const auto own = jobs_.by_pid.find(pid); own != jobs_.by_pid.end())
-      job = own->second;
-    else if (const auto above = job_of(parent))
-      job = above;
+    if (const auto by_pid = jobs_.by_pid.find(pid); by_pid != jobs_.by_pid.end())
+      job = by_pid->second;
+    else if (const auto by_parent = job_of(parent))
+      job = by_parent;
     else if (parent == ::getpid())  // an orphan: its group is that of the program that started it
       if (const auto group = jobs_.by_pid.find(::getpgid(pid)); group != jobs_.by_pid.end()) job = group->second;
     if (job && jobs_.all[*job].phase == Phase::released) {
-      all_.erase(pid);  // the identifier of a process that ended now belongs to a new one
-      enter(pid, *job);
+      all_.erase(pid);  // the identifier of an ended process was reused
+      add(pid, *job);
     }
     return job.has_value();
   };
@@ -119,9 +118,9 @@ void Processes::sample() {
 }
 
 void Processes::sample_process(pid_t pid, Process& process, SampleLine& line, double at_s) {
-  std::size_t alive = 0, there = 0;
-  const auto look_at = [&](Thread& thread) {
-    thread.look(clock_);
+  std::size_t alive = 0, reported = 0;
+  const auto sample_thread = [&](Thread& thread) {
+    thread.sample(clock_);
     if (thread.ended) return;
     line.add(thread);
     if (thread.last.state == 'Z' && thread.siblings <= 1) {
@@ -130,17 +129,17 @@ void Processes::sample_process(pid_t pid, Process& process, SampleLine& line, do
       return;
     }
     ++alive;
-    there = thread.siblings;
+    reported = thread.siblings;
     if (at_s >= thread.next_migrations_s) thread.count_migrations(clock_);
   };
-  for (Thread& thread : process.threads) look_at(thread);
-  if (alive != there) {
+  for (Thread& thread : process.threads) sample_thread(thread);
+  if (alive != reported) {
     const std::size_t known = process.threads.size();
     find_threads(pid, process);
-    for (std::size_t i = known; i < process.threads.size(); ++i) look_at(process.threads[i]);
+    for (std::size_t i = known; i < process.threads.size(); ++i) sample_thread(process.threads[i]);
   }
-  settle_ended(process);
-  process.looked_s = at_s;
+  finish_ended(process);
+  process.sampled_s = at_s;
   if (process.threads.empty())
     process.ended = true;
   else if (at_s >= process.next_pages_s)
@@ -156,7 +155,7 @@ void Processes::count_pages(pid_t pid, Process& process, double at_s) {
     process.next_pages_s = kNever_s;
   }
   if (!bytes) return;
-  // The cost counts once for each process, so that many of them together keep to the share.
+  // Scaled by the number of processes, so that all of them together keep to the share.
   const double cost_s = (own_cpu_s() - before_s) * static_cast<double>(std::max<std::size_t>(all_.size(), 1));
   process.next_pages_s = at_s + std::max({kPagesEvery_s, (at_s - process.since_s) / 4, cost_s / kPagesShare});
   if (bytes->empty() || *bytes == process.bytes) return;
@@ -172,7 +171,7 @@ void Processes::count_pages(pid_t pid, Process& process, double at_s) {
         {"bytes", by_node}});
 }
 
-void Processes::last_look(pid_t pid, double at_s) {
+void Processes::sample_last(pid_t pid, double at_s) {
   const auto found = all_.find(pid);
   if (found == all_.end() || found->second.ended) return;
   Process& process = found->second;
@@ -180,7 +179,7 @@ void Processes::last_look(pid_t pid, double at_s) {
   for (Thread& thread : process.threads) {
     if (thread.ended) continue;
     if (thread.id == pid) {
-      thread.look(clock_);
+      thread.sample(clock_);
       if (!thread.ended) {
         thread.last.at_s = at_s;
         line.add(thread);
@@ -191,10 +190,10 @@ void Processes::last_look(pid_t pid, double at_s) {
   }
   process.ended = true;
   line.write();
-  settle_ended(process);
+  finish_ended(process);
 }
 
-void Processes::settle_ended(Process& process) {
+void Processes::finish_ended(Process& process) {
   for (const Thread& thread : process.threads) {
     if (!thread.ended) continue;
     const Use use = thread.use();
@@ -207,10 +206,10 @@ void Processes::settle_ended(Process& process) {
   std::erase_if(process.threads, [](const Thread& thread) { return thread.ended; });
 }
 
-void Processes::settle_all() {
+void Processes::finish_all() {
   for (auto& [pid, process] : all_) {
     for (Thread& thread : process.threads) thread.ended = true;
-    settle_ended(process);
+    finish_ended(process);
   }
 }
 

@@ -1,5 +1,5 @@
 #pragma once
-/// All processes of a run and their threads: looks at them at every sample and adds up what they did.
+/// All processes of a run and their threads: samples them and sums their resource use.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -20,35 +20,35 @@ struct Process {
   std::size_t job = 0;
   std::vector<Thread> threads;
   bool ended = false;
-  double looked_s = 0;  ///< a thread that was not there then is younger
+  double sampled_s = 0;  ///< at the last sample; threads that were absent then are younger
   double since_s = 0, next_pages_s = 0;
-  std::map<int, std::uint64_t> bytes;  ///< node → B, when last counted
+  std::map<int, std::uint64_t> bytes;  ///< node → B, at the last count
 };
 
 class Processes {
  public:
   Processes(const RunClock& clock, const Journal& journal, const Jobs& jobs);
 
-  /// Before a job is released: its threads until now become the base of what they do from then on. Returns that time.
+  /// Makes the state of a job's threads the base of their use, before its release. Returns that time.
   double set_base(std::size_t job);
-  /// Looks at every thread, finds new ones, and writes what changed.
+  /// Samples every thread, finds new ones, and writes changes.
   void sample();
-  /// At a process that has ended and is not reaped yet: its first thread can be read to the end.
-  void last_look(pid_t pid, double at_s);
-  /// Everything has ended.
-  void settle_all();
+  /// Samples a process that has ended but is not reaped: its first thread can still be read.
+  void sample_last(pid_t pid, double at_s);
+  /// Completes all processes; all have ended.
+  void finish_all();
 
   std::optional<std::size_t> job_of(pid_t pid) const;
   JobUse use_of(std::size_t job) const;
   std::size_t samples() const { return samples_; }
 
  private:
-  Process& enter(pid_t pid, std::size_t job);
+  Process& add(pid_t pid, std::size_t job);
   void find_processes();
   void find_threads(pid_t pid, Process& process);
   void sample_process(pid_t pid, Process& process, SampleLine& line, double at_s);
   void count_pages(pid_t pid, Process& process, double at_s);
-  void settle_ended(Process& process);
+  void finish_ended(Process& process);
 
   const RunClock& clock_;
   const Journal& journal_;

@@ -21,42 +21,42 @@
 namespace mm::load {
 namespace {
 
-/// The runner leaves the CPUs of the programs where each of them has its own and others are left.
+/// Moves the runner off the CPUs of the programs, if each program has its own CPUs and others are left.
 void avoid_cpus_of(const RunPlan& plan, const cpu_set_t& allowed) {
-  cpu_set_t left = allowed;
+  cpu_set_t unused = allowed;
   for (const Start& s : plan.programs) {
     if (s.cpus.empty()) return;
     for (const int cpu : s.cpus)
-      if (cpu < CPU_SETSIZE) CPU_CLR(static_cast<std::size_t>(cpu), &left);
+      if (cpu < CPU_SETSIZE) CPU_CLR(static_cast<std::size_t>(cpu), &unused);
   }
-  if (CPU_COUNT(&left) > 0) ::sched_setaffinity(0, sizeof left, &left);
+  if (CPU_COUNT(&unused) > 0) ::sched_setaffinity(0, sizeof unused, &unused);
 }
 
-/// Above the programs where that is permitted, so that samples are in time also where programs outnumber CPUs.
+/// Raises the runner's priority if permitted, so that samples are on time even when programs outnumber CPUs.
 void raise_priority(const RunPlan& plan, const Inherited& inherited) {
   if (std::any_of(plan.programs.begin(), plan.programs.end(), [](const Start& s) { return s.priority == "fifo"; })) {
-    sched_param above_all{};
-    above_all.sched_priority = 2;
-    ::sched_setscheduler(0, SCHED_FIFO, &above_all);
+    sched_param parameter{};
+    parameter.sched_priority = 2;
+    ::sched_setscheduler(0, SCHED_FIFO, &parameter);
   } else {
     ::setpriority(PRIO_PROCESS, 0, std::max(-20, inherited.nice - 5));
   }
 }
 
-int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, int notify) {
-  ::setsid();  // a signal to the group of the parent process comes once, through it
+int runner_main(const RunPlan& plan, Inherited inherited, pid_t parent, int notify) {
+  ::setsid();  // signals to the parent's process group arrive once, through the parent
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, SIGUSR2);
-  if (::getppid() != above) return 128 + SIGKILL;
+  if (::getppid() != parent) return 128 + SIGKILL;
   inherited.parent = ::getpid();
   rlimit files = inherited.files;
   files.rlim_cur = std::min<rlim_t>(files.rlim_max, 1 << 16);
   ::setrlimit(RLIMIT_NOFILE, &files);
   avoid_cpus_of(plan, inherited.cpus);
   raise_priority(plan, inherited);
-  const sigset_t taken = run_signals();
-  const int signals = ::signalfd(-1, &taken, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signals < 0) throw Failure(std::string("cannot take signals: ") + std::strerror(errno));
+  const sigset_t blocked = run_signals();
+  const int signals = ::signalfd(-1, &blocked, SFD_CLOEXEC | SFD_NONBLOCK);
+  if (signals < 0) throw Failure(std::string("cannot create a signalfd: ") + std::strerror(errno));
   return Supervisor(plan, inherited, signals, notify).run();
 }
 
@@ -64,7 +64,7 @@ int be_runner(const RunPlan& plan, Inherited inherited, pid_t above, int notify)
 
 int run_verb(int argc, char** argv) {
   Arguments app{
-      "run the programs of a plan at once and sample every thread of theirs\n"
+      "run the programs of a plan together and sample all their threads\n"
       "example: meshmark-load run plan.json"};
   std::string path;
   app.add("PLAN", path, "written by meshmark load run").required();
@@ -76,12 +76,12 @@ int run_verb(int argc, char** argv) {
   ::getrlimit(RLIMIT_NOFILE, &inherited.files);
   inherited.nice = ::getpriority(PRIO_PROCESS, 0);
   const int notify = notify_descriptor();
-  inherited.mask = take_over_signals();
+  inherited.mask = block_signals();
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   const pid_t self = ::getpid(), runner = ::fork();
   if (runner < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  if (runner == 0) return be_runner(plan, inherited, self, notify);
-  return stand_by(runner);
+  if (runner == 0) return runner_main(plan, inherited, self, notify);
+  return wait_for_runner(runner);
 }
 
 }  // namespace mm::load

@@ -1,5 +1,5 @@
 #pragma once
-/// meshmark-load run PLAN: many programs at once, with a look at every thread of theirs.
+/// meshmark-load run PLAN: runs many programs together and samples all their threads.
 
 namespace mm::load {
 

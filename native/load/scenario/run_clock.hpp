@@ -1,5 +1,5 @@
 #pragma once
-/// Times of a run: all lines that it writes give seconds after it began.
+/// Times of a run, in s after its start, as all its lines have them.
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -11,12 +11,12 @@ namespace mm::load {
 
 inline constexpr double kNever_s = std::numeric_limits<double>::infinity();
 
-/// Starts with its construction.
+/// Starts on construction.
 class RunClock {
  public:
   /// s after the start.
   double now() const { return wall_s() - begin_s_; }
-  /// The same of a time that the operating system gives in clock ticks after boot.
+  /// Converts clock ticks after boot.
   double of_boot_ticks(std::uint64_t ticks) const { return static_cast<double>(ticks) / ticks_per_second() - boot_s_; }
 
  private:
@@ -27,7 +27,7 @@ class RunClock {
 /// CPU time of this process, s.
 inline double own_cpu_s() { return static_cast<double>(kernel_ns(CLOCK_PROCESS_CPUTIME_ID)) * 1e-9; }
 
-/// To whole nanoseconds, as lines have it.
+/// Rounded to whole nanoseconds, as written in lines.
 inline double rounded(double s) { return std::round(s * 1e9) / 1e9; }
 
 }  // namespace mm::load

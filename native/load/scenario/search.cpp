@@ -9,11 +9,11 @@
 namespace mm::load {
 namespace {
 
-constexpr double kSearchShare = 0.001;  // of the time, at most
+constexpr double kSearchShare = 0.001;  // maximum share of time
 
 }  // namespace
 
-/// Identifier of the last process or thread that was created: while it stays, there is nothing new.
+/// Identifier of the most recently created process or thread; if it is unchanged, there are no new ones.
 std::int64_t ProcessSearch::newest() {
   const std::string_view text = loadavg_.text();
   const std::size_t at = text.rfind(' ');
@@ -30,16 +30,16 @@ void ProcessSearch::run(const std::function<bool(pid_t)>& known, const std::func
   const double before_s = own_cpu_s(), at_s = clock_.now();
   newest_ = last;
   std::map<pid_t, pid_t> parents;
-  std::set<pid_t> there;
+  std::set<pid_t> present;
   for (const pid_t pid : numbers_in("/proc")) {
-    there.insert(pid);
+    present.insert(pid);
     if (foreign_.contains(pid) || pid == ::getpid() || known(pid)) continue;
     if (const auto stat = parse_stat(read_text("/proc/" + std::to_string(pid) + "/stat"))) parents[pid] = stat->parent;
   }
-  // A child may have a smaller identifier than its parent, where identifiers wrapped.
+  // A child's identifier may be smaller than its parent's after identifiers wrap.
   while (std::erase_if(parents, [&](const auto& child) { return adopt(child.first, child.second); }) > 0) {}
   for (const auto& [pid, parent] : parents) foreign_.insert(pid);
-  std::erase_if(foreign_, [&](pid_t pid) { return !there.contains(pid); });
+  std::erase_if(foreign_, [&](pid_t pid) { return !present.contains(pid); });
   last_s_ = at_s;
   next_s_ = at_s + std::min((own_cpu_s() - before_s) / kSearchShare, 1.0);
 }

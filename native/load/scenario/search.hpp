@@ -1,5 +1,5 @@
 #pragma once
-/// Finds processes that programs have started since the last search.
+/// Finds processes that programs started since the last search.
 #include <sys/types.h>
 
 #include <cstdint>
@@ -17,10 +17,10 @@ class ProcessSearch {
  public:
   explicit ProcessSearch(const RunClock& clock) : clock_(clock) {}
 
-  /// Offers each process that is not `known` to `adopt`, with its parent, until none is adopted any more; those that
-  /// never are, are not offered again. Does nothing where no process can be new, or the last search was too costly.
+  /// Offers each process that is not `known`, with its parent, to `adopt`, until no more are adopted; the rest are not
+  /// offered again. Does nothing if no process can be new, or if the last search was too recent for its cost.
   void run(const std::function<bool(pid_t)>& known, const std::function<bool(pid_t pid, pid_t parent)>& adopt);
-  /// When the last search began: a process that is found later is younger.
+  /// Start of the last search: a process that is found later is younger.
   double last_s() const { return last_s_; }
 
  private:

@@ -20,19 +20,19 @@
 namespace mm::load {
 
 sigset_t run_signals() {
-  sigset_t taken;
-  sigemptyset(&taken);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR2}) sigaddset(&taken, signal);
-  return taken;
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD, SIGUSR2}) sigaddset(&blocked, signal);
+  return blocked;
 }
 
-sigset_t take_over_signals() {
-  std::signal(SIGCHLD, SIG_DFL);  // where it is ignored, the operating system reaps the programs itself
+sigset_t block_signals() {
+  std::signal(SIGCHLD, SIG_DFL);  // if it is ignored, the operating system reaps the programs itself
   std::signal(SIGPIPE, SIG_IGN);
-  std::signal(SIGXFSZ, SIG_IGN);  // a journal that may not grow is reported like a full disk
-  const sigset_t taken = run_signals();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file size limit is reported like a full disk
+  const sigset_t blocked = run_signals();
   sigset_t before;
-  ::sigprocmask(SIG_BLOCK, &taken, &before);
+  ::sigprocmask(SIG_BLOCK, &blocked, &before);
   return before;
 }
 
@@ -44,13 +44,13 @@ int notify_descriptor() {
   int fd = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), fd);
   if (error != std::errc() || end != text.data() + text.size() || fd <= STDERR_FILENO)
-    throw Failure("MESHMARK_NOTIFY: found " + quote(text) + "; allowed is the number of a descriptor from 3");
+    throw Failure("MESHMARK_NOTIFY: found " + quote(text) + "; allowed: the number of a descriptor, 3 or more");
   if (::fcntl(fd, F_SETFD, FD_CLOEXEC) != 0 || ::fcntl(fd, F_SETFL, O_NONBLOCK | O_WRONLY) != 0)
     throw Failure("MESHMARK_NOTIFY: descriptor " + text + ": " + std::strerror(errno));
   return fd;
 }
 
-void end_descendants() {
+void kill_descendants() {
   while (true) {
     const std::vector<pid_t> left = descendants(::getpid());
     for (const pid_t pid : left) ::kill(pid, SIGKILL);
@@ -60,23 +60,23 @@ void end_descendants() {
   }
 }
 
-int stand_by(pid_t runner) {
-  const sigset_t taken = run_signals();
+int wait_for_runner(pid_t runner) {
+  const sigset_t blocked = run_signals();
   while (true) {
     siginfo_t info{};
-    const int got = ::sigwaitinfo(&taken, &info);
-    if (got < 0) continue;
-    if (got != SIGCHLD) {
-      ::kill(runner, got == SIGHUP ? SIGTERM : got);
+    const int number = ::sigwaitinfo(&blocked, &info);
+    if (number < 0) continue;
+    if (number != SIGCHLD) {
+      ::kill(runner, number == SIGHUP ? SIGTERM : number);
       continue;
     }
     int status = 0;
     for (pid_t ended; (ended = ::waitpid(-1, &status, WNOHANG)) > 0;) {
       if (ended != runner) continue;
-      end_descendants();
+      kill_descendants();
       if (WIFEXITED(status)) return WEXITSTATUS(status);
       throw Failure("the sampler was ended by signal " + std::to_string(WTERMSIG(status)) +
-                    "; the programs were ended");
+                    "; all programs were terminated");
     }
   }
 }

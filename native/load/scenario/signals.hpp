@@ -1,25 +1,26 @@
 #pragma once
-/// Signals between the two processes of a run, the runner and the one above it, and their programs.
+/// Signals between the runner, its parent process, and the programs of a run.
 #include <sys/types.h>
 
 #include <csignal>
 
 namespace mm::load {
 
-/// Signals that a run takes by file descriptor or sigwaitinfo.
+/// Signals that a run receives by signalfd or sigwaitinfo.
 sigset_t run_signals();
-/// Sets the actions of signals that would disturb a run, and blocks `run_signals()`. Returns the mask before.
-sigset_t take_over_signals();
+/// Resets actions that would disturb a run, and blocks `run_signals()`. Returns the previous mask.
+sigset_t block_signals();
 
-/// The descriptor in `MESHMARK_NOTIFY`, which it removes from the environment; -1: none. Failure: it is not one.
+/// The descriptor in `MESHMARK_NOTIFY`, which is then removed from the environment; -1: none. Throws Failure if it is
+/// invalid.
 int notify_descriptor();
 
-/// Kills all descendants of this process and waits for them. A process that starts another meanwhile is found in the
-/// next round.
-void end_descendants();
+/// Kills all descendants of this process and waits for them. Repeats until none is left, since a process may start
+/// another meanwhile.
+void kill_descendants();
 
-/// Waits for the runner and passes signals on to it, so that whichever of the two processes is killed, the other ends
-/// the programs. Returns the runner's exit status.
-int stand_by(pid_t runner);
+/// Forwards signals to the runner and waits for it, so that if either process is killed, the other terminates the
+/// programs. Returns the runner's exit status.
+int wait_for_runner(pid_t runner);
 
 }  // namespace mm::load

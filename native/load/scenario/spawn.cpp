@@ -21,31 +21,31 @@
 namespace mm::load {
 namespace {
 
-// ---------------------------------------------------------------- in the child, before it executes its command
+// ---------------------------------------------------------------- in the child, before exec
 
-[[noreturn]] void give_up(int status, const std::string& why) {
-  if (::write(status, why.data(), why.size()) < 0) ::_exit(126);
+[[noreturn]] void fail_start(int status, const std::string& reason) {
+  if (::write(status, reason.data(), reason.size()) < 0) ::_exit(126);
   ::_exit(127);
 }
 
-[[noreturn]] void give_up_with_errno(int status, const std::string& what) {
-  give_up(status, what + ": " + std::strerror(errno));
+[[noreturn]] void fail_with_errno(int status, const std::string& what) {
+  fail_start(status, what + ": " + std::strerror(errno));
 }
 
 void duplicate_to(int fd, int target, int status) {
-  if (fd < 0 || ::dup2(fd, target) < 0) give_up_with_errno(status, "descriptor " + std::to_string(target));
+  if (fd < 0 || ::dup2(fd, target) < 0) fail_with_errno(status, "descriptor " + std::to_string(target));
 }
 
 int opened(const std::string& path, int flags, int status) {
   const int fd = ::open(path.empty() ? "/dev/null" : path.c_str(), flags | O_CLOEXEC, 0644);
-  if (fd < 0) give_up_with_errno(status, path);
+  if (fd < 0) fail_with_errno(status, path);
   return fd;
 }
 
 void join_cgroup(const std::string& folder, int status) {
   const int fd = ::open((folder + "/cgroup.procs").c_str(), O_WRONLY | O_CLOEXEC);
-  const std::string me = std::to_string(::getpid());
-  if (fd < 0 || ::write(fd, me.data(), me.size()) < 0) give_up_with_errno(status, "cgroup " + folder);
+  const std::string pid = std::to_string(::getpid());
+  if (fd < 0 || ::write(fd, pid.data(), pid.size()) < 0) fail_with_errno(status, "cgroup " + folder);
   ::close(fd);
 }
 
@@ -56,13 +56,13 @@ void restore(const Inherited& before) {
   ::setrlimit(RLIMIT_NOFILE, &before.files);
 }
 
-void place_itself(const Start& s, const Inherited& before, int status) {
+void apply_placement(const Start& s, const Inherited& before, int status) {
   ::sched_setaffinity(0, sizeof before.cpus, &before.cpus);
   try {
     if (!s.cpus.empty()) place::set_affinity(s.cpus);
     if (!s.memory.empty()) place::set_memory(place::machine_of("host"), place::parse_memory(s.memory), s.cpus);
-  } catch (const std::exception& why) {
-    give_up(status, why.what());
+  } catch (const std::exception& reason) {
+    fail_start(status, reason.what());
   }
 }
 
@@ -70,12 +70,12 @@ void set_priority(const Start& s, const Inherited& before, int status) {
   const int policy = scheduling_policy(s.priority);
   sched_param parameter{};
   parameter.sched_priority = policy == SCHED_FIFO ? 1 : 0;
-  if (::sched_setscheduler(0, policy, &parameter) != 0) give_up_with_errno(status, "priority " + s.priority);
+  if (::sched_setscheduler(0, policy, &parameter) != 0) fail_with_errno(status, "priority " + s.priority);
   if (const int nice = std::clamp(before.nice + s.nice, -20, 19); ::setpriority(PRIO_PROCESS, 0, nice) != 0)
-    give_up_with_errno(status, "nice " + std::to_string(s.nice));
+    fail_with_errno(status, "nice " + std::to_string(s.nice));
 }
 
-/// Reports that it is ready and waits for its release.
+/// Reports ready and waits for the release.
 void wait_at_gate(int gate, int status) {
   char go = 0;
   if (::write(status, "\n", 1) != 1) ::_exit(126);
@@ -83,27 +83,27 @@ void wait_at_gate(int gate, int status) {
   if (go == 0) ::_exit(126);
 }
 
-/// Becomes the program. `gate`, `status` and `out` are its ends of the pipes.
-[[noreturn]] void become(const Start& s, const Inherited& before, int gate, int status, int out) {
+/// Executes the program. `gate`, `status` and `out` are the child's ends of the pipes.
+[[noreturn]] void execute(const Start& s, const Inherited& before, int gate, int status, int out) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != before.parent) ::_exit(126);
   ::setpgid(0, 0);
   restore(before);
   if (!s.cgroup.empty()) join_cgroup(s.cgroup, status);
-  place_itself(s, before, status);
+  apply_placement(s, before, status);
   set_priority(s, before, status);
-  if (!s.cwd.empty() && ::chdir(s.cwd.c_str()) != 0) give_up_with_errno(status, "cwd " + s.cwd);
+  if (!s.cwd.empty() && ::chdir(s.cwd.c_str()) != 0) fail_with_errno(status, "cwd " + s.cwd);
   for (const auto& [name, value] : s.environment) ::setenv(name.c_str(), value.c_str(), 1);
   const int writing = O_WRONLY | O_CREAT | O_TRUNC;
   duplicate_to(s.synthesised ? gate : opened("", O_RDONLY, status), STDIN_FILENO, status);
   duplicate_to(s.synthesised ? out : opened(s.out, writing, status), STDOUT_FILENO, status);
   duplicate_to(opened(s.error, writing, status), STDERR_FILENO, status);
-  if (!s.synthesised) wait_at_gate(gate, status);  // a synthesised program waits by itself, once it is set up
+  if (!s.synthesised) wait_at_gate(gate, status);  // synthetic programs wait after their own set-up
   std::vector<char*> argv;
   for (const std::string& argument : s.argv) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   ::execvp(argv[0], argv.data());
-  give_up_with_errno(status, quote(s.argv[0]) + " cannot be executed");
+  fail_with_errno(status, quote(s.argv[0]) + " cannot be executed");
 }
 
 // ---------------------------------------------------------------- in the runner
@@ -119,7 +119,7 @@ class Pipe {
   }
   void open() {
     if (::pipe2(ends_.data(), O_CLOEXEC) != 0)
-      throw Failure(std::string("cannot make a pipe: ") + std::strerror(errno));
+      throw Failure(std::string("cannot create a pipe: ") + std::strerror(errno));
   }
   int reader() const { return ends_[0]; }
   int writer() const { return ends_[1]; }
@@ -130,16 +130,16 @@ class Pipe {
   std::array<int, 2> ends_{-1, -1};
 };
 
-/// A new group of version 1 has no CPUs and no nodes, and takes no process until it has.
+/// A new cgroup of version 1 has no CPUs and no nodes, and accepts no process until they are set.
 void fill_cpuset(const std::string& folder) {
   for (const char* file : {"/cpuset.cpus", "/cpuset.mems"}) {
-    const std::string now = read_text(folder + file);
-    if (!now.empty() && now != "\n") continue;
-    const std::string above = read_text(folder.substr(0, folder.rfind('/')) + file);
-    if (above.empty()) continue;
+    const std::string current = read_text(folder + file);
+    if (!current.empty() && current != "\n") continue;
+    const std::string parent = read_text(folder.substr(0, folder.rfind('/')) + file);
+    if (parent.empty()) continue;
     const int fd = ::open((folder + file).c_str(), O_WRONLY | O_CLOEXEC);
     if (fd < 0) continue;
-    [[maybe_unused]] const ssize_t n = ::write(fd, above.data(), above.size());
+    [[maybe_unused]] const ssize_t n = ::write(fd, parent.data(), parent.size());
     ::close(fd);
   }
 }
@@ -158,9 +158,9 @@ Child spawn(const Start& start, const Inherited& inherited) {
   if (start.synthesised) out.open();
   Child child;
   child.pid = ::fork();
-  if (child.pid == 0) become(start, inherited, gate.reader(), status.writer(), out.writer());
+  if (child.pid == 0) execute(start, inherited, gate.reader(), status.writer(), out.writer());
   if (child.pid < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
-  ::setpgid(child.pid, child.pid);  // by both, so that it holds whichever runs first
+  ::setpgid(child.pid, child.pid);  // in parent and child, so that it is set before either continues
   child.gate = gate.take_writer(), child.status = status.take_reader(), child.out = out.take_reader();
   for (const int fd : {child.gate, child.status, child.out})
     if (fd >= 0) ::fcntl(fd, F_SETFL, O_NONBLOCK);

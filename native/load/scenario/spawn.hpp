@@ -12,7 +12,7 @@
 
 namespace mm::load {
 
-/// What programs inherit: the settings that this process had before it became a runner.
+/// Settings of this process before it became a runner, which programs inherit.
 struct Inherited {
   sigset_t mask{};
   cpu_set_t cpus{};
@@ -21,27 +21,27 @@ struct Inherited {
   pid_t parent = 0;
 };
 
-/// A started process and the runner's ends of its pipes, which do not block; -1: closed or none.
+/// A started process and the runner's non-blocking ends of its pipes; -1: closed or none.
 struct Child {
   pid_t pid = -1;
-  int gate = -1;    ///< takes the line that releases it
-  int status = -1;  ///< an empty line: ready; a text: why it could not start; closed: it executes its command
+  int gate = -1;    ///< receives the line that releases it
+  int status = -1;  ///< an empty line: ready; a text: the reason of a failed start; closed: the command was executed
   int out = -1;     ///< standard output of a synthesised program
 };
 
-/// Failure where no process or pipe is to be had.
+/// Throws Failure if no process or pipe can be created.
 Child spawn(const Start& start, const Inherited& inherited);
 
 void close_if_open(int& fd);
 
-/// Control groups made for a run; removes them in the end.
+/// Control groups created for a run; removed on destruction.
 class ControlGroups {
  public:
   ControlGroups() = default;
   ControlGroups(const ControlGroups&) = delete;
   ControlGroups& operator=(const ControlGroups&) = delete;
   ~ControlGroups();
-  /// A folder that exists already is left as it is.
+  /// Does not change a folder that already exists.
   void make(const std::string& folder);
 
  private:

@@ -24,7 +24,7 @@
 namespace mm::load {
 namespace {
 
-constexpr double kGrace_s = 2;        // between asking programs to end and ending them
+constexpr double kGrace_s = 2;        // between SIGTERM and SIGKILL
 constexpr double kCanaryEvery_s = 1;  // while programs run
 
 Jobs jobs_of(const RunPlan& plan) {
@@ -33,8 +33,8 @@ Jobs jobs_of(const RunPlan& plan) {
   return jobs;
 }
 
-void complain(const Start& program, const std::string& why) {
-  std::fprintf(stderr, "meshmark: program %s, copy %d: %s\n", program.name.c_str(), program.copy, why.c_str());
+void report(const Start& program, const std::string& reason) {
+  std::fprintf(stderr, "meshmark: program %s, copy %d: %s\n", program.name.c_str(), program.copy, reason.c_str());
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Supervisor::Supervisor(const RunPlan& plan, const Inherited& inherited, int sign
       processes_(clock_, journal_, jobs_),
       canary_(clock_) {}
 
-Supervisor::~Supervisor() { end_all(); }
+Supervisor::~Supervisor() { kill_all(); }
 
 int Supervisor::run() {
   journal_.header(plan_, inherited_);
@@ -65,9 +65,9 @@ int Supervisor::run() {
   supervise();
   const double cost_s = own_cpu_s() - cost_from_s - canary_.cost_s, elapsed_s = clock_.now() - start_s_;
   const CpuTimes after = read_cpu_times();
-  end_all();
+  kill_all();
   if (stopped_by_ == 0) canary_for("after", plan_.canary_after_s);
-  processes_.settle_all();
+  processes_.finish_all();
   for (std::size_t j = 0; j < jobs_.all.size(); ++j) emit(jobs_.all[j].total(processes_.use_of(j)));
   write_end(cost_s, elapsed_s, machine_use(before, after));
   if (stopped_by_ != 0) return 128 + stopped_by_;
@@ -99,17 +99,17 @@ void Supervisor::canary_for(const char* when, double duration_s) {
     canary_.sample(when);
     pollfd fd{signals_, POLLIN, 0};
     ::poll(&fd, 1, static_cast<int>(std::clamp(100 * duration_s, 1.0, 50.0)));
-    if (fd.revents != 0) take_signals();
+    if (fd.revents != 0) handle_signals();
   }
 }
 
 // ---------------------------------------------------------------- starts
 
-void Supervisor::fail(Job& job, const std::string& why) {
+void Supervisor::fail(Job& job, const std::string& reason) {
   if (job.phase == Phase::failed || job.phase == Phase::ended) return;
   job.phase = Phase::failed;
-  journal_.event("failed", job.start, {{"reason", why}});
-  complain(*job.start, why);
+  journal_.event("failed", job.start, {{"reason", reason}});
+  report(*job.start, reason);
 }
 
 void Supervisor::start(std::size_t job) {
@@ -118,25 +118,25 @@ void Supervisor::start(std::size_t job) {
   try {
     j.child = spawn(*j.start, inherited_);
     jobs_.by_pid[j.child.pid] = job;
-  } catch (const Failure& why) {
-    fail(j, why.what());
+  } catch (const Failure& reason) {
+    fail(j, reason.what());
   }
 }
 
 void Supervisor::set_up() {
   for (std::size_t j = 0; j < jobs_.all.size(); ++j) start(j);
-  const double give_up_s = clock_.now() + plan_.setup_s;
+  const double deadline_s = clock_.now() + plan_.setup_s;
   const auto setting_up = [](const Job& j) { return j.phase == Phase::setting_up; };
   while (stopped_by_ == 0 && std::any_of(jobs_.all.begin(), jobs_.all.end(), setting_up)) {
-    if (clock_.now() >= give_up_s) {
+    if (clock_.now() >= deadline_s) {
       for (Job& job : jobs_.all)
         if (setting_up(job)) {
-          fail(job, "was not ready after " + json(plan_.setup_s).dump() + " s");
+          fail(job, "not ready after " + json(plan_.setup_s).dump() + " s");
           ::kill(job.child.pid, SIGKILL);
         }
       break;
     }
-    wait_until(give_up_s);
+    wait_until(deadline_s);
   }
 }
 
@@ -147,7 +147,7 @@ void Supervisor::release(std::size_t job) {
   j.phase = Phase::released;
   const bool opened = j.open_gate();
   journal_.event("released", j.start, {{"late_s", rounded(j.released_s - start_s_ - j.start->start_s)}});
-  if (!opened) fail(j, "died before it was released");
+  if (!opened) fail(j, "died before its release");
 }
 
 double Supervisor::release_due(double now_s) {
@@ -173,7 +173,7 @@ void Supervisor::supervise() {
     if (stopped_by_ != 0 && !stopping_) {
       stopping_ = true;
       journal_.event("stopped", nullptr, {{"signal", stopped_by_}});
-      ask_all_to_end();
+      terminate_all();
       end_s = stopped_by_ == SIGKILL ? clock_.now() : clock_.now() + kGrace_s;
     }
     if (std::none_of(jobs_.all.begin(), jobs_.all.end(),
@@ -186,7 +186,7 @@ void Supervisor::supervise() {
       timed_out_ = stopping_ = true;
       journal_.event("timeout", nullptr, {{"after_s", plan_.timeout_s}});
       for (Job& job : jobs_.all) job.timed_out = job.phase == Phase::released;
-      ask_all_to_end();
+      terminate_all();
       end_s = clock_.now() + kGrace_s;
     }
     if (const double now_s = clock_.now(); grid.due(now_s)) {
@@ -202,7 +202,7 @@ void Supervisor::supervise() {
   }
 }
 
-/// Waits for a signal, or output of a program, until a time at most, and handles what has come.
+/// Waits for a signal or output of a program, at most until that time, and handles it.
 void Supervisor::wait_until(double until_s) {
   enum class From { signals, status, out };
   std::vector<pollfd> fds = {{signals_, POLLIN, 0}};
@@ -218,15 +218,15 @@ void Supervisor::wait_until(double until_s) {
     if (fds[i].revents == 0) continue;
     Job& job = *sources[i].second;
     if (sources[i].first == From::out)
-      job.read_lines([&](std::string_view line) { take_line(job, line); });
+      job.read_lines([&](std::string_view line) { handle_line(job, line); });
     else
-      take_status(job);
+      handle_status(job);
   }
-  if (fds[0].revents != 0) take_signals();
+  if (fds[0].revents != 0) handle_signals();
 }
 
-/// False: nothing more is to be had now.
-bool Supervisor::take_status(Job& job) {
+/// Returns false if nothing is left for now.
+bool Supervisor::handle_status(Job& job) {
   const bool more = job.read_status();
   if (job.status_text == "\n" && job.phase == Phase::setting_up) {
     job.phase = Phase::ready;
@@ -237,7 +237,7 @@ bool Supervisor::take_status(Job& job) {
   return more;
 }
 
-void Supervisor::take_line(Job& job, std::string_view text) {
+void Supervisor::handle_line(Job& job, std::string_view text) {
   if (is_window(text)) return journal_.window(*job.start, text);
   const json line = parse_json(text);
   if (!line.is_object()) return;
@@ -248,19 +248,19 @@ void Supervisor::take_line(Job& job, std::string_view text) {
   } else if (type == "variant") {
     journal_.of_program("variant", *job.start, line);
   } else if (type == "end") {
-    processes_.sample();  // its threads are still there, and can be read to the end
+    processes_.sample();  // its threads still exist and can be read
     journal_.of_program("done", *job.start, line);
   }
 }
 
-// ---------------------------------------------------------------- signals and ends
+// ---------------------------------------------------------------- signals and termination
 
-void Supervisor::take_signals() {
+void Supervisor::handle_signals() {
   signalfd_siginfo info{};
   while (::read(signals_, &info, sizeof info) == sizeof info) {
     const auto number = static_cast<int>(info.ssi_signo);
     if (number == SIGCHLD) continue;
-    // SIGUSR2 comes when the parent process is gone: there is no reader any more.
+    // SIGUSR2 means that the parent process is gone, and with it the reader.
     if (stopped_by_ == 0) stopped_by_ = number == SIGUSR2 ? SIGKILL : number;
   }
   reap();
@@ -271,12 +271,12 @@ void Supervisor::reap() {
        ended.si_pid = 0) {
     const pid_t pid = ended.si_pid;
     const double at_s = clock_.now();
-    processes_.last_look(pid, at_s);
+    processes_.sample_last(pid, at_s);
     int status = 0;
     rusage use{};
     ::wait4(pid, &status, 0, &use);
-    if (const auto mine = jobs_.by_pid.find(pid); mine != jobs_.by_pid.end()) {
-      take_exit(jobs_.all[mine->second], status, use, at_s);
+    if (const auto started = jobs_.by_pid.find(pid); started != jobs_.by_pid.end()) {
+      handle_exit(jobs_.all[started->second], status, use, at_s);
     } else if (const auto job = processes_.job_of(pid)) {
       jobs_.all[*job].orphans_user_s += seconds(use.ru_utime);
       jobs_.all[*job].orphans_system_s += seconds(use.ru_stime);
@@ -284,17 +284,17 @@ void Supervisor::reap() {
   }
 }
 
-void Supervisor::take_exit(Job& job, int wait_status, const rusage& use, double at_s) {
+void Supervisor::handle_exit(Job& job, int wait_status, const rusage& use, double at_s) {
   job.wait_status = wait_status;
   job.use = use;
   job.ended_s = at_s;
-  job.drain([&](std::string_view line) { take_line(job, line); });
-  // To the end: its death may be reported before its last text was read, and another program that is being set up may
-  // still hold the same pipe open.
-  while (job.child.status >= 0 && take_status(job)) {}
+  job.drain([&](std::string_view line) { handle_line(job, line); });
+  // Until the pipe is empty: the exit may arrive before the last text was read, and another program in set-up may hold
+  // the same pipe open.
+  while (job.child.status >= 0 && handle_status(job)) {}
   if (!job.status_text.empty()) fail(job, job.status_text);
   job.close_pipes();
-  if (job.waits()) return fail(job, ending(wait_status) + " before it was released");
+  if (job.waits()) return fail(job, ending(wait_status) + " before its release");
   if (job.phase == Phase::failed) return;
   job.phase = Phase::ended;
   json more{{"pid", job.child.pid}};
@@ -303,24 +303,24 @@ void Supervisor::take_exit(Job& job, int wait_status, const rusage& use, double 
   else
     more["status"] = WEXITSTATUS(wait_status);
   journal_.event("exit", job.start, more);
-  if (wait_status != 0 && !stopping_) complain(*job.start, ending(wait_status));
+  if (wait_status != 0 && !stopping_) report(*job.start, ending(wait_status));
 }
 
-void Supervisor::ask_all_to_end() {
+void Supervisor::terminate_all() {
   for (const pid_t pid : descendants(::getpid())) {
     ::kill(pid, SIGTERM);
-    ::kill(pid, SIGCONT);  // a stopped process takes no other signal
+    ::kill(pid, SIGCONT);  // a stopped process handles no other signal
   }
   for (Job& job : jobs_.all) {
     job.killed = job.phase == Phase::released;
     if (!job.waits()) continue;
-    fail(job, "the run ended before it was released");
-    if (job.child.pid > 0) ::kill(job.child.pid, SIGKILL);  // at its gate it would wait for ever
+    fail(job, "the run ended before its release");
+    if (job.child.pid > 0) ::kill(job.child.pid, SIGKILL);  // it would wait at its gate forever
   }
 }
 
-/// A process that starts another while it is being ended is found in the next round.
-void Supervisor::end_all() noexcept {
+/// Repeats until none is left, since a process may start another meanwhile.
+void Supervisor::kill_all() noexcept {
   try {
     for (bool first = true;; first = false) {
       const std::vector<pid_t> left = descendants(::getpid());
@@ -329,10 +329,10 @@ void Supervisor::end_all() noexcept {
       if (left.empty()) break;
       if (!first) ::usleep(2000);
     }
-  } catch (const std::exception&) {  // nothing can be written any more
+  } catch (const std::exception&) {  // nothing can be written
     try {
-      end_descendants();
-    } catch (const std::exception&) {  // /proc cannot be read: the parent process ends the others
+      kill_descendants();
+    } catch (const std::exception&) {  // /proc cannot be read: the parent process kills the rest
       for (const Job& job : jobs_.all)
         if (job.child.pid > 0 && job.phase != Phase::ended) ::kill(-job.child.pid, SIGKILL);
     }

@@ -1,5 +1,5 @@
 #pragma once
-/// Runs a plan: sets all programs up, releases each at its time, samples them, and ends them all whatever happens.
+/// Runs a plan: sets up all programs, releases each at its time, samples them, and terminates all of them in the end.
 #include <string_view>
 
 #include "load/scenario/canary.hpp"
@@ -12,7 +12,7 @@
 
 namespace mm::load {
 
-/// When the next sample is due: on a fixed grid, so that one that is late delays no other.
+/// Times of samples on a fixed grid, so that a late sample does not delay the next.
 class SampleGrid {
  public:
   SampleGrid(double begin_s, double every_s) : every_s_(every_s), next_s_(begin_s + every_s) {}
@@ -27,13 +27,13 @@ class SampleGrid {
 
 class Supervisor {
  public:
-  /// `signals`: a signalfd of SIGCHLD and of those signals that stop the run. `notify`: as for Journal.
+  /// `signals`: a signalfd of SIGCHLD and of the signals that stop the run. `notify`: as for Journal.
   Supervisor(const RunPlan& plan, const Inherited& inherited, int signals, int notify);
   ~Supervisor();
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
 
-  /// Returns the exit status: 0; 1 where a program failed; 128 + the signal that stopped it.
+  /// Returns the exit status: 0; 1 if a program failed; 128 + the signal that stopped the run.
   int run();
 
  private:
@@ -42,17 +42,17 @@ class Supervisor {
   void set_up();
   void supervise();
   void release(std::size_t job);
-  /// Releases those that are due; returns when the next one is.
+  /// Releases due programs; returns the time of the next release.
   double release_due(double now_s);
   void wait_until(double until_s);
-  bool take_status(Job& job);
-  void take_line(Job& job, std::string_view line);
-  void take_signals();
+  bool handle_status(Job& job);
+  void handle_line(Job& job, std::string_view line);
+  void handle_signals();
   void reap();
-  void take_exit(Job& job, int wait_status, const rusage& use, double at_s);
-  void fail(Job& job, const std::string& why);
-  void ask_all_to_end();
-  void end_all() noexcept;
+  void handle_exit(Job& job, int wait_status, const rusage& use, double at_s);
+  void fail(Job& job, const std::string& reason);
+  void terminate_all();
+  void kill_all() noexcept;
   void write_end(double cost_s, double elapsed_s, const json& machine) const;
 
   const RunPlan& plan_;

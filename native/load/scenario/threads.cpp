@@ -7,7 +7,7 @@
 namespace mm::load {
 namespace {
 
-constexpr double kMigrationsEvery_s = 1;  // and later less often
+constexpr double kMigrationsEvery_s = 1;  // initial interval; it grows
 
 }  // namespace
 
@@ -31,7 +31,9 @@ long long parse_migrations(std::string_view text) {
   return static_cast<long long>(leading_number(text.substr(first)));
 }
 
-double Use::closes() const { return wall_s() > 0 ? (user_s + system_s + waiting_s + sleeping_s) / wall_s() : 1; }
+double Use::accounted_share() const {
+  return wall_s() > 0 ? (user_s + system_s + waiting_s + sleeping_s) / wall_s() : 1;
+}
 
 Thread::Thread(std::size_t number_, std::size_t job_, pid_t process_, pid_t id_)
     : number(number_),
@@ -41,7 +43,7 @@ Thread::Thread(std::size_t number_, std::size_t job_, pid_t process_, pid_t id_)
       stat_(task_folder(process_, id_) + "stat"),
       schedstat_(task_folder(process_, id_) + "schedstat") {}
 
-void Thread::look(const RunClock& clock) {
+void Thread::sample(const RunClock& clock) {
   const auto times = parse_schedstat(schedstat_.text());
   const auto stat = times ? parse_stat(stat_.text()) : std::nullopt;
   if (!stat || (started != 0 && stat->started != started)) {
@@ -52,7 +54,7 @@ void Thread::look(const RunClock& clock) {
   if (command != stat->command) command = stat->command;
   siblings = stat->threads;
   if (last.cpu >= 0 && stat->cpu != last.cpu) ++moves;
-  // A CPU on which it only waited is not one it ran on.
+  // A CPU on which the thread only waited does not count.
   if (times->first != last.ran_ns || ran_on.empty()) ran_on.insert(stat->cpu);
   last = {clock.now(), times->first, times->second, stat->user, stat->system, stat->state, stat->cpu};
 }
@@ -85,7 +87,7 @@ Use Thread::use() const {
   u.waiting_s = 1e-9 * static_cast<double>(last.waited_ns - base.waited_ns);
   const auto user = static_cast<double>(last.user_ticks - base.user_ticks);
   const auto system = static_cast<double>(last.system_ticks - base.system_ticks);
-  // The operating system gives CPU time in ns, and its split in ticks of 10 ms.
+  // CPU time has a resolution of ns, its split into user and system only of 10 ms.
   u.system_s = user + system > 0 ? u.ran_s * system / (user + system) : 0;
   u.user_s = u.ran_s - u.system_s;
   u.sleeping_s = std::max(0.0, u.wall_s() - u.ran_s - u.waiting_s);

@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kMutexPatience_s = 10;
 
-/// Modes of what others must read are meant as they are written.
+/// Sets the file mode regardless of the umask, for files that others must read.
 class NoUmask {
  public:
   NoUmask() : old_(umask(0)) {}
@@ -46,9 +46,9 @@ Folder open_folder(const std::string& path, bool make) {
     Folder folder{path, Fd(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC))};
     if (folder || (errno == ENOENT && !make)) return folder;
     const NoUmask guard;
-    // Everybody may add a file, and remove none but their own.
+    // Everybody may add files, but only remove their own.
     if (errno != ENOENT || (mkdir(path.c_str(), 01777) != 0 && errno != EEXIST))
-      throw Failure("ledger " + path + ": " + why() + "; MESHMARK_LEDGER names another folder");
+      throw Failure("ledger " + path + ": " + errno_text() + "; set MESHMARK_LEDGER to another folder");
   }
 }
 
@@ -62,12 +62,12 @@ std::string read_bounded(int fd) {
 }
 
 void write_text(int fd, const std::string& text, const std::string& path) {
-  if (!write_all(fd, text)) throw Failure("ledger " + path + ": cannot write: " + why());
+  if (!write_all(fd, text)) throw Failure("ledger " + path + ": cannot write: " + errno_text());
 }
 
 std::string random_name() {
   unsigned long long bits = 0;
-  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) throw Failure("ledger: no random number: " + why());
+  if (getrandom(&bits, sizeof bits, 0) != sizeof bits) throw Failure("ledger: no random number: " + errno_text());
   char text[17];
   std::snprintf(text, sizeof text, "%016llx", bits);
   return text;
@@ -87,22 +87,23 @@ std::string holder_of(int fd) {
     const std::string name = first_line("/proc/" + std::to_string(pid) + "/comm");
     return "process " + std::to_string(pid) + (name.empty() ? "" : " (" + name + ")");
   }
-  return "a process that is not to be seen from here";
+  return "a process that is not visible here";
 }
 
 Fd publish(const Folder& folder, const std::string& name, const std::string& text) {
   Fd fd(openat(folder.fd.get(), ".", O_TMPFILE | O_RDWR | O_APPEND | O_CLOEXEC, 0644));
   if (!fd)
-    throw Failure("ledger " + folder.path + ": cannot write: " + why() + "; " +
-                  (errno == EACCES ? "chmod 1777 " + folder.path + ", --no-claim, or "
-                                   : "it must be on a local file system such as tmpfs; ") +
-                  "MESHMARK_LEDGER names another folder");
+    throw Failure("ledger " + folder.path + ": cannot write: " + errno_text() + "; " +
+                  (errno == EACCES ? "chmod 1777 " + folder.path + ", use --no-claim, or set "
+                                   : "it must be on a local file system such as tmpfs; set ") +
+                  "MESHMARK_LEDGER to another folder");
   fchmod(fd.get(), 0644);
-  if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0) throw Failure("ledger " + folder.path + ": cannot lock: " + why());
+  if (flock(fd.get(), LOCK_SH | LOCK_NB) != 0)
+    throw Failure("ledger " + folder.path + ": cannot lock: " + errno_text());
   write_text(fd.get(), text, folder.path);
   const std::string self = "/proc/self/fd/" + std::to_string(fd.get());
   if (linkat(AT_FDCWD, self.c_str(), folder.fd.get(), name.c_str(), AT_SYMLINK_FOLLOW) != 0)
-    throw Failure("ledger " + folder.path + ": cannot add " + name + ": " + why());
+    throw Failure("ledger " + folder.path + ": cannot add " + name + ": " + errno_text());
   return fd;
 }
 
@@ -110,7 +111,7 @@ std::vector<std::string> names_in(const Folder& folder, const std::string& prefi
   std::vector<std::string> names;
   const int fd = openat(folder.fd.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   DIR* const dir = fd < 0 ? nullptr : fdopendir(fd);
-  if (dir == nullptr) throw Failure("ledger " + folder.path + ": cannot list: " + why());
+  if (dir == nullptr) throw Failure("ledger " + folder.path + ": cannot list: " + errno_text());
   while (const dirent* entry = readdir(dir))
     if (std::strncmp(entry->d_name, prefix.c_str(), prefix.size()) == 0) names.emplace_back(entry->d_name);
   closedir(dir);
@@ -123,21 +124,22 @@ Mutex::Mutex(const Folder& folder) {
   for (useconds_t pause_us = 100;; pause_us = std::min<useconds_t>(2 * pause_us, 5000)) {
     if (!fd_) open_in(folder);
     if (flock(fd_.get(), LOCK_EX | LOCK_NB) == 0) {
-      struct stat mine{}, named{};
-      fstat(fd_.get(), &mine);
-      if (fstatat(folder.fd.get(), "mutex", &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == mine.st_ino) return;
-      fd_ = Fd();  // somebody removed it: the lock on a file without a name keeps nobody out
+      struct stat opened{}, named{};
+      fstat(fd_.get(), &opened);
+      if (fstatat(folder.fd.get(), "mutex", &named, AT_SYMLINK_NOFOLLOW) == 0 && named.st_ino == opened.st_ino) return;
+      fd_ = Fd();  // it was removed: a lock on a file without a name excludes nobody
       continue;
     }
-    if (errno != EWOULDBLOCK && errno != EINTR) throw Failure("ledger " + folder.path + ": cannot lock: " + why());
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      throw Failure("ledger " + folder.path + ": cannot lock: " + errno_text());
     if (wall_s() > until)
       throw Failure("ledger " + folder.path + ": locked for " + std::to_string(static_cast<int>(kMutexPatience_s)) +
-                    " s by " + holder_of(fd_.get()) + "; end that one, or use --no-claim");
+                    " s by " + holder_of(fd_.get()) + "; end that process, or use --no-claim");
     usleep(pause_us);
   }
 }
 
-// Read only: that is enough for flock(2), so nobody needs the right to write into it.
+// Read-only access suffices for flock(2), so users need no write permission.
 void Mutex::open_in(const Folder& folder) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   for (;;) {
@@ -147,12 +149,12 @@ void Mutex::open_in(const Folder& folder) {
     if (errno == ENOENT) fd_ = Fd(openat(folder.fd.get(), "mutex", flags | O_CREAT | O_EXCL, 0666));
     if (fd_) break;
     if (errno != EEXIST && errno != ENOENT)
-      throw Failure("ledger " + folder.path + ": cannot open its mutex: " + why() + "; chmod 1777 " + folder.path +
-                    ", or MESHMARK_LEDGER names another folder");
+      throw Failure("ledger " + folder.path + ": cannot open its mutex: " + errno_text() + "; chmod 1777 " +
+                    folder.path + ", or set MESHMARK_LEDGER to another folder");
   }
   struct stat status{};
   if (fstat(fd_.get(), &status) != 0 || !S_ISREG(status.st_mode))
-    throw Failure("ledger " + folder.file("mutex") + ": found no regular file; remove it");
+    throw Failure("ledger " + folder.file("mutex") + ": not a regular file; remove it");
 }
 
 std::optional<Entry> open_entry(const Folder& folder, const std::string& name) {
@@ -160,7 +162,8 @@ std::optional<Entry> open_entry(const Folder& folder, const std::string& name) {
   if (!entry.fd && errno == ENOENT) return std::nullopt;
   const int reason = errno;
   if (entry.fd && fstat(entry.fd.get(), &entry.status) == 0 && S_ISREG(entry.status.st_mode)) return entry;
-  warn("ignored " + folder.file(name) + ": " + (entry.fd ? "no regular file" : std::strerror(reason)) + "; remove it");
+  warn("ignored " + folder.file(name) + ": " + (entry.fd ? "not a regular file" : std::strerror(reason)) +
+       "; remove it");
   return std::nullopt;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
-/// The folder of the ledger and its files: written whole, locked by their holders, read from strangers with bounds.
+/// The folder of the ledger and its files: written atomically, locked by their holders, and read with limits, since any
+/// user may write them.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,11 +12,11 @@
 
 namespace mm::place::ledger {
 
-inline constexpr std::size_t kMaxBytes = 1 << 20;  // of one file: anybody may write into the folder
+inline constexpr std::size_t kMaxBytes = 1 << 20;  // of one file: any user may write to the folder
 inline constexpr std::size_t kMaxText = 4096;      // of a command or a key
 
 double now_s();                      ///< since the epoch
-void warn(const std::string& text);  ///< on standard error, about something that is not this command's fault
+void warn(const std::string& text);  ///< prints a warning about something that this command did not cause
 
 class Fd {
  public:
@@ -44,15 +45,15 @@ struct Folder {
   std::string file(const std::string& name) const { return path + "/" + name; }
 };
 
-/// None where there is no such folder and none shall be made.
+/// None if the folder does not exist and is not to be created.
 Folder open_folder(const std::string& path, bool make);
 std::string read_bounded(int fd);
 void write_text(int fd, const std::string& text, const std::string& path);
 std::string random_name();
 std::string boot_id();
-/// Who holds a lock on this file, by the kernel's table: "process 12 (name)", or what is known of it.
+/// Holder of a lock on this file according to the Linux kernel's table: "process 12 (name)", or what is known.
 std::string holder_of(int fd);
-/// A file that is whole and locked before it has a name, so that nobody ever meets half of one.
+/// A file that is complete and locked before it gets its name, so that nobody sees an incomplete one.
 Fd publish(const Folder& folder, const std::string& name, const std::string& text);
 std::vector<std::string> names_in(const Folder& folder, const std::string& prefix);
 
@@ -66,14 +67,15 @@ class Mutex {
   Fd fd_;
 };
 
-/// Opened for reading only: who looks must not wake those who wait for a writer to close (see Watch).
+/// Opened read-only: readers must not trigger the events on which waiting processes depend (see Watch).
 struct Entry {
   Fd fd;
   struct stat status{};
 };
 std::optional<Entry> open_entry(const Folder& folder, const std::string& name);
 
-/// Nobody shares its lock any more. Keeps the lock, so that no second one buries it, until the entry is closed.
+/// Whether nobody shares its lock any more. Keeps the lock until the entry is closed, so that only one process removes
+/// it.
 bool dead(const Entry& entry);
 
 }  // namespace mm::place::ledger

@@ -22,11 +22,11 @@ Reservation parse_reservation(const std::string& text, std::string& boot) {
   if (text.size() > kMaxBytes) throw Failure("longer than 1 MiB");
   Reservation reservation;
   bool first = true;
-  for (const std::string& words : split(text, '\n')) {
-    if (words.empty()) continue;
-    const json line = parse_json(words);
+  for (const std::string& text_line : split(text, '\n')) {
+    if (text_line.empty()) continue;
+    const json line = parse_json(text_line);
     if (!line.is_object()) {
-      if (first) throw Failure("no JSON object");
+      if (first) throw Failure("not a JSON object");
       continue;
     }
     try {
@@ -40,7 +40,7 @@ Reservation parse_reservation(const std::string& text, std::string& boot) {
         reservation.job = text_of(line, "job");
         reservation.exclusive = line.at("exclusive").get<bool>();
         const json& parts = line.at("parts");
-        if (!parts.is_array() || parts.size() > kMaxParts) throw Failure("parts is no list of at most 65536");
+        if (!parts.is_array() || parts.size() > kMaxParts) throw Failure("parts is not a list of at most 65536");
         for (const json& part : parts)
           reservation.layout.parts.push_back(parse_cpu_list("parts", part.get<std::string>()));
       }

@@ -7,15 +7,15 @@
 
 namespace mm::place::ledger {
 
-std::string text_of(const json& line, const char* key);  ///< Failure: longer than kMaxText
+std::string text_of(const json& line, const char* key);  ///< throws Failure if it is longer than kMaxText
 
-/// A reservation as it was journalled: an object with all of it, then lines with what came later. A torn line at the
-/// end was never reserved. Failure says what is wrong.
+/// Parses a reservation: an object with all fields, then lines with later changes. An incomplete last line is ignored.
+/// Throws Failure with the error.
 Reservation parse_reservation(const std::string& text, std::string& boot);
 
 std::string reservation_line(const Reservation& reservation);
 
-/// Something that came after the first line. It starts with a line's end: what was torn before it stays alone.
+/// A later change, as a line. It starts with a newline, which separates it from an incomplete line.
 void append(int fd, const json& line, const std::string& path);
 
 }  // namespace mm::place::ledger

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kTicket = "wait-";
 
-/// Their order is that of their names. Under the folder's lock, so that who came later has the later time.
+/// Names sort by time. Requires the folder's lock, so that a later ticket has a later time.
 std::string ticket_name() {
   char text[64];
   timespec t{};
@@ -36,9 +36,9 @@ void remove_dead_tickets(const Folder& folder) {
   }
 }
 
-bool first_in_line(const Folder& folder, const std::string& mine) {
+bool first_in_line(const Folder& folder, const std::string& ticket) {
   for (const std::string& name : names_in(folder, kTicket)) {
-    if (!mine.empty() && name >= mine) return true;
+    if (!ticket.empty() && name >= ticket) return true;
     const auto entry = open_entry(folder, name);
     if (!entry) continue;
     if (!dead(*entry)) return false;
@@ -57,17 +57,17 @@ void Watch::wait(double most_s) {
   if (poll(&ready, fd_ ? 1 : 0, static_cast<int>(std::ceil(1e3 * pause_s))) == 1) {
     char events[4096];
     while (read(fd_.get(), events, sizeof events) > 0) {}
-    pause_s_ = 0.002;  // the lock itself goes a moment after the event
+    pause_s_ = 0.002;  // the lock is released shortly after the event
   } else {
-    pause_s_ = std::min(2 * pause_s_, 0.2);  // and where there are no events at all
+    pause_s_ = std::min(2 * pause_s_, 0.2);  // in case there are no events at all
   }
 }
 
 void Ticket::draw(const Reservation& as) {
-  const std::string mine = ticket_name();
+  const std::string ticket = ticket_name();
   const json line{{"pid", getpid()}, {"since_s", now_s()}, {"command", as.command.substr(0, kMaxText)}};
-  fd = publish(folder, mine, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
-  name = mine;
+  fd = publish(folder, ticket, line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
+  name = ticket;
 }
 
 std::string user_name(const std::string& uid) {

@@ -1,5 +1,5 @@
 #pragma once
-/// Processes that wait for CPUs: a ticket each, in the order of their names.
+/// Processes that wait for CPUs: one ticket each, ordered by name.
 #include <string>
 
 #include "../ledger.hpp"
@@ -8,13 +8,14 @@
 
 namespace mm::place::ledger {
 
-/// Who was killed while waiting left a ticket, which is in nobody's way and would lie here for ever.
+/// Removes tickets of processes that were killed while waiting.
 void remove_dead_tickets(const Folder& folder);
 
-/// Is nobody who lives before `mine` (at all, where it is empty)?
+/// Whether no living process is before `mine` (or waits at all, if it is empty).
 bool first_in_line(const Folder& folder, const std::string& mine);
 
-/// Wakes when a reservation or a ticket was removed, or its last holder closed it: the kernel says so when a process
+/// Wakes when a reservation or a ticket is removed, or when its last holder closes it, which happens when a process
+/// dies.
 /// dies.
 class Watch {
  public:
@@ -26,7 +27,7 @@ class Watch {
   double pause_s_ = 0.002;
 };
 
-/// A ticket that goes with this object, as with the process.
+/// A ticket, which is removed with this object or when the process dies.
 struct Ticket {
   const Folder& folder;
   std::string name;

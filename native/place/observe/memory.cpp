@@ -9,8 +9,8 @@ namespace mm::place::observe {
 
 namespace {
 
-constexpr double kDuty = 0.02;             // share of the time that walks may take
-constexpr std::uint64_t kSmall = 1 << 20;  // B on another node that count as misplaced only with bound memory
+constexpr double kDuty = 0.02;             // maximum share of time for walks
+constexpr std::uint64_t kSmall = 1 << 20;  // B on another node up to which only bound memory counts as misplaced
 
 }  // namespace
 
@@ -27,9 +27,9 @@ Memory::Memory(Context& context) : context_(context) {
 
 bool Memory::misplaced(const PageCount& pages) const {
   if (context_.expected.memory_nodes.empty()) return false;
-  const std::uint64_t out = elsewhere(context_.expected, pages.own);
-  return static_cast<double>(out) > context_.expected.tolerated_share * static_cast<double>(sum(pages.own)) &&
-         (context_.expected.strict_memory || out > kSmall);
+  const std::uint64_t remote = elsewhere(context_.expected, pages.own);
+  return static_cast<double>(remote) > context_.expected.tolerated_share * static_cast<double>(sum(pages.own)) &&
+         (context_.expected.strict_memory || remote > kSmall);
 }
 
 void Memory::walk_pages(Process& process, double now) {
@@ -52,8 +52,8 @@ void Memory::walk_pages(Process& process, double now) {
       process.pages = std::move(pages);
       process.counted = true;
     }
-  } catch (const Absent& why) {
-    context_.absent.insert(std::string("pages: ") + why.what() + " (" + why.enable + ")");
+  } catch (const Absent& error) {
+    context_.absent.insert(std::string("pages: ") + error.what() + " (" + error.enable + ")");
     process.gap_s = 1e9;
   }
   const double cost = thread_cpu_s() - begin;
@@ -63,7 +63,7 @@ void Memory::walk_pages(Process& process, double now) {
 }
 
 void Memory::update(Process& process, double now) {
-  // A first walk may exceed the budget, so that a short program is seen at all.
+  // A first walk may exceed the budget, so that short programs are covered.
   const double budget = process.counted ? kDuty * now + 0.01 : 0.1 * now + 0.05;
   if (process.next_walk_s <= now && cost_s_ <= budget) walk_pages(process, now);
 }

@@ -1,20 +1,20 @@
 #pragma once
 #include <map>
 
-#include "seen.hpp"
+#include "state.hpp"
 
 namespace mm::place::observe {
 
-inline constexpr double kFirstPagesS = 0.03;  ///< age of a process at its first walk: it is past its exec then
+inline constexpr double kFirstPagesS = 0.03;  ///< age of a process at its first walk, after its exec
 
 /// Bytes on other nodes than the expected ones.
 std::uint64_t elsewhere(const Expectation& expected, const std::map<int, std::uint64_t>& bytes);
 
-/// Walks of the pages of processes, within a share of the time.
+/// Counts the pages of processes, within a limited share of the time.
 class Memory {
  public:
   explicit Memory(Context& context);
-  void update(Process& process, double now);  ///< walks its pages if it is time to, and the budget allows it
+  void update(Process& process, double now);  ///< walks its pages if it is due and within the budget
   double cost_s() const { return cost_s_; }
 
  private:

@@ -9,9 +9,10 @@ namespace mm::place::observe {
 
 namespace {
 
-constexpr double kWindowS = 0.1;  // CPU time is compared over this time: the kernel adds it up in ticks of 1 to 10 ms
-constexpr double kBusy = 0.25;    // share of a window that a thread ran or waited for a CPU
-constexpr double kIdle = 0.05;    // a part is empty if its units ran less
+constexpr double kWindowS =
+    0.1;                        // window for comparing CPU time, which the Linux kernel updates in ticks of 1 to 10 ms
+constexpr double kBusy = 0.25;  // share of a window in which a thread ran or waited for a CPU
+constexpr double kIdle = 0.05;  // maximum share of a window in which an empty part's units ran
 
 }  // namespace
 
@@ -23,11 +24,11 @@ Parts::Parts(Context& context) : context_(context) {
     if (same == rooms_.end()) same = rooms_.insert(same, {part, 0});
     ++same->units;
   }
-  std::set<int> seen;
+  std::set<int> distinct;
   for (const Room& room : rooms_)
     for (const int cpu : room.cpus)
-      if (!seen.insert(cpu).second) {
-        context_.absent.insert("whether two share one part: the parts overlap on CPU " + std::to_string(cpu));
+      if (!distinct.insert(cpu).second) {
+        context_.absent.insert("whether threads share a part: the parts overlap on CPU " + std::to_string(cpu));
         rooms_.clear();
         return;
       }
@@ -39,11 +40,11 @@ void Parts::update(std::map<pid_t, Process>& living, double now) {
 
 void Parts::close_window(std::map<pid_t, Process>& living, double now) {
   const double length = now - window_s_;
-  context_.look_for_offline();
+  context_.update_offline();
   struct Unit {
     std::vector<Thread*> threads;
     std::set<std::size_t> on;
-    std::string who;
+    std::string label;
   };
   std::map<pid_t, Unit> processes, threads;
   std::vector<double> used(rooms_.size());
@@ -63,8 +64,8 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
           unit->threads.push_back(&thread);
           unit->on.insert(r);
         }
-        processes[id].who = thread.last.command + ' ' + std::to_string(id);
-        threads[tid].who = thread.last.command + ' ' + std::to_string(tid);
+        processes[id].label = thread.last.command + ' ' + std::to_string(id);
+        threads[tid].label = thread.last.command + ' ' + std::to_string(tid);
       }
     }
   window_s_ = now;
@@ -72,13 +73,13 @@ void Parts::close_window(std::map<pid_t, Process>& living, double now) {
   const auto empty = std::find_if(used.begin(), used.end(), [](double u) { return u < kIdle; });
   if (empty == used.end()) return;
   for (std::size_t r = 0; r < rooms_.size(); ++r) {
-    std::vector<Unit*> here;
+    std::vector<Unit*> sharing;
     for (auto& [id, unit] : units)
-      if (unit.on == std::set<std::size_t>{r}) here.push_back(&unit);
-    if (here.size() <= rooms_[r].units) continue;
+      if (unit.on == std::set<std::size_t>{r}) sharing.push_back(&unit);
+    if (sharing.size() <= rooms_[r].units) continue;
     std::string names;
-    for (const Unit* unit : here) names += (names.empty() ? "" : ", ") + unit->who;
-    for (Unit* unit : here)
+    for (const Unit* unit : sharing) names += (names.empty() ? "" : ", ") + unit->label;
+    for (Unit* unit : sharing)
       for (Thread* thread : unit->threads) {
         thread->doubled_s += length;
         ++thread->doubled_windows;

@@ -2,19 +2,19 @@
 #include <map>
 #include <vector>
 
-#include "seen.hpp"
+#include "state.hpp"
 
 namespace mm::place::observe {
 
-/// Finds ranks or threads that share one part while another part stays empty.
+/// Detects ranks or threads that share a part while another part is idle.
 class Parts {
  public:
   explicit Parts(Context& context);
-  /// Compares what the units did since the last window with the parts that they ran on; does nothing before its end.
+  /// Compares the use of parts in the last window with the assignment; does nothing before the window ends.
   void update(std::map<pid_t, Process>& living, double now);
 
  private:
-  /// Parts with the same CPUs are one that has room for several.
+  /// Parts with identical CPUs form one entry with room for several units.
   struct Room {
     std::vector<int> cpus;
     std::size_t units = 0;
@@ -23,8 +23,8 @@ class Parts {
   void close_window(std::map<pid_t, Process>& living, double now);
 
   Context& context_;
-  std::vector<Room> rooms_;  // only if every unit has its own part
-  double window_s_ = 0;      // begin of the window
+  std::vector<Room> rooms_;  // only if every unit has a separate part
+  double window_s_ = 0;      // start of the window
 };
 
 }  // namespace mm::place::observe

@@ -1,4 +1,4 @@
-#include "seen.hpp"
+#include "state.hpp"
 
 #include <unistd.h>
 
@@ -28,7 +28,7 @@ Context::Context(const Machine& machine_, pid_t root_, Expectation expected_)
 
 double Context::elapsed() const { return wall_s() - began_s; }
 
-void Context::look_for_offline() {
+void Context::update_offline() {
   const std::vector<int> online = ids_of(read_text("/sys/devices/system/cpu/online"));
   for (const int cpu : first_online)
     if (!std::binary_search(online.begin(), online.end(), cpu)) offline.insert(cpu);
@@ -38,7 +38,7 @@ std::pair<std::string, std::vector<int>> cpuset_of(pid_t process) {
   const auto home = cpuset_home(process);
   if (!home) return {};
   const char* const file = home->version == 1 ? "/cpuset.effective_cpus" : "/cpuset.cpus.effective";
-  // Version 2: a group without the controller has what the one above it leaves.
+  // Version 2: a group without the controller has the CPUs of its parent.
   for (std::string at = home->folder;; at.resize(at.rfind('/'))) {
     const std::vector<int> cpus = ids_of(read_text(at + file));
     if (!cpus.empty() || at.size() <= home->mount.size()) return {home->path, cpus};

@@ -1,5 +1,5 @@
 #pragma once
-/// What was observed of every process and thread of the tree, and the conditions under which it is judged.
+/// State of every observed process and thread, and the conditions of the observation.
 #include <map>
 #include <set>
 #include <string>
@@ -20,24 +20,24 @@ struct Thread {
         stat(task_folder(process, number) + "stat"),
         schedstat(task_folder(process, number) + "schedstat") {}
   pid_t id;
-  unsigned looks = 0;
+  unsigned samples = 0;
   PolledFile stat, schedstat;
   TaskStat last;
   std::uint64_t ran_ns = 0, waited_ns = 0;
-  std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the begin of the window
+  std::uint64_t window_ran = 0, window_waited = 0;  ///< the same at the start of the window
   std::set<int> ran_on, outside;
   long long moves = 0, migrations = -1, balanced_pages = 0;
   std::string mask;
   std::vector<int> allowed;
-  std::vector<int> wrong;                       ///< the last mask that was not the expected one
-  double wrong_at_s = 0;                        ///< when it was seen first
-  double wrong_since_s = 0, wrong_until_s = 0;  ///< the first and the last look that saw that mask
-  std::uint64_t wrong_waited_ns = 0;            ///< at the first of them
+  std::vector<int> unexpected;                            ///< the last unexpected mask
+  double unexpected_at_s = 0;                             ///< time of its first sample
+  double unexpected_since_s = 0, unexpected_until_s = 0;  ///< times of the first and the last sample with that mask
+  std::uint64_t unexpected_waited_ns = 0;                 ///< at the first of them
   double doubled_s = 0;
-  int outside_looks = 0, wrong_looks = 0, doubled_windows = 0;
-  bool looked_at = false, ended = false, in_window = false, was_right = false;
-  bool wrong_now = false;  ///< at the last look
-  bool passing = true;     ///< none lasted
+  int outside_samples = 0, unexpected_samples = 0, doubled_windows = 0;
+  bool sampled = false, ended = false, in_window = false, was_expected = false;
+  bool unexpected_now = false;  ///< in the last sample
+  bool transient = true;        ///< no unexpected mask lasted
   std::string doubled_with;
 };
 
@@ -47,17 +47,17 @@ struct Process {
   std::vector<Thread> ended_threads;
   bool ended = false;
   double since_s = 0;
-  bool old = false;                              ///< it ran before watching began
-  std::map<std::string, std::string> variables;  ///< read when something is wrong
-  std::string variables_of;                      ///< the command that they were read of: another one comes by exec
+  bool old = false;                              ///< started before the observation
+  std::map<std::string, std::string> variables;  ///< read when a violation occurs
+  std::string variables_of;                      ///< command for which they were read; an exec changes it
   std::string cgroup_change;
   // Pages.
   PageCount pages;
   bool counted = false, outside_now = false, first_walk_outside = false;
   int outside_walks = 0;
   PageCount worst;
-  std::map<int, std::uint64_t> missed;  ///< node → pages that found no room there since the begin
-  std::map<int, NodeLevel> levels;      ///< of the nodes, when it was worst
+  std::map<int, std::uint64_t> missed;  ///< node → pages that found no room there since the start
+  std::map<int, NodeLevel> levels;      ///< of the nodes, in the worst sample
   double next_walk_s = 0, gap_s = 0.05;
 };
 
@@ -67,18 +67,18 @@ void each_thread(const Process& process, Function&& function) {
   for (const Thread& thread : process.ended_threads) function(thread);
 }
 
-/// The conditions at the start of the observation, and what changed since.
+/// The conditions at the start of the observation, and changes since.
 struct Context {
   Context(const Machine& machine, pid_t root, Expectation expected);
   double elapsed() const;  ///< s since the start
-  void look_for_offline();
+  void update_offline();
 
   Machine machine;
   pid_t root;
   Expectation expected;
   double began_s;
   std::vector<int> first_online;
-  std::set<int> offline;  ///< CPUs that were online at the start
+  std::set<int> offline;  ///< CPUs that were online at the start and are now offline
   std::string cgroup;
   std::vector<int> cgroup_cpus;
   std::set<std::string> absent;
@@ -86,9 +86,9 @@ struct Context {
   std::uint64_t page_bytes;
 };
 
-/// The cgroup of a process, and the CPUs that its cpuset leaves; an empty list if the kernel does not tell.
+/// The cgroup of a process, and the CPUs that its cpuset permits; an empty list if unknown.
 std::pair<std::string, std::vector<int>> cpuset_of(pid_t process);
 
-double thread_cpu_s();  ///< CPU time of the calling thread, which its own looks cost
+double thread_cpu_s();  ///< CPU time of the calling thread, for the cost of its samples
 
 }  // namespace mm::place::observe

@@ -1,5 +1,5 @@
 #pragma once
-/// Sets of CPUs and nodes, and how reports print them.
+/// Sets of CPUs and nodes, and their format in reports.
 #include <cstdint>
 #include <map>
 #include <set>

@@ -1,4 +1,4 @@
-#include "looks.hpp"
+#include "threads.hpp"
 
 #include <sched.h>
 #include <sys/syscall.h>
@@ -14,11 +14,12 @@ namespace mm::place::observe {
 
 namespace {
 
-/// A mask that is gone after this time, not counting waits for a CPU, and followed by the right one, is no change.
+/// A mask that lasts no longer than this, not counting waits for a CPU, and is followed by the expected one, is
+/// ignored.
 constexpr double kPassingS = 0.05;
 constexpr std::size_t kMaskBytes = 1024;  // 8192 CPUs
 
-/// The variables of a process that say who binds, among those it was started with.
+/// Environment variables of a process, at its start, that show what binds its threads.
 std::map<std::string, std::string> binding_variables(pid_t process) {
   static constexpr const char* kNames[] = {
       "OMP_PROC_BIND", "OMP_PLACES",   "GOMP_CPU_AFFINITY", "KMP_AFFINITY",     "OMPI_COMM_WORLD_RANK", "PMIX_RANK",
@@ -27,24 +28,25 @@ std::map<std::string, std::string> binding_variables(pid_t process) {
   const std::string text = read_text("/proc/" + std::to_string(process) + "/environ");
   for (std::size_t at = 0; at < text.size(); at = text.find('\0', at) + 1) {
     const std::string entry = text.c_str() + at;
-    const std::size_t is = entry.find('=');
+    const std::size_t equals = entry.find('=');
     for (const char* name : kNames)
-      if (entry.compare(0, is, name) == 0) found[name] = is == std::string::npos ? "" : entry.substr(is + 1);
+      if (entry.compare(0, equals, name) == 0)
+        found[name] = equals == std::string::npos ? "" : entry.substr(equals + 1);
     if (text.find('\0', at) == std::string::npos) break;
   }
   return found;
 }
 
-/// Reads the mask of a thread; false if the thread has gone.
+/// Reads the mask of a thread; false if it has ended.
 bool read_mask(Thread& thread) {
   static std::string mask(kMaskBytes, '\0');
-  const long got = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
-  if (got <= 0) return false;
-  if (thread.mask.compare(0, std::string::npos, mask.data(), static_cast<std::size_t>(got)) != 0 ||
+  const long size = ::syscall(SYS_sched_getaffinity, thread.id, kMaskBytes, mask.data());
+  if (size <= 0) return false;
+  if (thread.mask.compare(0, std::string::npos, mask.data(), static_cast<std::size_t>(size)) != 0 ||
       thread.mask.empty()) {
-    thread.mask.assign(mask.data(), static_cast<std::size_t>(got));
+    thread.mask.assign(mask.data(), static_cast<std::size_t>(size));
     thread.allowed.clear();
-    for (int cpu = 0; cpu < 8 * got; ++cpu)
+    for (int cpu = 0; cpu < 8 * size; ++cpu)
       if ((static_cast<unsigned char>(mask[static_cast<std::size_t>(cpu / 8)]) >> (cpu % 8) & 1) != 0)
         thread.allowed.push_back(cpu);
   }
@@ -53,7 +55,7 @@ bool read_mask(Thread& thread) {
 
 }  // namespace
 
-bool ThreadLooks::right(const std::vector<int>& allowed) const {
+bool ThreadSampler::is_expected(const std::vector<int>& allowed) const {
   if (context_.expected.cpus.empty() || allowed == context_.expected.cpus) return true;
   if (!context_.expected.each) return false;
   return std::any_of(context_.expected.layout.parts.begin(), context_.expected.layout.parts.end(),
@@ -63,27 +65,29 @@ bool ThreadLooks::right(const std::vector<int>& allowed) const {
                      });
 }
 
-void ThreadLooks::judge_mask(Process& process, Thread& thread, std::uint64_t waited_ns) {
-  const bool wrong = !right(thread.allowed), same = wrong && thread.wrong_now && thread.allowed == thread.wrong;
-  if (thread.wrong_now && !same) {
-    // Where CPUs are short, a moment's mask lasts as long as its owner waits to go on.
-    const double waited_s = 1e-9 * (static_cast<double>(waited_ns) - static_cast<double>(thread.wrong_waited_ns));
-    thread.passing = thread.passing && thread.wrong_until_s - thread.wrong_since_s - waited_s < kPassingS;
+void ThreadSampler::check_mask(Process& process, Thread& thread, std::uint64_t waited_ns) {
+  const bool unexpected = !is_expected(thread.allowed),
+             same = unexpected && thread.unexpected_now && thread.allowed == thread.unexpected;
+  if (thread.unexpected_now && !same) {
+    // With few CPUs, a transient mask lasts as long as its owner waits for a CPU.
+    const double waited_s = 1e-9 * (static_cast<double>(waited_ns) - static_cast<double>(thread.unexpected_waited_ns));
+    thread.transient = thread.transient && thread.unexpected_until_s - thread.unexpected_since_s - waited_s < kPassingS;
   }
-  thread.wrong_now = wrong;
-  if (!wrong) {
-    thread.was_right = true;
+  thread.unexpected_now = unexpected;
+  if (!unexpected) {
+    thread.was_expected = true;
     return;
   }
-  thread.wrong_until_s = context_.elapsed();
-  if (!same) thread.wrong_since_s = thread.wrong_until_s, thread.wrong_waited_ns = waited_ns;
-  if (thread.wrong_looks++ == 0) thread.wrong_at_s = context_.elapsed();
-  thread.wrong = thread.allowed;
+  thread.unexpected_until_s = context_.elapsed();
+  if (!same) thread.unexpected_since_s = thread.unexpected_until_s, thread.unexpected_waited_ns = waited_ns;
+  if (thread.unexpected_samples++ == 0) thread.unexpected_at_s = context_.elapsed();
+  thread.unexpected = thread.allowed;
   const bool exec = thread.id == process.id && process.variables_of != thread.last.command;
   if (exec) process.variables_of = thread.last.command;
-  if (exec || (thread.wrong_looks == 1 && process.variables.empty())) process.variables = binding_variables(process.id);
-  if (thread.wrong_looks > 1) return;
-  context_.look_for_offline();  // before anybody is accused
+  if (exec || (thread.unexpected_samples == 1 && process.variables.empty()))
+    process.variables = binding_variables(process.id);
+  if (thread.unexpected_samples > 1) return;
+  context_.update_offline();  // before a violation is attributed
   if (!process.cgroup_change.empty()) return;
   const auto [path, cpus] = cpuset_of(process.id);
   if (path != context_.cgroup)
@@ -93,9 +97,9 @@ void ThreadLooks::judge_mask(Process& process, Thread& thread, std::uint64_t wai
         "its cgroup's cpuset changed from " + cpu_list(context_.cgroup_cpus) + " to " + cpu_list(cpus);
 }
 
-void ThreadLooks::look_at(Process& process, Thread& thread) {
-  const bool first = !thread.looked_at;
-  const bool there = read_mask(thread);
+void ThreadSampler::sample(Process& process, Thread& thread) {
+  const bool first = !thread.sampled;
+  const bool alive = read_mask(thread);
   std::uint64_t ran = 0, waited = 0;
   const std::string_view sched = thread.schedstat.text();
   if (!sched.empty()) {
@@ -103,13 +107,13 @@ void ThreadLooks::look_at(Process& process, Thread& thread) {
     waited = leading_number(sched.substr(std::min(sched.size(), sched.find(' ') + 1)));
   } else if (::access("/proc/self/schedstat", F_OK) != 0) {
     context_.absent.insert(
-        "time that threads wait for a CPU: this kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
+        "waiting times of threads: this Linux kernel has no /proc/PID/schedstat (CONFIG_SCHED_INFO)");
   }
-  if (there) judge_mask(process, thread, waited);
-  // Who neither runs nor ran has nothing new to tell.
+  if (alive) check_mask(process, thread, waited);
+  // A thread that neither runs nor ran has no news.
   if (!first && !sched.empty() && ran == thread.ran_ns && thread.last.state != 'R') return;
   const auto stat = parse_stat(thread.stat.text());
-  // One that has ended and was not asked for yet still tells its times, but no longer where it is.
+  // A zombie still reports its times, but not its CPU.
   thread.ended = !stat || stat->state == 'Z' || stat->state == 'X' || (!first && stat->started != thread.last.started);
   if (!stat || (!first && stat->started != thread.last.started)) return;
   if (sched.empty()) ran = (stat->user + stat->system) * static_cast<std::uint64_t>(1e9 / context_.tick_rate);
@@ -118,26 +122,26 @@ void ThreadLooks::look_at(Process& process, Thread& thread) {
                       static_cast<double>(stat->started) / context_.tick_rate >
                   context_.elapsed() + 0.5;
   const bool ran_now = !thread.ended && (stat->state == 'R' || (!first && ran != thread.ran_ns));
-  // The last CPU of one that sleeps may be from before it was bound.
+  // The last CPU of a sleeping thread may precede its binding.
   if (ran_now || std::binary_search(thread.allowed.begin(), thread.allowed.end(), stat->cpu)) {
     thread.ran_on.insert(stat->cpu);
     if (ran_now && !context_.expected.cpus.empty() &&
         !std::binary_search(context_.expected.cpus.begin(), context_.expected.cpus.end(), stat->cpu)) {
       thread.outside.insert(stat->cpu);
-      ++thread.outside_looks;
+      ++thread.outside_samples;
     }
   }
   const bool moved = !first && stat->cpu != thread.last.cpu;
   thread.moves += moved;
-  if (moved || thread.ended || thread.looks % 8 < 2) look_at_sched(process, thread);
-  ++thread.looks;
+  if (moved || thread.ended || thread.samples % 8 < 2) sample_sched(process, thread);
+  ++thread.samples;
   thread.last = *stat;
   thread.ran_ns = ran;
   thread.waited_ns = waited;
-  thread.looked_at = true;
+  thread.sampled = true;
 }
 
-void ThreadLooks::look_at_sched(Process& process, Thread& thread) {
+void ThreadSampler::sample_sched(Process& process, Thread& thread) {
   const std::string text = read_text(task_folder(process.id, thread.id) + "sched");
   const auto value = [&](const char* key) {
     const std::string line = value_of(text, key);
@@ -148,8 +152,8 @@ void ThreadLooks::look_at_sched(Process& process, Thread& thread) {
   thread.balanced_pages = std::max(thread.balanced_pages, value("numa_pages_migrated"));
   if (text.empty() && ::access("/proc/self/sched", F_OK) != 0)
     context_.absent.insert(
-        "migrations by the kernel's count: it has no /proc/PID/sched (CONFIG_SCHED_DEBUG); changes of the last "
-        "CPU between two looks are told instead, which are fewer");
+        "migrations counted by the Linux kernel: it has no /proc/PID/sched (CONFIG_SCHED_DEBUG); changes of the "
+        "CPU between two samples are reported instead, which are fewer");
 }
 
 }  // namespace mm::place::observe

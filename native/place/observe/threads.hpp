@@ -1,18 +1,18 @@
 #pragma once
-#include "seen.hpp"
+#include "state.hpp"
 
 namespace mm::place::observe {
 
-/// Looks at threads: their masks, the CPUs that they ran on, their times and migrations.
-class ThreadLooks {
+/// Samples threads: their masks, the CPUs on which they ran, their times and migrations.
+class ThreadSampler {
  public:
-  explicit ThreadLooks(Context& context) : context_(context) {}
-  void look_at(Process& process, Thread& thread);
+  explicit ThreadSampler(Context& context) : context_(context) {}
+  void sample(Process& process, Thread& thread);
 
  private:
-  bool right(const std::vector<int>& allowed) const;
-  void judge_mask(Process& process, Thread& thread, std::uint64_t waited_ns);
-  void look_at_sched(Process& process, Thread& thread);
+  bool is_expected(const std::vector<int>& allowed) const;
+  void check_mask(Process& process, Thread& thread, std::uint64_t waited_ns);
+  void sample_sched(Process& process, Thread& thread);
 
   Context& context_;
 };

@@ -13,7 +13,7 @@ namespace mm::place::observe {
 
 namespace {
 
-/// Whether the number of a thread that ended belongs to a new one.
+/// Whether the identifier of an ended thread was reused.
 bool is_another(pid_t process, const Thread& thread) {
   const auto stat = parse_stat(read_text(task_folder(process, thread.id) + "stat"));
   return stat && stat->started != thread.last.started;
@@ -31,7 +31,8 @@ Tree::Tree(const Context& context)
 }
 
 void Tree::enter(pid_t id) {
-  if (living.contains(id) || (id == ::getpid() && id != context_.root)) return;  // who looks is no part of the program
+  if (living.contains(id) || (id == ::getpid() && id != context_.root))
+    return;  // the observer is not part of the program
   Process& process = living[id];
   process.id = id;
   process.since_s = context_.elapsed();
@@ -40,7 +41,7 @@ void Tree::enter(pid_t id) {
 
 void Tree::find_children() {
   if (!by_children_) {
-    // One scan of all processes: a parent that is ours makes its child ours, in any order of numbers.
+    // One scan of all processes: children of known processes are added in any order of identifiers.
     std::map<pid_t, std::vector<pid_t>> children = children_by_parent();
     std::vector<pid_t> todo;
     for (const auto& [id, process] : living) todo.push_back(id);
@@ -63,7 +64,7 @@ void Tree::find_children() {
   };
   if (subreaper_)
     for (const pid_t thread : numbers_in("/proc/self/task")) of_thread(::getpid(), thread);
-  // A map keeps its places while it grows, and a new process with a higher number is met later in this very loop.
+  // Iterators of a map stay valid on insertion, and this loop reaches new processes with higher identifiers.
   for (auto& [id, process] : living)
     for (auto& [thread, unused] : process.threads) of_thread(id, thread);
 }
@@ -71,8 +72,8 @@ void Tree::find_children() {
 void Tree::find_threads(Process& process) {
   const std::vector<pid_t> now = numbers_in("/proc/" + std::to_string(process.id) + "/task");
   for (auto at = process.threads.begin(); at != process.threads.end();) {
-    const bool there = std::find(now.begin(), now.end(), at->first) != now.end();
-    if (!there || (at->second.ended && is_another(process.id, at->second))) {
+    const bool alive = std::find(now.begin(), now.end(), at->first) != now.end();
+    if (!alive || (at->second.ended && is_another(process.id, at->second))) {
       at->second.stat.close();
       at->second.schedstat.close();
       process.ended_threads.push_back(std::move(at->second));
@@ -87,7 +88,7 @@ void Tree::find_threads(Process& process) {
 
 std::vector<const Process*> Tree::all() const {
   std::vector<const Process*> found;
-  for (const Process& process : over) found.push_back(&process);
+  for (const Process& process : ended) found.push_back(&process);
   for (const auto& [id, process] : living) found.push_back(&process);
   std::sort(found.begin(), found.end(), [](const Process* a, const Process* b) { return a->since_s < b->since_s; });
   return found;

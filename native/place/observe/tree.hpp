@@ -2,20 +2,21 @@
 #include <map>
 #include <vector>
 
-#include "seen.hpp"
+#include "state.hpp"
 
 namespace mm::place::observe {
 
-/// The processes and threads below the root, by the kernel's lists of children, or by one scan of all processes.
+/// The processes and threads below the root, from the Linux kernel's lists of children, or from a scan of all
+/// processes.
 class Tree {
  public:
   explicit Tree(const Context& context);
   void find_children();
   void find_threads(Process& process);
-  std::vector<const Process*> all() const;  ///< by the time when they were found
+  std::vector<const Process*> all() const;  ///< in the order of discovery
 
   std::map<pid_t, Process> living;
-  std::vector<Process> over;
+  std::vector<Process> ended;
 
  private:
   void enter(pid_t id);

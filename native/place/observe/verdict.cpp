@@ -12,94 +12,94 @@ namespace mm::place::observe {
 
 namespace {
 
-constexpr double kDoubledS = 0.2;  // two units must share a part for this time, and two windows
+constexpr double kDoubledS = 0.2;  // two units must share a part for at least this time, and in two windows
 
 }  // namespace
 
 Verdict::Verdict(const Context& context, std::vector<const Process*> all)
     : context_(context), all_(std::move(all)), masks_(narrowed_masks()) {}
 
-// What was wrong with a thread's mask counts when it was seen twice, when it had been right, or in a process that
-// another one started: the root may be met just before it binds itself.
+// An unexpected mask counts if it occurred in two samples, after an expected one, or in a process other than the root,
+// which may be sampled just before it binds itself.
 //
-// One that comes and goes is no change: hwloc binds itself to every CPU for a moment to ask it what it is, and with
-// it mpirun, hydra and whatever else looks at the machine.
+// A transient mask does not count: hwloc, and with it mpirun, hydra and other launchers, binds itself to every CPU for
+// a moment to query it.
 bool Verdict::mask_counts(const Process& process, const Thread& thread) const {
-  if (thread.passing && !thread.wrong_now) return false;
-  return thread.wrong_looks > 1 || (thread.wrong_looks == 1 && (thread.was_right || process.id != context_.root));
+  if (thread.transient && !thread.unexpected_now) return false;
+  return thread.unexpected_samples > 1 ||
+         (thread.unexpected_samples == 1 && (thread.was_expected || process.id != context_.root));
 }
 
 Verdict::Masks Verdict::narrowed_masks() const {
   Masks masks;
   for (const Process* process : all_)
     each_thread(*process, [&](const Thread& thread) {
-      if (mask_counts(*process, thread) && within(thread.wrong, context_.expected.cpus))
-        masks.by_process[process->id].insert(thread.wrong);
+      if (mask_counts(*process, thread) && within(thread.unexpected, context_.expected.cpus))
+        masks.by_process[process->id].insert(thread.unexpected);
     });
-  for (const auto& [id, own] : masks.by_process)
-    if (own.size() == 1) masks.narrowed.insert(id), masks.of_them.insert(*own.begin());
+  for (const auto& [id, masks_of_process] : masks.by_process)
+    if (masks_of_process.size() == 1) masks.narrowed.insert(id), masks.of_them.insert(*masks_of_process.begin());
   return masks;
 }
 
-std::string Verdict::blame_mask(const Process& process, const Thread& thread) const {
+std::string Verdict::explain_mask(const Process& process, const Thread& thread) const {
   const std::string found =
-      "may run on " + cpus_text(thread.wrong) + " instead of " + cpu_list(context_.expected.cpus) + ": ";
+      "may run on " + cpus_text(thread.unexpected) + " instead of " + cpu_list(context_.expected.cpus) + ": ";
   if (const std::vector<int> left = without(context_.expected.cpus, context_.offline);
       left.size() < context_.expected.cpus.size()) {
-    if (thread.wrong == left || left.empty())
+    if (thread.unexpected == left || left.empty())
       return found + cpus_text(listed(context_.offline)) + " went offline" +
-             (left.empty() ? ", and the kernel let it run anywhere" : "") +
-             "; bring it back (echo 1 > /sys/devices/system/cpu/cpuN/online) or place without it";
+             (left.empty() ? ", and the Linux kernel let it run anywhere" : "") +
+             "; bring it online (echo 1 > /sys/devices/system/cpu/cpuN/online) or exclude it from the placement";
   }
   if (!process.cgroup_change.empty())
-    return found + process.cgroup_change + "; ask who manages the cgroups (batch system, systemd, container)";
+    return found + process.cgroup_change + "; check what manages the cgroups (batch system, systemd, container)";
   if (!context_.cgroup_cpus.empty() && !within(context_.expected.cpus, context_.cgroup_cpus) &&
-      within(thread.wrong, context_.cgroup_cpus))
-    return found + "its cgroup " + context_.cgroup + " leaves it only " + cpu_list(context_.cgroup_cpus) +
-           "; ask who manages the cgroups (batch system, systemd, container)";
+      within(thread.unexpected, context_.cgroup_cpus))
+    return found + "its cgroup " + context_.cgroup + " permits only " + cpu_list(context_.cgroup_cpus) +
+           "; check what manages the cgroups (batch system, systemd, container)";
   const auto variable = [&](const char* key) { return process.variables.contains(key); };
   const bool slurm = variable("SLURM_PROCID"), open_mpi = variable("OMPI_COMM_WORLD_RANK");
   const bool rank = slurm || open_mpi || variable("PMI_RANK") || variable("PMIX_RANK") || variable("FLUX_TASK_RANK");
-  const std::string leave = open_mpi ? "mpirun --bind-to none"
-                            : slurm  ? "srun --cpu-bind=none"
-                            : rank   ? "mpiexec -bind-to none"
-                                     : "mpirun --bind-to none, srun --cpu-bind=none, no taskset inside";
-  if (!within(thread.wrong, context_.expected.cpus)) {
-    if (rank && !thread.was_right)
-      return found + "its launcher bound it there; let the launcher leave it alone: " + leave;
-    return found + "the program " + (within(context_.expected.cpus, thread.wrong) ? "widened" : "replaced") +
-           " it (sched_setaffinity)" + "; --hard gives it a cpuset that it cannot leave";
+  const std::string disable = open_mpi ? "mpirun --bind-to none"
+                              : slurm  ? "srun --cpu-bind=none"
+                              : rank   ? "mpiexec -bind-to none"
+                                       : "mpirun --bind-to none, srun --cpu-bind=none, no taskset inside";
+  if (!within(thread.unexpected, context_.expected.cpus)) {
+    if (rank && !thread.was_expected)
+      return found + "its launcher bound it there; disable the launcher's binding: " + disable;
+    return found + "the program " + (within(context_.expected.cpus, thread.unexpected) ? "widened" : "replaced") +
+           " it (sched_setaffinity)" + "; --hard uses a cpuset, which it cannot leave";
   }
-  std::string by;
+  std::string variables;
   for (const char* key : {"GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PROC_BIND", "OMP_PLACES"})
     if (const auto at = process.variables.find(key); at != process.variables.end() && at->second != "false")
-      by += (by.empty() ? "" : ", ") + at->first + "=" + at->second;
-  const bool own = masks_.by_process.at(process.id).size() > 1;
-  if (own || (!rank && !by.empty()))
+      variables += (variables.empty() ? "" : ", ") + at->first + "=" + at->second;
+  const bool several_masks = masks_.by_process.at(process.id).size() > 1;
+  if (several_masks || (!rank && !variables.empty()))
     return found +
-           (by.empty() ? "the program pins its threads by itself (sched_setaffinity); switch that off"
-                       : "its OpenMP run time pins by itself (" + by + "); unset that") +
-           ", or place one CPU a thread: --each";
+           (variables.empty() ? "the program pins its threads itself (sched_setaffinity); disable that"
+                              : "its OpenMP run time pins the threads (" + variables + "); unset that") +
+           ", or assign one CPU per thread: --each";
   if (masks_.narrowed.size() > 1 && masks_.of_them.size() == 1)
     return found + "the launcher bound all " + std::to_string(masks_.narrowed.size()) +
-           " ranks to the same CPUs; let it leave them alone: " + leave;
-  if (rank || (masks_.narrowed.size() > 1 && !thread.was_right))
-    return found + "its launcher bound each rank by itself; let it leave them alone: " + leave;
-  return found +
-         "the program narrowed it (sched_setaffinity, taskset or numactl inside the command); --hard gives it a " +
-         "cpuset, --each one CPU a thread";
+           " ranks to the same CPUs; disable its binding: " + disable;
+  if (rank || (masks_.narrowed.size() > 1 && !thread.was_expected))
+    return found + "its launcher bound each rank; disable its binding: " + disable;
+  return found + "the program narrowed it (sched_setaffinity, taskset or numactl inside the command); --hard uses a " +
+         "cpuset, --each assigns one CPU per thread";
 }
 
-std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) const {
+std::pair<Violation, std::string> Verdict::explain_pages(const Process& process) const {
   const PageCount& pages = process.worst;
-  const std::uint64_t out = elsewhere(context_.expected, pages.own), all = sum(pages.own);
-  std::vector<int> where;
+  const std::uint64_t remote = elsewhere(context_.expected, pages.own), all = sum(pages.own);
+  std::vector<int> nodes;
   for (const auto& [node, bytes] : pages.own)
-    if (bytes > 0 && elsewhere(context_.expected, {{node, bytes}}) > 0) where.push_back(node);
+    if (bytes > 0 && elsewhere(context_.expected, {{node, bytes}}) > 0) nodes.push_back(node);
   char share[16];
-  std::snprintf(share, sizeof share, "%.1f %%", 100.0 * static_cast<double>(out) / static_cast<double>(all));
-  const std::string found = mib(out) + " of " + mib(all) + " (" + share + ") on " + nodes_text(where) + " instead of " +
-                            cpu_list(context_.expected.memory_nodes) + ": ";
+  std::snprintf(share, sizeof share, "%.1f %%", 100.0 * static_cast<double>(remote) / static_cast<double>(all));
+  const std::string found = mib(remote) + " of " + mib(all) + " (" + share + ") on " + nodes_text(nodes) +
+                            " instead of " + cpu_list(context_.expected.memory_nodes) + ": ";
   const std::string move = "; meshmark migrate " + std::to_string(process.id) + " --to " +
                            cpu_list(context_.expected.memory_nodes) + " moves it";
 
@@ -108,14 +108,14 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
     if (elsewhere(context_.expected, {{key.first, bytes}}) > 0) policies[key.second] += bytes;
   for (const auto& [policy, bytes] : policies) {
     const std::size_t colon = policy.rfind(':');
-    if (2 * bytes < out || colon == std::string::npos) continue;
+    if (2 * bytes < remote || colon == std::string::npos) continue;
     if (const std::vector<int> nodes = ids_of(policy.substr(colon + 1)); !within(nodes, context_.expected.memory_nodes))
       return {Violation::wrong_node, found + "its own memory policy (" + policy +
-                                         ") put them there; leave out the numactl, set_mempolicy or mbind inside" +
+                                         ") placed them there; remove the numactl, set_mempolicy or mbind inside" +
                                          move};
   }
 
-  const bool unseen = process.old && process.first_walk_outside;
+  const bool preexisting = process.old && process.first_walk_outside;
   std::uint64_t missed = 0;
   std::vector<int> full;
   for (const int node : context_.expected.memory_nodes) {
@@ -124,18 +124,19 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
     const auto at = process.missed.find(node);
     const std::uint64_t pages_missed = at == process.missed.end() ? 0 : at->second;
     missed += pages_missed;
-    // What was there when watching began was not seen coming: then a node without room is the likely reason.
+    // Pages placed before the observation started: a node without room is the likely reason.
     const bool short_of_room = level->second.free < 2 * level->second.reserve + level->second.bytes / 50;
-    if (pages_missed > 0 || (unseen && short_of_room)) full.push_back(node);
+    if (pages_missed > 0 || (preexisting && short_of_room)) full.push_back(node);
   }
-  // A huge page that found no room is counted as one.
-  const std::uint64_t enough = std::max<std::uint64_t>(16, out / context_.page_bytes / 512 / 2);
-  if (!full.empty() && (missed >= enough || unseen)) {
+  // A huge page that found no room counts once.
+  const std::uint64_t enough = std::max<std::uint64_t>(16, remote / context_.page_bytes / 512 / 2);
+  if (!full.empty() && (missed >= enough || preexisting)) {
     std::string free;
     for (const int node : full) free += (free.empty() ? "" : ", ") + mib(process.levels.at(node).free);
-    return {Violation::spilled, found + nodes_text(full) + " was full (" + free + " free, " + std::to_string(missed) +
-                                    " pages found no room), so it spilled; use less, free it (page cache: echo 1 > "
-                                    "/proc/sys/vm/drop_caches), or spread by --memory interleave"};
+    return {Violation::spilled,
+            found + nodes_text(full) + " was full (" + free + " free, " + std::to_string(missed) +
+                " pages found no room), so allocations spilled; use less memory, free some (page cache: echo 1 > "
+                "/proc/sys/vm/drop_caches), or spread by --memory interleave"};
   }
 
   long long balanced = 0;
@@ -144,20 +145,20 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
     balanced += thread.balanced_pages;
     for (const int cpu : thread.ran_on)
       for (const Cpu& known : context_.machine.cpus)
-        if (known.id == cpu && toucher.empty() && std::find(where.begin(), where.end(), known.node) != where.end())
+        if (known.id == cpu && toucher.empty() && std::find(nodes.begin(), nodes.end(), known.node) != nodes.end())
           toucher = "thread " + std::to_string(thread.id) + " ran on CPU " + std::to_string(cpu) + " of node " +
                     std::to_string(known.node);
   });
-  if (static_cast<std::uint64_t>(balanced) * context_.page_bytes * 2 > out)
-    return {Violation::wrong_node, found + "the kernel's NUMA balancing moved " + std::to_string(balanced) +
-                                       " pages; switch it off (kernel.numa_balancing=0) or bind memory: --memory bind"};
-  for (const int node : where) {
+  if (static_cast<std::uint64_t>(balanced) * context_.page_bytes * 2 > remote)
+    return {Violation::wrong_node, found + "NUMA balancing of the Linux kernel moved " + std::to_string(balanced) +
+                                       " pages; disable it (kernel.numa_balancing=0) or bind memory: --memory bind"};
+  for (const int node : nodes) {
     const auto is = [&](const Node& n) { return n.id == node && n.cpus.empty(); };
     if (std::none_of(context_.machine.nodes.begin(), context_.machine.nodes.end(), is)) continue;
     const bool demotes = read_text("/sys/kernel/mm/numa/demotion_enabled").starts_with("true");
     return {Violation::wrong_node,
-            found + "node " + std::to_string(node) + " has no CPUs, so no first touch put them there" +
-                (demotes ? ": the kernel demotes what is cold (/sys/kernel/mm/numa/demotion_enabled)" : "") + move};
+            found + "node " + std::to_string(node) + " has no CPUs, so first touch cannot have placed them there" +
+                (demotes ? ": the Linux kernel demotes cold pages (/sys/kernel/mm/numa/demotion_enabled)" : "") + move};
   }
   if (!toucher.empty())
     return {Violation::wrong_node, found + toucher +
@@ -165,13 +166,14 @@ std::pair<Violation, std::string> Verdict::blame_pages(const Process& process) c
                                        "the threads that use it" +
                                        move};
   if (process.first_walk_outside)
-    return {Violation::wrong_node, found +
-                                       "they were there when watching began: touched before the program was bound, "
-                                       "inherited from its parent or shared with another" +
-                                       move};
+    return {Violation::wrong_node,
+            found +
+                "they were there when the observation started: touched before the program was bound, "
+                "inherited from its parent or shared with another" +
+                move};
   return {Violation::wrong_node,
           found +
-              "they came there between two looks: touched by a thread that was elsewhere for a moment, or by another "
+              "they appeared there between two samples: touched by a thread that ran elsewhere briefly, or by another "
               "program that shares them" +
               move};
 }
@@ -187,24 +189,26 @@ ThreadVerdict Verdict::judge(const Process& process, const Thread& thread, Findi
   verdict.user_s = static_cast<double>(thread.last.user) / context_.tick_rate;
   verdict.system_s = static_cast<double>(thread.last.system) / context_.tick_rate;
   verdict.waiting_s = static_cast<double>(thread.waited_ns) * 1e-9;
-  if (mask_counts(process, thread)) accuse(verdict, findings, Violation::mask_changed, blame_mask(process, thread));
-  if (thread.outside_looks > 1)
-    accuse(verdict, findings, Violation::ran_outside,
-           "ran on " + cpus_text(listed(thread.outside)) + " instead of " + cpu_list(context_.expected.cpus) +
-               (mask_counts(process, thread) ? std::string(": its mask allowed it")
-                                             : ": its mask was another one between two looks; --hard forbids it"));
+  if (mask_counts(process, thread))
+    add_violation(verdict, findings, Violation::mask_changed, explain_mask(process, thread));
+  if (thread.outside_samples > 1)
+    add_violation(verdict, findings, Violation::ran_outside,
+                  "ran on " + cpus_text(listed(thread.outside)) + " instead of " + cpu_list(context_.expected.cpus) +
+                      (mask_counts(process, thread) ? std::string(": its mask allowed it")
+                                                    : ": its mask differed between two samples; --hard prevents that"));
   if (thread.doubled_windows > 1 && thread.doubled_s >= kDoubledS)
-    accuse(verdict, findings, Violation::doubled,
-           thread.doubled_with +
-               ": both got the same place; give each rank its own local rank (the launcher's variable or "
-               "MESHMARK_RANK), or let nothing inside bind by itself");
+    add_violation(verdict, findings, Violation::doubled,
+                  thread.doubled_with +
+                      ": both have the same place; give each rank a distinct local rank (the launcher's variable or "
+                      "MESHMARK_RANK), or disable all other binding");
   return verdict;
 }
 
-void Verdict::accuse(ThreadVerdict& verdict, Findings& findings, Violation violation, const std::string& why) {
+void Verdict::add_violation(ThreadVerdict& verdict, Findings& findings, Violation violation,
+                            const std::string& reason) {
   verdict.violations.push_back(violation);
-  verdict.said += (verdict.said.empty() ? "" : "; ") + why;
-  Finding& finding = findings[{violation, why}];
+  verdict.explanation += (verdict.explanation.empty() ? "" : "; ") + reason;
+  Finding& finding = findings[{violation, reason}];
   finding.threads.insert(verdict.thread);
   finding.processes.insert(verdict.process);
   finding.command = verdict.command;
@@ -217,7 +221,7 @@ void Verdict::write(Report& report) const {
     counted = counted || process->counted;
     std::vector<const Thread*> threads;
     each_thread(*process, [&](const Thread& thread) {
-      if (thread.looked_at) threads.push_back(&thread);
+      if (thread.sampled) threads.push_back(&thread);
     });
     std::sort(threads.begin(), threads.end(), [](const Thread* a, const Thread* b) { return a->id < b->id; });
     for (const Thread* thread : threads) {
@@ -227,8 +231,8 @@ void Verdict::write(Report& report) const {
         verdict.file_pages = process->pages.files;
         verdict.huge_bytes = process->pages.huge_bytes;
         if (process->outside_walks > 1 || process->outside_now) {
-          const auto [violation, why] = blame_pages(*process);
-          accuse(verdict, findings, violation, why);
+          const auto [violation, reason] = explain_pages(*process);
+          add_violation(verdict, findings, violation, reason);
         }
       }
       report.held = report.held && verdict.violations.empty();
@@ -236,18 +240,18 @@ void Verdict::write(Report& report) const {
     }
   }
   for (const auto& [key, finding] : findings) {
-    std::string who = finding.command + ' ' + std::to_string(*finding.processes.begin());
-    if (finding.processes.size() > 1) who += " and " + std::to_string(finding.processes.size() - 1) + " more";
+    std::string label = finding.command + ' ' + std::to_string(*finding.processes.begin());
+    if (finding.processes.size() > 1) label += " and " + std::to_string(finding.processes.size() - 1) + " more";
     if (finding.threads.size() > finding.processes.size())
-      who += " (" + count_of(finding.threads.size(), "thread", "threads") + ")";
-    report.findings.push_back(name(key.first) + ": " + who + ": " + key.second);
+      label += " (" + count_of(finding.threads.size(), "thread", "threads") + ")";
+    report.findings.push_back(name(key.first) + ": " + label + ": " + key.second);
   }
   if (!context_.offline.empty())
-    report.findings.push_back(cpus_text(listed(context_.offline)) + " went offline meanwhile");
+    report.findings.push_back(cpus_text(listed(context_.offline)) + " went offline during the observation");
   if (report.threads.empty())
-    report.absent.emplace_back("everything: the program had ended before the first look");
+    report.absent.emplace_back("everything: the program ended before the first sample");
   else if (!context_.expected.memory_nodes.empty() && !counted && report.absent.empty())
-    report.absent.emplace_back("pages: every process had ended before they could be counted, " +
+    report.absent.emplace_back("pages: every process ended before its pages could be counted, " +
                                std::to_string(static_cast<int>(kFirstPagesS * 1e3)) + " ms after its start");
 }
 

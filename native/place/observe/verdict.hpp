@@ -5,21 +5,21 @@
 #include <utility>
 #include <vector>
 
-#include "seen.hpp"
+#include "state.hpp"
 
 namespace mm::place::observe {
 
-/// Judges what was seen: which thread violated what, by whose doing, and the remedy.
+/// Evaluates an observation: which thread violated the placement, why, and the remedy.
 class Verdict {
  public:
-  /// `all`: the processes by the time when they were found.
+  /// `all`: the processes in the order of discovery.
   Verdict(const Context& context, std::vector<const Process*> all);
-  /// The threads with their violations, and a finding for each culprit.
+  /// Writes the threads with their violations, and one finding per cause.
   void write(Report& report) const;
 
  private:
   struct Masks {
-    std::set<pid_t> narrowed;            ///< processes whose threads all have one mask, smaller than expected
+    std::set<pid_t> narrowed;            ///< processes whose threads all have the same mask, smaller than expected
     std::set<std::vector<int>> of_them;  ///< those masks
     std::map<pid_t, std::set<std::vector<int>>> by_process;
   };
@@ -31,11 +31,11 @@ class Verdict {
 
   bool mask_counts(const Process& process, const Thread& thread) const;
   Masks narrowed_masks() const;
-  std::string blame_mask(const Process& process, const Thread& thread) const;
-  std::pair<Violation, std::string> blame_pages(const Process& process) const;
+  std::string explain_mask(const Process& process, const Thread& thread) const;
+  std::pair<Violation, std::string> explain_pages(const Process& process) const;
   ThreadVerdict judge(const Process& process, const Thread& thread, Findings& findings) const;
 
-  static void accuse(ThreadVerdict& verdict, Findings& findings, Violation violation, const std::string& why);
+  static void add_violation(ThreadVerdict& verdict, Findings& findings, Violation violation, const std::string& reason);
 
   const Context& context_;
   std::vector<const Process*> all_;

@@ -7,14 +7,14 @@
 namespace mm::place::policy {
 
 Picked balance(const View& view, const std::vector<Index>& among, bool oversubscribe) {
-  std::map<int, std::pair<int, int>> sockets;  // package → slots taken, jobs on them
+  std::map<int, std::pair<int, int>> sockets;  // package → occupied slots, their jobs
   for (const Slot& s : view.slots) {
     sockets[s.package].first += s.load > 0 ? 1 : 0;
     sockets[s.package].second += s.load;
   }
   Pick pick;
   std::set<Index> left(among.begin(), among.end());
-  while (pick.slots.size() < view.wanted()) {
+  while (pick.slots.size() < view.slots_needed()) {
     const auto key = [&](Index i) {
       const Slot& s = view.slots[i];
       const auto& [taken, jobs] = sockets[s.package];
@@ -32,8 +32,8 @@ Picked balance(const View& view, const std::vector<Index>& among, bool oversubsc
     left.erase(best);
     pick.slots.push_back(best);
   }
-  pick.why = pick.oversubscribed ? "every slot is taken: those with the fewest jobs, emptiest socket first"
-                                 : "each on the socket with the fewest taken";
+  pick.why = pick.oversubscribed ? "all slots are occupied: those with the fewest jobs, emptiest socket first"
+                                 : "each on the socket with the fewest occupied slots";
   return pick;
 }
 
@@ -43,17 +43,17 @@ Picked pack(const View& view, const std::vector<Index>& among) {
   Index largest = 0;
   for (const auto& [package, size] : socket_sizes(view)) largest = std::max(largest, size);
   Pick pick;
-  const bool fits_one = view.wanted() <= largest;
+  const bool fits_one = view.slots_needed() <= largest;
   std::string from;
-  while (pick.slots.size() < view.wanted()) {
-    // The fullest socket that holds the rest; where none does, a job that no socket could hold takes the emptiest one.
-    const Index left = view.wanted() - pick.slots.size();
-    int fitting = -1, most = -1;
+  while (pick.slots.size() < view.slots_needed()) {
+    // The fullest socket that fits the rest. If there is none, a job too large for any socket uses the emptiest one.
+    const Index left = view.slots_needed() - pick.slots.size();
+    int fitting = -1, emptiest = -1;
     for (const auto& [package, free] : sockets) {
       if (free.size() >= left && (fitting < 0 || free.size() < sockets[fitting].size())) fitting = package;
-      if (most < 0 || free.size() > sockets[most].size()) most = package;
+      if (emptiest < 0 || free.size() > sockets[emptiest].size()) emptiest = package;
     }
-    const int from_package = fitting >= 0 ? fitting : most;
+    const int from_package = fitting >= 0 ? fitting : emptiest;
     if (from_package < 0 || (fitting < 0 && fits_one)) return {};
     const auto& free = sockets[from_package];
     pick.slots.insert(pick.slots.end(), free.begin(), free.begin() + static_cast<long>(std::min(left, free.size())));
@@ -61,27 +61,27 @@ Picked pack(const View& view, const std::vector<Index>& among) {
     from += (from.empty() ? "" : ", ") + std::to_string(from_package);
   }
   std::sort(pick.slots.begin(), pick.slots.end());
-  pick.why = fits_one ? "all on socket " + from : "no socket holds it: the fewest, " + from;
+  pick.why = fits_one ? "all on socket " + from : "too large for one socket: the fewest, " + from;
   return pick;
 }
 
 Picked any(const View& view, const std::vector<Index>& among) {
   std::vector<Index> free = free_of(view, among);
-  if (free.size() < view.wanted()) return {};
-  free.resize(view.wanted());
-  return Pick{std::move(free), "the first free ones"};
+  if (free.size() < view.slots_needed()) return {};
+  free.resize(view.slots_needed());
+  return Pick{std::move(free), "the first free slots"};
 }
 
 Picked scatter(const View& view, const std::vector<Index>& among) {
   std::vector<Index> free = free_of(view, among);
-  if (free.size() < view.wanted()) return {};
-  std::map<Index, int> busy;  // slots of each node that others hold
+  if (free.size() < view.slots_needed()) return {};
+  std::map<Index, int> busy;  // slots of each node that other jobs hold
   for (Index i = 0; i < view.slots.size(); ++i) busy[view.node(i)] += view.slots[i].load > 0 ? 1 : 0;
   std::map<Index, int> on_node;
   std::map<int, int> on_package, on_l3, on_core;
-  std::vector<double> away(view.slots.size(), 0);  // sum of the distances to those picked
-  Pick pick{{}, "one a node, farthest apart first, then one an L3"};
-  while (pick.slots.size() < view.wanted()) {
+  std::vector<double> away(view.slots.size(), 0);  // total distance to the chosen slots
+  Pick pick{{}, "one per node, farthest apart first, then one per L3"};
+  while (pick.slots.size() < view.slots_needed()) {
     const auto key = [&](Index i) {
       const Slot& s = view.slots[i];
       return std::tuple{

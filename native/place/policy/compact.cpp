@@ -9,17 +9,17 @@ namespace mm::place::policy {
 
 Picked compact(const View& view, const std::vector<Index>& among, double effort) {
   Classes classes(view, among);
-  if (view.request.max_hops) classes.drop_taken();  // many small problems; only a whole grid needs its gaps
+  if (view.request.max_hops) classes.drop_taken();  // many small problems; only a whole grid needs the gaps
   const Index count = classes.first.size();
-  const auto n = static_cast<std::int64_t>(view.wanted());
+  const auto n = static_cast<std::int64_t>(view.slots_needed());
   if (static_cast<std::int64_t>(free_of(view, among).size()) < n) return {};
   if (n == 1) return any(view, among);
 
-  // One whole number for both: the nodes' distance, and, too small ever to outweigh it, the level. Firmware's distances
-  // are whole already; measured ones become parts of the largest, as fine as 63 bits allow.
+  // Encodes the distance of nodes and, as a tie-breaker, the level in one integer. Distances from firmware are
+  // integers; measured ones are scaled to 63 bits.
   const std::int64_t pairs = n * (n - 1) / 2, levels = 3 * pairs + 1;
-  const auto most = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(levels));
-  const auto distance_of = [&](Index a, Index b) {  // of two classes; within one, of two of its slots
+  const auto max = std::min<double>(0x1p40, 0x1p60 / static_cast<double>(pairs) / static_cast<double>(levels));
+  const auto distance_of = [&](Index a, Index b) {  // of two classes; within one class, of two of its slots
     return a != b || view.request.kind != SlotKind::procs ? view.distance(classes.first[a], classes.first[b]) : 0;
   };
   double largest = 0;
@@ -27,11 +27,11 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   for (const auto& [a, x] : view.node_index)
     for (const auto& [b, y] : view.node_index) {
       const double d = view.apart(x, y);
-      if (!std::isfinite(d)) continue;  // only memory-only nodes
+      if (!std::isfinite(d)) continue;  // memory-only nodes
       largest = std::max(largest, d);
       whole = whole && std::floor(2 * d) == 2 * d;
     }
-  const double scale = whole && 2 * largest <= most ? 2 : most / largest;  // 2: the mean of both ways may be a half
+  const double scale = whole && 2 * largest <= max ? 2 : max / largest;  // 2: the mean of both directions may be a half
   ClusterProblem problem;
   problem.count = static_cast<int>(n);
   problem.effort = effort;
@@ -59,11 +59,11 @@ Picked compact(const View& view, const std::vector<Index>& among, double effort)
   pick.cost = found.cost;
   pick.floor = found.bound;
   pick.optimal = found.optimal;
-  const std::int64_t per_level = found.bound / levels;  // rounded down: still a bound
-  auto least = static_cast<double>(per_level);
-  if (scale != 2) least -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
-  pick.bound = least / scale / static_cast<double>(pairs);
-  pick.why = found.optimal ? "least mean distance, proven" : "least mean distance found";
+  const std::int64_t per_level = found.bound / levels;  // rounded down, so it remains a bound
+  auto bound = static_cast<double>(per_level);
+  if (scale != 2) bound -= 0.5 * static_cast<double>(pairs);  // each distance was rounded
+  pick.bound = bound / scale / static_cast<double>(pairs);
+  pick.why = found.optimal ? "minimum mean distance, proven" : "smallest mean distance found";
   return pick;
 }
 

@@ -31,7 +31,8 @@ std::vector<Index> near_nodes(const Machine& machine, const std::string& near) {
   return {nodes.begin(), nodes.end()};
 }
 
-/// All maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of them.
+/// Returns all maximal sets of nodes that are pairwise near (Bron and Kerbosch, 1973, with a pivot), at most kMax of
+/// them.
 class Cliques {
  public:
   static constexpr Index kMax = 4096;
@@ -58,10 +59,10 @@ class Cliques {
       std::copy_if(nodes.begin(), nodes.end(), std::back_inserter(near), [&](Index i) { return near_[i][to]; });
       return near;
     };
-    Index pivot = open.front(), most = 0;
+    Index pivot = open.front(), max_near = 0;
     for (const auto* nodes : {&open, &done})
       for (const Index i : *nodes)
-        if (const Index n = near_to(open, i).size(); n > most) most = n, pivot = i;
+        if (const Index n = near_to(open, i).size(); n > max_near) max_near = n, pivot = i;
     for (const Index i : std::vector<Index>(open)) {
       if (i != pivot && near_[i][pivot]) continue;
       std::vector<Index> next = chosen;
@@ -85,12 +86,12 @@ std::vector<std::vector<Index>> rings(const View& view) {
   const std::vector<Index> targets = near_nodes(view.machine, view.request.near);
   std::map<double, std::vector<Index>> at;
   for (const Index i : all) {
-    double least = std::numeric_limits<double>::infinity();
+    double nearest = std::numeric_limits<double>::infinity();
     for (const Index t : targets)
-      for (const auto& [n, share] : view.slots[i].nodes) least = std::min(least, n == t ? 0 : view.apart(n, t));
-    if (!std::isfinite(least))
-      throw UsageError("near", "the matrix does not tell how far " + view.request.near + " is", "nodes in the matrix");
-    at[least].push_back(i);
+      for (const auto& [n, share] : view.slots[i].nodes) nearest = std::min(nearest, n == t ? 0 : view.apart(n, t));
+    if (!std::isfinite(nearest))
+      throw UsageError("near", "the matrix has no distance for " + view.request.near + " ", "nodes in the matrix");
+    at[nearest].push_back(i);
   }
   std::vector<std::vector<Index>> sets;
   std::vector<Index> so_far;
@@ -109,7 +110,7 @@ std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
   if (!view.request.max_hops) return {all};
   const Machine& m = view.machine;
   const Index nodes = m.nodes.size();
-  std::map<double, std::pair<int, int>> values;  // each distance, and a pair of nodes that has it
+  std::map<double, std::pair<int, int>> values;  // each distance, with a pair of nodes that has it
   for (Index a = 0; a < nodes; ++a)
     for (Index b = 0; b < nodes; ++b)
       if (a != b) values.emplace(m.distance[a][b], std::pair{m.nodes[a].id, m.nodes[b].id});
@@ -130,7 +131,7 @@ std::vector<std::vector<Index>> within_hops(const View& view, bool& complete) {
       if (std::all_of(view.slots[i].nodes.begin(), view.slots[i].nodes.end(),
                       [&](const auto& share) { return std::binary_search(clique.begin(), clique.end(), share.first); }))
         slots.push_back(i);
-    if (slots.size() >= view.wanted()) sets.push_back(std::move(slots));
+    if (slots.size() >= view.slots_needed()) sets.push_back(std::move(slots));
   }
   return sets;
 }
@@ -161,7 +162,7 @@ Picked pick(const View& view, const std::string& policy) {
         Picked found = pick_among(view, policy, both, oversubscribe, 1 / static_cast<double>(hop_sets.size()));
         if (!found) continue;
         if (policy != "compact") return found;
-        // A bound holds for its own set of nodes; for the job, the least of all, where all were tried.
+        // A bound is valid for its set of nodes; for the job, the minimum over all sets, if all were tried.
         const bool better = !best || found->cost < best->cost;
         const std::int64_t floor = best ? std::min(found->floor, best->floor) : found->floor;
         const double bound =
@@ -169,7 +170,8 @@ Picked pick(const View& view, const std::string& policy) {
         if (better) best = found;
         best->floor = floor;
         if (hop_sets.size() > 1) best->bound = complete ? bound : 0, best->optimal = complete && floor == best->cost;
-        if (view.wanted() > 1) best->why = best->optimal ? "least mean distance, proven" : "least mean distance found";
+        if (view.slots_needed() > 1)
+          best->why = best->optimal ? "minimum mean distance, proven" : "smallest mean distance found";
       }
       if (best) return best;
     }

@@ -20,53 +20,53 @@ std::string lower(std::string text) {
 
 const std::vector<std::pair<std::string, std::string>>& policies() {
   static const std::vector<std::pair<std::string, std::string>> all = {
-      {"balance", "each slot on the socket with the fewest taken (LSF BALANCE, Y)"},
-      {"pack", "all in one socket where it fits, never oversubscribed (LSF PACK)"},
+      {"balance", "each slot on the socket with the fewest occupied slots (LSF BALANCE, Y)"},
+      {"pack", "all in one socket if possible, never oversubscribed (LSF PACK)"},
       {"any", "the first free slots (LSF ANY)"},
       {"none", "no binding (LSF NONE, N)"},
-      {"user", "what the environment says: LSB_USER_BIND_JOB and the like"},
+      {"user", "the policy in the environment: LSB_USER_BIND_JOB and others"},
       {"list", "these CPUs: list=0-3,8"},
-      {"compact", "least mean distance between the slots"},
+      {"compact", "minimum mean distance between the slots"},
       {"scatter", "most memory nodes, farthest apart"},
-      {"sharing", "communicating ranks together, bandwidth-bound ones apart (--sharing FILE)"},
+      {"sharing", "co-locate communicating ranks, spread bandwidth-bound ones (--sharing FILE)"},
   };
   return all;
 }
 
 const std::vector<std::pair<std::string, std::string>>& modifiers() {
   static const std::vector<std::pair<std::string, std::string>> all = {
-      {"near=DEVICE", "near a network card, disk or accelerator, or near=node:N"},
-      {"distance<=HOPS", "no two nodes of the job are farther apart"},
-      {"exclude", "nobody else on its CPUs"},
+      {"near=DEVICE", "near a network card, disk or accelerator; or near=node:N"},
+      {"distance<=HOPS", "maximum distance between nodes of the job"},
+      {"exclude", "exclusive CPUs"},
   };
   return all;
 }
 
 void parse_bind(const std::string& text, Request& request) {
-  const auto wrong = [&](const std::string& word) -> UsageError {
+  const auto error = [&](const std::string& part) -> UsageError {
     std::string names;
     for (const auto& [policy, help] : policies()) names += policy + (policy == "list" ? "=CPUS" : "") + ", ";
-    return {"bind", "found " + quote(word) + " in " + quote(text),
+    return {"bind", "found " + quote(part) + " in " + quote(text),
             names + "with near=DEVICE, near=node:N, distance<=HOPS, exclude"};
   };
-  const auto is_list = [](const std::string& word) {
-    return !word.empty() && word.find_first_not_of("0123456789-") == std::string::npos;
+  const auto is_list = [](const std::string& part) {
+    return !part.empty() && part.find_first_not_of("0123456789-") == std::string::npos;
   };
-  std::set<int> seen;
-  const auto take = [&](const std::string& word) {
-    for (const int cpu : parse_cpu_list("bind", word)) {
-      if (!seen.insert(cpu).second)
+  std::set<int> distinct;
+  const auto add_cpus = [&](const std::string& part) {
+    for (const int cpu : parse_cpu_list("bind", part)) {
+      if (!distinct.insert(cpu).second)
         throw UsageError("bind", "found CPU " + std::to_string(cpu) + " twice in " + quote(text), "each CPU once");
       request.list.push_back(cpu);
     }
   };
-  const std::vector<std::string> words = split(text, ',');
-  std::string first = lower(words.front());
+  const std::vector<std::string> parts = split(text, ',');
+  std::string first = lower(parts.front());
   bool listing = false;
   if (first.rfind("list=", 0) == 0 || is_list(first)) {
     request.policy = "list";
     request.list.clear();
-    take(is_list(first) ? first : first.substr(5));
+    add_cpus(is_list(first) ? first : first.substr(5));
     listing = true;
   } else if (first == "pack(socket=1)") {
     request.policy = "pack";
@@ -75,38 +75,38 @@ void parse_bind(const std::string& text, Request& request) {
     if (first == "y") first = "balance";
     if (first == "n") first = "none";
     if (first == "user")
-      throw UsageError("bind", "'user' stands for what the environment says, which is nothing here",
+      throw UsageError("bind", "'user' requires a policy in the environment, which has none",
                        "LSB_USER_BIND_JOB or MESHMARK_BIND in the environment");
     const auto& all = policies();
     if (std::none_of(all.begin(), all.end(), [&](const auto& p) { return p.first == first; }))
-      throw wrong(words.front());
+      throw error(parts.front());
     request.policy = first;
   }
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    const std::string& word = words[i];
-    if (listing && is_list(word)) {
-      take(word);
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    const std::string& part = parts[i];
+    if (listing && is_list(part)) {
+      add_cpus(part);
       continue;
     }
     listing = false;
-    if (word == "exclude") {
+    if (part == "exclude") {
       request.exclude = true;
-    } else if (word.rfind("near=", 0) == 0 && word.size() > 5) {
-      request.near = word.substr(5);
-    } else if (word.rfind("distance<=", 0) == 0) {
-      const long long hops = parse_integer("bind: distance<=", word.substr(10));
-      if (hops < 0 || hops > 1024) throw UsageError("bind", "found " + quote(word), "0 to 1024 hops");
+    } else if (part.rfind("near=", 0) == 0 && part.size() > 5) {
+      request.near = part.substr(5);
+    } else if (part.rfind("distance<=", 0) == 0) {
+      const long long hops = parse_integer("bind: distance<=", part.substr(10));
+      if (hops < 0 || hops > 1024) throw UsageError("bind", "found " + quote(part), "0 to 1024 hops");
       request.max_hops = static_cast<int>(hops);
     } else {
-      throw wrong(word);
+      throw error(part);
     }
   }
 }
 
 SlotKind parse_slot_kind(const std::string& field, const std::string& text) {
-  const std::string word = lower(text);
+  const std::string part = lower(text);
   for (const SlotKind kind : {SlotKind::procs, SlotKind::cores, SlotKind::threads})
-    if (word == name(kind)) return kind;
+    if (part == name(kind)) return kind;
   throw UsageError(field, "found " + quote(text), "procs, cores, threads");
 }
 
@@ -115,41 +115,43 @@ std::string name(SlotKind kind) {
 }
 
 Sharing read_sharing(const std::string& file) {
-  const auto wrong = [&](const std::string& what, const std::string& allowed) -> UsageError {
+  const auto error = [&](const std::string& what, const std::string& allowed) -> UsageError {
     return {"sharing", shown_path(file) + ": " + what, allowed};
   };
   const Input input = read_input(file);
-  if (!input.wrong.empty()) throw wrong(input.wrong, input.allowed);
+  if (!input.wrong.empty()) throw error(input.wrong, input.allowed);
   const json given = parse_json(input.text);
-  if (!given.is_object() || (!given.contains("traffic") && !given.contains("hunger")))
-    throw wrong("found neither 'traffic' nor 'hunger'", R"({"traffic": [[…]], "hunger": […]})");
-  const auto numbers = [&](const json& list, const std::string& where, double most) {
+  const bool renamed = given.is_object() && given.contains("bandwidth_demand");
+  const char* const demand = renamed ? "bandwidth_demand" : "hunger";  // the name in older files
+  if (!given.is_object() || (!given.contains("traffic") && !given.contains(demand)))
+    throw error("found neither 'traffic' nor 'bandwidth_demand'", R"({"traffic": [[…]], "bandwidth_demand": […]})");
+  const auto numbers = [&](const json& list, const std::string& where, double max) {
     std::vector<double> values;
-    if (!list.is_array()) throw wrong(where + ": found " + shown_json(list), "a list of numbers");
+    if (!list.is_array()) throw error(where + ": found " + shown_json(list), "a list of numbers");
     for (const json& v : list) {
-      if (!v.is_number() || !(v.get<double>() >= 0) || v.get<double>() > most)
-        throw wrong(where + ": found " + shown_json(v), most == 1 ? "0 to 1" : "finite numbers from 0");
+      if (!v.is_number() || !(v.get<double>() >= 0) || v.get<double>() > max)
+        throw error(where + ": found " + shown_json(v), max == 1 ? "0 to 1" : "finite numbers from 0");
       values.push_back(v.get<double>());
     }
     return values;
   };
   Sharing sharing;
-  if (given.contains("hunger")) sharing.bandwidth_demand = numbers(given["hunger"], "hunger", 1);
+  if (given.contains(demand)) sharing.bandwidth_demand = numbers(given[demand], demand, 1);
   if (given.contains("traffic")) {
-    if (!given["traffic"].is_array()) throw wrong("traffic: found no rows", "a square matrix");
+    if (!given["traffic"].is_array()) throw error("traffic: found no rows", "a square matrix");
     for (const json& row : given["traffic"])
       sharing.traffic.push_back(numbers(row, "traffic", std::numeric_limits<double>::max()));
     for (const auto& row : sharing.traffic)
       if (row.size() != sharing.traffic.size())
-        throw wrong("traffic: found a row of " + std::to_string(row.size()) + " in " +
+        throw error("traffic: found a row of " + std::to_string(row.size()) + " in " +
                         std::to_string(sharing.traffic.size()) + " rows",
                     "a square matrix");
   }
   if (!sharing.bandwidth_demand.empty() && !sharing.traffic.empty() &&
       sharing.bandwidth_demand.size() != sharing.traffic.size())
-    throw wrong("found " + std::to_string(sharing.bandwidth_demand.size()) + " demands and " +
+    throw error("found " + std::to_string(sharing.bandwidth_demand.size()) + " demands and " +
                     std::to_string(sharing.traffic.size()) + " rows of traffic",
-                "as many of both");
+                "equal numbers");
   return sharing;
 }
 

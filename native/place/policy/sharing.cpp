@@ -9,12 +9,12 @@ namespace mm::place::policy {
 
 namespace {
 
-/// Quadratic assignment of parts to classes of slots. The cost of a pair of parts: its share of all traffic times the
-/// distance (1 = the longest), and 2/n of the product of their hungers where they share a memory node.
+/// Quadratic assignment of parts to classes of slots. The cost of a pair of parts is its share of all traffic times the
+/// distance (1 = the longest), plus 2/n of the product of their bandwidth demands if they share a memory node.
 class Assignment {
  public:
   Assignment(const View& view, const Classes& classes, const Sharing& sharing)
-      : parts_(view.wanted()),
+      : parts_(view.slots_needed()),
         places_(classes.first.size()),
         room_(places_),
         traffic_(parts_),
@@ -33,7 +33,7 @@ class Assignment {
       for (Index b = 0; b < places_; ++b) {
         const Index x = classes.first[a], y = classes.first[b];
         const int level = a != b ? view.level(x, y) : view.request.kind == SlotKind::threads ? 0 : 1;
-        // Finer than a node: up to a tenth of the local distance.
+        // Distances within a node: up to a tenth of the local distance.
         distance_[a][b] = view.distance(x, y) + 0.1 * view.apart(view.node(x), view.node(x)) * level / 3;
         longest = std::max(longest, distance_[a][b]);
         together_.push_back(view.node(x) == view.node(y));
@@ -43,13 +43,13 @@ class Assignment {
       for (double& d : row) d /= longest;
     for (auto& row : traffic_)
       for (double& t : row) t /= std::max(all, std::numeric_limits<double>::min());
-    // Those with the most at stake choose first.
+    // Parts with the highest stakes choose first.
     order_.resize(parts_);
     std::iota(order_.begin(), order_.end(), Index{0});
     std::stable_sort(order_.begin(), order_.end(), [&](Index a, Index b) { return stake(a) > stake(b); });
   }
 
-  /// A class for each part. `proven` tells whether nothing is better.
+  /// Assigns a class to each part. `proven`: whether the result is proven optimal.
   std::vector<Index> solve(bool& proven) {
     const double once = static_cast<double>(parts_ * parts_ * places_);
     const auto seeds = static_cast<Index>(std::max(4.0, kStartWork / 4 / once));
@@ -71,7 +71,7 @@ class Assignment {
 
  private:
   static constexpr double kLittle = 1e-12;
-  // Pairs of parts that are looked at, half a second each: a search must end, for other jobs wait for it.
+  // Limit of pairs evaluated, about half a second each: the search must end, since other jobs wait for it.
   static constexpr double kStartWork = 1e8, kProofWork = 1e8;
 
   double stake(Index i) const {
@@ -81,7 +81,7 @@ class Assignment {
     const double crowd = together_[a * places_ + b] ? 2 * demand_[i] * demand_[j] / static_cast<double>(parts_) : 0;
     return traffic_[i][j] * distance_[a][b] + crowd;
   }
-  double cost_of(Index i, Index at) {  // with all parts that have a place
+  double cost_of(Index i, Index at) {  // with all placed parts
     double sum = 0;
     work_ += static_cast<double>(parts_);
     for (Index j = 0; j < parts_; ++j)
@@ -98,10 +98,10 @@ class Assignment {
     left_ = room_;
     for (const Index i : order_) {
       Index best = kNone;
-      double least = 0;
+      double min = 0;
       for (Index a = 0; a < places_; ++a) {
         if (left_[a] == 0 || (i == order_.front() && a != seed)) continue;
-        if (const double c = cost_of(i, a); best == kNone || c < least - kLittle) best = a, least = c;
+        if (const double c = cost_of(i, a); best == kNone || c < min - kLittle) best = a, min = c;
       }
       at_[i] = best;
       --left_[best];
@@ -136,12 +136,12 @@ class Assignment {
       if (so_far < best_cost_ - kLittle) best_cost_ = so_far, best_ = at_;
       return;
     }
-    double rest = 0;  // each part without a place pays at least its cheapest one
+    double rest = 0;  // each unplaced part costs at least its cheapest slot
     for (Index k = depth; k < parts_; ++k) {
-      double least = std::numeric_limits<double>::infinity();
+      double min = std::numeric_limits<double>::infinity();
       for (Index a = 0; a < places_; ++a)
-        if (left_[a] > 0) least = std::min(least, cost_of(order_[k], a));
-      rest += least;
+        if (left_[a] > 0) min = std::min(min, cost_of(order_[k], a));
+      rest += min;
     }
     if (so_far + rest >= best_cost_ - kLittle) return;
     for (Index a = 0; a < places_; ++a) {
@@ -168,14 +168,14 @@ class Assignment {
 }  // namespace
 
 Picked sharing(const View& view, const std::vector<Index>& among) {
-  if (free_of(view, among).size() < view.wanted()) return {};
+  if (free_of(view, among).size() < view.slots_needed()) return {};
   Classes classes(view, among);
   classes.drop_taken();
   bool proven = false;
   const std::vector<Index> at = Assignment(view, classes, view.request.sharing.value_or(Sharing{})).solve(proven);
   Pick pick{{},
-            proven ? "communicating parts together, bandwidth-bound ones apart, proven"
-                   : "communicating parts together, bandwidth-bound ones apart"};
+            proven ? "communicating parts co-located, bandwidth-bound ones spread, proven"
+                   : "communicating parts co-located, bandwidth-bound ones spread"};
   pick.optimal = proven;
   std::vector<Index> next(classes.first.size(), 0);
   for (const Index c : at) pick.slots.push_back(classes.free[c][next[c]++]);

@@ -1,6 +1,5 @@
 #pragma once
-/// What policies choose from: the slots of a machine that a request may take, how far they are apart, and who holds
-/// them.
+/// The input of policies: the slots that a request may use, their distances, and their holders.
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -20,11 +19,11 @@ struct Slot {
   std::vector<int> cpus;
   int core, l3, package;                        // of its first CPU
   std::vector<std::pair<Index, double>> nodes;  // index of a node → share of the slot's CPUs there
-  int load = 0;                                 // most jobs on one of its CPUs
-  bool closed = false;                          // not to be had at all
+  int load = 0;                                 // maximum number of jobs on one of its CPUs
+  bool closed = false;                          // unavailable
 };
 
-/// The slots that a request may take, and how far they are apart.
+/// The slots that a request may use, and their distances.
 struct View {
   const Machine& machine;
   const Request& request;
@@ -33,9 +32,9 @@ struct View {
 
   Index node(Index slot) const { return slots[slot].nodes.front().first; }
   bool is_free(Index slot) const { return slots[slot].load == 0 && !slots[slot].closed; }
-  Index wanted() const { return static_cast<Index>(request.slots); }
+  Index slots_needed() const { return static_cast<Index>(request.slots); }
 
-  /// Of two nodes, both ways; then of two slots, the mean over their CPUs.
+  /// Of two nodes, mean of both directions; of two slots, the mean over their CPUs.
   double apart(Index from, Index to) const { return (machine.distance[from][to] + machine.distance[to][from]) / 2; }
   double distance(Index a, Index b) const {
     double sum = 0;
@@ -43,7 +42,7 @@ struct View {
       for (const auto& [nb, wb] : slots[b].nodes) sum += wa * wb * apart(na, nb);
     return sum;
   }
-  /// What two slots share, after the nodes: 0 a core, 1 an L3, 2 a package, 3 nothing.
+  /// What two slots share beyond nodes: 0 a core, 1 an L3, 2 a package, 3 nothing.
   int level(Index a, Index b) const {
     const Slot &x = slots[a], &y = slots[b];
     if (x.core == y.core) return 0;
@@ -56,14 +55,14 @@ struct Pick {
   std::vector<Index> slots = {};  // in the order of the parts
   std::string why = {};
   bool oversubscribed = false;
-  std::int64_t cost = 0, floor = 0;  // compact: to compare; nothing costs less than `floor`
+  std::int64_t cost = 0, floor = 0;  // compact: for comparison; `floor` is a lower bound of any cost
   std::optional<double> bound = {};
   bool optimal = false;
 };
 
 using Picked = std::optional<Pick>;
 
-/// Jobs on a CPU, and on which cores somebody wants to be alone.
+/// Jobs per CPU, and cores with exclusive jobs.
 struct Holdings {
   Holdings(const Machine& machine, const Occupancy& taken) : jobs(taken.jobs) {
     for (const Cpu& c : machine.cpus) {
@@ -80,13 +79,13 @@ struct Holdings {
   std::set<int> alone, used;  // cores
 };
 
-/// The CPUs that a request may use, ascending. UsageError: it asks for one that this process may not use.
+/// The CPUs that a request may use, ascending. Throws UsageError if it requests CPUs that this process may not use.
 std::vector<int> allowed_to(const Machine& machine, const Request& request);
 View view_of(const Machine& machine, const Request& request, const Occupancy& taken);
 std::vector<Index> free_of(const View& view, const std::vector<Index>& among);
 std::map<int, Index> socket_sizes(const View& view);  ///< package → number of slots
 
-/// Equivalence classes of slots: those that no distance, cache or package distinguishes, in order of their first slot.
+/// Equivalence classes of slots that no distance, cache or package distinguishes, in order of their first slot.
 struct Classes {
   Classes(const View& view, const std::vector<Index>& among);
   void drop_taken();  ///< removes classes without a free slot

@@ -16,24 +16,24 @@ Job wished(const Options& o) {
   Job job;
   Request& request = job.request;
   if (o.each) job.rank = rank_of_environment();
-  const int slots = o.n > 0 ? o.n : job.rank.size;  // 0: not said
-  Wishes wishes = settle(o.profile, o.bind, o.slots);
-  if (wishes.bind == "user") wishes.bind = wishes_of_environment(environment()).bind.value_or("none");
-  if (wishes.bind && is_affinity(*wishes.bind)) {
-    job.affinity = parse_affinity(*wishes.bind, std::max(slots, 1));
+  const int slots = o.n > 0 ? o.n : job.rank.size;  // 0: unspecified
+  Settings settings = read_settings(o.profile, o.bind, o.slots);
+  if (settings.bind == "user") settings.bind = settings_of_environment(environment()).bind.value_or("none");
+  if (settings.bind && is_affinity(*settings.bind)) {
+    job.affinity = parse_affinity(*settings.bind, std::max(slots, 1));
     request = job.affinity->request;
     job.memory = job.affinity->memory;
   } else {
-    parse_bind(wishes.bind.value_or(o.n > 0 || o.each || !o.launcher.empty() ? "balance" : "none"), request);
-    if (wishes.kind) request.kind = *wishes.kind;
+    parse_bind(settings.bind.value_or(o.n > 0 || o.each || !o.launcher.empty() ? "balance" : "none"), request);
+    if (settings.kind) request.kind = *settings.kind;
     request.slots = slots > 0 ? slots : request.policy == "list" ? static_cast<int>(request.list.size()) : 1;
   }
   if (!o.within.empty()) request.within = parse_cpu_list("within", o.within);
   if (!o.sharing.empty()) request.sharing = read_sharing(o.sharing);
-  if (o.memory || wishes.memory) job.memory = parse_memory(o.memory ? *o.memory : *wishes.memory);
-  job.memory.pages = o.pages ? *o.pages : wishes.pages.value_or("default");
-  if (!o.bind) job.from = wishes.from;
-  request.prove = false;  // the choice is that of `plan`; only its proof is not computed
+  if (o.memory || settings.memory) job.memory = parse_memory(o.memory ? *o.memory : *settings.memory);
+  job.memory.pages = o.pages ? *o.pages : settings.pages.value_or("default");
+  if (!o.bind) job.from = settings.from;
+  request.prove = false;  // skip the proof, which does not affect the choice; `plan` computes it
   return job;
 }
 
@@ -44,12 +44,12 @@ Job decide(const Options& o) {
   job.machine = machine_of("host");
   if (!o.matrix.empty()) use_matrix(job.machine, o.matrix);
   const Request& request = job.request;
-  // A launcher that binds its ranks leaves each of them a part of the machine, in which the others' parts cannot be.
+  // A launcher that binds its ranks leaves each a part of the machine, which cannot contain the parts of the others.
   if (job.rank.index >= 0 && request.policy != "none")
-    if (const auto most = slots_of(job.machine, request.kind, job.machine.allowed).size();
-        most < static_cast<std::size_t>(request.slots))
+    if (const auto max_slots = slots_of(job.machine, request.kind, job.machine.allowed).size();
+        max_slots < static_cast<std::size_t>(request.slots))
       throw UsageError("bind",
-                       "this rank may use CPUs " + cpu_list(job.machine.allowed) + ", too few for " +
+                       "this rank may use CPUs " + cpu_list(job.machine.allowed) + ", which are too few for " +
                            std::to_string(request.slots) + " " + name(request.kind),
                        "a launcher that does not bind: mpirun --bind-to none, srun --cpu-bind=none");
   const auto by_policy = [&](const Occupancy& taken) {
@@ -95,10 +95,10 @@ std::string summary(const Options& o, const Job& job) {
           (o.hard ? ", hard" : ", soft");
   if (job.memory.policy != "default") {
     text += ", memory " + job.memory.policy;
-    if (job.memory.policy != "local") text += " on nodes " + cpu_list(nodes_meant(m, job.memory, job.cpus));
+    if (job.memory.policy != "local") text += " on nodes " + cpu_list(requested_nodes(m, job.memory, job.cpus));
   }
   if (job.memory.pages != "default") text += ", pages " + job.memory.pages;
-  if (job.placement.oversubscribed) text += ", shared with others";
+  if (job.placement.oversubscribed) text += ", shared with other jobs";
   if (!job.from.empty()) text += " (" + job.from + ")";
   return text;
 }
@@ -107,12 +107,13 @@ void bind_here(const Options& o, Job& job) {
   if (job.held) setenv("MESHMARK_CLAIM", job.held->reservation.path.c_str(), 1);
   if (!job.cpus.empty()) {
     if (o.hard && job.held) {
-      // One cpuset for all ranks of a reservation, journalled before it is made, so that it goes with the reservation.
+      // One cpuset for all ranks of a reservation, journalled before its creation, so that both are removed together.
       const std::string& path = job.held->reservation.path;
       const std::string name = "meshmark-" + path.substr(path.rfind('-') + 1);
       Ledger().set_cgroup(*job.held, cpuset_folder(name));
-      const auto nodes = job.memory.policy == "bind" ? nodes_meant(job.machine, job.memory, job.placement.layout.cpus())
-                                                     : std::vector<int>{};
+      const auto nodes = job.memory.policy == "bind"
+                             ? requested_nodes(job.machine, job.memory, job.placement.layout.cpus())
+                             : std::vector<int>{};
       set_cpuset(name, job.placement.layout.cpus(), nodes);
     }
     set_affinity(job.cpus);

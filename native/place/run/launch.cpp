@@ -22,13 +22,13 @@ std::pair<int, std::string> unfit(const std::string& program) {
     places = split(std::getenv("PATH") == nullptr ? "/bin:/usr/bin" : variable("PATH"), ':');
     for (std::string& place : places) place = (place.empty() ? "." : place) + "/" + program;
   }
-  bool seen = false;
+  bool found = false;
   for (const std::string& place : places) {
     if (access(place.c_str(), X_OK) == 0) return {0, ""};
-    seen = seen || access(place.c_str(), F_OK) == 0;
+    found = found || access(place.c_str(), F_OK) == 0;
   }
   const std::string what = quote(program) + (named ? "" : " in PATH");
-  if (seen) return {kNotExecutable, what + " cannot be executed: Permission denied"};
+  if (found) return {kNotExecutable, what + " cannot be executed: Permission denied"};
   return {kNotFound, "found no " + what};
 }
 
@@ -38,12 +38,13 @@ int complain(const std::pair<int, std::string>& unfit_command) {
 }
 
 [[noreturn]] void become(const std::vector<std::string>& command) {
-  std::vector<char*> words;
-  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
-  words.push_back(nullptr);
-  execvp(words[0], words.data());
+  std::vector<char*> arguments;
+  for (const std::string& argument : command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
   const int status = errno == ENOENT ? kNotFound : kNotExecutable;
-  std::fprintf(stderr, "meshmark: error: command: %s cannot be executed: %s\n", quote(words[0]).c_str(), why().c_str());
+  std::fprintf(stderr, "meshmark: error: command: %s cannot be executed: %s\n", quote(arguments[0]).c_str(),
+               errno_text().c_str());
   _exit(status);
 }
 
@@ -69,24 +70,24 @@ std::vector<std::string> launcher_words(const std::string& form, int ranks) {
   const auto start = starts.find(form);
   if (start == starts.end())
     throw UsageError("launcher", "found " + quote(form), "openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
-  std::vector<std::string> words = start->second;
-  words.push_back(std::to_string(ranks));
-  return words;
+  std::vector<std::string> arguments = start->second;
+  arguments.push_back(std::to_string(ranks));
+  return arguments;
 }
 
 std::vector<std::string> words_of(const Form& form) {
-  std::vector<std::string> words = form.words;
+  std::vector<std::string> arguments = form.words;
   for (const auto& [name, text] : form.files) {
     const int fd = memfd_create(name.c_str(), 0);
     if (fd < 0 || write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()))
-      throw Failure("cannot hold the launcher's " + name + ": " + why());
+      throw Failure("cannot store the launcher's " + name + ": " + errno_text());
     lseek(fd, 0, SEEK_SET);
     const std::string mark = "{" + name + "}";
-    for (std::string& word : words)
-      if (const std::size_t at = word.find(mark); at != std::string::npos)
-        word.replace(at, mark.size(), "/proc/self/fd/" + std::to_string(fd));
+    for (std::string& argument : arguments)
+      if (const std::size_t at = argument.find(mark); at != std::string::npos)
+        argument.replace(at, mark.size(), "/proc/self/fd/" + std::to_string(fd));
   }
-  return words;
+  return arguments;
 }
 
 }  // namespace mm::place::job

@@ -13,12 +13,13 @@ bool by_daemon(const std::string& launcher) { return launcher.starts_with("slurm
 
 std::optional<Options> read_options(int argc, char** argv) {
   Options o;
-  const auto dashes = std::find_if(argv, argv + argc, [](const char* word) { return std::strcmp(word, "--") == 0; });
+  const auto dashes =
+      std::find_if(argv, argv + argc, [](const char* argument) { return std::strcmp(argument, "--") == 0; });
   if (dashes != argv + argc) o.command.assign(dashes + 1, argv + argc);
 
   Arguments app{
-      "Runs a command on chosen CPUs and memory nodes. --verify checks that the placement was enforced.\n"
-      "Policy without --bind: that of site, profile or environment; else balance with -n, otherwise none.\n\n"
+      "Run a command on chosen CPUs and memory nodes. --verify checks that the placement was enforced.\n"
+      "Default policy: that of site, profile or environment; otherwise balance with -n, or none without.\n\n"
       "example: meshmark run --bind pack -n 2 --memory bind --verify -- ./a.out input",
       "meshmark run"};
   std::string wait, verify;
@@ -26,7 +27,7 @@ std::optional<Options> read_options(int argc, char** argv) {
   app.add("--bind", o.bind, "policy and modifiers (meshmark list policies), user, or LSF's affinity[…]");
   app.add("--slots", o.slots, "unit of allocation: procs, cores, threads [cores]");
   app.add("-n", o.n, "number of slots [1; all of a list; with --each the ranks on this node]").from(1, 65536);
-  app.flag("--each", o.each, "bind each rank or thread to a slot of its own, instead of one mask for all");
+  app.flag("--each", o.each, "bind each rank or thread to a separate slot, instead of one mask for all");
   app.flag("--openmp", o.openmp, "like --each, with one OpenMP thread per slot");
   app.add("--launcher", o.launcher, "start -n ranks of the command: openmpi, openmpi5, mpich, slurm, slurm-mask, flux");
   app.add("--memory", o.memory, "default, local, bind, preferred, interleave [=NODES], weighted=NODE:WEIGHT,…");
@@ -52,17 +53,17 @@ std::optional<Options> read_options(int argc, char** argv) {
   if (waits.given()) o.wait_s = wait.empty() ? kForever : parse_time("wait", wait);
   o.verify = verifies.given();
   o.strict = verify == "strict";
-  if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "nothing, or strict");
-  if (o.hard && soft) throw UsageError("hard", "found together with --soft", "one of them");
+  if (!verify.empty() && !o.strict) throw UsageError("verify", "found " + quote(verify), "no value, or strict");
+  if (o.hard && soft) throw UsageError("hard", "found together with --soft", "only one of them");
   if (o.hard && o.no_claim)
-    throw UsageError("hard", "found together with --no-claim: the reservation is what removes the cpuset",
-                     "one of them");
+    throw UsageError("hard", "found together with --no-claim, but the cpuset is removed with the reservation",
+                     "only one of them");
   if (o.hard && by_daemon(o.launcher))
-    throw UsageError("hard",
-                     "found with --launcher " + o.launcher + ": a daemon starts its ranks, outside of the cpuset",
+    throw UsageError("hard", "found with --launcher " + o.launcher + ": a daemon starts its ranks outside the cpuset",
                      "in each rank: srun --cpu-bind=none … meshmark run --each --hard …");
   if (o.each && !o.launcher.empty())
-    throw UsageError("each", "found together with --launcher, whose ranks have a slot each", "one of them");
+    throw UsageError("each", "found together with --launcher, which already gives each rank a slot",
+                     "only one of them");
   o.each = o.each || o.openmp;
   return o;
 }

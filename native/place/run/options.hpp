@@ -17,7 +17,7 @@ struct Options {
   std::vector<std::string> command;
 };
 
-/// Whether a daemon starts the ranks of this launcher: they do not inherit what the launcher is bound to.
+/// Whether a daemon starts the ranks of this launcher, so that they do not inherit the launcher's binding.
 bool by_daemon(const std::string& launcher);
 
 /// Empty if the help was printed.

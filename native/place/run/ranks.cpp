@@ -21,15 +21,15 @@ int whole(const char* name) {
   return static_cast<int>(n);
 }
 
-/// `4(x2),3`: ranks on each node of a Slurm step; those of this one.
+/// Parses `4(x2),3`: ranks on each node of a Slurm step. Returns those of this node.
 int slurm_size() {
   const std::string name =
       variable("SLURM_STEP_TASKS_PER_NODE").empty() ? "SLURM_TASKS_PER_NODE" : "SLURM_STEP_TASKS_PER_NODE";
   if (variable(name.c_str()).empty()) return 0;
   int node = variable("SLURM_NODEID").empty() ? 0 : whole("SLURM_NODEID");
-  for (const std::string& word : split(variable(name.c_str()), ',')) {
+  for (const std::string& item : split(variable(name.c_str()), ',')) {
     int ranks = 0, times = 1;
-    if (std::sscanf(word.c_str(), "%d(x%d)", &ranks, &times) < 1 || ranks < 1 || times < 1)
+    if (std::sscanf(item.c_str(), "%d(x%d)", &ranks, &times) < 1 || ranks < 1 || times < 1)
       throw UsageError(name, "found " + quote(variable(name.c_str())), "such as 4(x2),3");
     if (node < times) return ranks;
     node -= times;
@@ -37,7 +37,7 @@ int slurm_size() {
   return 0;
 }
 
-/// The process that started this one: the same for all ranks of a launch, and another for each launch.
+/// The parent process: the same for all ranks of a launch, and different for each launch.
 std::string parent() {
   const std::string pid = std::to_string(getppid());
   const auto stat = parse_stat(read_text("/proc/" + pid + "/stat"));
@@ -66,7 +66,7 @@ Rank rank_of_environment() {
   if (is("SLURM_LOCALID") && is("SLURM_STEP_ID"))
     return {whole("SLURM_LOCALID"), slurm_size(),
             key("slurm", variable("SLURM_JOB_ID") + "." + variable("SLURM_STEP_ID"))};
-  // Counts over all nodes: the local ranks are unknown where there are several, and then too many parts are refused.
+  // Counts are over all nodes: with several nodes the local ranks are unknown, and too many parts are refused later.
   if (is("PMI_RANK") && is("PMI_SIZE")) return {whole("PMI_RANK"), whole("PMI_SIZE"), key("pmi", "")};
   return {};
 }

@@ -3,13 +3,13 @@
 
 namespace mm::place::job {
 
-/// Which of the ranks on this node this process is.
+/// The rank of this process among those on this node.
 struct Rank {
-  int index = -1, size = 0;  ///< -1: of none; 0: the launcher does not say how many
-  std::string job;           ///< what the ranks of one launch have in common
+  int index = -1, size = 0;  ///< -1: not a rank; 0: the launcher does not report the number
+  std::string job;           ///< shared by the ranks of one launch
 };
 
-/// By the variables of MPI libraries and launchers. UsageError: one is not a number.
+/// From the variables of MPI libraries and launchers. Throws UsageError if one is not a number.
 Rank rank_of_environment();
 
 }  // namespace mm::place::job

@@ -28,15 +28,15 @@ bool any_of(const Report& report, std::initializer_list<Violation> which) {
   return false;
 }
 
-/// Share of the bytes that are not on the nodes meant; null where nothing was meant or seen.
-json remote_share(const Totals& seen, const std::vector<int>& nodes) {
-  std::uint64_t all = 0, here = 0;
-  for (const auto& [node, bytes] : seen.pages) {
+/// Share of the bytes outside the expected nodes; null if none are expected or nothing was observed.
+json remote_share(const Totals& observed, const std::vector<int>& nodes) {
+  std::uint64_t all = 0, expected = 0;
+  for (const auto& [node, bytes] : observed.pages) {
     all += bytes;
-    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) here += bytes;
+    if (std::find(nodes.begin(), nodes.end(), node) != nodes.end()) expected += bytes;
   }
   if (all == 0 || nodes.empty()) return nullptr;
-  return 1 - static_cast<double>(here) / static_cast<double>(all);
+  return 1 - static_cast<double>(expected) / static_cast<double>(all);
 }
 
 std::string arguments_of(const Options& o) {
@@ -45,11 +45,11 @@ std::string arguments_of(const Options& o) {
   return arguments;
 }
 
-/// The conditions of the run, and what the observer adds to them and to the flags.
-json conditions_of(const Options& o, const Job& job, const Outcome& outcome, const std::optional<Totals>& seen,
+/// The conditions of the run, with those of the observation, and its flags.
+json conditions_of(const Options& o, const Job& job, const Outcome& outcome, const std::optional<Totals>& observed,
                    std::vector<std::string>& flags) {
   const std::string threads = variable("OMP_NUM_THREADS");
-  std::vector<int> nodes = nodes_meant(job.machine, job.memory, job.cpus);
+  std::vector<int> nodes = requested_nodes(job.machine, job.memory, job.cpus);
   const auto& request = job.request;
   const std::string program = o.command[0].substr(o.command[0].rfind('/') + 1);
   json conditions{{"program", program},
@@ -77,9 +77,9 @@ json conditions_of(const Options& o, const Job& job, const Outcome& outcome, con
     if (nodes.empty())
       for (const int cpu : job.cpus) nodes.push_back(job.machine.cpu(cpu).node);
     conditions["held"] = outcome.report->held;
-    conditions["migrations"] = seen->migrations;
-    conditions["huge_bytes"] = seen->huge_bytes;
-    conditions["remote_share"] = remote_share(*seen, nodes);
+    conditions["migrations"] = observed->migrations;
+    conditions["huge_bytes"] = observed->huge_bytes;
+    conditions["remote_share"] = remote_share(*observed, nodes);
     if (any_of(*outcome.report, {Violation::mask_changed, Violation::ran_outside, Violation::doubled}))
       flags.emplace_back("migrated");
     if (any_of(*outcome.report, {Violation::wrong_node, Violation::spilled})) flags.emplace_back("misplaced");
@@ -97,9 +97,9 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
                         {"kernel", kernel_release()},
                         {"start", outcome.start},
                         {"duration_s", outcome.elapsed_s}};
-  const std::optional<Totals> seen = outcome.report ? std::optional(totals(*outcome.report)) : std::nullopt;
+  const std::optional<Totals> observed = outcome.report ? std::optional(totals(*outcome.report)) : std::nullopt;
   std::vector<std::string> flags;
-  const json conditions = conditions_of(o, job, outcome, seen, flags);
+  const json conditions = conditions_of(o, job, outcome, observed, flags);
   std::vector<json> lines = {{{"type", "header"},
                               {"schema", 1},
                               {"instrument", "run"},
@@ -113,16 +113,16 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
     std::map<std::string, double> values = {{"elapsed", outcome.elapsed_s},
                                             {"user", seconds(outcome.use.ru_utime)},
                                             {"system", seconds(outcome.use.ru_stime)}};
-    if (seen)
-      values["waiting"] = seen->waiting_s;
+    if (observed)
+      values["waiting"] = observed->waiting_s;
     else
       lines.push_back({{"type", "absent"},
                        {"instrument", "run"},
                        {"metric", "waiting"},
                        {"conditions", json::object()},
-                       {"reason", "only a look at every thread tells how long it waited for a CPU"},
+                       {"reason", "waiting times require samples of every thread"},
                        {"enable", "--verify"}});
-    // Runs of one file are told apart by their point: the same command twice is two results.
+    // The point distinguishes runs in one file: the same command twice yields two results.
     const std::string point = outcome.start + " " + std::to_string(getpid());
     for (const Metric& metric : run_metrics()) {
       const auto found = values.find(metric.name);
@@ -155,7 +155,7 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
     lines.push_back({{"type", "note"},
                      {"kind", "placement"},
                      {"conditions", conditions},
-                     {"node_bytes", by_node(seen->pages)},
+                     {"node_bytes", by_node(observed->pages)},
                      {"report", to_json(*outcome.report)}});
   lines.push_back({{"type", "end"},
                    {"status", succeeded ? "ok" : "error"},
@@ -171,9 +171,9 @@ std::string record_lines(const Options& o, const Job& job, const Outcome& outcom
 void append_record(int file, const std::string& path, std::string lines) {
   char last = '\n';
   if (const off_t end = lseek(file, 0, SEEK_END); end > 0 && pread(file, &last, 1, end - 1) == 1 && last != '\n')
-    lines = "\n" + lines;  // a line that was torn before stays separate
+    lines = "\n" + lines;  // separates an incomplete line before it
   if (write(file, lines.data(), lines.size()) != static_cast<ssize_t>(lines.size()))
-    throw Failure("record: cannot write " + quote(path) + ": " + why());
+    throw Failure("record: cannot write " + quote(path) + ": " + errno_text());
 }
 
 }  // namespace mm::place::job

@@ -5,11 +5,11 @@
 
 namespace mm::place::job {
 
-/// The lines of one run, after the record protocol: a header, results (or an error where the command failed), a note
-/// with the placement, an end.
+/// The lines of one run in the record protocol: a header, results (or an error if the command failed), a note with the
+/// placement, an end.
 std::string record_lines(const Options& o, const Job& job, const Outcome& outcome);
 
-/// Appends the lines to a file, which may end in a torn line. Failure: it cannot be written.
+/// Appends the lines to a file, which may end in an incomplete line. Throws Failure if it cannot be written.
 void append_record(int file, const std::string& path, std::string lines);
 
 }  // namespace mm::place::job

@@ -30,20 +30,20 @@ constexpr double kGrace_s = 5;  // between SIGTERM and SIGKILL at --timeout
 void signal_all(int signal_number) {
   for (const pid_t pid : descendants(getpid())) {
     kill(pid, signal_number);
-    kill(pid, SIGCONT);  // a stopped one would not hear
+    kill(pid, SIGCONT);  // a stopped process does not handle SIGTERM
   }
 }
 
-/// Waits for the command, looks at it, passes signals on.
+/// Waits for the command, observes it, and forwards signals.
 ///
-/// The command stays in this process's group, so the terminal's signals reach both: only what was sent to this process
-/// by another one is passed on. (What somebody sends to the whole group reaches the command twice.) When the terminal
-/// stops the command, this process stops too, so that the shell sees the job stopped.
+/// The command stays in this process's group, so that signals of the terminal reach both. Only signals that another
+/// process sent to this one are forwarded (a signal to the whole group reaches the command twice). When the terminal
+/// stops the command, this process stops too, so that the shell sees the job as stopped.
 Outcome supervise(const Options& o, const Job& job, pid_t child, int started, const Expectation& expected) {
   Outcome outcome;
   outcome.start = utc_now();
   double begin_s = wall_s(), told_s = 0;
-  // Ends with the descriptor, which closes on exec: from then on it is the command.
+  // The descriptor closes on exec: from then on, the child is the command.
   while (true) {
     const ssize_t n = read(started, &told_s, sizeof told_s);
     if (n == sizeof told_s) begin_s = told_s;
@@ -69,18 +69,18 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
     const double pause_s = std::clamp(std::min(observer ? look_s : kForever, end_s) - wall_s(), 0.0, 3600.0);
     const timespec pause{static_cast<time_t>(pause_s), static_cast<long>(1e9 * (pause_s - std::floor(pause_s)))};
     siginfo_t info{};
-    const int got = sigtimedwait(&all, &info, &pause);
-    if (got < 0) continue;
-    if (got != SIGCHLD) {
-      if (info.si_code != SI_KERNEL && info.si_pid != getpid()) kill(child, got);
+    const int signal = sigtimedwait(&all, &info, &pause);
+    if (signal < 0) continue;
+    if (signal != SIGCHLD) {
+      if (info.si_code != SI_KERNEL && info.si_pid != getpid()) kill(child, signal);
       continue;
     }
-    // One signal may stand for several that ended, also orphans that came to this process.
+    // One signal may stand for several children, including adopted orphans.
     for (siginfo_t ended{}; waitid(P_ALL, 0, &ended, WEXITED | WNOHANG | WNOWAIT) == 0 && ended.si_pid != 0;
          ended.si_pid = 0) {
       if (ended.si_pid == child) {
         outcome.elapsed_s = wall_s() - begin_s;
-        if (observer) observer->sample();  // before it is reaped: its last counts are still to be read
+        if (observer) observer->sample();  // before it is reaped, while its last counts can be read
         running = false;
       }
       waitpid(ended.si_pid, ended.si_pid == child ? &outcome.status : nullptr, 0);
@@ -97,13 +97,14 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
   getrusage(RUSAGE_CHILDREN, &outcome.use);
   if (observer) {
     outcome.report = observer->report();
-    std::set<std::string> unseen;
+    std::set<std::string> unobserved;
     for (const ThreadVerdict& thread : outcome.report->threads)
-      if (starts_elsewhere(thread.command)) unseen.insert(thread.command);
-    for (const std::string& by : unseen)
-      outcome.report->absent.push_back("the ranks of " + by +
-                                       ", which a daemon starts out of sight from here; meshmark run --each --verify "
-                                       "within each rank sees them");
+      if (starts_elsewhere(thread.command)) unobserved.insert(thread.command);
+    for (const std::string& by : unobserved)
+      outcome.report->absent.push_back(
+          "the ranks of " + by +
+          ", which a daemon starts, so they cannot be observed from here; run meshmark run --each --verify "
+          "within each rank");
   }
   return outcome;
 }
@@ -112,18 +113,19 @@ Outcome supervise(const Options& o, const Job& job, pid_t child, int started, co
 
 Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command) {
   int started[2];
-  if (pipe2(started, O_CLOEXEC) != 0) throw Failure("cannot make a pipe: " + why());
-  prctl(PR_SET_CHILD_SUBREAPER, 1);  // who outlives its parent stays in sight, and is reaped
+  if (pipe2(started, O_CLOEXEC) != 0) throw Failure("cannot create a pipe: " + errno_text());
+  prctl(PR_SET_CHILD_SUBREAPER, 1);  // so that orphans stay observable, and are reaped
   sigset_t all, before;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
   struct sigaction ordinary{}, inherited{};
-  ordinary.sa_handler = SIG_DFL;  // a parent that ignores it would have the kernel reap the command
+  ordinary.sa_handler = SIG_DFL;  // if the parent ignores it, the Linux kernel would reap the command
   sigaction(SIGCHLD, &ordinary, &inherited);
   const pid_t self = getpid(), child = fork();
-  if (child < 0) throw Failure("cannot start a process: " + why());
+  if (child < 0) throw Failure("cannot start a process: " + errno_text());
   if (child == 0) {
-    // Nobody would watch it any more; also a batch system that kills this process means the command.
+    // Without this process nobody would observe the command; a batch system that kills this process also means the
+    // command.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != self) _exit(kNotExecutable);
     sigaction(SIGCHLD, &inherited, nullptr);
@@ -138,7 +140,7 @@ Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string
   expected.cpus = job.cpus;
   expected.each = (o.each && job.rank.index < 0) || !o.launcher.empty();
   expected.layout = job.placement.layout;
-  expected.memory_nodes = nodes_meant(job.machine, job.memory, job.cpus);
+  expected.memory_nodes = requested_nodes(job.machine, job.memory, job.cpus);
   expected.strict_memory = job.memory.policy == "bind";
   return supervise(o, job, child, started[0], expected);
 }
@@ -147,7 +149,7 @@ int pass_on(int status) {
   if (!WIFSIGNALED(status)) return WEXITSTATUS(status);
   const int fatal = WTERMSIG(status);
   const rlimit none{0, 0};
-  setrlimit(RLIMIT_CORE, &none);  // the command has dumped its own
+  setrlimit(RLIMIT_CORE, &none);  // the command has written its own core dump
   std::signal(fatal, SIG_DFL);
   sigset_t one;
   sigemptyset(&one);

@@ -12,7 +12,7 @@
 namespace mm::place::job {
 
 struct Outcome {
-  int status = 0;  ///< of wait(2)
+  int status = 0;  ///< from wait(2)
   bool timed_out = false;
   double elapsed_s = 0;
   std::string start;
@@ -20,10 +20,10 @@ struct Outcome {
   std::optional<Report> report;
 };
 
-/// Starts the command bound as decided, observes it, enforces --timeout, and waits for its end.
+/// Starts the command with the binding of the job, observes it, enforces --timeout, and waits for its end.
 Outcome run_supervised(const Options& o, Job& job, const std::vector<std::string>& command);
 
-/// Ends this process as the command ended: with its status, or by its signal.
+/// Ends this process like the command: with its status, or by its signal.
 int pass_on(int status);
 
 }  // namespace mm::place::job

@@ -1,5 +1,5 @@
 #pragma once
-/// Lower bounds for compact sets (search.hpp): no choice costs less than any of them, rounding included.
+/// Lower bounds for compact sets (search.hpp): no choice costs less than any of them, including rounding.
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -8,33 +8,33 @@
 
 namespace mm::place {
 
-/// A bound and, where it suggests one, a choice (units of each class) for the exchanges to start from.
+/// A bound and, if it suggests one, a choice (units of each class) as a start for exchanges.
 struct Bounded {
   std::int64_t bound = 0;
   std::vector<int> counts = {};
 };
 
-/// Least weight between the classes of every two cells (the largest number where a cell has none), and units by cell.
+/// Minimum weight between the classes of any two cells (the maximum value if a cell has none), and units by cell.
 struct Cells {
   std::vector<std::vector<std::int64_t>> weight;
   std::vector<int> capacity;
 };
 Cells cells_of(const ClusterProblem& problem, std::size_t cells);
 
-/// Lower bound from a tree of the classes (average linkage), for hierarchical machines, measured ones too. Two branches
-/// with s and t units cost each other at least the t least distances of each unit to the other branch, of the s units
-/// where that is least; how many units each branch gives is then found exactly, by dynamic programming. Exact where
-/// every two branches are equally far everywhere.
+/// Lower bound from a tree of the classes (average linkage), for hierarchical machines, including measured ones. Two
+/// branches with s and t units cost each other at least the t smallest distances of each unit to the other branch, for
+/// the s units where that is minimal; dynamic programming then finds how many units each branch contributes. Exact if
+/// the distances between any two branches are uniform.
 Bounded tree_bound(const ClusterProblem& problem);
 
 /// Lower bound from the symmetry of tori, rings and hypercubes: Delsarte's linear programme (Philips Res. Rep. Suppl.
 /// 10, 1973) over how often each difference of cells occurs in a set, with the triangle inequalities of |S \ (S + x)|.
-/// Meshes are parts of larger tori. Its dual is climbed in counted work (simplex), and every dual point proves a bound.
-/// 0 where the cells in their order are no such grid.
+/// Meshes are parts of larger tori. The simplex method improves the dual within a limit of work, and every dual point
+/// proves a bound. 0 if the cells in their order do not form such a grid.
 std::int64_t translation_bound(const ClusterProblem& problem);
 
-/// Lower bound from the spectrum of the weights: what of the semidefinite relaxation can be climbed to in counted work.
-/// For any matrix; 0 for more than about 1000 units. Stops climbing where it proves `enough`.
+/// Lower bound from the spectrum of the weights: the value of the semidefinite relaxation reached within a limit of
+/// work. For any matrix; 0 for more than about 1000 units. Stops once it proves `enough`.
 std::int64_t spectral_bound(const ClusterProblem& problem,
                             std::int64_t enough = std::numeric_limits<std::int64_t>::max());
 

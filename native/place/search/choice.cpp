@@ -8,10 +8,10 @@ namespace mm::place::search {
 
 namespace {
 
-// Steps of the innermost loops.
+// Counted in steps of the innermost loops.
 constexpr double kStartWork = 2e7, kExchangeWork = 1.5e7;
 
-/// From a seed, always the unit that costs least.
+/// Greedy growth: from a seed, always adds the unit that costs least.
 Choice grow(const ClusterProblem& p, std::size_t seed) {
   Choice c(p);
   c.add(seed, 1);
@@ -41,7 +41,8 @@ Choice ball(const ClusterProblem& p, std::size_t seed) {
   return c;
 }
 
-/// Exchanges units, one or as many as fit, as long as that makes the choice better and there is `work` left: among the
+/// Exchanges units, one or as many as fit, while that improves the choice and there is `work` left: first among the
+/// classes with the highest cost and those with the lowest potential cost, then among all.
 /// classes that cost most and those that would cost least, as long as that helps, and then among all.
 void improve(const ClusterProblem& p, Choice& c, double& work) {
   constexpr std::size_t kFew = 48;
@@ -70,13 +71,13 @@ void improve(const ClusterProblem& p, Choice& c, double& work) {
     for (const std::size_t i : givers)
       for (const std::size_t j : takers) {
         if (i == j) continue;
-        const int most = std::min(c.counts[i], p.capacity[j] - c.counts[j]);
-        for (int t = 1;; t = most) {
+        const int max_units = std::min(c.counts[i], p.capacity[j] - c.counts[j]);
+        for (int t = 1;; t = max_units) {
           if (const Value d = c.change(i, j, t); d < best) {
             best = d;
             from = i, to = j, units = t;
           }
-          if (t == most) break;
+          if (t == max_units) break;
         }
       }
     if (units == 0 && !few) return;

@@ -1,5 +1,5 @@
 #pragma once
-/// A choice of units, and the local search that improves it: greedy growth and balls as starts, then exchanges.
+/// A choice of units and the local search that improves it: greedy growth and balls as starts, then exchanges.
 #include <cstdint>
 #include <limits>
 #include <vector>
@@ -13,7 +13,7 @@ inline constexpr Value kNever = std::numeric_limits<Value>::max();
 
 inline Value pairs(Value n) { return n * (n - 1) / 2; }
 
-/// A choice of units that keeps, for each class, what one more unit of it would cost.
+/// A choice of units that maintains, for each class, the cost of one more unit of it.
 class Choice {
  public:
   std::vector<int> counts;
@@ -27,7 +27,7 @@ class Choice {
     cost += units * potential[to] + pairs(units) * p_->weight[to][to];
     shift(to, units);
   }
-  /// What moving `units` from one class to another changes the cost by.
+  /// Change of the cost from moving `units` from one class to another.
   Value change(std::size_t from, std::size_t to, Value units) const {
     return units * (potential[to] - potential[from]) - units * units * p_->weight[from][to] +
            pairs(units + 1) * p_->weight[from][from] + pairs(units) * p_->weight[to][to];
@@ -51,7 +51,7 @@ class Choice {
 /// The best choice that local search finds from many starts.
 Choice heuristic(const ClusterProblem& p);
 
-/// A choice that a bound came by, made as good as exchanges make it.
+/// The choice that a bound suggests, improved by exchanges.
 Choice improved(const ClusterProblem& p, const std::vector<int>& counts);
 
 }  // namespace mm::place::search

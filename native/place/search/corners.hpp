@@ -1,5 +1,5 @@
 #pragma once
-/// Minimal sums of distances in grids, by search over corner sets.
+/// Minimal sums of distances in grids, by a search over corner sets.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -11,11 +11,11 @@
 
 namespace mm::place::search {
 
-/// One dimension of a grid: `length` places in a ring or a path, and what two units cost at each distance in it.
+/// One dimension of a grid: `length` positions in a ring or a path, and the cost of two units at each distance in it.
 struct Dimension {
   std::size_t length = 0;
   bool ring = false;
-  std::vector<Value> kernel = {};  // rising
+  std::vector<Value> kernel = {};  // monotonically increasing
 
   std::size_t apart(std::size_t a, std::size_t b) const {
     const std::size_t d = a > b ? a - b : b - a;
@@ -27,7 +27,7 @@ struct Dimension {
                       [&](Value a, Value b) { return a - kernel[0] == b - other.kernel[0]; });
   }
   std::size_t reach() const { return ring ? length / 2 + 1 : length; }
-  /// Places in the order in which the largest slices take them: 0, 1, -1, 2, -2 … (an organ pipe).
+  /// Positions in the order in which the largest slices occupy them: 0, 1, -1, 2, -2 … (an organ pipe).
   static long place(std::size_t rank) {
     const auto half = static_cast<long>((rank + 1) / 2);
     return rank % 2 == 1 ? half : -half;
@@ -42,17 +42,17 @@ struct Dimension {
 using Shape = std::vector<Dimension>;
 using Ranks = std::vector<std::size_t>;  // of a cell in each dimension
 
-/// Least cost of 1 … count cells of a grid. Sorting a set's cells along each dimension in turn makes it a corner set
-/// (with each cell, all those of lower ranks) and leaves the other dimensions' slices as they were, or more uneven, so
-/// it costs no more: corner sets are all there is to search. They are built line by line along the last dimension.
+/// Minimum cost of 1 … count cells of a grid. Sorting a set's cells along each dimension in turn yields a corner set
+/// (with each cell, all those of lower ranks) and leaves the slices of other dimensions unchanged or more uneven, so it
+/// costs no more: only corner sets need to be searched. They are built line by line along the last dimension.
 class Corners {
  public:
   Corners(const Shape& shape, std::size_t count, double budget) : shape_(shape), count_(count), budget_(budget) {
     const std::size_t last = shape.size() - 1;
-    std::vector<std::size_t> before(last, 1);  // lines of a step in each dimension
+    std::vector<std::size_t> before(last, 1);  // lines per step in each dimension
     std::map<Ranks, std::size_t> known;
     Ranks at(last, 0);
-    for (;;) {  // all lines with a cell that some corner set of `count` cells has, in row order
+    for (;;) {  // all lines with a cell that some corner set of `count` cells contains, in row order
       std::size_t box = 1;
       for (const std::size_t r : at) box *= r + 1;
       if (box <= count) {
@@ -62,7 +62,8 @@ class Corners {
             Ranks below = at;
             --below[d];
             line.below.push_back(known.at(below));
-            // Of equal dimensions the later reaches as far: on the axis of one, up to where the next one's line ends.
+            // Of equal dimensions, the later ones reach no farther: on the axis of one, up to the end of the next one's
+            // line.
             if (std::accumulate(at.begin(), at.end(), std::size_t{0}) == at[d] && shape[d].alike(shape[d + 1])) {
               Ranks axis(last, 0);
               if (d + 1 < last) axis[d + 1] = at[d];
@@ -97,15 +98,15 @@ class Corners {
     caps_.assign(lines_.size(), 0);
   }
 
-  /// [k] = no k cells cost less, up to `count`; up to fewer where it took too long. Exact as long as each number takes
-  /// little; then what promises less than 1 … 4.5 % is cut off too, and the number is that much lower.
+  /// [k]: no k cells cost less, up to `count`; fewer if the search took too long. Exact while each number takes little
+  /// work; later, branches that promise less than 1 … 4.5 % are cut off too, and the value is reduced accordingly.
   const std::vector<Value>& run() {
     least_ = {0, 0};
     best_lengths_.assign(lines_.size(), 0);
     best_lengths_[0] = 1;
     for (std::size_t k = 2; k <= count_; ++k) {
       const auto n = static_cast<Value>(k);
-      // No set's mean is below that of the best smaller set.
+      // No set has a smaller mean than the best smaller set.
       const Value mean = k == 2 ? -kNever : (least_.back() * n + (least_.back() > 0 ? n - 3 : 0)) / (n - 2);
       grow_best();
       while (mean < below(best_)) {
@@ -134,8 +135,8 @@ class Corners {
   struct Line {
     Ranks at;                               // in all dimensions but the last
     std::vector<std::size_t> below;         // lines that are at least as long
-    std::size_t most;                       // that a corner set of `count` cells has of it
-    std::size_t axis = 0, axis_length = 0;  // empty where that line is shorter
+    std::size_t max_length;                 // maximum number of its cells in a corner set of `count` cells
+    std::size_t axis = 0, axis_length = 0;  // empty if that line is shorter
   };
 
   static constexpr double kMaxSlack = 0.045;
@@ -148,11 +149,11 @@ class Corners {
   }
   std::size_t cap(std::size_t line, const std::vector<std::size_t>& lengths) const {
     if (lengths[lines_[line].axis] < lines_[line].axis_length) return 0;
-    std::size_t most = lines_[line].most;
-    for (const std::size_t b : lines_[line].below) most = std::min(most, lengths[b]);
-    return most;
+    std::size_t max_length = lines_[line].max_length;
+    for (const std::size_t b : lines_[line].below) max_length = std::min(max_length, lengths[b]);
+    return max_length;
   }
-  /// Adds cells [from, to) of a line to `potential`; what they cost.
+  /// Adds cells [from, to) of a line to `potential`; returns their cost.
   Value put(std::size_t line, std::size_t from, std::size_t to, std::vector<Value>& potential) const {
     const Line& l = lines_[line];
     const auto n = static_cast<Value>(to - from);
@@ -160,7 +161,7 @@ class Corners {
     const std::size_t last = start_.back();
     for (std::size_t y = from; y < to; ++y) {
       cost += potential[last + y];
-      for (std::size_t z = 0; z < from; ++z) cost -= shape_.back().between(y, z);  // inner_ has them
+      for (std::size_t z = 0; z < from; ++z) cost -= shape_.back().between(y, z);  // inner_ contains them
     }
     for (std::size_t d = 0; d < l.at.size(); ++d) {
       cost += pairs(n) * shape_[d].kernel[0];
@@ -170,24 +171,24 @@ class Corners {
     for (std::size_t y = 0; last + y < wide_; ++y) potential[last + y] += spread_[to][y] - spread_[from][y];
     return cost;
   }
-  /// The best set and the cell that costs least beside it: what the next search has to beat.
+  /// Sets the start of the next search: the best set plus the cell that costs least beside it.
   void grow_best() {
     std::vector<Value> potential(wide_, 0);
     Value cost = 0;
     for (std::size_t i = 0; i < lines_.size(); ++i)
       if (best_lengths_[i] > 0) cost += put(i, 0, best_lengths_[i], potential);
     std::size_t with = lines_.size(), reach = 0;
-    Value least = kNever;
+    Value min_cost = kNever;
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       std::size_t far = best_lengths_[i];
       if (far >= cap(i, best_lengths_)) continue;
       const Value more = potential_of(lines_[i], potential) + potential[start_.back() + far];
       for (const std::size_t rank : lines_[i].at) far = std::max(far, rank);
-      if (more > least || (more == least && far >= reach)) continue;  // a cube rather than a rod that costs the same
-      least = more, with = i, reach = far;
+      if (more > min_cost || (more == min_cost && far >= reach)) continue;  // prefers a cube to a rod of the same cost
+      min_cost = more, with = i, reach = far;
     }
     ++best_lengths_[with];
-    best_ = cost + least;
+    best_ = cost + min_cost;
   }
   void descend(std::size_t line, int left, Value cost, const std::vector<Value>& potential, double end) {
     if (left == 0) {
@@ -200,25 +201,25 @@ class Corners {
     }
     while (line < lines_.size() && cap(line, lengths_) == 0) lengths_[line++] = 0;
     if (line == lines_.size()) return;
-    // The rest costs at least: in itself what as many cells cost, and to those placed where that is least.
+    // Lower bound of the rest: the minimum cost of that many cells, plus their minimum cost to the placed ones.
     values_.clear();
     const std::size_t last = start_.back();
     for (std::size_t i = line; i < lines_.size(); ++i) {
-      std::size_t most = lines_[i].most;
-      for (const std::size_t b : lines_[i].below) most = std::min(most, b < line ? lengths_[b] : caps_[b]);
+      std::size_t max_length = lines_[i].max_length;
+      for (const std::size_t b : lines_[i].below) max_length = std::min(max_length, b < line ? lengths_[b] : caps_[b]);
       const std::size_t axis = lines_[i].axis;
-      if ((axis < line ? lengths_[axis] : caps_[axis]) < lines_[i].axis_length) most = 0;
-      caps_[i] = most;
-      if (most == 0) continue;
-      const Value here = potential_of(lines_[i], potential);
-      for (std::size_t y = 0; y < most; ++y) values_.push_back(here + potential[last + y]);
+      if ((axis < line ? lengths_[axis] : caps_[axis]) < lines_[i].axis_length) max_length = 0;
+      caps_[i] = max_length;
+      if (max_length == 0) continue;
+      const Value line_potential = potential_of(lines_[i], potential);
+      for (std::size_t y = 0; y < max_length; ++y) values_.push_back(line_potential + potential[last + y]);
     }
     work_ += static_cast<double>(values_.size() + lines_.size() - line + wide_);
     if (work_ > end || values_.size() < static_cast<std::size_t>(left)) return;
     std::nth_element(values_.begin(), values_.begin() + left - 1, values_.end());
     if (std::accumulate(values_.begin(), values_.begin() + left, cost + least_of(left)) >= below(best_)) return;
-    const std::size_t most = std::min(cap(line, lengths_), static_cast<std::size_t>(left));
-    std::vector<std::size_t> tries(most + (line == 0 ? 0 : 1));
+    const std::size_t max_length = std::min(cap(line, lengths_), static_cast<std::size_t>(left));
+    std::vector<std::size_t> tries(max_length + (line == 0 ? 0 : 1));
     std::iota(tries.rbegin(), tries.rend(), std::size_t{line == 0 ? 1U : 0U});
     if (line == 0) {  // the cube first: good sets cut off the rest
       const double side = std::pow(left, 1 / static_cast<double>(shape_.size()));
@@ -235,7 +236,7 @@ class Corners {
     }
     lengths_[line] = 0;
   }
-  Value least_of(int k) const {  // what is not searched yet: a bound by the mean
+  Value least_of(int k) const {  // not yet searched: a bound by the mean
     return static_cast<std::size_t>(k) < least_.size() ? least_[static_cast<std::size_t>(k)] : least_.back();
   }
 
@@ -243,10 +244,10 @@ class Corners {
   std::size_t count_;
   double budget_, work_ = 0, slack_ = 0;
   std::vector<Line> lines_;
-  std::vector<std::size_t> start_;  // of each dimension among the potentials
+  std::vector<std::size_t> start_;  // index of each dimension in the potentials
   std::size_t wide_ = 0;
-  std::vector<Value> inner_;                // [length] pairs within a line, by the last dimension
-  std::vector<std::vector<Value>> spread_;  // [length][place] what a line adds to a unit at that place
+  std::vector<Value> inner_;                // [length]: pairs within a line, by the last dimension
+  std::vector<std::vector<Value>> spread_;  // [length][position]: what a line adds to a unit at that position
   std::vector<std::size_t> lengths_, caps_, best_lengths_;
   std::vector<Value> least_, values_;
   Value best_ = kNever;

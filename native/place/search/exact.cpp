@@ -7,7 +7,7 @@ namespace mm::place::search {
 
 namespace {
 
-/// The `count` smallest of (value, units), summed.
+/// Sum of the `count` smallest of (value, units).
 Value smallest(std::vector<std::pair<Value, int>>& units, int count) {
   std::sort(units.begin(), units.end());
   Value sum = 0;
@@ -25,19 +25,20 @@ Value half_up(Value twice) { return (twice + 1) / 2; }
 }  // namespace
 
 std::vector<std::vector<Value>> nearest_sums(const ClusterProblem& p) {
-  const std::size_t classes = p.capacity.size(), most = static_cast<std::size_t>(p.count);
-  std::vector<std::vector<Value>> sums(classes, std::vector<Value>(most, 0));
+  const std::size_t classes = p.capacity.size(), max_units = static_cast<std::size_t>(p.count);
+  std::vector<std::vector<Value>> sums(classes, std::vector<Value>(max_units, 0));
   std::vector<std::pair<Value, int>> units;
   for (std::size_t c = 0; c < classes; ++c) {
     units.clear();
     for (std::size_t i = 0; i < classes; ++i)
       if (const int n = p.capacity[i] - (i == c ? 1 : 0); n > 0) units.emplace_back(p.weight[c][i], n);
-    if (units.size() > most)
-      std::nth_element(units.begin(), units.begin() + static_cast<long>(most), units.end()), units.resize(most);
+    if (units.size() > max_units)
+      std::nth_element(units.begin(), units.begin() + static_cast<long>(max_units), units.end()),
+          units.resize(max_units);
     std::sort(units.begin(), units.end());
     std::size_t t = 1;
     for (const auto& [weight, n] : units)
-      for (int k = 0; k < n && t < most; ++k, ++t) sums[c][t] = sums[c][t - 1] + weight;
+      for (int k = 0; k < n && t < max_units; ++k, ++t) sums[c][t] = sums[c][t - 1] + weight;
   }
   return sums;
 }
@@ -60,14 +61,14 @@ void Exact::descend(std::size_t depth, std::size_t start, int left) {
   const std::size_t classes = p_.capacity.size();
   work_ += static_cast<double>(single_ ? classes : 6 * classes);
   if (work_ > budget_) return;
-  Value least = kNever;
+  Value min_cost = kNever;
   std::size_t with = classes;
-  for (std::size_t j = 0; j < classes; ++j) {  // closed by a class that gives all that is left
+  for (std::size_t j = 0; j < classes; ++j) {  // completed by a class that contributes the rest
     if (c.counts[j] != 0 || p_.capacity[j] < left || (p_.capacity[j] == left && j < start)) continue;
     const Value more = left * c.potential[j] + pairs(left) * p_.weight[j][j];
-    if (more < least) least = more, with = j;
+    if (more < min_cost) min_cost = more, with = j;
   }
-  if (with != classes && c.cost + least < best_.cost) {
+  if (with != classes && c.cost + min_cost < best_.cost) {
     best_ = c;
     best_.add(with, left);
   }
@@ -82,7 +83,7 @@ void Exact::descend(std::size_t depth, std::size_t start, int left) {
   }
 }
 
-/// What `left` more units cost at least: each to those chosen, and half of its nearest others.
+/// Minimum cost of `left` more units: each to the chosen ones, and half of its nearest others.
 Value Exact::bound(const Choice& c, std::size_t start, int left) {
   const std::size_t classes = p_.capacity.size();
   const auto t = static_cast<std::size_t>(left - 1);

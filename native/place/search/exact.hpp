@@ -6,16 +6,17 @@
 
 namespace mm::place::search {
 
-/// nearest[c][t]: distances from a unit of class c to the t nearest other units, summed.
+/// nearest[c][t]: total distance from a unit of class c to its t nearest other units.
 std::vector<std::vector<Value>> nearest_sums(const ClusterProblem& p);
 
-/// Sets of full classes in rising order, closed by at most one class that gives only a part: some optimum is like that
-/// where two units of one class are nowhere farther apart than the mean of units of two (moving units between two
-/// parted classes then changes the cost by a concave function of their number, which is least at an end).
+/// Searches sets of full classes in ascending order, completed by at most one partly used class. Some optimum has this
+/// form if two units of one class are never farther apart than the mean of units of two classes: moving units between
+/// two partly used classes then changes the cost by a concave function of their number, which has its minimum at an
+/// end.
 class Exact {
  public:
   Exact(const ClusterProblem& p, Choice incumbent, double budget);
-  bool run();  ///< whether the search was exhausted: then the best choice is an optimum
+  bool run();  ///< whether the search was complete, so that the best choice is an optimum
   const Choice& best() const { return best_; }
 
  private:
@@ -26,13 +27,13 @@ class Exact {
   Choice best_;
   double budget_, work_ = 0;
   std::vector<std::vector<Value>> nearest_;
-  std::vector<Choice> levels_;  // by depth, so that the search allocates nothing
+  std::vector<Choice> levels_;  // by depth, so that the search does not allocate
   std::vector<Value> values_;
   std::vector<std::pair<Value, int>> units_;
   bool single_;
 };
 
-/// Whether Exact's restriction loses nothing.
+/// Whether the restriction of Exact loses no optimum.
 bool is_concave(const ClusterProblem& p);
 
 }  // namespace mm::place::search

@@ -17,35 +17,36 @@ Ranks place_of(std::size_t cell, const Shape& shape) {
   return at;
 }
 
-/// Fills the kernels with rising functions whose sum is nowhere above `weight` (between cells, in row order), looking
-/// at one row in `step`; the sum of these weights' lower ends.
+/// Fills the kernels with increasing functions whose sum nowhere exceeds `weight` (between cells, in row order), using
+/// every `step`-th row; returns the sum of these lower bounds.
 double kernels_below(const std::vector<std::vector<Value>>& weight, Value within, Shape& shape, std::size_t step) {
   const std::size_t cells = weight.size(), dimensions = shape.size();
   std::vector<Ranks> places;
   for (std::size_t u = 0; u < cells; ++u) places.push_back(place_of(u, shape));
   std::vector<std::size_t> stride(dimensions, 1);
   for (std::size_t d = dimensions - 1; d-- > 0;) stride[d] = stride[d + 1] * shape[d + 1].reach();
-  std::vector<Value> least(stride[0] * shape[0].reach(), kNever);
-  std::vector<double> times(least.size(), 0);
+  std::vector<Value> min_weight(stride[0] * shape[0].reach(), kNever);
+  std::vector<double> times(min_weight.size(), 0);
   for (std::size_t u = 0; u < cells; u += step)
     for (std::size_t v = 0; v < cells; ++v) {
       if (u == v) continue;
       std::size_t at = 0;
       for (std::size_t d = 0; d < dimensions; ++d) at += stride[d] * shape[d].apart(places[u][d], places[v][d]);
-      least[at] = std::min(least[at], weight[u][v]);
+      min_weight[at] = std::min(min_weight[at], weight[u][v]);
       ++times[at];
     }
-  // Two units of one cell: what continues the sum, but never more than they cost.
+  // Two units of one cell: extrapolated, but never more than they cost.
   Value origin = within;
   std::vector<std::size_t> open;
   for (std::size_t d = 0; d < dimensions; ++d)
     if (shape[d].reach() > 1) open.push_back(d);
-  if (open.size() == 1) origin = std::min(origin, least[stride[open[0]]]);
+  if (open.size() == 1) origin = std::min(origin, min_weight[stride[open[0]]]);
   for (const std::size_t d : open)
     for (const std::size_t e : open)
-      if (d < e) origin = std::min(origin, least[stride[d]] + least[stride[e]] - least[stride[d] + stride[e]]);
-  least[0] = origin;
-  std::vector<Value> rest = least;
+      if (d < e)
+        origin = std::min(origin, min_weight[stride[d]] + min_weight[stride[e]] - min_weight[stride[d] + stride[e]]);
+  min_weight[0] = origin;
+  std::vector<Value> rest = min_weight;
   for (std::size_t d = 0; d < dimensions; ++d) {
     auto& kernel = shape[d].kernel;
     const std::size_t inner = stride[d], reach = shape[d].reach();
@@ -58,7 +59,7 @@ double kernels_below(const std::vector<std::vector<Value>>& weight, Value within
     rest = std::move(next);
   }
   double sum = 0;
-  for (std::size_t i = 1; i < least.size(); ++i) {
+  for (std::size_t i = 1; i < min_weight.size(); ++i) {
     std::size_t at = i;
     for (std::size_t d = 0; d < dimensions; at %= stride[d], ++d)
       sum += times[i] * static_cast<double>(shape[d].kernel[at / stride[d]]);
@@ -66,7 +67,7 @@ double kernels_below(const std::vector<std::vector<Value>>& weight, Value within
   return sum;
 }
 
-/// All grids of so many cells in one to three dimensions, and those of more that are equally long everywhere.
+/// All grids with that many cells in one to three dimensions, and those with more of equal length.
 std::vector<Shape> shapes_of(std::size_t cells) {
   std::vector<Shape> shapes;
   const auto add = [&](const Ranks& lengths, bool mixed) {
@@ -102,17 +103,17 @@ Grid grid_of(const ClusterProblem& p) {
   const auto [weight, capacity] = cells_of(p, cells);
   for (std::size_t u = 0; u < cells; ++u)
     for (std::size_t v = 0; v < u; ++v)
-      if (weight[u][v] == kNever) return {};  // a place without any class
+      if (weight[u][v] == kNever) return {};  // a position without any class
   const int each = *std::max_element(capacity.begin(), capacity.end());
   Value within = kNever;
   for (std::size_t u = 0; u < cells; ++u) within = std::min(within, weight[u][u]);
-  // Cells are filled one after the other (see Exact), so whole cells are what is counted; what is left over is covered
-  // by the mean over all subsets: no set's mean distance is below that of the best smaller set.
+  // Cells are filled one after the other (see Exact), so whole cells are counted; the mean over all subsets covers the
+  // rest: no set has a smaller mean distance than the best smaller set.
   const Value whole = p.count / each;
   if (whole < 2 || cells < 4 || cells > 4096) return {};
   if (100.0 * static_cast<double>(cells * std::min<std::size_t>(cells, 12)) > kGridWork * p.effort) return {};
 
-  // Every shape gives a bound; the one whose sums come nearest to the weights is taken.
+  // Every shape yields a bound; use the one whose sums are closest to the weights.
   Grid grid;
   double nearest = -std::numeric_limits<double>::infinity();
   for (Shape& shape : shapes_of(cells))
@@ -121,17 +122,17 @@ Grid grid_of(const ClusterProblem& p) {
   kernels_below(weight, within, grid.shape, 1);
 
   Corners corners(grid.shape, static_cast<std::size_t>(whole), kGridWork * p.effort);
-  const std::vector<Value>& least = corners.run();
-  const auto reached = static_cast<Value>(least.size()) - 1;
+  const std::vector<Value>& min_weight = corners.run();
+  const auto reached = static_cast<Value>(min_weight.size()) - 1;
   if (reached < 2) return {};
   if (reached == whole) grid.best = corners.cells();
   grid.each = each;
   Value same = 0;
   for (const Dimension& d : grid.shape) same += d.kernel[0];
-  const Value full = static_cast<Value>(each) * each * least.back() + reached * pairs(each) * same;
-  // full · pairs(count) / pairs(reached · each), rounded up, in two steps that do not overflow.
-  const Value base = pairs(reached * each), wanted = pairs(p.count);
-  grid.bound = full / base * wanted + (full % base * wanted + base - 1) / base;
+  const Value full = static_cast<Value>(each) * each * min_weight.back() + reached * pairs(each) * same;
+  // full · pairs(count) / pairs(reached · each), rounded up, in two steps to avoid overflow.
+  const Value base = pairs(reached * each), pairs_needed = pairs(p.count);
+  grid.bound = full / base * pairs_needed + (full % base * pairs_needed + base - 1) / base;
   return grid;
 }
 
@@ -149,7 +150,7 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
   double work = 0;
   for (std::size_t start = 0; start < cells && work < kPutWork * p.effort; ++start) {
     const Ranks origin = place_of(start, grid.shape);
-    std::vector<std::size_t> taken;
+    std::vector<std::size_t> cells;
     for (const Ranks& ranks : grid.best) {
       std::size_t cell = 0;
       bool outside = false;
@@ -160,14 +161,14 @@ std::optional<Choice> put(const ClusterProblem& p, const Grid& grid) {
         cell = cell * grid.shape[d].length + static_cast<std::size_t>((at + length) % length);
       }
       if (outside || room[cell] != grid.each) break;
-      taken.push_back(cell);
+      cells.push_back(cell);
     }
-    work += static_cast<double>(taken.size());
-    if (taken.size() < grid.best.size() || static_cast<int>(taken.size()) * grid.each != p.count) continue;
+    work += static_cast<double>(cells.size());
+    if (cells.size() < grid.best.size() || static_cast<int>(cells.size()) * grid.each != p.count) continue;
     Choice choice(p);
-    for (const std::size_t cell : taken)
+    for (const std::size_t cell : cells)
       for (const std::size_t c : classes[cell]) choice.add(c, p.capacity[c]);
-    work += static_cast<double>(taken.size() * p.cell.size());
+    work += static_cast<double>(cells.size() * p.cell.size());
     if (!best || choice.cost < best->cost) best = std::move(choice);
   }
   return best;

@@ -9,7 +9,7 @@ inline void add(double* to, double factor, const double* from, std::size_t n) {
 }
 
 inline double dot(const double* a, const double* b, std::size_t n) {
-  double sums[4] = {0, 0, 0, 0};  // in a fixed order, and yet several at once
+  double sums[4] = {0, 0, 0, 0};  // in a fixed order, with independent chains
   std::size_t i = 0;
   for (; i + 4 <= n; i += 4)
     for (std::size_t j = 0; j < 4; ++j) sums[j] += a[i + j] * b[i + j];

@@ -20,8 +20,8 @@ using search::Value;
 
 constexpr double kProofWork = 1e7, kSmallProofWork = 1e9;  // steps of the innermost loop of Exact
 
-/// The problem with classes that nothing tells apart made one (nodes under one switch of a tree), so that there is less
-/// to search; `of` gets the new class of each old one.
+/// Merges indistinguishable classes (nodes under one switch of a tree) to reduce the search; `of` maps old classes to
+/// new ones.
 ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& of) {
   const std::size_t classes = p.capacity.size();
   std::vector<std::vector<std::size_t>> groups;
@@ -56,7 +56,7 @@ ClusterProblem merged(const ClusterProblem& p, std::vector<std::size_t>& of) {
   return result;
 }
 
-/// How many choices of units there are.
+/// Number of choices of units.
 double sets(const ClusterProblem& p) {
   const double units = std::accumulate(p.capacity.begin(), p.capacity.end(), 0);
   double result = 1;
@@ -64,7 +64,7 @@ double sets(const ClusterProblem& p) {
   return result;
 }
 
-/// Cheap bounds first, and none where the one before says enough.
+/// Cheap bounds first; stops once a bound suffices.
 Cluster solve(const ClusterProblem& problem) {
   Choice best = search::heuristic(problem);
   std::int64_t bound = degree_bound(problem);
@@ -85,7 +85,7 @@ Cluster solve(const ClusterProblem& problem) {
   const bool small = sets(problem) <= 2e7;  // 8 of 32 are 10.5 million
   if (problem.prove && !small && open(0.005)) bound = std::max(bound, translation_bound(problem));
   if (problem.prove && !small && open(0.05)) bound = std::max(bound, spectral_bound(problem, best.cost));
-  const double levels = static_cast<double>(problem.capacity.size()) * problem.count;  // what Exact keeps
+  const double levels = static_cast<double>(problem.capacity.size()) * problem.count;  // memory of Exact
   if (open(0) && levels < 2e7 && is_concave(problem)) {
     Exact exact(problem, best, (small ? kSmallProofWork : kProofWork) * problem.effort);
     const bool all = exact.run();
@@ -95,8 +95,8 @@ Cluster solve(const ClusterProblem& problem) {
   return {best.counts, best.cost, bound, best.cost == bound};
 }
 
-/// The same problem with a class for each unit, where every choice is one of full classes.
-Cluster apart(const ClusterProblem& p) {
+/// The same problem with one class per unit, where every choice consists of full classes.
+Cluster split_classes(const ClusterProblem& p) {
   std::vector<std::size_t> of;
   for (std::size_t c = 0; c < p.capacity.size(); ++c) of.insert(of.end(), static_cast<std::size_t>(p.capacity[c]), c);
   ClusterProblem singles{{}, std::vector<int>(of.size(), 1), {}, p.count, p.effort, p.prove};
@@ -129,7 +129,7 @@ Cluster by_branch_and_bound(const ClusterProblem& problem) {
 
 Cluster least_cluster(const ClusterProblem& problem) {
   const auto units = std::accumulate(problem.capacity.begin(), problem.capacity.end(), 0);
-  if (!is_concave(problem) && units <= 64) return apart(problem);
+  if (!is_concave(problem) && units <= 64) return split_classes(problem);
   std::vector<std::size_t> of;
   Cluster found = solve(merged(problem, of));
   std::vector<int> counts(problem.capacity.size());

@@ -1,9 +1,9 @@
 #pragma once
-/// Compact sets: which `count` of many units have the least sum of distances over all pairs.
+/// Compact sets: which `count` of many units have the minimum sum of distances over all pairs.
 ///
-/// Units that nothing tells apart (CPUs of one node that share the same L3) are one class, so what is searched for is
-/// how many units each class gives. This is the minimum-weight k-clique problem (NP-hard); small ones are solved
-/// exactly by branch and bound, larger ones by greedy growth and exchange, beside a proven lower bound (bounds.hpp).
+/// Indistinguishable units (CPUs of one node that share the same L3) form one class, so the search determines how many
+/// units each class contributes. This is the minimum-weight k-clique problem (NP-hard). Small problems are solved
+/// exactly by branch and bound, larger ones by greedy growth and exchange, with a proven lower bound (bounds.hpp).
 #include <cstdint>
 #include <vector>
 
@@ -12,10 +12,10 @@ namespace mm::place {
 struct ClusterProblem {
   std::vector<std::vector<std::int64_t>> weight;  ///< [class][class], symmetric, ≥ 0; diagonal: two units of the class
   std::vector<int> capacity;                      ///< free units of each class; may be 0
-  std::vector<int> cell;  ///< number of each class's place (node) from 0, in the order that may be a grid's
-  int count = 0;          ///< units wanted, 1 to the sum of the capacities
-  double effort = 1;      ///< share of the work that a search may take, where several share it
-  bool prove = true;      ///< also compute the bounds that suggest no choice (linear programme, spectrum)
+  std::vector<int> cell;  ///< position (node) of each class from 0, in an order that may be a grid's
+  int count = 0;          ///< units requested, 1 to the sum of the capacities
+  double effort = 1;      ///< share of the work limit, if several searches share it
+  bool prove = true;      ///< also compute bounds that suggest no choice (linear programme, spectrum)
 };
 
 struct Cluster {
@@ -25,20 +25,21 @@ struct Cluster {
   bool optimal = false;     ///< proven: cost == bound
 };
 
-/// Deterministic: everything ends by counted work, not by a clock (half a second for 1024 units).
+/// Deterministic: limits are in counted work, not in time (about half a second for 1024 units).
 Cluster least_cluster(const ClusterProblem& problem);
 
-/// Branch and bound alone, from the first units in order and without a limit of work: what the tests hold to brute
-/// force. Not `optimal` where some optimum may have several classes that give a part of their units.
+/// Branch and bound only, from the first units in order and without a limit of work; tests compare it with brute force.
+/// Not `optimal` if every optimum may have several partly used classes.
 Cluster by_branch_and_bound(const ClusterProblem& problem);
 
 /// Half the sum of the `count` smallest "distances from one unit to its count - 1 nearest": no choice costs less.
 std::int64_t degree_bound(const ClusterProblem& problem);
 
-/// Lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a path): below
-/// the weights lies a sum of one rising function of the distance in each dimension, and for such a sum some best set
-/// is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 where there is
-/// none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem 371; on
+/// Lower bound from a grid of the cells in one or more dimensions (row by row; each dimension a ring or a path). The
+/// weights are bounded from below by a sum of one increasing function of the distance per dimension. For such a sum,
+/// some best set is a corner set (a Young diagram, a plane partition …), so those of `count` cells are searched. 0 if
+/// there is none or it would take too long. Sums of rearrangements: Hardy, Littlewood, Pólya, Inequalities, theorem
+/// 371; on rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
 /// rings A. R. Pruss, Duke Math. J. 91 (1998); compressions: Bollobás, Leader, Combinatorica 11 (1991).
 std::int64_t grid_bound(const ClusterProblem& problem);
 

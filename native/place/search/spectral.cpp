@@ -16,10 +16,11 @@ constexpr double kSpectrumWork = 9e8;  // multiplications
 /// Lower bound by the spectrum. For single units, x their 0/1 choice, k = count, any D ≤ W off the diagonal and any u:
 /// with M = D + diag(u), row sums m and x = k/n + y, twice the cost is at least
 ///   x'Dx = - k²/n² Σm + (2k/n · m - u)'x + y'My,
-/// the second at least the sum of the k least, the third (k - k²/n) λ, λ the least eigenvalue of M across the vector of
-/// ones. The best that D and u can reach is the semidefinite relaxation with X ≥ 0 (Poljak, Rendl, Wolkowicz 1995). D
-/// starts as W cut off at some height; D and u then climb along a gradient that is smoothed over the lower end of the
-/// spectrum (Nesterov 2007), here by a power of the matrix. λ is estimated on the way (Lanczos 1950) and proven once.
+/// where the second term is at least the sum of the k smallest, and the third (k - k²/n) λ, with λ the smallest
+/// eigenvalue of M orthogonal to the vector of ones. The maximum over D and u is the semidefinite relaxation with X ≥ 0
+/// (Poljak, Rendl, Wolkowicz 1995). D starts as W with a cap; D and u then follow a gradient that is smoothed over the
+/// lower end of the spectrum (Nesterov 2007), here by a power of the matrix. λ is estimated in each step (Lanczos 1950)
+/// and proven once.
 class Spectrum {
  public:
   Spectrum(const ClusterProblem& p, double work) : work_(work), k_(p.count) {
@@ -36,7 +37,7 @@ class Spectrum {
   Value run(Value enough) {
     const double n = static_cast<double>(n_), k = k_;
     spread_ = k - k * k / n;
-    // Lanczos and one proof have to fit.
+    // Lanczos and one proof must fit in the limit.
     if (k_ < 2 || k_ >= static_cast<int>(n_)) return 0;
     work_ -= n * n * n / 2 + 100 * n * n;
     if (work_ < 0) return 0;
@@ -45,8 +46,8 @@ class Spectrum {
     at.u.assign(n_, 0);
     const double height = cut();
     for (double& d : at.d.of) d = std::min(d, height);
-    look(at);
-    double stride = 4;  // of the spectrum's width, a first step; found by trying, as are the powers
+    evaluate(at);
+    double stride = 4;  // first step, relative to the spectrum's width; adapted, as are the powers
     int power = 3;
     const double aim = static_cast<double>(enough) / scale_ * 2 * 1.001;
     for (;;) {
@@ -59,7 +60,7 @@ class Spectrum {
       for (const double share : {stride, stride / 2, stride / 4}) {
         Point next = at;
         move(next, way, share * at.width / spread_);
-        look(next);
+        evaluate(next);
         if (next.value <= best.value) {
           if (length > 0) break;
           continue;
@@ -67,7 +68,7 @@ class Spectrum {
         length = share;
         best = std::move(next);
       }
-      if (length == 0) power = std::min(power + 1, 10);  // closer to what is not smooth
+      if (length == 0) power = std::min(power + 1, 10);  // closer to the non-smooth function
       stride = length > 0 ? 1.5 * length : stride / 2;
       at = std::move(best);
     }
@@ -83,13 +84,13 @@ class Spectrum {
  private:
   struct Point {
     Square d = {};
-    std::vector<double> u = {}, c = {};      // c: 2k/n · m - u
-    double total = 0, least = 0, width = 0;  // Σm; the spectrum across the ones, as far as Lanczos sees it
-    double value = 0;                        // of the bound, if λ is `least`
-    std::vector<double> low = {};            // its vector
+    std::vector<double> u = {}, c = {};       // c: 2k/n · m - u
+    double total = 0, lambda = 0, width = 0;  // Σm; the spectrum orthogonal to the ones, as estimated by Lanczos
+    double value = 0;                         // of the bound, if λ is `lambda`
+    std::vector<double> low = {};             // its eigenvector
   };
 
-  /// Where to cut off W at first: as if it were without order, its spectrum a semicircle (Füredi, Komlós 1981).
+  /// Initial cap of W: as for a matrix without structure, whose spectrum is a semicircle (Füredi, Komlós 1981).
   double cut() const {
     std::vector<double> sorted;
     for (std::size_t i = 0; i < n_; ++i)
@@ -112,8 +113,8 @@ class Spectrum {
     std::nth_element(sorted.begin(), sorted.begin() + k_ - 1, sorted.end());
     return std::accumulate(sorted.begin(), sorted.begin() + k_, 0.0);
   }
-  /// Fills in what follows from d and u.
-  void look(Point& at) {
+  /// Computes everything that follows from d and u.
+  void evaluate(Point& at) {
     const double n = static_cast<double>(n_), k = k_;
     at.total = 0;
     at.c.resize(n_);
@@ -123,7 +124,7 @@ class Spectrum {
       at.c[i] = 2 * k / n * m - at.u[i];
     }
     lanczos(at);
-    at.value = -k * k / n / n * at.total + linear(at.c) + at.least * spread_;
+    at.value = -k * k / n / n * at.total + linear(at.c) + at.lambda * spread_;
   }
   void lanczos(Point& at) const {
     const std::size_t steps = std::min<std::size_t>(n_ - 1, 30);
@@ -134,7 +135,7 @@ class Spectrum {
       for (double& value : x) value -= mean;
     };
     const auto norm = [&](const std::vector<double>& x) { return std::sqrt(dot(x.data(), x.data(), n_)); };
-    for (std::size_t i = 0; i < n_; ++i)  // the last vector, and a little of everything
+    for (std::size_t i = 0; i < n_; ++i)  // the last vector, and a little of all directions
       v[i] = (at.low.empty() ? 0 : at.low[i]) + 0.05 * (std::fmod(static_cast<double>(i * i + i) * 0.618034, 1) - 0.5);
     across(v);
     double length = norm(v);
@@ -153,9 +154,9 @@ class Spectrum {
       std::swap(v, next);
     }
     const std::size_t m = diagonal.size();
-    at.least = at.width = 0;
+    at.lambda = at.width = 0;
     if (m == 0) return;
-    // Ends of the tridiagonal matrix's spectrum, by Sturm's count of the signs.
+    // Ends of the tridiagonal matrix's spectrum, by Sturm's count of signs.
     double low = diagonal[0], high = diagonal[0];
     for (std::size_t s = 0; s < m; ++s) {
       const double radius = (s > 0 ? off[s - 1] : 0) + (s + 1 < m ? off[s] : 0);
@@ -179,13 +180,13 @@ class Spectrum {
       }
       return b;
     };
-    at.least = end(1);
-    at.width = std::max(1e-9, end(m) - at.least);
-    // Its vector, by the recurrence: good enough to start the next from.
+    at.lambda = end(1);
+    at.width = std::max(1e-9, end(m) - at.lambda);
+    // Its vector, by the recurrence: a sufficient start for the next step.
     std::vector<double> y(m, 1);
     double size = 1;
     for (std::size_t s = 0; s + 1 < m && size < 1e100; ++s) {
-      y[s + 1] = off[s] == 0 ? 0 : ((at.least - diagonal[s]) * y[s] - (s > 0 ? off[s - 1] * y[s - 1] : 0)) / off[s];
+      y[s + 1] = off[s] == 0 ? 0 : ((at.lambda - diagonal[s]) * y[s] - (s > 0 ? off[s - 1] * y[s - 1] : 0)) / off[s];
       size = std::max(size, std::abs(y[s + 1]));
     }
     at.low.assign(n_, 0);
@@ -194,7 +195,7 @@ class Spectrum {
     if (const double whole = norm(at.low); whole > 0)
       for (double& value : at.low) value /= whole;
   }
-  /// What is M across the ones: every row's mean taken off, from both sides.
+  /// Projects M orthogonally to the ones: subtracts every row's mean, from both sides.
   Square crossed(const Point& at) const {
     Square result = at.d;
     std::vector<double> mean(n_);
@@ -208,14 +209,15 @@ class Spectrum {
       for (std::size_t j = 0; j < n_; ++j) result.row(i)[j] += all - (mean[i] + mean[j]);
     return result;
   }
-  /// Derivatives by d, and on the diagonal by u, with the spectrum's lower end weighted by (1 - x)^(2^power).
+  /// Derivatives with respect to d, and on the diagonal to u, with the spectrum's lower end weighted by (1 -
+  /// x)^(2^power).
   Square gradient(const Point& at, int power) const {
     const double n = static_cast<double>(n_), k = k_;
     Square x = crossed(at);
-    const double top = at.least + 1.02 * at.width, unit = 1 / (top - at.least);
+    const double top = at.lambda + 1.02 * at.width, unit = 1 / (top - at.lambda);
     for (std::size_t i = 0; i < n_; ++i)
       for (std::size_t j = 0; j < n_; ++j)
-        x.row(i)[j] = unit * ((i == j ? top : 0) - x.row(i)[j] - top / n);  // the ones themselves become 0
+        x.row(i)[j] = unit * ((i == j ? top : 0) - x.row(i)[j] - top / n);  // the vector of ones maps to 0
     for (int s = 0; s < power; ++s) x = squared(x);
     double trace = 0;
     for (std::size_t i = 0; i < n_; ++i) trace += x.row(i)[i];
@@ -244,17 +246,17 @@ class Spectrum {
         row[j] = i == j ? 0 : std::min(w_[i * n_ + j], row[j] + length * way.row(i)[j]);
     }
   }
-  /// The bound with λ so far below its estimate that a factorization proves it; 0 where that fails.
+  /// The bound with λ reduced below its estimate until a factorization proves it; 0 if that fails.
   double prove(const Point& at, double margin) const {
-    const double n = static_cast<double>(n_), k = k_, least = at.least - margin;
+    const double n = static_cast<double>(n_), k = k_, lambda = at.lambda - margin;
     Square a = crossed(at);
-    double size = std::abs(least) + 1;
+    double size = std::abs(lambda) + 1;
     for (const double value : a.of) size = std::max(size, std::abs(value));
     for (std::size_t i = 0; i < n_; ++i)
-      for (std::size_t j = 0; j < n_; ++j) a.row(i)[j] += 1 - (i == j ? least : 0);  // the ones themselves: n
+      for (std::size_t j = 0; j < n_; ++j) a.row(i)[j] += 1 - (i == j ? lambda : 0);  // the vector of ones: n
     if (!factors(a)) return 0;
-    // What rounding may have cost: the matrix's entries, its factors, and the sums.
-    const double eigenvalue = least - 1e-14 * n * n * size, part = linear(at.c);
+    // Rounding errors of the matrix's entries, its factors, and the sums.
+    const double eigenvalue = lambda - 1e-14 * n * n * size, part = linear(at.c);
     double sums = k * std::abs(at.total) / n;
     for (std::size_t i = 0; i < n_; ++i) sums = std::max(sums, k * (std::abs(at.c[i]) + std::abs(at.u[i])));
     return -k * k / n / n * at.total + part + eigenvalue * spread_ - 1e-14 * n * (sums + k * size);

@@ -18,7 +18,7 @@ bool factors(Square& a) {
     }
     for (std::size_t i = to; i < n; ++i) {
       double* row = a.row(i);
-      for (std::size_t k = from; k < to; k += 4) {  // four at once: fewer passes over the row
+      for (std::size_t k = from; k < to; k += 4) {  // four at once, for fewer passes over the row
         if (k + 4 > to) {
           for (std::size_t l = k; l < to; ++l) add(row + i, -a.row(l)[i], a.row(l) + i, n - i);
           break;

@@ -50,8 +50,8 @@ void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::v
   for (std::size_t d = dimensions - 1; d-- > 0;) stride[d] = stride[d + 1] * torus.lengths[d + 1];
   for (std::size_t u = 0; u < cells; ++u)
     for (const std::size_t x : digits(u, lengths)) at.push_back(x);
-  std::vector<Value> least(torus.times.size(), kNever);
-  std::vector<std::size_t> seen(least.size(), 0);
+  std::vector<Value> distance(torus.times.size(), kNever);
+  std::vector<std::size_t> count(distance.size(), 0);
   for (std::size_t u = 0; u < cells; u += step)
     for (std::size_t v = 0; v < cells; ++v) {
       std::size_t difference = 0;
@@ -60,17 +60,17 @@ void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::v
         difference += stride[d] * (b >= a ? b - a : b + torus.lengths[d] - a);
       }
       const std::size_t kind = torus.of[difference];
-      least[kind] = std::min(least[kind], weight[u][v]);
-      ++seen[kind];
+      distance[kind] = std::min(distance[kind], weight[u][v]);
+      ++count[kind];
     }
-  double most = 0;
-  for (const Value l : least) most = std::max(most, l == kNever ? 0 : static_cast<double>(l));
-  torus.least.clear();
+  double longest = 0;
+  for (const Value l : distance) longest = std::max(longest, l == kNever ? 0 : static_cast<double>(l));
+  torus.distance.clear();
   torus.sum = 0;
-  for (std::size_t i = 0; i < least.size(); ++i) {
-    // What no two cells differ by may cost anything; within a cell it may be that there is no second unit.
-    torus.least.push_back(least[i] != kNever ? static_cast<double>(least[i]) : i == 0 ? 0 : 2 * most);
-    if (i > 0) torus.sum += static_cast<double>(seen[i]) * torus.least[i];
+  for (std::size_t i = 0; i < distance.size(); ++i) {
+    // Differences that do not occur may cost anything; a cell may have no second unit.
+    torus.distance.push_back(distance[i] != kNever ? static_cast<double>(distance[i]) : i == 0 ? 0 : 2 * longest);
+    if (i > 0) torus.sum += static_cast<double>(count[i]) * torus.distance[i];
   }
 }
 

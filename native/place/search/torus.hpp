@@ -12,17 +12,17 @@ struct Torus {
   std::vector<std::size_t> of;     // kind of difference of each cell from cell 0
   std::vector<std::size_t> first;  // a cell of each kind
   std::vector<double> times;       // cells of each kind
-  std::vector<double> least;       // distance of each kind; [0]: two units of one cell
-  double sum = 0;                  // over the pairs of cells that were looked at
+  std::vector<double> distance;    // distance of each kind; [0]: two units of one cell
+  double sum = 0;                  // over the pairs of cells that were examined
 };
 
 std::vector<std::size_t> digits(std::size_t cell, const std::vector<std::size_t>& lengths);
 std::size_t number(const std::vector<std::size_t>& at, const std::vector<std::size_t>& lengths);
-/// The kinds of differences: signs do not matter, nor does, where `swaps`, which of equally long dimensions is which.
+/// Kinds of differences: signs are ignored and, with `swaps`, also the order of equally long dimensions.
 Torus torus_of(std::vector<std::size_t> lengths, bool swaps);
 
-/// Fills in the least distance of each kind between cells of a grid that lies in the torus, looking at one row in
-/// `step`; `sum` is that of what the kinds say of these rows.
+/// Sets the minimum distance of each kind between cells of a grid that lies in the torus, using every `step`-th row;
+/// `sum` is the total of these distances over the rows.
 void measure(Torus& torus, const std::vector<std::size_t>& lengths, const std::vector<std::vector<Value>>& weight,
              std::size_t step);
 

@@ -15,16 +15,16 @@ namespace {
 
 constexpr double kProgrammeWork = 1.6e8;  // multiplications, about a tenth of a second
 
-/// The linear programme, from the side of its dual. For a set S of k units let s(x) be the share of its units whose
-/// partner at difference x is in S too, averaged over each kind of x. With v(i) differences of kind i (those of other
-/// units of the own cell: kind 0), twice the cost is k Σ v(i) s(i) d(i), and
+/// The linear programme, in its dual form. For a set S of k units, let s(x) be the share of its units whose partner at
+/// difference x is in S too, averaged over each kind of x. With v(i) differences of kind i (those of other units of the
+/// same cell: kind 0), twice the cost is k Σ v(i) s(i) d(i), and
 ///   Σ v s = k - 1;   1 + Σ P(χ, i) s(i) ≥ 0 for every character χ of the torus, P its sum over kind i;
 ///   s(a) + s(b) - s(c) ≤ 1 wherever a difference of kind a and one of b make one of c;   s ≤ 1.
 /// Multipliers t, y, w ≥ 0 prove that Σ v s d ≥ t (k - 1) - Σ y - Σ w - Σ max(0, excess of their sum over v d).
 class Programme {
  public:
   Programme(const Torus& torus, int each, int count, double work)
-      : rows_(torus.times.size()), work_(work), count_(count), v_(torus.times), d_(torus.least) {
+      : rows_(torus.times.size()), work_(work), count_(count), v_(torus.times), d_(torus.distance) {
     for (double& v : v_) v *= each;
     v_[0] = each - 1;
     scale_ = *std::max_element(d_.begin(), d_.end());
@@ -34,7 +34,7 @@ class Programme {
     triangles(torus, each);
     climb();
   }
-  /// Of the sum over all pairs.
+  /// For the sum over all pairs.
   double bound() const {
     if (scale_ <= 0) return 0;
     std::vector<double> excess(rows_), size(rows_);
@@ -73,7 +73,7 @@ class Programme {
     p_.assign(rows_ * rows_, 0);
     std::vector<double> value;
     for (std::size_t c = 0; c < rows_; ++c) {
-      // Kinds know no signs, so the product of the cosines sums to the same as the exponentials.
+      // Kinds ignore signs, so the product of the cosines has the same sum as the exponentials.
       const auto chi = digits(torus.first[c], lengths);
       value.assign(1, 1);
       for (std::size_t d = 0; d < lengths.size(); ++d) {
@@ -87,7 +87,7 @@ class Programme {
       p_[c * rows_] = each - 1;
     }
   }
-  /// Where one of the two differences is short: the fewest hops first, as many as a fixed number of them.
+  /// Pairs in which one difference is short: the fewest hops first, up to a fixed number.
   void triangles(const Torus& torus, int each) {
     const auto& lengths = torus.lengths;
     const std::size_t cells = torus.of.size();
@@ -102,10 +102,10 @@ class Programme {
     std::sort(order.begin(), order.end());
     std::unordered_set<std::uint64_t> known;
     std::vector<std::size_t> to(lengths.size());
-    std::size_t seen = 0;
+    std::size_t pairs = 0;
     for (const auto& [hops, y] : order) {
-      seen += cells;
-      if (hops > 4 || seen > 100000) break;
+      pairs += cells;
+      if (hops > 4 || pairs > 100000) break;
       for (std::size_t x = 1; x < cells; ++x) {
         for (std::size_t d = 0; d < lengths.size(); ++d) {
           to[d] = at[x][d] + at[y][d];
@@ -121,13 +121,13 @@ class Programme {
     }
   }
 
-  /// Primal simplex on the dual, which the slacks alone make feasible: rows are kinds (divided by v), columns t, the
-  /// characters, the triangles, s ≤ 1 and the slacks. The inverse of the basis is kept whole.
+  /// Primal simplex on the dual, for which the slacks alone are feasible. Rows are kinds (divided by v), columns t, the
+  /// characters, the triangles, s ≤ 1 and the slacks. The inverse of the basis is stored in full.
   void climb() {
     y_.assign(rows_, 0);
     w_.assign(cuts_.size(), 0);
     t_ = 0;
-    // Without a second unit in a cell the row of kind 0 is empty.
+    // Without a second unit per cell, the row of kind 0 is empty.
     const std::size_t skip = v_[0] > 0 ? 0 : 1, m = rows_ - skip;
     const std::size_t cut = 1 + rows_, one = cut + cuts_.size(), slack = one + m, columns = slack + m;
     std::vector<double> inverse(m * m, 0), x(m), price(m, 0), column(m), entering(m), norm(columns, 1);
@@ -135,7 +135,7 @@ class Programme {
     for (std::size_t i = 0; i < m; ++i) {
       inverse[i * m + i] = 1;
       basis[i] = slack + i;
-      // Ties would make it stall: each right side a little lower, by a fixed pattern.
+      // Ties could stall it: lower each right-hand side slightly, by a fixed pattern.
       x[i] = d_[i + skip] * (1 - 1e-5 * std::fmod(0.618034 * static_cast<double>(i), 1));
     }
     std::vector<double> share(rows_ * m);  // characters over v
@@ -160,18 +160,18 @@ class Programme {
       work_ -= 3 * static_cast<double>(m * m) + 4 * static_cast<double>(cuts_.size());
       std::size_t best = columns;
       double steepest = 1e-9, gain = 0;
-      const auto look = [&](std::size_t j, double reduced) {
+      const auto consider = [&](std::size_t j, double reduced) {
         if (reduced > steepest * norm[j] && !in[j]) steepest = reduced / norm[j], best = j, gain = reduced;
       };
-      look(0, count_ - 1 - std::accumulate(price.begin(), price.end(), 0.0));
-      for (std::size_t c = 0; c < rows_; ++c) look(1 + c, -1 - dot(price.data(), &share[c * m], m));
+      consider(0, count_ - 1 - std::accumulate(price.begin(), price.end(), 0.0));
+      for (std::size_t c = 0; c < rows_; ++c) consider(1 + c, -1 - dot(price.data(), &share[c * m], m));
       for (std::size_t c = 0; c < cuts_.size(); ++c) {
         const auto& [a, b, z] = cuts_[c];
-        look(cut + c, -1 + price[at(a)] * times(a) + price[at(b)] * times(b) - price[at(z)] * times(z));
+        consider(cut + c, -1 + price[at(a)] * times(a) + price[at(b)] * times(b) - price[at(z)] * times(z));
       }
       for (std::size_t i = 0; i < m; ++i) {
-        look(one + i, -1 + price[i] * times(i + skip));
-        look(slack + i, -price[i]);
+        consider(one + i, -1 + price[i] * times(i + skip));
+        consider(slack + i, -price[i]);
       }
       if (best == columns) break;
       // The entering column in terms of the basis.
@@ -197,7 +197,7 @@ class Programme {
         if (entering[r] < 1e-9) continue;
         if (leaving == m || x[r] * entering[leaving] < x[leaving] * entering[r]) leaving = r;
       }
-      if (leaving == m) break;  // only rounding can say so
+      if (leaving == m) break;  // only possible through rounding
       const double pivot = entering[leaving], length = std::max(0.0, x[leaving]) / pivot;
       double* row = &inverse[leaving * m];
       for (std::size_t i = 0; i < m; ++i) {
@@ -269,7 +269,7 @@ std::int64_t translation_bound(const ClusterProblem& p) {
   double total = 0;
   for (std::size_t u = 0; u < cells; ++u)
     for (std::size_t v = 0; v < u; ++v) {
-      if (weight[u][v] == kNever) return 0;  // a place without any class
+      if (weight[u][v] == kNever) return 0;  // a position without any class
       total += 2 * static_cast<double>(weight[u][v]);
     }
   std::vector<std::vector<std::size_t>> shapes;
@@ -283,7 +283,7 @@ std::int64_t translation_bound(const ClusterProblem& p) {
     if (left == 1 && dimensions > 3) shapes.emplace_back(dimensions, a);
   }
   const int each = *std::max_element(capacity.begin(), capacity.end());
-  // A mesh is part of a torus of nearly twice its lengths; of less, if all differences in compact sets are short.
+  // A mesh is part of a torus of nearly twice its lengths, or less if all differences in compact sets are short.
   const auto padded = [&](const std::vector<std::size_t>& lengths, double sides) {
     const double side = std::pow(static_cast<double>(p.count) / each, 1 / static_cast<double>(lengths.size()));
     const auto wide = static_cast<std::size_t>(std::ceil(std::min(sides * side, 4096.0)));
@@ -298,11 +298,11 @@ std::int64_t translation_bound(const ClusterProblem& p) {
   for (const auto& lengths : shapes)
     for (Fit* fit : {&ring, &path}) {
       Torus torus = fit == &ring ? torus_of(lengths, true) : torus_of(padded(lengths, 1e9), false);
-      if (fit == &ring && torus.times.size() > 700) continue;  // the programme would not get far
+      if (fit == &ring && torus.times.size() > 700) continue;  // the programme would not finish
       measure(torus, lengths, weight, 1 + cells / 24);
       if (torus.sum > 1.0001 * fit->sum) *fit = {torus.sum, lengths};
     }
-  // A mesh's differences say more than a torus's of everything, so they have to say much more.
+  // Differences in a mesh are more specific than those in a torus of all cells, so they must yield much more.
   const bool mesh = path.sum > 1.04 * ring.sum;
   const auto& best = mesh ? path.lengths : ring.lengths;
   if (best.empty()) return 0;
@@ -312,12 +312,12 @@ std::int64_t translation_bound(const ClusterProblem& p) {
     torus = torus_of(padded(best, sides), true);
   if (torus.times.size() > 700) return 0;
   measure(torus, best, weight, 1);
-  // Where the differences tell little of the distances, the bound would tell little of the cost.
+  // If differences determine the distances poorly, the bound would be weak.
   if (torus.sum < 0.7 * total) return 0;
-  if (Torus apart = torus_of(torus.lengths, false);
-      apart.times.size() > torus.times.size() && apart.times.size() <= 300) {
-    measure(apart, best, weight, 1);
-    if (apart.sum > 1.005 * torus.sum) torus = std::move(apart);
+  if (Torus unfolded = torus_of(torus.lengths, false);
+      unfolded.times.size() > torus.times.size() && unfolded.times.size() <= 300) {
+    measure(unfolded, best, weight, 1);
+    if (unfolded.sum > 1.005 * torus.sum) torus = std::move(unfolded);
   }
   const double bound = Programme(torus, each, p.count, kProgrammeWork * p.effort).bound();
   return bound > 0 ? static_cast<Value>(std::floor(bound * (1 - 1e-12))) : 0;

@@ -12,15 +12,15 @@ namespace {
 constexpr double kTreeWork = 4e6;  // pairs of classes
 
 /// Joins of two branches, the nearest by mean distance first (average linkage, Sokal and Michener 1958, by chains of
-/// nearest neighbours, Murtagh 1983). Branch number c < classes is a class, later ones are joins in their order.
+/// nearest neighbours, Murtagh 1983). Branches below `classes` are classes; later ones are joins in their order.
 std::vector<std::pair<std::size_t, std::size_t>> joins_of(const ClusterProblem& p) {
   std::vector<std::size_t> name, size;
   for (std::size_t c = 0; c < p.capacity.size(); ++c)
     if (p.capacity[c] > 0) name.push_back(c), size.push_back(static_cast<std::size_t>(p.capacity[c]));
   const std::size_t n = name.size();
-  std::vector<double> apart(n * n);
+  std::vector<double> distance(n * n);
   for (std::size_t a = 0; a < n; ++a)
-    for (std::size_t b = 0; b < n; ++b) apart[a * n + b] = static_cast<double>(p.weight[name[a]][name[b]]);
+    for (std::size_t b = 0; b < n; ++b) distance[a * n + b] = static_cast<double>(p.weight[name[a]][name[b]]);
   struct Join {
     double height;
     std::size_t a, b;  // one class of each side
@@ -32,22 +32,23 @@ std::vector<std::pair<std::size_t, std::size_t>> joins_of(const ClusterProblem& 
     if (chain.empty())
       chain.push_back(static_cast<std::size_t>(std::find(gone.begin(), gone.end(), false) - gone.begin()));
     const std::size_t a = chain.back();
-    std::size_t b = chain.size() > 1 ? chain[chain.size() - 2] : n;  // kept in a tie, or the chain would not end
+    std::size_t b =
+        chain.size() > 1 ? chain[chain.size() - 2] : n;  // ties keep the predecessor, so that the chain ends
     for (std::size_t c = 0; c < n; ++c)
-      if (!gone[c] && c != a && (b == n || apart[a * n + c] < apart[a * n + b])) b = c;
+      if (!gone[c] && c != a && (b == n || distance[a * n + c] < distance[a * n + b])) b = c;
     if (chain.size() < 2 || b != chain[chain.size() - 2]) {
       chain.push_back(b);
       continue;
     }
     chain.resize(chain.size() - 2);
-    found.push_back({apart[a * n + b], a, b});
+    found.push_back({distance[a * n + b], a, b});
     const double x = static_cast<double>(size[a]), y = static_cast<double>(size[b]);
     for (std::size_t c = 0; c < n; ++c)
-      apart[b * n + c] = apart[c * n + b] = (x * apart[a * n + c] + y * apart[b * n + c]) / (x + y);
+      distance[b * n + c] = distance[c * n + b] = (x * distance[a * n + c] + y * distance[b * n + c]) / (x + y);
     size[b] += size[a];
     gone[a] = true;
   }
-  // A chain finds the joins out of order; a stable sort keeps every join behind those below it.
+  // A chain finds joins out of order; a stable sort keeps each join after its branches.
   std::stable_sort(found.begin(), found.end(), [](const Join& a, const Join& b) { return a.height < b.height; });
   std::vector<std::size_t> over(n), branch = name;
   std::iota(over.begin(), over.end(), std::size_t{0});
@@ -65,7 +66,7 @@ std::vector<std::pair<std::size_t, std::size_t>> joins_of(const ClusterProblem& 
   return joins;
 }
 
-/// What units of two branches cost each other.
+/// The cost between units of two branches.
 class Across {
  public:
   Across(const ClusterProblem& p, const std::vector<std::size_t>& from, const std::vector<std::size_t>& to,
@@ -103,13 +104,13 @@ class Across {
 namespace mm::place {
 
 Bounded tree_bound(const ClusterProblem& p) {
-  const std::size_t classes = p.capacity.size(), most = static_cast<std::size_t>(p.count);
+  const std::size_t classes = p.capacity.size(), max_units = static_cast<std::size_t>(p.count);
   if (static_cast<double>(classes * classes) > search::kTreeWork * p.effort) return {};
   const auto joins = search::joins_of(p);
   struct Branch {
     std::vector<std::size_t> classes;
-    std::vector<search::Value> least;  // of so many units
-    std::vector<std::size_t> first;    // how many of them are of the join's first branch
+    std::vector<search::Value> min_cost;  // by number of units
+    std::vector<std::size_t> first;       // number of them in the join's first branch
   };
   std::vector<Branch> branches(classes + joins.size());
   std::size_t root = 0;
@@ -117,28 +118,28 @@ Bounded tree_bound(const ClusterProblem& p) {
     if (p.capacity[c] == 0) continue;
     root = c;
     branches[c].classes.push_back(c);
-    for (std::size_t n = 0; n <= std::min(most, static_cast<std::size_t>(p.capacity[c])); ++n)
-      branches[c].least.push_back(search::pairs(static_cast<search::Value>(n)) * p.weight[c][c]);
+    for (std::size_t n = 0; n <= std::min(max_units, static_cast<std::size_t>(p.capacity[c])); ++n)
+      branches[c].min_cost.push_back(search::pairs(static_cast<search::Value>(n)) * p.weight[c][c]);
   }
   for (std::size_t j = 0; j < joins.size(); ++j) {
     const Branch &a = branches[joins[j].first], &b = branches[joins[j].second];
     Branch& both = branches[root = classes + j];
     both.classes = a.classes;
     both.classes.insert(both.classes.end(), b.classes.begin(), b.classes.end());
-    const std::size_t end_a = a.least.size(), end_b = b.least.size();
+    const std::size_t end_a = a.min_cost.size(), end_b = b.min_cost.size();
     const search::Across from_a(p, a.classes, b.classes, end_a - 1, end_b - 1);
     const search::Across from_b(p, b.classes, a.classes, end_b - 1, end_a - 1);
-    const std::size_t end = std::min(most + 1, end_a + end_b - 1);
-    both.least.assign(end, search::kNever);
+    const std::size_t end = std::min(max_units + 1, end_a + end_b - 1);
+    both.min_cost.assign(end, search::kNever);
     both.first.assign(end, 0);
     for (std::size_t s = 0; s < end_a; ++s)
       for (std::size_t t = 0; t < end_b && s + t < end; ++t) {
-        const search::Value cost = a.least[s] + b.least[t] + std::max(from_a(s, t), from_b(t, s));
-        if (cost < both.least[s + t]) both.least[s + t] = cost, both.first[s + t] = s;
+        const search::Value cost = a.min_cost[s] + b.min_cost[t] + std::max(from_a(s, t), from_b(t, s));
+        if (cost < both.min_cost[s + t]) both.min_cost[s + t] = cost, both.first[s + t] = s;
       }
   }
-  Bounded result{branches[root].least[most], std::vector<int>(classes, 0)};
-  std::vector<std::pair<std::size_t, std::size_t>> open{{root, most}};
+  Bounded result{branches[root].min_cost[max_units], std::vector<int>(classes, 0)};
+  std::vector<std::pair<std::size_t, std::size_t>> open{{root, max_units}};
   while (!open.empty()) {
     const auto [branch, units] = open.back();
     open.pop_back();

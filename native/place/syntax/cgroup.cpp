@@ -13,7 +13,7 @@ Form emit_cpuset(const Machine& machine, const Layout& layout, const Memory& mem
   for (const Node& node : machine.nodes)
     if (node.bytes > 0) nodes.push_back(node.id);
   const bool bind = memory.policy == "bind";
-  if (bind) nodes = nodes_meant(machine, memory, layout.cpus());
+  if (bind) nodes = requested_nodes(machine, memory, layout.cpus());
   Form form{{"sh", "-c", "echo $$ > cgroup.procs && exec \"$@\"", "sh"},
             {},
             {{"cpuset.cpus", cpu_list(layout.parts[0]) + "\n"}}};

@@ -12,7 +12,7 @@ std::string join(const Words& words, const std::string& by) {
   return text;
 }
 
-// Words as a shell cuts them: quotes and backslashes go.
+// Splits like a shell, and removes quotes and backslashes.
 Words shell_words(const std::string& text) {
   Words words;
   std::string word;
@@ -54,7 +54,7 @@ std::string shell_quoted(const std::string& word) {
   return text + "'";
 }
 
-// What follows one of `keys` in a pasted line, be it in the same word or in the next; else the whole text.
+// The text after one of `keys` in a pasted line, in the same argument or the next; otherwise the whole text.
 std::string after(const std::string& text, std::initializer_list<const char*> keys) {
   const Words words = shell_words(text);
   for (const char* key : keys)
@@ -74,7 +74,7 @@ std::vector<int> ascending(std::vector<int> cpus) {
 
 void add(Layout& layout, const std::vector<int>& part, std::size_t times) {
   if ((layout.parts.size() + times) * part.size() > kMaxNumbers)
-    throw UsageError("layout", "too many CPUs in all parts", "at most 1048576");
+    throw UsageError("layout", "too many CPUs in total", "at most 1048576");
   layout.parts.insert(layout.parts.end(), times, ascending(part));
 }
 
@@ -115,8 +115,8 @@ std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among)
   return cpus;
 }
 
-// What logical numbers count, of hwloc and of launchers built upon it: the CPUs of the control group, whatever the
-// affinity of who starts them. (Open MPI 5.0 under `taskset -c 1` still calls CPU 0 number 0, and binds to it.)
+// The CPUs that logical numbers of hwloc, and of launchers based on it, refer to: those of the control group, whatever
+// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
 std::vector<int> counted(const Machine& machine) {
   if (machine.origin != "host") return machine.allowed;
   std::vector<int> group;
@@ -127,14 +127,14 @@ std::vector<int> counted(const Machine& machine) {
 std::vector<Cpu> logical(const Machine& machine) { return in_order(machine, counted(machine)); }
 
 [[noreturn]] void no_weights(const std::string& form) {
-  throw UsageError(form, "has no words for the memory policy 'weighted'", "meshmark run --memory weighted=…");
+  throw UsageError(form, "cannot express the memory policy 'weighted'", "meshmark run --memory weighted=…");
 }
 
-/// What numactl takes for a memory policy; empty for the default.
+/// numactl's options for a memory policy; empty for the default.
 Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory) {
   if (memory.policy == "default") return {};
   if (memory.policy == "local") return {"--localalloc"};
-  const std::vector<int> nodes = nodes_meant(machine, memory, layout.cpus());
+  const std::vector<int> nodes = requested_nodes(machine, memory, layout.cpus());
   const std::string list = cpu_list(nodes);
   if (memory.policy == "bind") return {"--membind=" + list};
   if (memory.policy == "preferred") return {(nodes.size() == 1 ? "--preferred=" : "--preferred-many=") + list};
@@ -142,13 +142,13 @@ Words numactl_memory(const std::string& form, const Machine& machine, const Layo
   no_weights(form);
 }
 
-Form with_numactl(const std::string& form, Form made, const Machine& machine, const Layout& layout,
+Form with_numactl(const std::string& form, Form result, const Machine& machine, const Layout& layout,
                   const Memory& memory) {
   const Words words = numactl_memory(form, machine, layout, memory);
-  if (words.empty()) return made;
-  made.words.emplace_back("numactl");
-  made.words.insert(made.words.end(), words.begin(), words.end());
-  return made;
+  if (words.empty()) return result;
+  result.words.emplace_back("numactl");
+  result.words.insert(result.words.end(), words.begin(), words.end());
+  return result;
 }
 
 std::string count(const Layout& layout) { return std::to_string(layout.parts.size()); }

@@ -1,5 +1,5 @@
 #pragma once
-/// What the syntaxes of launchers and run times share. A syntax is a file of this folder, and a line in `syntaxes()`.
+/// Shared by the syntaxes of launchers and run times. Each syntax is a file of this folder and a line in `syntaxes()`.
 #include <algorithm>
 #include <cstddef>
 #include <functional>
@@ -16,25 +16,25 @@
 
 namespace mm::place::syntax {
 
-constexpr int kHighest = 1 << 20;             // of CPU numbers, as parse_cpu_list
-constexpr std::size_t kMaxNumbers = 1 << 20;  // that a text may expand to
+constexpr int kHighest = 1 << 20;             // maximum CPU number, as in parse_cpu_list
+constexpr std::size_t kMaxNumbers = 1 << 20;  // maximum CPUs that a text may expand to
 
-constexpr const char* kAbsolute = "absolute";  // what numbers are
+constexpr const char* kAbsolute = "absolute";  // meaning of numbers
 
 using Words = std::vector<std::string>;
 
-// Reads numbers of CPUs; every error names the form, the word and what it should look like.
+// Parses numbers of CPUs; every error names the form, the invalid part and an example.
 struct Reader {
   const Machine& machine;
   std::string form, example;
 
-  [[noreturn]] void wrong(const std::string& word) const { throw UsageError(form, "found " + quote(word), example); }
+  [[noreturn]] void refuse(const std::string& word) const { throw UsageError(form, "found " + quote(word), example); }
 
-  // `text` alone, or as a piece of `word`.
+  // `text` alone, or as a part of `word`.
   int number(const std::string& text, const std::string& word) const {
-    if (text.empty() || text.size() > 7 || text.find_first_not_of("0123456789") != std::string::npos) wrong(word);
+    if (text.empty() || text.size() > 7 || text.find_first_not_of("0123456789") != std::string::npos) refuse(word);
     const int n = std::stoi(text);
-    if (n > kHighest) wrong(word);
+    if (n > kHighest) refuse(word);
     return n;
   }
   int number(const std::string& word) const { return number(word, word); }
@@ -50,31 +50,31 @@ struct Reader {
     return cpu;
   }
 
-  // A, A-B, A-B:S (every S-th): in the order written.
+  // A, A-B, A-B:S (every S-th), in the given order.
   std::vector<int> range(const std::string& word) const {
     const std::size_t dash = word.find('-'), colon = word.find(':');
     if (dash == std::string::npos) return {number(word)};
-    if (colon < dash) wrong(word);
+    if (colon < dash) refuse(word);
     const int low = number(word.substr(0, dash), word);
     const int high = number(word.substr(dash + 1, colon == std::string::npos ? colon : colon - dash - 1), word);
     const int step = colon == std::string::npos ? 1 : number(word.substr(colon + 1), word);
-    if (high < low || step < 1) wrong(word);
+    if (high < low || step < 1) refuse(word);
     std::vector<int> numbers;
     for (int i = low; i <= high; i += step) numbers.push_back(i);
     return numbers;
   }
 
-  // Ranges with `by` between them, in the order written.
+  // Ranges separated by `by`, in the given order.
   std::vector<int> list(const std::string& text, char by = ',') const {
     std::vector<int> all;
     for (const std::string& word : split(text, by)) {
       for (const int n : range(word)) all.push_back(known(n, word));
-      if (all.size() > kMaxNumbers) wrong(word);
+      if (all.size() > kMaxNumbers) refuse(word);
     }
     return all;
   }
 
-  // Hexadecimal, of any width: 0x11, 11, 0x1,00000000 and the kernel's 1,00000000 (groups of 32 bits).
+  // Hexadecimal, of any width: 0x11, 11, 0x1,00000000 and the Linux kernel's 1,00000000 (groups of 32 bits).
   std::vector<int> mask(const std::string& word) const {
     std::string digits;
     for (std::string group : split(word, ',')) {
@@ -82,36 +82,36 @@ struct Reader {
       const bool first = digits.empty();
       if (group.find_first_not_of("0123456789abcdefABCDEF") != std::string::npos || (first && group.empty()) ||
           (!first && group.size() > 8))
-        wrong(word);
+        refuse(word);
       digits += (first ? "" : std::string(8 - group.size(), '0')) + group;
     }
-    if (digits.size() > kHighest / 4) wrong(word.substr(0, 40) + "…");
+    if (digits.size() > kHighest / 4) refuse(word.substr(0, 40) + "…");
     std::vector<int> cpus;
     for (std::size_t i = 0; i < digits.size(); ++i) {
       const int bits = std::stoi(std::string(1, digits[digits.size() - 1 - i]), nullptr, 16);
       for (int b = 0; b < 4; ++b)
         if (bits >> b & 1) cpus.push_back(known(static_cast<int>(4 * i) + b, word));
     }
-    if (cpus.empty()) wrong(word);
+    if (cpus.empty()) refuse(word);
     return cpus;
   }
 
-  // Takes the repetition off the end of a word: `0*4` is 0 four times.
+  // Removes the repetition from the end of a word: `0*4` means 0 four times.
   std::size_t repeats(std::string& word, char by) const {
     const std::size_t at = word.find(by);
     if (at == std::string::npos) return 1;
     const int n = number(word.substr(at + 1));
-    if (n < 1) wrong(word);
+    if (n < 1) refuse(word);
     word.resize(at);
     return static_cast<std::size_t>(n);
   }
 };
 
 std::string join(const Words& words, const std::string& by);
-/// Words as a shell cuts them: quotes and backslashes go.
+/// Splits like a shell, and removes quotes and backslashes.
 Words shell_words(const std::string& text);
 std::string shell_quoted(const std::string& word);
-/// What follows one of `keys` in a pasted line, be it in the same word or in the next; else the whole text.
+/// The text after one of `keys` in a pasted line, in the same argument or the next; otherwise the whole text.
 std::string after(const std::string& text, std::initializer_list<const char*> keys);
 std::vector<int> ascending(std::vector<int> cpus);
 void add(Layout& layout, const std::vector<int>& part, std::size_t times = 1);
@@ -121,21 +121,21 @@ std::string plain(const std::vector<int>& cpus, const char* by);
 std::string lists(const Layout& layout, const char* by);
 /// CPUs in hwloc's order, core by core.
 std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among);
-/// What logical numbers count, of hwloc and of launchers built upon it: the CPUs of the control group, whatever the
-/// affinity of who starts them. (Open MPI 5.0 under `taskset -c 1` still calls CPU 0 number 0, and binds to it.)
+/// The CPUs that logical numbers of hwloc, and of launchers based on it, refer to: those of the control group, whatever
+/// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
 std::vector<int> counted(const Machine& machine);
 std::vector<Cpu> logical(const Machine& machine);
 [[noreturn]] void no_weights(const std::string& form);
-/// What numactl takes for a memory policy; empty for the default.
+/// numactl's options for a memory policy; empty for the default.
 Words numactl_memory(const std::string& form, const Machine& machine, const Layout& layout, const Memory& memory);
-Form with_numactl(const std::string& form, Form made, const Machine& machine, const Layout& layout,
+Form with_numactl(const std::string& form, Form result, const Machine& machine, const Layout& layout,
                   const Memory& memory);
 std::string count(const Layout& layout);
 
-// One entry a form.
+// One entry per form.
 struct Syntax {
   const char *name, *help, *example;
-  const char* numbers;  ///< what its numbers are
+  const char* numbers;  ///< meaning of its numbers
   bool one_mask;        ///< all parts share one
   bool one_cpu;         ///< a part is one CPU
   std::function<Form(const Machine&, const Layout&, const Memory&)> emit;
@@ -154,9 +154,9 @@ std::vector<Syntax> numactl();
 std::vector<Syntax> cgroup();
 std::vector<Syntax> parts();
 
-/// All of them, in the order in which they are listed.
+/// All of them, in the order of listings.
 const std::vector<Syntax>& syntaxes();
-/// UsageError: there is no such form.
+/// Throws UsageError for an unknown form.
 const Syntax& syntax_of(const std::string& form);
 
 }  // namespace mm::place::syntax

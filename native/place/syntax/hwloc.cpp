@@ -8,7 +8,7 @@
 namespace mm::place::syntax {
 namespace {
 
-// Ranges as hwloc's locations.
+// Ranges as locations of hwloc.
 Words locations(const char* object, const std::vector<int>& numbers) {
   Words words;
   for (const std::string& range : split(cpu_list(numbers), ',')) words.push_back(std::string(object) + ":" + range);
@@ -17,14 +17,14 @@ Words locations(const char* object, const std::vector<int>& numbers) {
 
 Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memory) {
   Words words{"hwloc-bind", "--physical"};
-  // Without --strict hwloc asks the kernel for "preferred" where it is told to bind.
+  // Without --strict, hwloc requests "preferred" from the Linux kernel instead of a binding.
   if (memory.policy == "bind") words.emplace_back("--strict");
   words.emplace_back("--cpubind");
   for (const std::string& word : locations("pu", layout.parts[0])) words.push_back(word);
   if (memory.policy == "weighted") no_weights("hwloc");
   if (memory.policy != "default") {
     words.emplace_back("--membind");
-    for (const std::string& word : locations("node", nodes_meant(machine, memory, layout.cpus())))
+    for (const std::string& word : locations("node", requested_nodes(machine, memory, layout.cpus())))
       words.push_back(word);
     words.emplace_back("--mempolicy");
     words.emplace_back(memory.policy == "local" ? "firsttouch" : memory.policy == "interleave" ? "interleave" : "bind");
@@ -33,7 +33,7 @@ Form emit_hwloc(const Machine& machine, const Layout& layout, const Memory& memo
   return {words, {}, {}};
 }
 
-// Locations of hwloc(7): masks, and tuples such as pu:0-3 or package:1.core:odd; logical unless --physical is there.
+// Locations of hwloc(7): masks, and tuples such as pu:0-3 or package:1.core:odd; logical unless --physical is given.
 Layout parse_hwloc(const Reader& read, const std::string& text) {
   const Words words = shell_words(text);
   const bool physical =
@@ -50,18 +50,18 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
   };
   const auto tuple = [&](const std::vector<Cpu>& among, const std::string& word) {
     const std::size_t colon = word.find(':');
-    if (colon == std::string::npos) read.wrong(word);
+    if (colon == std::string::npos) read.refuse(word);
     const std::string type = word.substr(0, colon), index = word.substr(colon + 1);
     std::vector<int> objects;  // keys, in hwloc's order
     for (const Cpu& cpu : among) {
       const int k = key(cpu, type);
-      if (k < 0) read.wrong(word);
+      if (k < 0) read.refuse(word);
       if (std::find(objects.begin(), objects.end(), k) == objects.end()) objects.push_back(k);
     }
     const bool by_os = physical && (type == "pu" || type.starts_with("n"));
     if (physical && !by_os)
       throw UsageError("hwloc", "found " + quote(word) + " with --physical",
-                       "pu or numanode: others have no number of their own");
+                       "pu or numanode, since other objects have no physical number");
     const std::size_t dash = index.find('-'), wrap = index.find(':');
     const int last = by_os ? *std::max_element(objects.begin(), objects.end()) : static_cast<int>(objects.size()) - 1;
     std::set<int> chosen;
@@ -70,13 +70,13 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
         if (index == "all" || i % 2 == (index == "odd")) chosen.insert(i);
     } else if (wrap != std::string::npos) {
       const int first = read.number(index.substr(0, wrap)), n = read.number(index.substr(wrap + 1));
-      if (first > last || n < 1) read.wrong(word);
+      if (first > last || n < 1) read.refuse(word);
       for (int i = 0; i < std::min(n, last + 1); ++i) chosen.insert((first + i) % (last + 1));
     } else if (dash != std::string::npos && dash + 1 == index.size()) {
       for (int i = read.number(index.substr(0, dash)); i <= last; ++i) chosen.insert(i);
     } else {
       for (const int i : read.range(index)) {
-        if (i > last) read.wrong(word);
+        if (i > last) read.refuse(word);
         chosen.insert(i);
       }
     }
@@ -86,7 +86,7 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
       const int place = by_os ? k : static_cast<int>(std::find(objects.begin(), objects.end(), k) - objects.begin());
       if (chosen.contains(place)) found.push_back(cpu);
     }
-    if (found.empty()) read.wrong(word);
+    if (found.empty()) read.refuse(word);
     return found;
   };
   std::vector<int> cpus;
@@ -109,7 +109,7 @@ Layout parse_hwloc(const Reader& read, const std::string& text) {
       for (const Cpu& cpu : found) cpus.push_back(cpu.id);
     }
   }
-  if (cpus.empty()) read.wrong(text);
+  if (cpus.empty()) read.refuse(text);
   return {{ascending(cpus)}};
 }
 

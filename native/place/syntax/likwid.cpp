@@ -8,8 +8,8 @@
 namespace mm::place::syntax {
 namespace {
 
-// likwid takes numbers as they are, unless it may not use all CPUs: then as places among those that it may, the first
-// threads of all cores first (likwid 5.2, cpustring.c).
+// likwid uses absolute numbers unless its CPUs are restricted; then they are indices into the allowed CPUs, with the
+// first threads of all cores first (likwid 5.2, cpustring.c).
 std::vector<int> likwid_order(const Machine& machine) {
   std::vector<Cpu> cpus = in_order(machine, machine.allowed);
   std::stable_sort(cpus.begin(), cpus.end(), [](const Cpu& a, const Cpu& b) { return a.smt < b.smt; });
@@ -25,7 +25,7 @@ Form emit_likwid(const Machine& machine, const Layout& layout, const Memory& mem
   for (const auto& part : layout.parts) {
     const auto at = std::find(order.begin(), order.end(), part[0]);
     if (at == order.end())
-      throw UsageError("likwid", "counts only allowed CPUs, and CPU " + std::to_string(part[0]) + " is none",
+      throw UsageError("likwid", "numbers only allowed CPUs, and CPU " + std::to_string(part[0]) + " is not allowed",
                        "CPUs " + cpu_list(machine.allowed));
     numbers.push_back(restricted(machine) ? static_cast<int>(at - order.begin()) : part[0]);
   }
@@ -41,7 +41,7 @@ Layout parse_likwid(const Reader& read, const std::string& text) {
     for (const int n : read.range(word)) {
       if (static_cast<std::size_t>(n) >= order.size())
         throw UsageError("likwid", "found number " + std::to_string(n) + " in " + quote(word),
-                         "0-" + std::to_string(order.size() - 1) + ", counting the allowed CPUs");
+                         "0-" + std::to_string(order.size() - 1) + ", which number the allowed CPUs");
       add(layout, {order[static_cast<std::size_t>(n)]});
     }
   return layout;
@@ -51,7 +51,7 @@ Layout parse_likwid(const Reader& read, const std::string& text) {
 
 std::vector<Syntax> likwid() {
   return {
-      {"likwid", "likwid-pin", "'-c 0,4,9-11'", "absolute; where not all CPUs are allowed, relative to those that are",
+      {"likwid", "likwid-pin", "'-c 0,4,9-11'", "absolute; if not all CPUs are allowed, relative to the allowed ones",
        false, true, emit_likwid, parse_likwid},
   };
 }

@@ -25,7 +25,7 @@ Layout parse_lsf(const Reader& read, const std::string& text) {
 
 std::vector<Syntax> lsf() {
   return {
-      {"lsf", "bsub, where the site has BIND_JOB=USER_CPU_LIST", "a list such as 1,2,5,7-9", kAbsolute, true, false,
+      {"lsf", "bsub, if the site sets BIND_JOB=USER_CPU_LIST", "a list such as 1,2,5,7-9", kAbsolute, true, false,
        emit_lsf, parse_lsf},
   };
 }

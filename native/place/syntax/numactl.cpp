@@ -38,7 +38,7 @@ Layout parse_numactl(const Reader& read, const std::string& text) {
   if (others) {
     std::vector<int> left;
     std::set_difference(allowed.begin(), allowed.end(), cpus.begin(), cpus.end(), std::back_inserter(left));
-    if (left.empty()) read.wrong(value);
+    if (left.empty()) read.refuse(value);
     cpus = left;
   }
   return {{cpus}};

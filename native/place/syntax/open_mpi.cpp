@@ -15,7 +15,7 @@ std::string rank_file(const std::vector<std::vector<int>>& parts) {
   return text;
 }
 
-// `rank N=HOST slot=LIST …`, each rank once, all of one host. Numbers as they are.
+// `rank N=HOST slot=LIST …`, each rank once, all on one host. Absolute numbers.
 std::vector<std::vector<int>> parse_rank_file(const Reader& read, const std::string& text) {
   std::string bare;
   for (const std::string& text_line : split(text, '\n')) bare += text_line.substr(0, text_line.find('#')) + "\n";
@@ -23,23 +23,23 @@ std::vector<std::vector<int>> parse_rank_file(const Reader& read, const std::str
   std::map<int, std::vector<int>> ranks;
   std::string host;
   auto at = std::find(words.begin(), words.end(), "rank");
-  if (at == words.end()) read.wrong(words.empty() ? "" : words[0]);
+  if (at == words.end()) read.refuse(words.empty() ? "" : words[0]);
   for (; at != words.end() && *at != ">"; at += 3) {
-    if (*at != "rank" || words.end() - at < 3) read.wrong(*at);
+    if (*at != "rank" || words.end() - at < 3) read.refuse(*at);
     const std::string &where = at[1], &slot = at[2];
     const std::size_t equals = where.find('=');
-    if (equals == std::string::npos || !slot.starts_with("slot=")) read.wrong(where + " " + slot);
+    if (equals == std::string::npos || !slot.starts_with("slot=")) read.refuse(where + " " + slot);
     if (const std::string h = where.substr(equals + 1); host.empty() && !h.empty())
       host = h;
     else if (h != host || h.empty())
-      throw UsageError(read.form, "found " + quote(where), "one host: a layout is of one node");
+      throw UsageError(read.form, "found " + quote(where), "one host, since a layout covers one node");
     std::vector<int> numbers;
     for (const std::string& word : split(slot.substr(5), ',')) {
       const std::vector<int> more = read.range(word);
-      if (word.find(':') != std::string::npos) read.wrong(word);
+      if (word.find(':') != std::string::npos) read.refuse(word);
       numbers.insert(numbers.end(), more.begin(), more.end());
     }
-    if (!ranks.emplace(read.number(where.substr(0, equals)), ascending(numbers)).second) read.wrong(where);
+    if (!ranks.emplace(read.number(where.substr(0, equals)), ascending(numbers)).second) read.refuse(where);
   }
   std::vector<std::vector<int>> parts;
   for (const auto& [rank, numbers] : ranks) {
@@ -74,15 +74,16 @@ Form emit_openmpi5(const Machine& machine, const Layout& layout, const Memory& m
     auto& numbers = parts.emplace_back();
     for (const int cpu : part) {
       if (!number.contains(cpu))
-        throw UsageError("openmpi5",
-                         "counts only the CPUs of the control group, and CPU " + std::to_string(cpu) + " is none",
-                         "CPUs " + cpu_list(counted(machine)));
+        throw UsageError(
+            "openmpi5",
+            "numbers only the CPUs of the control group, and CPU " + std::to_string(cpu) + " is not among them",
+            "CPUs " + cpu_list(counted(machine)));
       numbers.push_back(number[cpu]);
     }
     numbers = ascending(numbers);
   }
   Form form{{"mpirun", "-np", count(layout)}, {}, {{"rankfile", rank_file(parts)}}};
-  // Version 5 refuses ranks that share a CPU unless it is told that this is meant.
+  // Version 5 refuses ranks that share a CPU unless that is allowed explicitly.
   std::vector<int> once;
   for (const auto& part : layout.parts) once.insert(once.end(), part.begin(), part.end());
   if (ascending(once).size() < once.size())
@@ -99,7 +100,7 @@ Layout parse_openmpi5(const Reader& read, const std::string& text) {
       if (static_cast<std::size_t>(n) >= order.size())
         throw UsageError(
             "openmpi5", "found number " + std::to_string(n) + " in 'slot=" + cpu_list(part) + "'",
-            "0-" + std::to_string(order.size() - 1) + ", counting the CPUs of the control group core by core");
+            "0-" + std::to_string(order.size() - 1) + ", which number the CPUs of the control group core by core");
       n = order[static_cast<std::size_t>(n)].id;
     }
     part = ascending(part);

@@ -17,7 +17,7 @@ Form threads(const std::string& form, const Machine& machine, const Layout& layo
 Form emit_places(const Machine& machine, const Layout& layout, const Memory& memory) {
   Words places;
   for (const auto& part : layout.parts) places.push_back("{" + plain(part, ",") + "}");
-  // `close`, not `true`: with as many threads as places it says that thread i gets place i.
+  // `close`, not `true`: with as many threads as places, thread i gets place i.
   return threads("omp-places", machine, layout, memory,
                  {{"OMP_PLACES", join(places, ",")}, {"OMP_PROC_BIND", "close"}});
 }
@@ -29,10 +29,10 @@ Layout parse_places(const Reader& read, const std::string& text) {
   if (!value.empty() && std::isalpha(static_cast<unsigned char>(value[0]))) {
     const std::size_t bracket = value.find('(');
     const std::string level = value.substr(0, bracket);
-    std::size_t most = kMaxNumbers;
+    std::size_t max_places = kMaxNumbers;
     if (bracket != std::string::npos) {
-      if (value.back() != ')') read.wrong(value);
-      most = static_cast<std::size_t>(read.number(value.substr(bracket + 1, value.size() - bracket - 2)));
+      if (value.back() != ')') read.refuse(value);
+      max_places = static_cast<std::size_t>(read.number(value.substr(bracket + 1, value.size() - bracket - 2)));
     }
     std::map<int, std::vector<int>> places;
     for (const Cpu& cpu : in_order(read.machine, read.machine.allowed)) {
@@ -42,13 +42,13 @@ Layout parse_places(const Reader& read, const std::string& text) {
                       : level == "numa_domains" ? cpu.node
                       : level == "sockets"      ? cpu.package
                                                 : -1;
-      if (key < 0) read.wrong(value);
+      if (key < 0) read.refuse(value);
       places[key].push_back(cpu.id);
     }
     Layout layout;
     for (const auto& [key, cpus] : places)
-      if (layout.parts.size() < most) add(layout, cpus);
-    if (layout.parts.empty()) read.wrong(value);
+      if (layout.parts.size() < max_places) add(layout, cpus);
+    if (layout.parts.empty()) read.refuse(value);
     return layout;
   }
   std::size_t at = 0;
@@ -57,7 +57,7 @@ Layout parse_places(const Reader& read, const std::string& text) {
     if (negative && at < value.size() && value[at] == '-') ++at;
     while (at < value.size() && std::isdigit(static_cast<unsigned char>(value[at]))) ++at;
     const std::string word = value.substr(from, at - from);
-    if (word.empty()) read.wrong(value.substr(from));
+    if (word.empty()) read.refuse(value.substr(from));
     return word[0] == '-' ? -read.number(word.substr(1)) : read.number(word);
   };
   const auto interval = [&] {  // [:LENGTH[:STRIDE]]
@@ -78,16 +78,16 @@ Layout parse_places(const Reader& read, const std::string& text) {
   Layout layout;
   for (;;) {
     const std::size_t from = at;
-    if (at >= value.size() || value[at] != '{') read.wrong(value.substr(from));
+    if (at >= value.size() || value[at] != '{') read.refuse(value.substr(from));
     std::vector<int> place;
     do {
       ++at;
       const int start = number(false);
       const auto [length, stride] = interval();
       for (int i = 0; i < length; ++i) place.push_back(moved(start, i, stride));
-      if (place.size() > kMaxNumbers) read.wrong(value.substr(from, 40));
+      if (place.size() > kMaxNumbers) read.refuse(value.substr(from, 40));
     } while (at < value.size() && value[at] == ',');
-    if (at >= value.size() || value[at] != '}') read.wrong(value.substr(from));
+    if (at >= value.size() || value[at] != '}') read.refuse(value.substr(from));
     ++at;
     place = ascending(place);
     const auto [length, stride] = interval();
@@ -95,11 +95,11 @@ Layout parse_places(const Reader& read, const std::string& text) {
     for (int i = 0; i < length; ++i) {
       std::vector<int> part;
       for (const int cpu : place) part.push_back(read.known(moved(cpu, i, stride), word));
-      if (part.empty()) read.wrong(word);
+      if (part.empty()) read.refuse(word);
       add(layout, part);
     }
     if (at == value.size()) return layout;
-    if (value[at++] != ',') read.wrong(value.substr(from));
+    if (value[at++] != ',') read.refuse(value.substr(from));
   }
 }
 
@@ -127,13 +127,13 @@ Layout parse_kmp(const Reader& read, const std::string& text) {
   const std::string value = after(text, {"KMP_AFFINITY="});
   const std::size_t open = value.find('['), close = value.rfind(']');
   if (open == std::string::npos || close == std::string::npos || close < open || value.find("proclist=") + 9 != open)
-    read.wrong(value);
+    read.refuse(value);
   Layout layout;
   const std::string inner = value.substr(open + 1, close - open - 1);
   for (std::size_t at = 0; at <= inner.size();) {
     if (at < inner.size() && inner[at] == '{') {
       const std::size_t end = inner.find('}', at);
-      if (end == std::string::npos || (end + 1 < inner.size() && inner[end + 1] != ',')) read.wrong(inner.substr(at));
+      if (end == std::string::npos || (end + 1 < inner.size() && inner[end + 1] != ',')) read.refuse(inner.substr(at));
       add(layout, read.list(inner.substr(at + 1, end - at - 1)));
       at = end + 2;
     } else {

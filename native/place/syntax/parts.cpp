@@ -11,7 +11,7 @@ namespace {
 Form emit_parts(const Machine& machine, const Layout& layout, const Memory& memory) {
   (void)machine;
   if (memory.policy != "default" || memory.pages != "default")
-    throw UsageError("parts", "has no words for memory", "any other form");
+    throw UsageError("parts", "cannot express memory policies", "any other form");
   return {{lists(layout, ";")}, {}, {}};
 }
 

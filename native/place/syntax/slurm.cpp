@@ -19,9 +19,9 @@ Form emit_slurm(const Machine& machine, const Layout& layout, const Memory& memo
   if (memory.policy == "local") {
     form.words.emplace_back("--mem-bind=local");
   } else if (memory.policy == "bind") {
-    Words nodes;  // each part its own, unless told
-    for (const auto& part : layout.parts) nodes.push_back(hex(nodes_meant(machine, memory, part)));
-    if (!memory.nodes.empty()) nodes.resize(1);  // Slurm begins the list anew for further tasks
+    Words nodes;  // one per part, unless listed
+    for (const auto& part : layout.parts) nodes.push_back(hex(requested_nodes(machine, memory, part)));
+    if (!memory.nodes.empty()) nodes.resize(1);  // Slurm repeats the list for further tasks
     form.words.push_back("--mem-bind=mask_mem:" + join(nodes, ","));
   } else {
     return with_numactl("slurm", form, machine, layout, memory);
@@ -31,10 +31,10 @@ Form emit_slurm(const Machine& machine, const Layout& layout, const Memory& memo
 
 Layout parse_slurm(const Reader& read, const std::string& text) {
   std::string value = after(text, {"--cpu-bind=", "--cpu-bind", "--cpu_bind=", "SLURM_CPU_BIND="});
-  for (const char* talk : {"verbose,", "quiet,"})
-    if (value.starts_with(talk)) value = value.substr(std::string(talk).size());
+  for (const char* verbosity : {"verbose,", "quiet,"})
+    if (value.starts_with(verbosity)) value = value.substr(std::string(verbosity).size());
   const bool map = value.starts_with("map_cpu:");
-  if (!map && !value.starts_with("mask_cpu:")) read.wrong(value);
+  if (!map && !value.starts_with("mask_cpu:")) read.refuse(value);
   Layout layout;
   for (std::string word : split(value.substr(value.find(':') + 1), ',')) {
     const std::size_t times = read.repeats(word, '*');
@@ -43,7 +43,7 @@ Layout parse_slurm(const Reader& read, const std::string& text) {
     } else if (word.starts_with("0x")) {
       if (word.size() < 3 || word.size() > 7 ||
           word.find_first_not_of("0123456789abcdefABCDEF", 2) != std::string::npos)
-        read.wrong(word);
+        read.refuse(word);
       add(layout, {read.known(std::stoi(word, nullptr, 16), word)}, times);
     } else {
       add(layout, {read.known(read.number(word), word)}, times);

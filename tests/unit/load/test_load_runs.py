@@ -354,8 +354,8 @@ def test_a_signal_ends_all_and_what_there_is_was_written(tmp_path: Path, number:
 @pytest.mark.parametrize(
     ("plan", "words"),
     [
-        ("", "is no JSON object"),
-        ("[1]", "is no JSON object"),
+        ("", "not a JSON object"),
+        ("[1]", "not a JSON object"),
         ("{}", "format"),
         ('{"format": "meshmark load plan", "version": 2}', "version"),
         ('{"format": "meshmark load plan", "version": 1}', "programs"),

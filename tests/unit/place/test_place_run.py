@@ -236,7 +236,7 @@ def test_a_command_that_is_not_there_is_127(place: Place) -> None:
 WRONG: dict[str, tuple[list[str], str]] = {
     "memory": (["--memory", "near"], "memory: found 'near'"),
     "memory node": (["--memory", "bind=99"], "memory: found node 99, which has no memory"),
-    "memory nodes of local": (["--memory", "local=0"], "local takes no nodes"),
+    "memory nodes of local": (["--memory", "local=0"], "local accepts no nodes"),
     "memory weights": (["--memory", "weighted=0"], "memory: found 'weighted=0'"),
     "memory weight": (["--memory", "weighted=0:0"], "memory: found weight 0"),
     "pages": (["--pages", "3MiB"], "pages: found '3MiB'"),

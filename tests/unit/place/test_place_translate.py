@@ -37,7 +37,7 @@ def test_every_form_is_there_with_its_line_or_its_reason() -> None:
     assert forms["openmpi5"]["files"] == {"rankfile": "rank 0=localhost slot=0-1\nrank 1=localhost slot=2-3\n"}
     assert forms["omp-places"]["environment"]["OMP_PLACES"] == "{0,4},{1,5}"
     assert set(refused) == {"lsf", "gomp", "hwloc", "likwid", "numactl", "taskset", "cpuset"}
-    assert "one mask" in refused["taskset"] and "one CPU a part" in refused["gomp"]
+    assert "one mask" in refused["taskset"] and "one CPU per part" in refused["gomp"]
 
 
 def test_the_line_for_people_says_absolute_and_relative() -> None:
@@ -95,12 +95,12 @@ def test_memory_is_said_in_the_launchers_words() -> None:
         (["--parts", "0,99"], "parts: found CPU 99"),
         (["--parts", "0;a"], "parts: found 'a'"),
         (["--parts", "0;1", "--to", "taskset"], "taskset: has one mask for all parts"),
-        (["--parts", "0,1", "--to", "gomp"], "gomp: takes one CPU a part"),
+        (["--parts", "0,1", "--to", "gomp"], "gomp: accepts one CPU per part"),
         (["--parts", "0", "--to", "pbs"], "form: found 'pbs'; allowed: openmpi, openmpi5, mpich, slurm"),
         (["--from", "pbs", "0"], "form: found 'pbs'"),
         (["--from", "slurm", "cores"], "slurm: found 'cores'; allowed: 'map_cpu:0,1'"),
         (["--from", "slurm"], "TEXT: is missing"),
-        (["--parts", "0", "0"], "TEXT: is there beside --parts"),
+        (["--parts", "0", "0"], "TEXT: found together with --parts"),
         (["--from", "affinity", "affinity[die]"], "affinity: found 'die'"),
         (["--from", "affinity", "--tasks", "99", "affinity[core]"], "affinity: 99 tasks of 1 cores do not fit"),
         (["--tasks", "0", "--from", "affinity", "x"], "--tasks"),
