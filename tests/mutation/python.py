@@ -91,6 +91,8 @@ def prepare(rooms: list[str]) -> None:
         "also_copy": [name for name in COPIED if name not in {"src", "tests"}]
         + ["build/release/bin", "build/release/lib"],
         "pytest_add_cli_args_test_selection": [test for room in rooms for test in CORE[room][1]],
+        "timeout_multiplier": 3.0,  # of what the tests of the function take; 15 by default
+        "timeout_constant": 5.0,
         "pytest_add_cli_args": ["-m", "not slow", "-p", "no:cacheprovider"],
     }
     lines = [f"{key} = {json.dumps(value)}" for key, value in config.items()]

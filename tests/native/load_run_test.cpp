@@ -21,6 +21,7 @@
 #include "base/json.hpp"
 #include "load/scenario/journal.hpp"
 #include "load/scenario/run.hpp"
+#include "watch/canary.hpp"
 
 namespace mm::load {
 namespace {
@@ -172,12 +173,12 @@ TEST_F(LoadRun, TheTotalSaysHowEachProgramEnded) {
 }
 
 TEST_F(LoadRun, TimesOfAProgramAreThoseOfItsThreadsAndCloseTheirLedger) {
-  // A busy shell with a busy child, then a pause.
+  // A busy shell with a busy child, which stays for longer than there is between two looks for new processes.
   const std::string busy = "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done";
   ASSERT_EQ(
       run({{"sample_s", 0.02},
            {"programs",
-            {shell("busy", "(" + busy + ") & " + busy + "; wait; sleep 0.3"), program("idle", {"sleep", "0.3"})}}}),
+            {shell("busy", "(" + busy + "; sleep 2; true) & " + busy + "; wait"), program("idle", {"sleep", "0.3"})}}}),
       0);
   const json busy_total = one("total", "busy"), idle = one("total", "idle");
   for (const json& t : {busy_total, idle})
@@ -186,6 +187,9 @@ TEST_F(LoadRun, TimesOfAProgramAreThoseOfItsThreadsAndCloseTheirLedger) {
   EXPECT_EQ(idle.at("processes"), 1);
   EXPECT_EQ(idle.at("threads"), 1);
   EXPECT_GE(idle.at("sleeping_s").get<double>(), 0.2);
+  // The only thread of a program has the same times as the program.
+  EXPECT_EQ(one("thread_total", "idle").at("from_s"), idle.at("released_s"));
+  EXPECT_EQ(one("thread_total", "idle").at("to_s"), idle.at("ended_s"));
   EXPECT_GE(busy_total.at("processes").get<int>(), 2);
   EXPECT_GT(busy_total.at("user_s").get<double>(), 0.02);
   EXPECT_GE(busy_total.at("largest_bytes").get<std::int64_t>(), 100'000);
@@ -367,7 +371,7 @@ TEST_F(LoadRun, TheHeaderSaysWhatWasAskedAndUnderWhichConditions) {
 TEST_F(LoadRun, TheCanarySingsBeforeAndAfterForSoLong) {
   ASSERT_EQ(run({{"canary", {{"before_s", 0.1}, {"after_s", 0.1}}}, {"programs", {program("a", {"true"})}}}), 0);
   const auto sung = all("canary");
-  if (sung.empty()) GTEST_SKIP() << "no canary here";
+  if (!watch::Walker::possible()) GTEST_SKIP() << "no canary here";
   const double start_s = one("event", "", "start").at("t_s"), exit_s = one("event", "a", "exit").at("t_s");
   std::set<std::string> when;
   for (const json& one : sung) {
@@ -383,15 +387,31 @@ TEST_F(LoadRun, TheCanarySingsBeforeAndAfterForSoLong) {
   EXPECT_TRUE(all("canary").empty());
 }
 
+TEST_F(LoadRun, PagesOfAProgramAreCountedWhereTheyAre) {
+  ASSERT_EQ(run({{"sample_s", 0.02}, {"programs", {program("a", {"sleep", "0.7"})}}}), 0);
+  const json last = all("pages").back(), total = one("total", "a");
+  EXPECT_EQ(last.at("program"), "a");
+  EXPECT_EQ(last.at("pid"), total.at("pid"));
+  EXPECT_EQ(last.at("bytes"), total.at("pages"));
+  std::int64_t bytes = 0;
+  for (const auto& [node, n] : total.at("pages").items()) bytes += n.get<std::int64_t>();
+  EXPECT_GT(bytes, 100'000);
+  EXPECT_LE(bytes, 2 * total.at("largest_bytes").get<std::int64_t>());
+}
+
 TEST_F(LoadRun, WhoWatchesIsNotifiedOfEveryEvent) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   ::setenv("MESHMARK_NOTIFY", std::to_string(ends[1]).c_str(), 1);
   const int status = run({{"programs", {shell("a", "echo ${MESHMARK_NOTIFY-none} > " + (folder_ / "told").string())}}});
   EXPECT_EQ(status, 0);
+  ::setenv("MESHMARK_NOTIFY", (std::to_string(ends[1]) + "x").c_str(), 1);
+  const auto events = static_cast<ssize_t>(all("event").size());
+  lines.clear();
+  EXPECT_EQ(run({{"programs", {program("a", {"true"})}}}), 99);
   ::close(ends[1]);
   std::string bytes(1000, '\0');
-  EXPECT_EQ(::read(ends[0], bytes.data(), bytes.size()), static_cast<ssize_t>(all("event").size()));
+  EXPECT_EQ(::read(ends[0], bytes.data(), bytes.size()), events);
   ::close(ends[0]);
   std::string told;
   std::ifstream(folder_ / "told") >> told;
