@@ -114,7 +114,7 @@ TEST(Watch, TheHeaderDescribesComponentsMetricsAndWhatIsAbsent) {
   ASSERT_NE(board.absence("cpu.heat"), nullptr);
   EXPECT_EQ(board.absence("cpu.heat")->at("why"), "no sensor");
   EXPECT_EQ(board.absence("cpu.busy"), nullptr);
-  board.say("rate", 3);
+  board.set_header("rate", 3);
   const mm::json expected = mm::json::parse(R"({
       "components": {"cpu": [{"name": "CPU 0"}, {"name": "CPU 1"}]},
       "metrics": [{"name": "cpu.busy", "unit": "1", "what": "busy", "of": "time"},
@@ -148,7 +148,7 @@ const std::vector<std::string> kMoved = {"memory.read", "memory.write"};
 TEST(Utilisation, IsAShareOfWhatASurveySustainedAtTheSameMix) {
   Controllers c;
   // Of node 4: 80 B/s of reads alone, 40 at one half, for two controllers. Nothing of node 6.
-  c.host.attained = mm::json::parse(R"({"memory": {"4": [[1.0, 80], [0.5, 40]]}, "from": "a night"})");
+  c.host.sustained = mm::json::parse(R"({"memory": {"4": [[1.0, 80], [0.5, 40]]}, "from": "a night"})");
   const Utilisation use(c.board, c.host, "memory", kMoved);
   EXPECT_EQ(use.denominator().at("used"), "attained");
   EXPECT_EQ(use.denominator().at("attained"), mm::json::parse("[40, 40, null]"));
@@ -170,7 +170,7 @@ TEST(Utilisation, IsAShareOfWhatASurveySustainedAtTheSameMix) {
 
 TEST(Utilisation, IsAShareOfThePeakWhereNobodySurveyed) {
   Controllers firmware;
-  firmware.host.attained = mm::json::parse(R"({"wire": {"memory": 300}})");
+  firmware.host.sustained = mm::json::parse(R"({"wire": {"memory": 300}})");
   const Utilisation by_firmware(firmware.board, firmware.host, "memory", kMoved);
   EXPECT_EQ(by_firmware.denominator().at("used"), "wire");
   EXPECT_EQ(by_firmware.denominator().at("wire"), mm::json::parse("[100.0, 100.0, 100.0]"));
@@ -181,7 +181,7 @@ TEST(Utilisation, IsAShareOfThePeakWhereNobodySurveyed) {
 
   Controllers clocked;
   const auto wire = clocked.board.add({"memory.wire", "B/s", "by its clock"});
-  clocked.host.attained = firmware.host.attained;
+  clocked.host.sustained = firmware.host.sustained;
   const Utilisation by_clock(clocked.board, clocked.host, "memory", kMoved);
   EXPECT_FALSE(by_clock.denominator().contains("wire"));
   EXPECT_EQ(by_clock.denominator().at("from").at("wire"), "by its clock");
@@ -205,7 +205,7 @@ TEST(Utilisation, IsAbsentWithAReasonOrLeftToWhoReportsIt) {
 
   Controllers reported;
   reported.board.add({"memory.busy", "1", "by the hardware", "time"});
-  reported.host.attained = mm::json::parse(R"({"wire": {"memory": 300}})");
+  reported.host.sustained = mm::json::parse(R"({"wire": {"memory": 300}})");
   const Utilisation left(reported.board, reported.host, "memory", kMoved);
   EXPECT_TRUE(left.denominator().is_null());
   reported.move(0, 1, 1);
@@ -213,7 +213,7 @@ TEST(Utilisation, IsAbsentWithAReasonOrLeftToWhoReportsIt) {
   EXPECT_TRUE(std::isnan(reported.busy(0)));
 
   Controllers unmoved;
-  unmoved.host.attained = reported.host.attained;
+  unmoved.host.sustained = reported.host.sustained;
   const Utilisation nothing(unmoved.board, unmoved.host, "memory", {"memory.other"});
   EXPECT_EQ(unmoved.board.find("memory.busy"), kNone);
   EXPECT_EQ(unmoved.board.absence("memory.busy"), nullptr);
