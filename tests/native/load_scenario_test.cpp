@@ -129,7 +129,7 @@ TEST(LoadScenario, RefusesAPlanThatIsNoneOrOfAnotherVersion) {
   std::string many = R"("programs": [)";
   for (int i = 0; i < 4096; ++i) many += R"({"name": "a", "argv": ["x"]}, )";
   const std::pair<std::string, const char*> wrong[] = {
-      {"[]", "no JSON object"},
+      {"[]", "not a JSON object"},
       {"{" + programs + "}", "format"},
       {R"({"format": "another", "version": 1, )" + programs + "}", "format"},
       {R"({"format": "meshmark load plan", "version": 2, )" + programs + "}", "version"},

@@ -139,7 +139,7 @@ TEST_F(LedgerFiles, AFileWithoutAHolderIsDeadAndOneThatIsNotThereIsNone) {
   EXPECT_TRUE(dead(*entry));
   EXPECT_FALSE(open_entry(folder_, "claim-y"));
   const Fd unlocked(open(folder_.file("claim-z").c_str(), O_RDWR | O_CREAT, 0644));
-  EXPECT_EQ(holder_of(unlocked.get()), "a process that is not to be seen from here");
+  EXPECT_EQ(holder_of(unlocked.get()), "a process that is not visible here");
 }
 
 TEST_F(LedgerFiles, ALongFileIsReadUpToItsBound) {
