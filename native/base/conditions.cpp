@@ -5,7 +5,6 @@
 #include "clock.hpp"
 #include "options.hpp"
 #include "stats.hpp"
-#include "topology.hpp"
 
 namespace mm {
 namespace {

@@ -6,6 +6,9 @@
 
 #include <cerrno>
 #include <cstring>
+#include <utility>
+
+#include "error.hpp"
 
 namespace mm {
 namespace {
@@ -58,6 +61,12 @@ Input read_input(const std::string& path, std::size_t max) {
   }
   close(file);
   return input;
+}
+
+std::string read_input_of(const std::string& field, const std::string& path) {
+  Input input = read_input(path);
+  if (!input.wrong.empty()) throw UsageError(field, shown_path(path) + ": " + input.wrong, input.allowed);
+  return std::move(input.text);
 }
 
 }  // namespace mm

@@ -17,5 +17,7 @@ struct Input {
 /// Reads all of a regular file of at most `max` bytes. It never blocks, and reads nothing of a file that it refuses.
 /// Not for /proc and /sys, whose files report no size.
 Input read_input(const std::string& path, std::size_t max = kMaxInput);
+/// The text of an input file. UsageError of `field` if the file cannot be read.
+std::string read_input_of(const std::string& field, const std::string& path);
 
 }  // namespace mm

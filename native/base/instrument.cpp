@@ -7,7 +7,7 @@
 #include "output.hpp"
 #include "provenance.hpp"
 #include "run_state.hpp"
-#include "topology.hpp"
+#include "topology/topology.hpp"
 
 namespace mm {
 namespace {
@@ -317,7 +317,7 @@ void Run::check() const {
         choices(p.name);
         break;
       case Kind::integers:
-        integers(p.name, std::max(1, static_cast<int>(topology().cpus.size())));
+        integers(p.name, std::max(1, static_cast<int>(topology().allowed.size())));
         break;
       case Kind::flag:
         flag(p.name);

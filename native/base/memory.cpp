@@ -16,11 +16,10 @@
 #include <thread>
 
 #include "error.hpp"
-#include "hwloc_handle.hpp"
 #include "sys/files.hpp"
 #include "sys/words.hpp"
 #include "team.hpp"
-#include "topology.hpp"
+#include "topology/hwloc_reader.hpp"
 
 namespace mm {
 namespace {
@@ -76,7 +75,7 @@ void bind_memory(std::byte* at, std::size_t bytes, const MemoryRequest& request)
   if (request.policy == Policy::node)
     hwloc_bitmap_only(set, static_cast<unsigned>(request.node));
   else
-    hwloc_bitmap_copy(set, hwloc_topology_get_topology_nodeset(topo));
+    hwloc_bitmap_copy(set, hwloc_topology_get_allowed_nodeset(topo));
   const int rc = hwloc_set_area_membind(topo, at, bytes, set,
                                         request.policy == Policy::node ? HWLOC_MEMBIND_BIND : HWLOC_MEMBIND_INTERLEAVE,
                                         HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT);

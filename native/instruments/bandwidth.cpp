@@ -9,7 +9,7 @@
 #include "base/instrument.hpp"
 #include "base/options.hpp"
 #include "base/stats.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 #include "kernels/stream.hpp"
 #include "stream_workers.hpp"
 

@@ -10,7 +10,7 @@
 #include "base/host.hpp"
 #include "base/instrument.hpp"
 #include "base/options.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 #include "workloads/kernel.hpp"
 
 namespace {
@@ -56,7 +56,7 @@ const mm::Description kKernels{
 
 /// Volumes by name: half of a cache level, memory, or a size.
 std::map<std::string, std::size_t> volumes(const mm::Run& run) {
-  const mm::Topology& machine = mm::topology();
+  const mm::Machine& machine = mm::topology();
   std::map<std::string, std::size_t> found;
   for (const std::string& word : mm::split(run.text("volume"), ',')) {
     std::size_t bytes = 0;
@@ -142,7 +142,7 @@ double process_system_s() {
 
 /// The first level that holds a volume; each thread adds its own first and second level.
 std::string served_by(std::size_t bytes, int threads) {
-  const mm::Topology& machine = mm::topology();
+  const mm::Machine& machine = mm::topology();
   const auto own = static_cast<std::size_t>(threads);
   if (bytes <= own * machine.cache_bytes(1)) return "L1";
   if (bytes <= own * machine.cache_bytes(2)) return "L2";

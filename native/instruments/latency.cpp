@@ -8,7 +8,7 @@
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
 #include "base/stats.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 #include "kernels/chase.hpp"
 
 namespace {

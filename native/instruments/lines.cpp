@@ -4,7 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 #include "kernels/pingpong.hpp"
 
 namespace {

@@ -6,7 +6,7 @@
 #include "base/clock.hpp"
 #include "base/instrument.hpp"
 #include "base/options.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 #include "kernels/chase.hpp"
 
 namespace {

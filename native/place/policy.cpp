@@ -94,6 +94,14 @@ std::string limits_of(const Request& request) {
 
 }  // namespace
 
+std::vector<int> Layout::cpus() const {
+  std::vector<int> all;
+  for (const auto& part : parts) all.insert(all.end(), part.begin(), part.end());
+  std::sort(all.begin(), all.end());
+  all.erase(std::unique(all.begin(), all.end()), all.end());
+  return all;
+}
+
 std::vector<std::vector<int>> slots_of(const Machine& machine, SlotKind kind, const std::vector<int>& within) {
   std::map<std::tuple<int, int, int>, std::vector<int>> slots;
   for (const int id : within) {

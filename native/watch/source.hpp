@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "board.hpp"
+#include "topology/topology.hpp"
 
 namespace mm::perf {
 class Kernel;
@@ -20,7 +21,8 @@ using perf::Kernel;
 struct Host {
   std::string root;          ///< prefix of /proc and /sys: empty, or a recorded tree
   std::string cpuinfo;       ///< /proc/cpuinfo, which is slow to read on a large machine
-  std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order
+  Machine machine;           ///< the topology of that tree
+  std::vector<int> cpus;     ///< OS numbers of the components of class cpu, in their order, offline CPUs included
   std::vector<int> node_of;  ///< node component of each of them
   std::vector<int> nodes;    ///< OS numbers of the components of class node
   double ticks_per_s = 100;  ///< in /proc/stat

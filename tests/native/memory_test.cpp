@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/team.hpp"
-#include "base/topology.hpp"
+#include "base/topology/topology.hpp"
 
 namespace {
 

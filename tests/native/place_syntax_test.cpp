@@ -17,6 +17,7 @@
 namespace {
 
 using namespace mm::place;
+using mm::Cpu, mm::Machine, mm::Node, mm::machine_of;
 using Parts = std::vector<std::vector<int>>;
 using Environment = std::vector<std::pair<std::string, std::string>>;
 

@@ -39,10 +39,10 @@ void write_out(std::string_view text) {
 }
 
 /// Nodes that a program requests; empty if it requests none or they are unknown.
-std::vector<int> requested_nodes(const Start& s, std::optional<place::Machine>& machine) {
+std::vector<int> requested_nodes(const Start& s, std::optional<Machine>& machine) {
   if (s.memory.empty()) return {};
   try {
-    if (!machine) machine = place::machine_of("host");
+    if (!machine) machine = machine_of("host");
     return place::requested_nodes(*machine, place::parse_memory(s.memory), s.cpus);
   } catch (const std::exception&) {
     return {};  // starting the program reports the error
@@ -53,7 +53,7 @@ std::vector<int> requested_nodes(const Start& s, std::optional<place::Machine>& 
 
 void Journal::header(const RunPlan& plan, const Inherited& inherited) const {
   json programs = json::array();
-  std::optional<place::Machine> machine;
+  std::optional<Machine> machine;
   for (const Start& s : plan.programs)
     programs.push_back({{"program", s.name},
                         {"copy", s.copy},

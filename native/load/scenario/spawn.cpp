@@ -60,7 +60,7 @@ void apply_placement(const Start& s, const Inherited& before, int status) {
   ::sched_setaffinity(0, sizeof before.cpus, &before.cpus);
   try {
     if (!s.cpus.empty()) place::set_affinity(s.cpus);
-    if (!s.memory.empty()) place::set_memory(place::machine_of("host"), place::parse_memory(s.memory), s.cpus);
+    if (!s.memory.empty()) place::set_memory(machine_of("host"), place::parse_memory(s.memory), s.cpus);
   } catch (const std::exception& reason) {
     fail_start(status, reason.what());
   }

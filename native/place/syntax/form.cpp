@@ -2,8 +2,6 @@
 
 #include <cctype>
 
-#include "hwloc_handle.hpp"
-
 namespace mm::place::syntax {
 
 std::string join(const Words& words, const std::string& by) {
@@ -107,22 +105,16 @@ std::string lists(const Layout& layout, const char* by) {
 
 // CPUs in hwloc's order, core by core.
 std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among) {
-  std::vector<Cpu> cpus;
+  std::vector<int> online;
   for (const Cpu& cpu : machine.cpus)
-    if (std::binary_search(among.begin(), among.end(), cpu.id)) cpus.push_back(cpu);
-  std::stable_sort(cpus.begin(), cpus.end(),
-                   [](const Cpu& a, const Cpu& b) { return a.core != b.core ? a.core < b.core : a.smt < b.smt; });
+    if (std::binary_search(among.begin(), among.end(), cpu.id)) online.push_back(cpu.id);
+  std::vector<Cpu> cpus;
+  for (const int id : fill_order(machine, "compact", online)) cpus.push_back(machine.cpu(id));
   return cpus;
 }
 
-// The CPUs that logical numbers of hwloc, and of launchers based on it, refer to: those of the control group, whatever
-// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
-std::vector<int> counted(const Machine& machine) {
-  if (machine.origin != "host") return machine.allowed;
-  std::vector<int> group;
-  const hwloc_const_cpuset_t set = hwloc_topology_get_allowed_cpuset(hwloc_handle());
-  for (int cpu = hwloc_bitmap_first(set); cpu >= 0; cpu = hwloc_bitmap_next(set, cpu)) group.push_back(cpu);
-  return group;
+const std::vector<int>& counted(const Machine& machine) {
+  return machine.origin == "host" ? machine.group : machine.allowed;
 }
 std::vector<Cpu> logical(const Machine& machine) { return in_order(machine, counted(machine)); }
 

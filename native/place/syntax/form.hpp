@@ -123,7 +123,7 @@ std::string lists(const Layout& layout, const char* by);
 std::vector<Cpu> in_order(const Machine& machine, const std::vector<int>& among);
 /// The CPUs that logical numbers of hwloc, and of launchers based on it, refer to: those of the control group, whatever
 /// the affinity of the caller. (Open MPI 5.0 under `taskset -c 1` still numbers CPU 0 as 0, and binds to it.)
-std::vector<int> counted(const Machine& machine);
+const std::vector<int>& counted(const Machine& machine);
 std::vector<Cpu> logical(const Machine& machine);
 [[noreturn]] void no_weights(const std::string& form);
 /// numactl's options for a memory policy; empty for the default.

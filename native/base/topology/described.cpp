@@ -1,0 +1,168 @@
+/// Machines from a synthetic description or a file of hwloc's XML.
+#include <fcntl.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cctype>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <system_error>
+
+#include "error.hpp"
+#include "hwloc_reader.hpp"
+#include "input_file.hpp"
+#include "options.hpp"
+#include "team.hpp"
+
+namespace mm {
+namespace {
+
+constexpr const char* kTopologies = "host, a description such as 'pack:2 [numa] core:4 pu:1', or a file of hwloc's XML";
+
+/// hwloc and the XML library behind it write on standard error what they do not like; we say it in one line of our own.
+class Hush {
+ public:
+  Hush() : saved_(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
+    const int null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    if (saved_ >= 0 && null >= 0) dup2(null, STDERR_FILENO);
+    if (null >= 0) close(null);
+  }
+  ~Hush() {
+    if (saved_ < 0) return;
+    dup2(saved_, STDERR_FILENO);
+    close(saved_);
+  }
+  Hush(const Hush&) = delete;
+  Hush& operator=(const Hush&) = delete;
+
+ private:
+  int saved_;
+};
+
+/// Whether this reads like a description (`pack:2 core:4`, or hwloc's short form `2 4`) rather than a file's name.
+bool is_synthetic(const std::string& text) {
+  return text.size() <= 500 && text.find_first_of("0123456789") != std::string::npos &&
+         (text.find(':') != std::string::npos || text.find_first_not_of("0123456789 ") == std::string::npos) &&
+         text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789:()[]=*, _.-") ==
+             std::string::npos;
+}
+
+/// CPUs that a description would make, so that `pack:99999 core:99999` is refused before hwloc allocates them.
+double cpus_of_synthetic(const std::string& text) {
+  double product = 1;
+  int depth = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '(' || text[i] == '[') ++depth;
+    if (text[i] == ')' || text[i] == ']') --depth;
+    const bool starts = i == 0 || text[i - 1] == ':' || text[i - 1] == ' ';
+    if (depth == 0 && starts && std::isdigit(static_cast<unsigned char>(text[i])) != 0)
+      product *= std::strtod(text.c_str() + i, nullptr);
+  }
+  return product;
+}
+
+/// hwloc trusts what it is given: some XML makes it abort, some makes it read where nothing is, some never lets it end,
+/// and where memory ends so does it. A child of our own tries all that we will do. "" or how that one ended.
+std::string ending_of_trial(const std::function<void()>& all) {
+  constexpr rlim_t kMax_s = 10;  // of CPU time; 4 x 64 cores take 0.02 s
+  const pid_t child = fork();
+  if (child < 0) throw Failure(std::string("cannot start a process: ") + std::strerror(errno));
+  if (child == 0) {
+    const rlimit none{0, 0}, time{kMax_s, kMax_s};
+    setrlimit(RLIMIT_CORE, &none);
+    setrlimit(RLIMIT_CPU, &time);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT})
+      std::signal(fault, SIG_DFL);  // a sanitizer's, say
+    const Hush hush;
+    try {
+      all();
+    } catch (const std::exception&) {
+      _exit(0);  // that one can be said by the parent
+    }
+    _exit(0);
+  }
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
+  if (WIFSIGNALED(status)) return std::string("it ended by signal: ") + strsignal(WTERMSIG(status)) + address_limit();
+  return WEXITSTATUS(status) == 0 ? "" : "it ended with status " + std::to_string(WEXITSTATUS(status));
+}
+
+/// Empty where hwloc does not take the description.
+HwlocHandle handle_of_synthetic(const std::string& text) {
+  HwlocHandle handle = empty_hwloc();
+  const Hush hush;
+  if (hwloc_topology_set_synthetic(handle.get(), text.c_str()) != 0 || hwloc_topology_load(handle.get()) != 0)
+    handle.reset();
+  return handle;
+}
+
+Machine from_synthetic(const std::string& text) {
+  if (cpus_of_synthetic(text) > static_cast<double>(kMaxCpus))
+    throw UsageError("topology", "found " + quote(text), "up to 65536 CPUs");
+  if (const std::string ending = ending_of_trial([&] { handle_of_synthetic(text); }); !ending.empty())
+    throw Failure("topology: found " + quote(text) + ", which hwloc does not survive: " + ending);
+  const HwlocHandle handle = handle_of_synthetic(text);
+  if (!handle) throw UsageError("topology", "found " + quote(text) + ", which hwloc does not take", kTopologies);
+  Machine machine = read_machine(handle.get(), "synthetic");
+  for (const Cpu& c : machine.cpus) machine.allowed.push_back(c.id);
+  return machine;
+}
+
+/// An hwloc with this XML in it; none where hwloc does not take it.
+HwlocHandle handle_of_xml(const std::string& xml) {
+  HwlocHandle handle = empty_hwloc();
+  hwloc_topology_set_io_types_filter(handle.get(), HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  const Hush hush;
+  if (hwloc_topology_set_xmlbuffer(handle.get(), xml.c_str(), static_cast<int>(xml.size() + 1)) != 0 ||
+      hwloc_topology_load(handle.get()) != 0)
+    handle.reset();
+  return handle;
+}
+
+Machine read_xml(const HwlocHandle& handle) {
+  Machine machine = read_machine(handle.get(), "xml");
+  machine.devices = read_devices(handle.get());
+  return machine;
+}
+
+Machine from_xml(const std::string& path) {
+  const std::string text = read_input_of("topology", path), named = shown_path(path);
+  if (text.find("<topology") == std::string::npos)
+    throw UsageError("topology", named + ": found no <topology>", kTopologies);
+  const auto all = [&] {
+    if (const HwlocHandle handle = handle_of_xml(text)) read_xml(handle);
+  };
+  if (const std::string ending = ending_of_trial(all); !ending.empty())
+    throw UsageError("topology", named + ": found XML that hwloc does not survive: " + ending, kTopologies);
+  const HwlocHandle handle = handle_of_xml(text);
+  if (!handle) throw UsageError("topology", named + ": found no XML that hwloc takes", kTopologies);
+  Machine machine = read_xml(handle);
+  machine.allowed = online_of(machine, ids(hwloc_topology_get_allowed_cpuset(handle.get())));
+  const char* host = hwloc_obj_get_info_by_name(hwloc_get_root_obj(handle.get()), "HostName");
+  char here[256] = {};
+  gethostname(here, sizeof here - 1);
+  if (host != nullptr && std::string(host) == here &&
+      sysconf(_SC_NPROCESSORS_ONLN) == static_cast<long>(machine.cpus.size()))
+    machine.allowed = online_of(machine, allowed_cpus());
+  if (machine.allowed.empty()) throw UsageError("topology", named + ": allows no CPU", kTopologies);
+  return machine;
+}
+
+}  // namespace
+
+Machine machine_of(const std::string& topology) {
+  if (topology == "host") return host_machine();
+  std::error_code none;
+  if (std::filesystem::exists(topology, none)) return from_xml(topology);
+  if (is_synthetic(topology)) return from_synthetic(topology);
+  throw UsageError("topology", "found " + quote(topology), kTopologies);
+}
+
+}  // namespace mm

@@ -1,0 +1,40 @@
+#pragma once
+/// Machines from hwloc's objects.
+#include <hwloc.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "topology.hpp"
+
+namespace mm {
+
+using HwlocHandle = std::unique_ptr<hwloc_topology, decltype(&hwloc_topology_destroy)>;
+
+inline constexpr std::size_t kMaxCpus = 65536;
+
+/// Besides packages, cores, L3 and NUMA nodes.
+struct Wanted {
+  bool caches = false;  ///< all levels, where sysfs has none by CPUID
+  bool devices = false;
+};
+
+/// An hwloc that is not loaded yet; numbers stay absolute and CPUs outside the cgroup are known.
+HwlocHandle empty_hwloc();
+/// This host with what is wanted.
+HwlocHandle load_host(const Wanted& wanted);
+/// This host with its caches, loaded once.
+hwloc_topology_t hwloc_handle();
+
+/// What `machine_of` gives for "host".
+Machine host_machine();
+
+/// CPUs, nodes and distances; `allowed`, devices and caches are left to the caller.
+Machine read_machine(hwloc_topology_t t, const std::string& origin);
+std::vector<Device> read_devices(hwloc_topology_t t);
+std::vector<int> ids(hwloc_const_bitmap_t set);
+/// Those of the CPUs that are online.
+std::vector<int> online_of(const Machine& machine, const std::vector<int>& cpus);
+
+}  // namespace mm

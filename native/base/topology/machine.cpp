@@ -1,0 +1,83 @@
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "error.hpp"
+#include "options.hpp"
+#include "topology.hpp"
+
+namespace mm {
+
+const Cpu& Machine::cpu(int id) const {
+  const auto at = std::lower_bound(cpus.begin(), cpus.end(), id, [](const Cpu& c, int i) { return c.id < i; });
+  if (at != cpus.end() && at->id == id) return *at;
+  std::vector<int> online;
+  for (const Cpu& c : cpus) online.push_back(c.id);
+  throw UsageError("cpus", "found cpu " + std::to_string(id) + ", which is not online", cpu_list(online));
+}
+
+std::size_t Machine::node_at(int id) const {
+  std::vector<int> there;
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].id == id) return i;
+    there.push_back(nodes[i].id);
+  }
+  throw UsageError("node", "found node " + std::to_string(id), cpu_list(there));
+}
+
+int Machine::hops(int from_node, int to_node) const {
+  const std::size_t from = node_at(from_node), to = node_at(to_node);
+  if (from == to) return 0;
+  std::vector<double> values;
+  for (std::size_t i = 0; i < nodes.size(); ++i)
+    for (std::size_t j = 0; j < nodes.size(); ++j)
+      if (i != j) values.push_back(distance[i][j]);
+  std::sort(values.begin(), values.end());
+  int rank = 0;
+  double group = -1;
+  for (const double v : values) {  // measured values are never quite equal: those within 2 % are one
+    if (group < 0 || v > group * 1.02) {
+      group = v;
+      ++rank;
+    }
+    if (v >= distance[from][to]) break;
+  }
+  return rank;
+}
+
+std::size_t Machine::cache_bytes(int level) const {
+  for (const CacheLevel& c : caches)
+    if (c.level == level) return c.bytes;
+  return 0;
+}
+
+std::size_t Machine::last_level_bytes() const { return caches.empty() ? 0 : caches.back().bytes; }
+
+std::vector<int> fill_order(const Machine& machine, const std::string& how, const std::vector<int>& among) {
+  struct Place {
+    Cpu cpu;
+    int core, thread;  // rank of the core in its package, and of the CPU in its core, of those that are filled
+  };
+  std::vector<Place> order;
+  for (const int id : among) order.push_back({machine.cpu(id), 0, 0});
+  std::map<int, std::map<int, std::map<int, int>>> ranks;  // package → core → place among its CPUs → rank
+  for (const auto& [cpu, core, thread] : order) ranks[cpu.package][cpu.core][cpu.smt] = 0;
+  for (auto& place : order) {
+    const auto& cores = ranks[place.cpu.package];
+    const auto core = cores.find(place.cpu.core);
+    place.core = static_cast<int>(std::distance(cores.begin(), core));
+    place.thread = static_cast<int>(std::distance(core->second.begin(), core->second.find(place.cpu.smt)));
+  }
+  const auto key = [&](const Place& p) {
+    if (how == "compact") return std::tuple{p.cpu.package, p.core, p.thread, p.cpu.id};
+    if (how == "cores") return std::tuple{p.thread, p.cpu.package, p.core, p.cpu.id};
+    if (how == "spread") return std::tuple{p.thread, p.core, p.cpu.package, p.cpu.id};
+    throw UsageError("fill", "found " + quote(how), "compact, cores, spread");
+  };
+  std::stable_sort(order.begin(), order.end(), [&](const Place& a, const Place& b) { return key(a) < key(b); });
+  std::vector<int> ids;
+  for (const Place& p : order) ids.push_back(p.cpu.id);
+  return ids;
+}
+
+}  // namespace mm

@@ -1,0 +1,38 @@
+#pragma once
+/// What every source of a machine does alike: dense numbers, the node of each CPU, the matrix of distances.
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "topology.hpp"
+
+namespace mm {
+
+/// Numbers cores, packages and L3 densely in the order in which their CPUs are added.
+class Numbering {
+ public:
+  /// Parts that a CPU belongs to, by any number that is unique among parts of that kind.
+  struct Parts {
+    std::uint64_t core, package, l3;
+  };
+  /// The CPU with its numbers; its node follows in `finish`.
+  Cpu add(int id, const Parts& parts);
+
+ private:
+  class Dense {
+   public:
+    int of(std::uint64_t part) { return numbers_.emplace(part, static_cast<int>(numbers_.size())).first->second; }
+
+   private:
+    std::map<std::uint64_t, int> numbers_;
+  };
+  Dense cores_, packages_, l3s_;
+  std::map<int, int> met_;  // CPUs of a core so far
+};
+
+/// Sorts the CPUs, gives each its node by `nodes`, and sets the distances: those of the firmware, in the order of
+/// `nodes`, or equal ones where there are none.
+void finish(Machine& machine, std::optional<std::vector<std::vector<double>>> firmware);
+
+}  // namespace mm

@@ -1,0 +1,86 @@
+#pragma once
+/// A machine's CPUs, cores, packages, NUMA nodes, distances and caches, and where they are read from: hwloc (this host,
+/// a synthetic description, XML) or a tree of /proc and /sys. Numbers of CPUs and nodes are the operating system's,
+/// absolute: never relative to a cgroup, unless a name says so.
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace mm {
+
+struct Cpu {
+  int id;             ///< OS index
+  int core, package;  ///< dense from 0, in hwloc's order
+  int l3;             ///< likewise; a machine without L3 has one a package, and so has a tree, where it is not read
+  int node;           ///< OS index of its own NUMA node; of the first one with CPUs where it has none
+  int smt;            ///< 0 for the first online CPU of its core, 1 for the second …
+  int core_id = -1, package_id = -1;  ///< OS indices, which may repeat in other packages or have gaps; -1: unknown
+};
+
+struct Node {
+  int id;                              ///< OS index
+  std::optional<std::uint64_t> bytes;  ///< as reserved, B; 0: no memory; none: the source does not state it
+  std::vector<int> cpus;               ///< its own, ascending; none for a memory-only node
+};
+
+struct CacheLevel {
+  int level;
+  std::size_t bytes;  ///< of one instance, as the operating system claims
+};
+
+/// A network card, disk or accelerator, and the CPUs near it.
+struct Device {
+  std::string name;  ///< as hwloc names it: eth0, nvme0n1, 0000:3b:00.0
+  std::vector<int> cpus;
+};
+
+struct Machine {
+  /// host, cpuset (of the host, made for a layout: `allowed` is all of it), synthetic, xml, tree
+  std::string origin;
+  std::vector<Cpu> cpus;     ///< online ones, ascending id
+  std::vector<int> offline;  ///< ids, ascending; only a tree states them
+  std::vector<int> allowed;  ///< ids that this process may use (host) or the description allows, ascending
+  std::vector<int> group;    ///< ids that the control group of this process allows, whatever its affinity; host only
+  std::vector<Node> nodes;   ///< ascending id
+  std::vector<int> memory_nodes;  ///< ids of nodes that have memory and that may be used, ascending; hwloc only
+  std::vector<Device> devices;
+  /// [from][to] in the order of `nodes`: the firmware's (10 is local), or what `use_matrix` brought (less is nearer;
+  /// infinite where that says nothing about a memory-only node). Never empty.
+  std::vector<std::vector<double>> distance;
+  std::string distance_from;  ///< "firmware", "measured latency (s)" …; "" where all nodes are taken as equally far
+  std::vector<CacheLevel> caches;  ///< data or unified caches of the first allowed CPU, L1 first; `topology()` only
+  std::size_t all_last_level_bytes = 0;  ///< of all instances together that may be used; `topology()` only
+
+  const Cpu& cpu(int id) const;              ///< UsageError where it is not online
+  std::size_t node_at(int id) const;         ///< index into `nodes` of an OS index; UsageError where there is none
+  std::size_t cache_bytes(int level) const;  ///< 0 where unknown
+  std::size_t last_level_bytes() const;
+  /// Rank of the distance from one node to another among all distinct ones (those within 2 % are one), 0 = the node
+  /// itself: hops on a torus.
+  int hops(int from_node, int to_node) const;
+};
+
+/// This host with its caches, as instruments need it; read once.
+const Machine& topology();
+/// The machine of `host`, a synthetic description (`pack:2 [numa] core:4 pu:2`) or a file of hwloc's XML.
+/// UsageError where it is none of them. With XML of this very host, `allowed` is what this process may use.
+/// `host` is read with packages, cores, L3 and nodes alone, because every job starts through it.
+Machine machine_of(const std::string& topology);
+/// Devices of this host. `machine_of("host")` leaves them out, because finding them costs more than all the rest;
+/// `place` requests them where a request is `near` one.
+std::vector<Device> host_devices();
+/// The machine whose /proc and /sys are below `root`: a recorded tree, or this host where that is empty. hwloc does not
+/// read it, since hwloc describes this host where a tree has no sysfs. Without CPUs where the tree has none.
+Machine machine_of_tree(const std::string& root);
+/// Distances between nodes from a JSON file {"nodes": [ids], "unit": "s", "what": "measured latency", "values": [[…]]}.
+/// With "better": "higher" (bandwidth) the reciprocal is taken. UsageError names what is wrong with it.
+void use_matrix(Machine& machine, const std::string& file);
+
+/// CPUs in the order in which a team fills the machine: "compact" fills one core's threads, then one socket;
+/// "cores" one CPU a core first, package by package; "spread" deals cores round the packages first.
+std::vector<int> fill_order(const Machine& machine, const std::string& how, const std::vector<int>& among);
+std::vector<int> fill_order(const std::string& how, const std::vector<int>& among);  ///< of this host
+
+}  // namespace mm
