@@ -190,6 +190,14 @@ TEST_F(LedgerFiles, TheMutexIsAFileOfItsOwnThatIsMadeAnewWhereItWasRemoved) {
   fs::remove(folder_.file("mutex"));
   fs::create_directory(folder_.file("mutex"));
   EXPECT_THROW(Mutex{folder_}, mm::Failure);
+  // A stranger's link or pipe is neither followed nor waited for.
+  fs::remove(folder_.file("mutex"));
+  std::ofstream(above_ / "elsewhere") << "x";
+  fs::create_symlink(above_ / "elsewhere", folder_.file("mutex"));
+  EXPECT_THROW(Mutex{folder_}, mm::Failure);
+  fs::remove(folder_.file("mutex"));
+  ASSERT_EQ(mkfifo(folder_.file("mutex").c_str(), 0666), 0);
+  EXPECT_THROW(Mutex{folder_}, mm::Failure);
 }
 
 TEST_F(LedgerFiles, TicketsAreServedInTheOrderInWhichTheyWereDrawn) {
@@ -233,7 +241,7 @@ TEST_F(LedgerFiles, TicketsOfTheDeadAreRemovedAndThoseOfTheLivingStay) {
   EXPECT_FALSE(fs::exists(folder_.file(name))) << "a ticket goes with its object";
   const Fd stranger = publish(folder_, "wait-0", "no ticket\n");
   EXPECT_EQ(waiting_in(folder_).size(), 1U);
-  EXPECT_TRUE(waiting_in(Folder{}).empty());
+  EXPECT_TRUE(waiting_in(Folder{"", Fd()}).empty());
 }
 
 TEST_F(LedgerFiles, WhoWatchesWakesWhenATicketGoesAndElseAfterTheTime) {

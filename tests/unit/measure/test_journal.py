@@ -109,6 +109,11 @@ def test_results_of_one_point_count_once_and_those_of_another_beside_it() -> Non
     assert len(derived.records) == 1, "the order of the conditions makes no difference"
 
 
+def test_derived_values_are_told_apart_by_the_conditions_that_were_set() -> None:
+    two = [{**LINE, "conditions": {"grid": grid, "load_1min": 0.5}} for grid in ("1x2", "2x1")]
+    assert len(read_journal(lines(*two), "s").records) == 2
+
+
 def test_a_line_is_an_object_with_a_type_and_of_a_bounded_length() -> None:
     assert parse_line(b'{"type": "end"}') == {"type": "end"}
     for wrong in (b"", b"[]", b'"end"', b"{}", b'{"type": 3}', b'{"type": "end"', b"[" * 100_000):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from meshmark.measure.plan import Plan, Step
-from meshmark.measure.repetitions import once, point_key, pool, pool_steps
+from meshmark.measure.repetitions import point_key, pool, pool_steps, unique
 from meshmark.store.record import Record, median, median_interval
 from meshmark.store.run import Absence
 from support import made_run
@@ -109,8 +109,8 @@ def test_what_every_repetition_lacks_is_said_once_and_an_error_of_each() -> None
         replace(first, reason="not permitted"),
     ]
     broken, broken_too = (replace(first, kind="error", step=s) for s in ("01", "02"))
-    assert once([first, again, *others]) == [first, *others]
-    assert once([broken, broken_too, broken]) == [broken, broken_too]
+    assert unique([first, again, *others]) == [first, *others]
+    assert unique([broken, broken_too, broken]) == [broken, broken_too]
 
 
 def test_a_point_is_told_by_what_its_instrument_says_tells_points_apart() -> None:

@@ -233,6 +233,27 @@ def test_what_was_not_told_apart_from_the_choice_is_named_with_its_ratio() -> No
     assert 1 < close["b"] < 1.3
 
 
+def test_who_failed_twice_is_not_close_to_the_choice() -> None:
+    race = Race("abc", "a")
+    while len(race.rounds) < 5 and (name := race.next()) is not None:
+        race.add(name, None if name == "b" and race.costs("b") else 1.0)
+    race.stop("the budget ended")
+    assert race.failures == {"b": 2}
+    assert "b" not in race.verdict().close
+
+
+def test_a_race_that_is_stopped_late_says_that_it_found_no_difference() -> None:
+    race, costs = Race("ab", "a"), [0.7, 1.2, 0.75, 1.15, 0.8, 1.1, 0.9]
+    while len(race.costs("b")) < 7 and (name := race.next()) is not None:
+        race.add(name, 1.0 if name == "a" else costs[len(race.costs("b"))])
+    race.stop("the budget ended")
+    said = race.verdict()
+    assert said.interval is not None
+    assert said.interval[0] < 1 < said.interval[1]
+    assert (said.word, said.choice) == ("no difference", "a")
+    assert said.floor == floor_of(race.costs("a"), race.seed, race.costs("b"))
+
+
 # ------------------------------------------------------------------ candidates
 
 
@@ -277,6 +298,12 @@ def test_a_mask_over_everything_binds_nothing_but_pinned_threads_differ() -> Non
     space = SearchSpace(("none", "balance", "pack"), memory=("default",), pages=("default",), smt=(False,))
     assert names(space, WIDE, 8, False)[0] == [BASELINE]
     assert names(space, WIDE, 8, True)[0] == [BASELINE, "balance", "pack"]
+
+
+def test_siblings_are_tried_where_cores_have_them_and_nobody_said_otherwise() -> None:
+    wishes = Wishes(("balance",), memory=("default",), pages=("default",))
+    found, _ = names(wishes, WIDE, 2, False)
+    assert found == [BASELINE, "balance", "balance, siblings"]
 
 
 def test_one_node_has_no_memory_policies_and_one_thread_no_siblings() -> None:
@@ -348,6 +375,8 @@ def test_what_cannot_be_had_is_left_out_with_its_reason_and_asked_for_once() -> 
         ("55f0 interleave=static:0-3 heap", "interleave=0-3"),
         ("55f0 weighted interleave:0-1", "weighted=0-1"),
         ("55f0 bind=relative: heap", "bind"),
+        ("55f0 prefer=relative: heap", "preferred"),
+        ("55f0 weighted interleave: heap", "weighted"),
         ("nonsense", "default"),
     ],
 )

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from meshmark.errors import MeshmarkError
-from meshmark.watch.difference import Side, compare, table
+from meshmark.watch.difference import Change, Difference, Side, compare, table
 from meshmark.watch.frames import Header
 from meshmark.watch.recording import Recording
 from support.made_recordings import frames, header, record, said
@@ -67,6 +67,44 @@ def test_too_few_frames_have_a_change_and_no_interval() -> None:
     assert c.change == pytest.approx(0.8) and c.low is None and not c.certain and "8 are needed" in c.why
     with pytest.raises(MeshmarkError, match="b: has no frame"):
         compare(side("a", [[0.1] * 4]), side("b", []))
+
+
+def test_the_json_has_both_sides_and_every_change_with_what_is_not_known() -> None:
+    one = Change("cpu", 3, "CPU 3", 0.25, 0.5000000123, 0.2, 0.3)
+    assert one.to_json() == {
+        "name": "CPU 3",
+        "before": 0.25,
+        "after": 0.5,
+        "change": 0.25,
+        "low": 0.2,
+        "high": 0.3,
+        "certain": True,
+    }
+    found = compare(side("a", [[0.1, None, 0.3, 0.4]] * 20), side("b", [[0.9, 0.2, None, 0.4]] * 10)).to_json()
+    assert found["before"] == {
+        "name": "a",
+        "machine": header().machine,
+        "started": header().started,
+        "frames": 20,
+        "seconds": pytest.approx(sum(f.window_s for f in frames([[0.1]] * 20))),
+    }
+    assert (found["after"]["name"], found["after"]["frames"]) == ("b", 10)
+    unknown = {"change": None, "low": None, "high": None, "certain": False}
+    assert found["changes"]["cpu"][1:3] == [
+        {"name": "CPU 1", "before": None, "after": 0.2, **unknown, "why": "not known at this tick (a)"},
+        {"name": "CPU 2", "before": 0.3, "after": None, **unknown, "why": "not known at this tick (b)"},
+    ]
+
+
+def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
+    sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
+    changes = [Change("cpu", i, f"CPU {i}", why="not counted") for i in range(8)]
+    assert list(table(Difference(*sides, {"cpu": changes})))[-1] == (
+        "not known: CPU 0, CPU 1, CPU 2, CPU 3, CPU 4, CPU 5 and 2 more: not counted"
+    )
+    assert list(table(Difference(*sides, {"cpu": changes[:6]})))[-1] == (
+        "not known: CPU 0, CPU 1, CPU 2, CPU 3, CPU 4, CPU 5: not counted"
+    )
 
 
 @pytest.mark.parametrize(
