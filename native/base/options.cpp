@@ -107,7 +107,8 @@ std::vector<std::size_t> parse_sizes(const std::string& field, const std::string
       const double size = static_cast<double>(low) * std::exp2(i / per_octave);
       if (size > static_cast<double>(high) * 1.000001) break;
       const double unit = size < 64 ? 1 : 64;  // whole cache lines, except for smaller sizes such as short messages
-      sizes.insert(static_cast<std::size_t>(std::llround(size / unit) * static_cast<long long>(unit)));
+      const auto rounded = static_cast<std::size_t>(std::llround(size / unit) * static_cast<long long>(unit));
+      sizes.insert(std::clamp(rounded, low, high));
     }
     sizes.insert(high);
   }

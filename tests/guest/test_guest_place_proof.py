@@ -167,8 +167,8 @@ def test_bad_wishes_are_refused_in_one_line() -> None:
     answers = part("migrate")
     one_line(answers["no such node"], 2, "--to", "node 9 does not exist", "0-1")
     one_line(answers["stranger"], 77, "another user")
-    one_line(answers["gone"], 1, "no process 4194303")
-    one_line(answers["gone placed"], 1, "no process 4194303")
+    one_line(answers["gone"], 1, "no such process: 4194303")
+    one_line(answers["gone placed"], 1, "no such process: 4194303")
     one_line(answers["cpuset"], 2, "node 0 is outside the cpuset", "allowed: 1")
 
 

@@ -57,6 +57,8 @@ TEST(Sizes, RangesDoubleAndMayBeFiner) {
   EXPECT_EQ(mm::parse_sizes("f", "1GiB..2GiB/64").size(), 65u);
   EXPECT_THROW(mm::parse_sizes("f", "1GiB..2GiB/65"), mm::UsageError);
   EXPECT_EQ(mm::parse_sizes("f", "8..128"), (std::vector<std::size_t>{8, 16, 32, 64, 128}));
+  EXPECT_EQ(mm::parse_sizes("f", "48..100"), (std::vector<std::size_t>{48, 100})) << "nothing beyond an end";
+  EXPECT_EQ(mm::parse_sizes("f", "3000001..3100000"), (std::vector<std::size_t>{3000001, 3100000}));
   EXPECT_EQ(mm::parse_sizes("f", "3KiB,1KiB"), (std::vector<std::size_t>{1024, 3072}));
   EXPECT_THROW(mm::parse_sizes("f", "8KiB..1KiB"), mm::UsageError);
   EXPECT_THROW(mm::parse_sizes("f", "0..1KiB"), mm::UsageError);

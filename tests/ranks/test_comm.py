@@ -539,7 +539,7 @@ def test_a_rank_that_fails_alone_says_so_in_one_line_and_ends_all(
     def with_spoiler(with_: launch.Launcher, ranks: int, cpus: int, _more: Sequence[str] = ()) -> list[str]:
         return plain(with_, ranks, cpus, more)
 
-    monkeypatch.setattr(launch, "words", with_spoiler)
+    monkeypatch.setattr(launch, "launch_argv", with_spoiler)
     result = Runner(tmp_path).run_step(Step("s", "halo", ("halo", "--words", "8", "--budget", "2s"), 2, 2, kind))
     assert result.status == "failed"
     assert re.fullmatch(rf"rank {rank}: MPI_Dims_create: .*", result.message), result.message

@@ -232,7 +232,7 @@ def test_more_memory_than_there_is_is_absent_with_the_reason() -> None:
     done = run("latency", "--footprint", "1TiB", "--budget", "1s")
     assert done.returncode == 77
     absent = [line for line in lines_of(done.stdout) if line["type"] == "absent"]
-    assert "memory too small" in absent[0]["reason"]
+    assert "not enough memory" in absent[0]["reason"]
 
 
 def test_nobody_can_take_the_output() -> None:

@@ -50,7 +50,8 @@ class System : public Source {
       std::string_view line = next_line(text);
       const std::size_t at = line.find("total=");
       const auto total = at == std::string_view::npos ? -1 : whole_number(line.substr(at + 6));
-      board.set(p.metric, 0, p.rate.of(total < 0 ? kUnknown : static_cast<double>(total) * 1e-6, now));
+      const double share = p.rate.of(total < 0 ? kUnknown : static_cast<double>(total) * 1e-6, now);
+      board.set(p.metric, 0, share > 1 ? 1 : share);  // the Linux kernel adds waiting time later than it passes
     }
   }
 

@@ -189,7 +189,7 @@ def test_who_was_to_start_it_is_gone(program: Program, tmp_path: Path) -> None:
 
 def test_a_missing_program_is_one_line(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MESHMARK_LOAD", "/proc/nowhere/meshmark-load")
-    with pytest.raises(MeshmarkError, match="meshmark-load is not at"):
+    with pytest.raises(MeshmarkError, match="meshmark-load not found at"):
         run_program(program)
 
 

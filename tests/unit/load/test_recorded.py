@@ -192,7 +192,7 @@ def test_what_is_recorded_beside_covers_the_run(tmp_path: Path) -> None:
     assert began < frames[0].at - frames[0].window_s < left
     assert frames[-1].at >= left
     assert found_beside(folder) == folder / RECORDING
-    with watched(tmp_path / "none", wanted=False):
+    with watched(tmp_path / "none", enabled=False):
         pass
     assert not (tmp_path / "none").exists()
 

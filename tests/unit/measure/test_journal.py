@@ -51,8 +51,8 @@ def test_every_kind_of_line_is_read() -> None:
     )
     assert reading.header == header
     assert [r.metric for r in reading.records] == ["load_latency"]
-    assert len(reading.wrong) == 1
-    assert reading.wrong[0].startswith("value: found 7")
+    assert len(reading.invalid_records) == 1
+    assert reading.invalid_records[0].startswith("value: found 7")
     assert reading.absences == [
         Absence(
             instrument="latency",
@@ -63,7 +63,7 @@ def test_every_kind_of_line_is_read() -> None:
             step="03-latency",
         )
     ]
-    assert (reading.nonsense, reading.ended, reading.error) == (1, "ok", None)
+    assert (reading.invalid_lines, reading.ended, reading.error) == (1, "ok", None)
 
 
 def test_an_absence_that_says_little_is_one_all_the_same_and_the_same_one_is_said_once() -> None:

@@ -301,8 +301,8 @@ def test_a_mask_over_everything_binds_nothing_but_pinned_threads_differ() -> Non
 
 
 def test_siblings_are_tried_where_cores_have_them_and_nobody_said_otherwise() -> None:
-    wishes = Wishes(("balance",), memory=("default",), pages=("default",))
-    found, _ = names(wishes, WIDE, 2, False)
+    space = SearchSpace(("balance",), memory=("default",), pages=("default",))
+    found, _ = names(space, WIDE, 2, False)
     assert found == [BASELINE, "balance", "balance, siblings"]
 
 

@@ -68,7 +68,7 @@ def test_the_plan_is_made_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("MESHMARK_PLACE", str(counting))
     words = ["--topology", "pack:2 core:2 pu:1", "--policy", "pack", "--svg", str(tmp_path / "plan.svg"), "--jobs"]
     done = place(*words, "2,9")
-    assert done.returncode == 1 and "1 of 2 jobs found no place" in done.stderr, done
+    assert done.returncode == 1 and "1 of 2 jobs could not be placed" in done.stderr, done
     assert (tmp_path / "plan.svg").exists() and "job  slots" in done.stdout
     assert (tmp_path / "calls").read_text() == "x\n"
     assert place(*words, "none").returncode == 2
