@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import itertools
+import json
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from meshmark.errors import UsageError
+from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.placing import Here
 from meshmark.load.prescription import Prescription
-from meshmark.load.program import read_program
+from meshmark.load.program import dump_program, read_program
 from meshmark.load.result import Totals
 from meshmark.load.scenario import Member
 from meshmark.load.studies.bench import How
 from meshmark.load.studies.cells import LEAD_S
-from meshmark.load.studies.curve import interference_curve
+from meshmark.load.studies.curve import InterferenceCurve, interference_curve
 from meshmark.load.studies.interference import MEMORY_BOUND, interference_matrix, kernel_class
 from meshmark.load.studies.outcome import Cell, Outcome, Use
-from meshmark.load.synthesis import explain
+from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.variants import Variant
 from support.made_base import made_base
 
@@ -31,7 +34,7 @@ def variants() -> list[Variant]:
     return list(made_base(seed=1, thread_counts=(1, 2), most=400))
 
 
-def run_of(cell: Cell, repetition: int, wall_s: float) -> Outcome:
+def run_of(cell: Cell, repetition: int, wall_s: float, reason: str = "") -> Outcome:
     use = Use(
         program=cell.measured[0],
         copy=0,
@@ -52,6 +55,7 @@ def run_of(cell: Cell, repetition: int, wall_s: float) -> Outcome:
         uses=(use,),
         totals=Totals(cpus=4, **dict.fromkeys(TOTALS, 1.0)),
         flags=frozenset(),
+        reason=reason,
     )
 
 
@@ -64,14 +68,21 @@ class Runs:
     def __init__(self, wall_s: Callable[[str], float]) -> None:
         self.groups: Sequence[Sequence[Cell]] = ()
         self.wall_s = wall_s
+        self.reason = ""  # why runs do not count
+        self.fails: set[str] | None = None  # the cells of such runs; None: all
 
     def __call__(
         self, _: Path, groups: Sequence[Sequence[Cell]], repetitions: int, *__: Any
     ) -> dict[str, list[Outcome]]:
         self.groups = groups
         return {
-            c.name: [run_of(c, r, self.wall_s(c.name)) for r in range(repetitions)] for group in groups for c in group
+            c.name: [run_of(c, r, self.wall_s(c.name), self.reason_of(c)) for r in range(repetitions)]
+            for group in groups
+            for c in group
         }
+
+    def reason_of(self, cell: Cell) -> str:
+        return self.reason if self.fails is None or cell.name in self.fails else ""
 
 
 @pytest.fixture
@@ -193,3 +204,255 @@ def test_a_class_is_a_kind_or_a_kernel_at_a_level(variants: list[Variant]) -> No
     assert not kernel_class("no such kind")(v)
     with pytest.raises(UsageError, match="found 'stream@L9'; levels are L1, L2, L3, memory"):
         kernel_class("stream@L9")
+
+
+@pytest.fixture(scope="module")
+def reach(variants: list[Variant]) -> tuple[float, float]:
+    """The rates of memory that a program of these variants may have, GB/s."""
+    found = explain(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    assert found is not None
+    return found
+
+
+def between(reach: tuple[float, float], share: float) -> float:
+    return float(f"{reach[0] + share * (reach[1] - reach[0]):.4g}")
+
+
+def curve(folder: Path, variants: list[Variant], **more: Any) -> InterferenceCurve:
+    return interference_curve(
+        ["true"], variants, folder / "study", **{"neighbour_run_time_s": 0.5, "outlasts": 3, "how": TWICE, **more}
+    )
+
+
+def beside(rate: float, held: bool = False) -> str:
+    return f"beside {rate:g} GB/s{' held out' if held else ''}"
+
+
+def test_a_curve_is_checked_with_neighbours_of_other_kernels_at_rates_that_it_does_not_have(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    low, held, high = (between(reach, share) for share in (0.2, 0.4, 0.6))
+    times = {"alone": 2.0, beside(low): 3.0, beside(high): 5.0, beside(held, held=True): 4.5}
+    runs = four_cpus(times.__getitem__)
+    found = curve(tmp_path, variants, rates_gb_per_s=(high, low), held_out_gb_per_s=[held])
+
+    assert [(p.x, p.label) for p in found.points] == [(low, f"{low:g} GB/s"), (high, f"{high:g} GB/s")]
+    assert [p.slowdown.ratio for p in found.points] == [1.5, 2.5]
+    assert (found.predict(0), found.predict(low), found.predict(high)) == pytest.approx((1, 1.5, 2.5))
+    with pytest.raises(UsageError, match=f"rate: found 99.*measured is from 0 to {high:g}"):
+        found.predict(99)
+
+    (check,) = found.held_out
+    assert (check.neighbour, check.rate_gb_per_s, check.measured.slowdown.ratio) == (
+        f"{held:g} GB/s held out",
+        held,
+        2.25,
+    )
+    assert check.predicted == found.predict(held)
+    assert 1.5 < check.predicted < 2.5
+    assert check.error_points == pytest.approx(100 * (2.25 - check.predicted))
+    head, *rows = found.table.splitlines()
+    assert head.split("  ")[0] == "beside" and head.split()[1:] == [
+        "slowdown",
+        "95",
+        "%",
+        "predicted",
+        "off",
+        "by",
+        "points",
+    ]
+    assert [row.split() for row in rows] == [
+        [f"{low:g}", "GB/s", "1.500", "none", "below", "4", "runs"],
+        [f"{high:g}", "GB/s", "2.500", "none", "below", "4", "runs"],
+        [
+            *(f"{held:g}", "GB/s", "held", "out", "2.250", "none", "below", "4", "runs"),
+            *(f"{check.predicted:.3f}", f"{check.error_points:.1f}"),
+        ],
+    ]
+
+    (gap,) = [r for r in found.records if r.metric == "prediction_gap"]
+    assert gap.value == pytest.approx(2.25 - check.predicted)
+    assert gap.conditions == {
+        "study": "interference_curve",
+        "cpus": "0-3",
+        "clock": "wall",
+        "neighbour": f"{held:g} GB/s held out",
+        "neighbour_rate": held * 1e9,
+        "predicted": check.predicted,
+        "measured": 2.25,
+    }
+    slow = [r.conditions for r in found.records if r.metric == "slowdown"]
+    assert [(c["neighbour_rate"], c["held_out"], c["neighbour"], c["neighbours"]) for c in slow] == [
+        (low * 1e9, False, f"{low:g} GB/s", 1),
+        (high * 1e9, False, f"{high:g} GB/s", 1),
+        (held * 1e9, True, f"{held:g} GB/s held out", 1),
+    ]
+
+    (group,) = runs.groups
+    assert [c.name for c in group] == list(times)
+    for cell in group:
+        measured = program_of(cell, "measured")
+        assert (cell.measured, measured.cpus) == (("measured",), ((0,),))
+        assert Path(measured.command[0]).name == "true"
+        if cell.name == "alone":
+            assert (len(cell.scenarios[0].programs), cell.scenarios[0].name) == (1, "curve: alone")
+            continue
+        assert cell.scenarios[0].name == f"curve: {cell.name}"
+        neighbour = program_of(cell, "neighbour")
+        assert (measured.start_s, neighbour.start_s, neighbour.cpus) == ((LEAD_S,), (0.0,), ((1,),))
+        assert neighbour.file is not None
+        planned = read_program(neighbour.file).planned()
+        assert planned["run_time_s"] == pytest.approx(3 * 0.5, rel=0.15)
+    # The neighbour that checks the curve does without half of the kernels.
+    file = program_of(group[-1], "neighbour").file
+    assert file is not None
+    asked = read_program(file).prescription
+    kernels = {v.kernel for v in variants if v.threads == 1}
+    assert len(asked.without) == len(kernels) // 2
+    assert kernels > set(asked.without)
+    assert {p.variant.kernel for p in read_program(file).parts}.isdisjoint(asked.without)
+    assert asked.seed == TWICE.seed + 1
+    assert asked.name == f"{held:g} GB per s held out"
+
+
+def test_a_curve_without_wishes_has_six_rates_and_checks_two_between_them(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path
+) -> None:
+    four_cpus(lambda name: 1.0 if name == "alone" else 2.0)
+    found = curve(tmp_path, variants)
+    rates = [p.x for p in found.points]
+    assert len(rates) == 6 and rates == sorted(rates)
+    middles = [(a + b) / 2 for a, b in itertools.pairwise(rates)]
+    assert [h.rate_gb_per_s for h in found.held_out] == pytest.approx([middles[1], middles[4]], rel=1e-3)
+
+
+def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    runs = four_cpus(lambda name: 1.0 if name == "alone" else 1.5)
+    rates = [2 * between(reach, share) for share in (0.1, 0.6)]
+    files = {}
+    for name, share in (("mine", 0.3), ("fast", 0.8)):
+        program = synthesize(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": between(reach, share)}))
+        files[name] = tmp_path / f"{name}.json"
+        files[name].write_text(dump_program(program))
+    each = {name: read_program(file).planned()["memory_gb_per_s"] for name, file in files.items()}
+    found = curve(
+        tmp_path, variants, rates_gb_per_s=rates, held_out_gb_per_s=(), held_out=files, neighbours=2, cpus=(3, 1, 2)
+    )
+    (check,) = found.held_out
+    assert (check.neighbour, check.rate_gb_per_s) == ("mine", pytest.approx(2 * each["mine"]))
+    (absence,) = found.absences
+    assert (absence.metric, absence.kind, absence.conditions["neighbour"]) == ("prediction_gap", "absent", "fast")
+    assert absence.reason == f"fast: {2 * each['fast']:.3g} GB/s lies beyond the curve"
+    assert found.table.splitlines()[-1] == f"absent: prediction_gap: {absence.reason}"
+    slow = {r.conditions["neighbour"]: r.conditions for r in found.records if r.metric == "slowdown"}
+    assert (slow["mine"]["held_out"], slow["mine"]["neighbours"]) == (True, 2)
+    for cell in runs.groups[0][1:]:
+        assert program_of(cell, "measured").cpus == ((3,),)
+        assert program_of(cell, "neighbour").cpus == ((1,), (2,))
+    assert program_of(runs.groups[0][-2], "neighbour").file == files["mine"].resolve()
+
+
+def test_a_neighbour_that_cannot_be_made_is_absent_and_the_others_go_on(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    four_cpus(lambda name: 1.0 if name == "alone" else 1.5)
+    rates = [between(reach, 0.2), between(reach, 0.4), 50 * reach[1]]
+    found = curve(tmp_path, variants, rates_gb_per_s=rates, held_out_gb_per_s=())
+    assert [p.x for p in found.points] == rates[:2]
+    (absence,) = found.absences
+    assert (absence.metric, absence.kind) == ("slowdown", "error")
+    assert (absence.conditions["neighbour_rate"], absence.conditions["held_out"]) == (rates[2] * 1e9, False)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"neighbours": 0}, "neighbours: found 0; allowed are 1 to 3, one a CPU"),
+        ({"neighbours": 4}, "neighbours: found 4; allowed are 1 to 3, one a CPU"),
+        ({"outlasts": 0.5}, "outlasts: found 0.5; allowed is a number from 1 on"),
+        ({"rates_gb_per_s": [2.0, 2.0]}, "rates: found 1; a curve needs 2"),
+        ({"held_out_gb_per_s": [0.0]}, "held_out_gb_per_s: found 0; allowed are rates above 0, up to 3"),
+        ({"held_out_gb_per_s": [3.5]}, "held_out_gb_per_s: found 3.5; allowed are rates above 0, up to 3"),
+        ({"held_out": {"mine": Path("/none.json")}}, "held_out: mine: found /none.json; no such file"),
+    ],
+)
+def test_wishes_that_make_no_curve_are_refused_before_a_folder_is_made(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, wrong: dict[str, Any], message: str
+) -> None:
+    four_cpus(lambda _: 1.0)
+    with pytest.raises(UsageError, match=f"^{re.escape(message)}$"):
+        curve(tmp_path, variants, **{"rates_gb_per_s": [2.0, 3.0], **wrong})
+    assert not (tmp_path / "study").exists()
+
+
+def test_studies_of_neighbours_need_two_cpus(four_cpus: Any, variants: list[Variant], tmp_path: Path) -> None:
+    four_cpus(lambda _: 1.0)
+    with pytest.raises(AbsentError, match=r"^interference_curve: needs two CPUs, may use 2$"):
+        curve(tmp_path, variants, cpus=(2,))
+    with pytest.raises(AbsentError, match=r"^interference_matrix: needs two CPUs, may use 2$"):
+        matrix(tmp_path, variants, cpus=(2,))
+
+
+def test_a_curve_of_which_no_run_counts_is_an_error_that_names_the_folder(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    runs = four_cpus(lambda _: 1.0)
+    runs.reason = "program measured, copy 0: exit status 1"
+    with pytest.raises(MeshmarkError, match="no run counts: program measured, copy 0: exit status 1") as why:
+        curve(tmp_path, variants, rates_gb_per_s=[between(reach, s) for s in (0.2, 0.6)], held_out_gb_per_s=())
+    assert str(tmp_path / "study") in why.value.hint
+
+
+def test_a_study_keeps_what_it_was_asked(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    four_cpus(lambda _: 1.0)
+    rates = [between(reach, s) for s in (0.2, 0.6)]
+    curve(tmp_path, variants, rates_gb_per_s=rates, held_out_gb_per_s=())
+    asked = json.loads((tmp_path / "study" / "study.json").read_text())
+    assert asked["study"] == "interference_curve"
+    assert {
+        "work": ["true"],
+        "neighbours": 1,
+        "rates_gb_per_s": rates,
+        "held_out_gb_per_s": [],
+        "held_out": {},
+        "neighbour_run_time_s": 0.5,
+        "outlasts": 3,
+    }.items() <= asked.items()
+    matrix(tmp_path / "other", variants, ["stream"])
+    asked = json.loads((tmp_path / "other" / "study" / "study.json").read_text())
+    assert {"study": "interference_matrix", "classes": ["stream"], "run_time_s": 0.1}.items() <= asked.items()
+
+
+def test_a_pair_of_which_no_run_counts_is_absent_in_a_matrix(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path
+) -> None:
+    runs = four_cpus(lambda _: 1.0)
+    runs.reason, runs.fails = "it ended early", {"stream beside integer"}
+    found = matrix(tmp_path, variants, ["stream", "integer"])
+    assert ("stream", "integer") not in found.cells and len(found.cells) == 3
+    assert found.table.splitlines()[0].split() == ["measured", "\\", "beside", "stream", "integer"]
+    assert found.table.splitlines()[1].split() == ["stream", "1.000", "absent"]
+    (absence,) = found.absences
+    assert (absence.reason, absence.conditions["class"], absence.conditions["neighbour"]) == (
+        "it ended early",
+        "stream",
+        "integer",
+    )
+    assert found.spoiled == "2 of 12 runs do not count: stream beside integer: it ended early"
+
+
+def test_programs_of_a_matrix_may_be_of_one_kernel_alone(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path
+) -> None:
+    runs = four_cpus(lambda _: 1.0)
+    kernel = next(v.kernel for v in variants if v.threads == 1 and v.served_by == "memory")
+    matrix(tmp_path, variants, [kernel])
+    file = program_of(runs.groups[0][0], "measured").file
+    assert file is not None
+    asked = read_program(file).prescription
+    assert (asked.kernels, asked.least_kernels, asked.most_share, asked.name) == ((kernel,), 1, 1.0, kernel)
+    assert asked.memory_mib == TWICE.memory_mib

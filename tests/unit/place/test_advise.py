@@ -169,6 +169,22 @@ def test_a_race_ends_as_soon_as_it_is_clear(cost: float, pairs: int, word: str, 
     assert (said.pairs, said.word, said.stopped) == (pairs, word, stopped)
 
 
+def test_a_gain_that_is_certain_but_below_the_noise_floor_is_no_difference() -> None:
+    race = Race(["a", "b"], "a")
+    while (name := race.next()) is not None:  # rounds differ by a fifth, the two within a round by 3 %
+        race.add(name, (1.2 if len(race.rounds) % 2 else 1.0) * (1.0 if name == "a" else 0.97))
+    said = race.verdict()
+    assert said.interval is not None
+    assert said.interval[1] < 1
+    assert said.floor > 0.05
+    assert (said.pairs, said.word, said.choice, said.stopped) == (
+        6,
+        "no difference",
+        "a",
+        "a relevant difference is ruled out",
+    )
+
+
 @pytest.mark.parametrize("cost", [1.0, 1.1])
 def test_what_cannot_win_is_given_up_before_an_interval_is_known_but_not_before_the_floor_is(cost: float) -> None:
     race, rng = Race("abcdef", "a"), random.Random(1)
