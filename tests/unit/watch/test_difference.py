@@ -8,10 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from meshmark.errors import MeshmarkError
 from meshmark.watch.difference import Change, Difference, Side, compare, table
-from meshmark.watch.frames import Header
+from meshmark.watch.frames import Header, Metric
 from meshmark.watch.recording import Recording
 from support.made_recordings import frames, header, record, said
 
@@ -158,3 +159,140 @@ def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:
     assert (
         list(table(compare(*(Side(p.name, Recording(p).header, 80, Recording(p).frames()) for p in (a, b))))) == lines
     )
+
+
+def test_the_interval_is_that_of_welch_over_ten_batches() -> None:
+    rng = np.random.default_rng(11)
+    first, second = rng.normal(0.3, 0.05, 40), rng.normal(0.5, 0.02, 63)
+    c = compare(side("a", [[x] * 4 for x in first.tolist()]), side("b", [[x] * 4 for x in second.tolist()])).changes
+    batches = [
+        [float(np.mean([x for i, x in enumerate(of) if i * 10 // len(of) == b])) for b in range(10)]
+        for of in (first, second)
+    ]
+    means = [float(np.mean(of)) for of in (first, second)]
+    welch = stats.ttest_ind(batches[1], batches[0], equal_var=False).confidence_interval(0.95)
+    half = (welch.high - welch.low) / 2
+    for one in c["cpu"]:
+        assert (one.before, one.after) == pytest.approx(means)
+        assert (one.low, one.high) == pytest.approx((means[1] - means[0] - half, means[1] - means[0] + half))
+
+
+def test_a_change_smaller_than_rounding_is_none() -> None:
+    assert Change("cpu", 0, "CPU 0", 0.1, 0.2, 2e-6, 0.2).certain
+    assert Change("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -2e-6).certain
+    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2, 5e-7, 0.2).certain
+    assert not Change("cpu", 0, "CPU 0", 0.2, 0.1, -0.2, -5e-7).certain
+    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2, -0.1, 0.2).certain
+    assert not Change("cpu", 0, "CPU 0", 0.1, 0.2).certain
+    assert Change("cpu", 0, "CPU 0", 0.1).change is None
+    assert Change("cpu", 0, "CPU 0", after=0.1).change is None
+
+
+def test_eight_frames_are_enough_for_an_interval_and_what_is_known_in_three_batches_is_not() -> None:
+    uses: list[list[float | None]] = [[0.1 + 0.01 * i, 0.2, 0.3, 0.4] for i in range(8)]
+    found = compare(side("a", uses), side("b", uses)).changes["cpu"][0]
+    assert found.low is not None and found.high is not None
+    assert found.change == pytest.approx(0)
+    assert found.low == pytest.approx(-found.high)
+    assert found.high > 0.01
+    for frame in uses[6:]:
+        frame[1] = None
+    c = compare(side("a", uses), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    assert c[0].low is not None
+    assert [c[1].before, c[1].after] == pytest.approx([0.2, 0.5])
+    assert (c[1].low, c[1].high) == (None, None)
+    assert c[1].why == "too few frames for an interval: 8 are needed in each recording"
+    c = compare(side("b", [[0.5] * 4] * 20), side("a", uses)).changes["cpu"]
+    assert c[0].low is not None and c[1].low is None
+
+
+def test_what_is_not_known_at_some_ticks_is_the_mean_of_the_others() -> None:
+    uses = [[0.2 if i % 2 else None, 0.4] for i in range(40)]
+    c = compare(side("a", uses, header(2)), side("b", [[0.5, 0.5]] * 40, header(2))).changes["cpu"]
+    assert c[0].certain
+    assert [c[0].before, c[0].after] == pytest.approx([0.2, 0.5])
+
+
+def test_frames_that_are_short_of_a_component_or_without_length_do_not_hide_the_others() -> None:
+    made = frames([[0.5] * 4] * 20)
+    made[3].values["cpu.busy"] = [1.0, 1.0]  # a torn one
+    c = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    assert c[0].before == pytest.approx(0.5)
+    for frame in made:
+        frame.window_s = 0.0
+    c = compare(Side("a", header(), 20, made), side("b", [[0.5] * 4] * 20)).changes["cpu"]
+    assert c[0].before == pytest.approx(0.5)
+
+
+def test_a_recording_that_grows_is_read_up_to_the_frames_that_it_had() -> None:
+    uses = [[0.25] * 4] * 20 + [[1.0] * 4] * 5
+    found = compare(Side("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
+    assert found.changes["cpu"][0].before == pytest.approx(0.25)
+    assert (found.before["frames"], found.before["seconds"]) == (20, pytest.approx(2.0))
+
+
+def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() -> None:
+    sides = {"name": "a", "frames": 20}, {"name": "b", "frames": 10}
+    changes = {
+        "cpu": [
+            Change("cpu", 0, "CPU 0", 0.5, 0.75, -0.1, 0.6),
+            Change("cpu", 1, "CPU 1", 0.5, 0.625, 0.1, 0.15),
+            Change("cpu", 2, "CPU 2", 0.5, 0.25, -0.26, -0.24),
+            Change("cpu", 3, "CPU 3", 0.5, 0.50001, why="too few frames"),
+        ],
+        "link": [Change("link", 0, "0-1", 1.0, 0.0, -1.0, -1.0), Change("link", 1, "1-0", why="no counters")],
+    }
+    assert list(table(Difference(*sides, changes))) == [
+        "from a (20 frames) to b (10 frames)",
+        "component  before (%)  after (%)  change (points)  95 % interval",
+        "link 0-1        100.0        0.0           -100.0  -100.0 to -100.0",
+        "CPU 2            50.0       25.0            -25.0  -26.0 to -24.0",
+        "CPU 1            50.0       62.5            +12.5  +10.0 to +15.0",
+        "CPU 0            50.0       75.0            +25.0  -10.0 to +60.0  not distinguishable",
+        "CPU 3            50.0       50.0              0.0  too few frames",
+        "not known: link 1-0: no counters",
+    ]
+    long = {"cpu": [Change("cpu", 0, "a CPU with a name", 0.5, 0.75, 0.2, 0.3)]}
+    assert list(table(Difference(*sides, long)))[1:] == [
+        "component          before (%)  after (%)  change (points)  95 % interval",
+        "a CPU with a name        50.0       75.0            +25.0  +20.0 to +30.0",
+    ]
+
+
+def test_classes_that_one_recording_does_not_measure_name_the_reason_and_the_recording() -> None:
+    plain = header()
+    known = Header(
+        plain.source,
+        plain.machine,
+        plain.started,
+        plain.period_s,
+        plain.components,
+        (*plain.metrics, Metric(plain.use["memory"], "1", "busy", "counter")),
+    )
+    made = frames([[0.1] * 4] * 10)
+    for frame in made:
+        frame.values[plain.use["memory"]] = [0.5]
+    here, there = Side("a", known, 10, made), side("b", [[0.1] * 4] * 10)
+    for pair in ((here, there), (there, here)):
+        (memory,) = compare(*pair).changes["memory"]
+        assert (memory.component_class, memory.index, memory.name) == ("memory", 0, "memory 0")
+        assert (memory.before, memory.after, memory.why) == (None, None, "no counters here (b)")
+    assert compare(here, here).changes["memory"][0].before == pytest.approx(0.5)
+    assert list(compare(here, here).changes) == ["cpu", "memory"]  # classes without a component are left out
+
+
+def test_the_json_of_a_difference_names_its_format_and_rounds_to_a_millionth() -> None:
+    found = Difference({"name": "a"}, {"name": "b"}, {"cpu": [Change("cpu", 0, "CPU 0", 0.12345678, why="no")]})
+    assert found.to_json() == {
+        "type": "difference",
+        "format": 1,
+        "unit": "1",
+        "before": {"name": "a"},
+        "after": {"name": "b"},
+        "changes": {
+            "cpu": [
+                dict.fromkeys(("after", "change", "low", "high"))
+                | {"name": "CPU 0", "before": 0.123457, "certain": False, "why": "no"}
+            ]
+        },
+    }
