@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from meshmark.errors import MeshmarkError
+from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.journal import spans_of
 from meshmark.load.lanes import shares
-from meshmark.load.result import jain, rank_sum_bound, slowdown
+from meshmark.load.metrics import all_metrics, of_variants, parse_metrics
+from meshmark.load.result import (
+    LoadRun,
+    ProgramUse,
+    Span,
+    ThreadUse,
+    jain,
+    rank_sum_bound,
+    slowdown,
+    utilisation,
+)
+from support.made_base import made_base
 
 
 def test_jain_is_one_where_all_are_alike_and_one_nth_where_one_has_all() -> None:
@@ -93,3 +106,153 @@ def test_spans_never_hold_more_than_their_time(steps: list[tuple[Any, ...]]) -> 
     if spans:
         bins = shares(spans, 0.0, spans[-1].to_s, 17)
         assert sum(sum(b) for b in bins) * spans[-1].to_s / 17 == pytest.approx(spans[-1].to_s, rel=1e-6)
+
+
+def copy_of(program: str, **figures: Any) -> ProgramUse:
+    return ProgramUse(**{"program": program, "copy": 0, "how": "ok", "ended_s": 1.0, **figures})
+
+
+def run_of(programs: Sequence[ProgramUse] = (), spans: Sequence[Span] = (), **more: Any) -> LoadRun:
+    one = ThreadUse(
+        thread=0,
+        program="a",
+        copy=0,
+        pid=1,
+        tid=1,
+        command="a",
+        from_s=0.0,
+        to_s=2.0,
+        **dict.fromkeys(("user_s", "system_s", "waiting_s", "sleeping_s"), 0.0),
+        migrations=0,
+        cpus=(0,),
+        spans=tuple(spans),
+    )
+    return LoadRun(
+        **{
+            "folder": Path("run"),
+            "status": "ok",
+            "bench_s": 2.0,
+            "cpus": (0, 1),
+            **{key: {} for key in ("header", "scenario", "bound", "windows", "end")},
+            "events": [],
+            "canary": [],
+            "programs": list(programs),
+            "threads": [one],
+            **more,
+        }
+    )
+
+
+def test_the_use_of_cpus_is_spread_over_the_steps_that_a_span_covers() -> None:
+    spans = (
+        Span(-0.25, 0.25, 0.5, 0.0, 0.0, 0.0, 0, False),  # half of it was before the clock's start
+        Span(0.75, 1.25, 0.2, 0.2, 0.1, 0.0, 0, False),
+        Span(1.25, 1.5, 0.0, 0.0, 0.25, 0.0, 0, False),  # only waited
+        Span(1.5, 2.5, 1.0, 0.0, 0.0, 0.0, 1, True),  # half of it was after the end
+    )
+    of_one = utilisation(run_of(spans=spans, cpus=(0,)))
+    assert [at for at, _ in of_one] == [0, 0.5, 1, 1.5]
+    assert [share for _, share in of_one] == pytest.approx([0.5, 0.4, 0.4, 1.0])
+    of_two = utilisation(run_of(spans=spans))
+    assert [share for _, share in of_two] == pytest.approx([0.25, 0.2, 0.2, 0.5])
+    assert [at for at, _ in utilisation(run_of(spans=spans), step_s=1.0)] == [0, 1]
+
+
+def test_the_last_step_is_as_long_as_the_rest_of_the_run_and_no_use_exceeds_one() -> None:
+    spans = (Span(1.0, 1.25, 0.25, 0.0, 0.0, 0.0, 0, False),)
+    assert utilisation(run_of(spans=spans, bench_s=1.25, cpus=(0,))) == [(0, 0), (0.5, 0), (1.0, pytest.approx(1))]
+    assert max(share for _, share in utilisation(run_of(spans=spans * 3, cpus=(0,)))) == 1.0
+    assert utilisation(run_of(bench_s=0.0)) == [(0, 0)]
+
+
+def test_totals_are_over_the_programs_that_ran() -> None:
+    ran = (
+        copy_of("a", released_s=0.5, ended_s=2.0, user_s=1.0, system_s=0.25, waiting_s=0.125),
+        copy_of("b", ended_s=1.0, user_s=0.5, system_s=0.25, waiting_s=0.25, how="status"),
+        copy_of("c", ended_s=9.0, user_s=9.0, system_s=9.0, waiting_s=9.0, how="failed"),
+    )
+    got = run_of(ran).totals()
+    assert (got.bench_s, got.cpus, got.available_s) == (2.0, 2, 4.0)
+    assert (got.user_s, got.system_s, got.idle_s, got.utilisation) == (1.5, 0.5, 2.0, 0.5)
+    assert (got.completion_s, got.run_s, got.waiting_s) == (1.5, 2.5, 0.375)
+    assert run_of().totals().completion_s == 0
+    assert math.isnan(run_of(bench_s=0.0).totals().utilisation)
+
+
+def test_fairness_is_over_speeds_where_the_time_alone_is_known_and_else_over_the_wanted_cpu_time() -> None:
+    ran = (
+        copy_of("a", ended_s=2.0, user_s=1.0, waiting_s=1.0),
+        copy_of("b", ended_s=4.0, user_s=1.0),
+        copy_of("c", user_s=1.0, waiting_s=99.0, how="signal"),
+    )
+    run = run_of(ran)
+    assert run.fairness() == pytest.approx(jain([0.5, 1.0]))
+    assert run.fairness({"a": 2.0, "b": 1.0}) == pytest.approx(jain([1.0, 0.25]))
+    assert run.fairness({"b": 1.0, "c": 1.0}) == pytest.approx(1)
+    assert math.isnan(run.fairness({}))
+
+
+def test_what_spoils_a_run_is_flagged_above_its_limit() -> None:
+    def machine(busy: float, steal: float) -> dict[str, Any]:
+        return {"machine": {"busy_s": [busy, 0.0, 50.0], "steal_s": [steal, 0.0, 50.0]}}
+
+    a = copy_of("a", user_s=1.0)
+    assert run_of([a], end=machine(1.0, 0.04)).flags(a) == frozenset()  # of 4 CPU seconds a hundredth
+    assert run_of([a], end=machine(1.0, 0.041)).flags(a) == {"stolen"}
+    assert run_of([a], end=machine(3.0, 0.0)).flags(a) == {"noisy"}
+    assert run_of([a], status="timeout").flags(a) == {"truncated"}
+    assert run_of([a], bound={("a", 0): (1,)}).flags(a) == {"migrated"}  # it ran on CPU 0
+    assert run_of([a], bound={("a", 0): (0, 1)}).flags(a) == frozenset()
+    assert run_of([a], scenario={"programs": [{"name": "a", "threads": 3}]}).flags(a) == {"oversubscribed"}
+    assert run_of([a], scenario={"programs": [{"name": "a", "threads": 2}]}).flags(a) == frozenset()
+    wrong = copy_of("a", user_s=1.0, done={"wrong": 1})
+    assert run_of([wrong]).flags(wrong) == {"unverified"}
+    for how, flags in (
+        ("timeout", {"truncated"}),
+        ("stopped", {"truncated"}),
+        ("cut", {"truncated"}),
+        ("status", set()),
+    ):
+        one = copy_of("a", how=how)
+        assert run_of([one]).flags(one) == flags
+
+
+def test_memory_elsewhere_than_asked_is_flagged_from_a_hundredth_and_a_mib_on_or_where_bound_at_once() -> None:
+    def flags(elsewhere: int, memory: str = "") -> frozenset[str]:
+        one = copy_of("a", pages={0: (1 << 28) - elsewhere, 1: elsewhere})
+        return run_of([one], nodes={("a", 0): (0,)}, scenario={"programs": [{"name": "a", "memory": memory}]}).flags(
+            one
+        )
+
+    assert flags((1 << 28) // 100) == frozenset()
+    assert flags((1 << 28) // 100 + 1) == {"misplaced"}
+    small = copy_of("a", pages={0: 1, 1: 1 << 20})
+    assert run_of([small], nodes={("a", 0): (0,)}).flags(small) == frozenset()
+    bound = {"programs": [{"name": "a", "memory": "bind=0"}]}
+    assert run_of([small], nodes={("a", 0): (0,)}, scenario=bound).flags(small) == {"misplaced"}
+    assert run_of([small]).flags(small) == frozenset()  # nothing was asked
+
+
+def test_a_canary_drifts_by_the_change_of_its_median_and_needs_three_looks_each() -> None:
+    def canary(before: Sequence[float], after: Sequence[float]) -> LoadRun:
+        looks = [("before", before), ("after", after)]
+        return run_of(canary=[{"when": when, "load_latency_s": s} for when, times in looks for s in times])
+
+    run = canary([1e-7, 1e-7, 5e-7], [1.5e-7, 1.5e-7, 9e-7])
+    assert run.canary_level("before") == 1e-7
+    assert run.canary_drift() == pytest.approx(0.5)
+    assert canary([2e-7] * 3, [1e-7] * 3).canary_drift() == pytest.approx(0.5)
+    assert canary([1e-7] * 2, [2e-7] * 3).canary_drift() == 0
+    assert canary([1e-7] * 3, [2e-7] * 2).canary_drift() == 0
+    assert math.isnan(run.canary_level("during"))
+
+
+def test_metrics_that_the_calibration_data_lack_are_named() -> None:
+    variants = made_base(seed=1, thread_counts=(1,), most=20)
+    own = parse_metrics('[metric.mine]\nformula = "zebras / (apes * wall_s)"', "mine", counters=("apes", "zebras"))
+    metrics = all_metrics(own)
+    known = of_variants(variants, metrics, ["memory_gb_per_s"])
+    assert known.keys() == {v.name for v in variants}
+    assert all("memory_gb_per_s" in values and "mine" not in values for values in known.values())
+    with pytest.raises(UsageError, match=r"^metric mine: the calibration data have no apes$"):
+        of_variants(variants, metrics, ["memory_gb_per_s", "mine"])

@@ -456,3 +456,22 @@ def test_programs_of_a_matrix_may_be_of_one_kernel_alone(
     asked = read_program(file).prescription
     assert (asked.kernels, asked.least_kernels, asked.most_share, asked.name) == ((kernel,), 1, 1.0, kernel)
     assert asked.memory_mib == TWICE.memory_mib
+
+
+def test_the_seed_chooses_the_kernels_of_the_neighbours_that_check_a_curve(
+    four_cpus: Any, variants: list[Variant], tmp_path: Path, reach: tuple[float, float]
+) -> None:
+    def without(folder: str, seed: int) -> tuple[str, ...]:
+        runs = four_cpus(lambda _: 1.0)
+        curve(
+            tmp_path / folder,
+            variants,
+            rates_gb_per_s=[between(reach, share) for share in (0.2, 0.6)],
+            held_out_gb_per_s=[between(reach, 0.4)],
+            how=How(repetitions=2, rounds=0, seed=seed),
+        )
+        file = program_of(runs.groups[0][-1], "neighbour").file
+        assert file is not None
+        return read_program(file).prescription.without
+
+    assert without("first", 1) == without("second", 1) != without("third", 2)
