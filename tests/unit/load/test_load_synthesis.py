@@ -731,6 +731,13 @@ def test_a_hostile_formula_is_one_line_that_names_the_metric(formula: str, said:
         assert len(str(why)) < 400
 
 
+@pytest.mark.parametrize(("before", "after"), [("-", ""), ("", " + flops"), ("flops - (", ")")])
+def test_a_formula_may_be_nested_forty_deep(before: str, after: str) -> None:
+    assert metric("mine", before * 40 + "flops" + after * 40).names == {"flops"}
+    with pytest.raises(UsageError, match="metric mine: brackets and operators are nested deeper than 40"):
+        metric("mine", before * 41 + "flops" + after * 41)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.one_of(st.text(max_size=300), st.text(alphabet="flops+-*/() 1.e", max_size=120)))
 def test_any_text_as_a_formula_ends_well(text: str) -> None:
