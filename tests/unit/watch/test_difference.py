@@ -66,6 +66,7 @@ def test_a_frame_counts_by_its_length() -> None:
 def test_too_few_frames_have_a_change_and_no_interval() -> None:
     c = compare(side("a", [[0.1] * 4] * 7), side("b", [[0.9] * 4] * 70)).changes["cpu"][0]
     assert c.change == pytest.approx(0.8) and c.low is None and not c.certain and "8 are needed" in c.why
+    assert (c.component_class, c.index, c.name) == ("cpu", 0, "CPU 0")
     with pytest.raises(MeshmarkError, match="b: has no frame"):
         compare(side("a", [[0.1] * 4]), side("b", []))
 
@@ -111,7 +112,7 @@ def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (lambda h: header(8), "their CPUs: found 4 before and 8 after"),
+        (lambda h: header(8), "their CPUs: found 4 before and 8 after, the same are needed"),
         (
             lambda h: Header(
                 h.source,
@@ -121,7 +122,7 @@ def test_the_table_names_some_of_what_is_not_known_for_one_reason() -> None:
                 {**h.components, "memory": ({"name": "memory 1"},)},
                 h.metrics,
             ),
-            "their memory: found 'memory 0' before and 'memory 1' after",
+            "their memory: found 'memory 0' before and 'memory 1' after, the same are needed",
         ),
     ],
 )
@@ -229,6 +230,7 @@ def test_a_recording_that_grows_is_read_up_to_the_frames_that_it_had() -> None:
     found = compare(Side("a", header(), 20, frames(uses)), side("b", [[0.5] * 4] * 10))
     assert found.changes["cpu"][0].before == pytest.approx(0.25)
     assert (found.before["frames"], found.before["seconds"]) == (20, pytest.approx(2.0))
+    assert compare(side("a", uses[:7]), side("b", uses)).before["seconds"] == pytest.approx(0.7)
 
 
 def test_the_table_has_the_surest_and_largest_changes_first_and_links_by_name() -> None:
