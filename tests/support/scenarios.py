@@ -19,7 +19,7 @@ two_cpus = pytest.mark.skipif(len(CPUS) < 2, reason="needs two CPUs")
 def run(folder: Path, text: str, **programs: Path) -> LoadRun:
     file = folder / "scenario.toml"
     file.write_text(text)
-    return run_scenario(file, folder / "run", base_programs=programs)
+    return run_scenario(file, folder / "run", program_files=programs)
 
 
 def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:

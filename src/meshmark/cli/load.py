@@ -224,7 +224,7 @@ def _make(
             "OMP_NUM_THREADS": str(threads),
             **({"OMP_WAIT_POLICY": p.wait_policy} if p.wait_policy else {}),
         }
-        calibrated, trials = calibrate(program, trial_s, rounds, on, env, talk=say)
+        calibrated, trials = calibrate(program, trial_s, rounds, on, env, progress=say)
         file = out / f"{p.name}.json"
         write_file(file, dump_program(calibrated).encode())
         found.append((file, calibrated, trials))
@@ -353,7 +353,7 @@ def _single(
     Raises:
         MeshmarkError: A program failed, or the run was interrupted.
     """
-    from meshmark.load.result import not_well
+    from meshmark.load.result import failures_text
     from meshmark.load.run import RunCutError, expected_end_s, run_scenario
 
     try:
@@ -368,7 +368,7 @@ def _single(
             _show(why.run, as_json, kept)
         raise
     _show(ran, as_json, kept)
-    if failures := not_well(ran):
+    if failures := failures_text(ran):
         raise MeshmarkError(failures, f"their output is in {folder / 'output'}")
 
 
@@ -408,7 +408,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     Raises:
         UsageError: A file in the folder was generated for another target profile.
     """
-    from meshmark.load.placing import made_for_another
+    from meshmark.load.placing import profile_difference
     from meshmark.load.scenario import about_program
 
     files: dict[str, Path] = {}
@@ -421,7 +421,7 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
             missing.append(p)
             continue
         with about_program(p.name):
-            differs = made_for_another(file, p.prescription)
+            differs = profile_difference(file, p.prescription)
         if differs:
             raise UsageError(
                 f"program {p.name}: {file} was generated for {differs}",
@@ -528,9 +528,9 @@ def compare(
 
 
 def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None = None) -> None:
-    from meshmark.load.recorded import checked_beside, found_beside, machine_use
+    from meshmark.load.recorded import machine_use, recorded_use, recording_in
     from meshmark.load.records import records_of
-    from meshmark.load.result import canary_said
+    from meshmark.load.result import canary_text
     from meshmark.report.gantt import write_gantt
     from meshmark.terminal.gantt import gantt_text
 
@@ -542,7 +542,7 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
     if recording is not None:
         paths = write_gantt(result, result.folder, machine_use(result, recording))
     else:
-        machine, why = checked_beside(result, found_beside(result.folder))
+        machine, why = recorded_use(result, recording_in(result.folder))
         if why:
             say(f"warning: {why}")
         paths = write_gantt(result, result.folder, machine)
@@ -559,7 +559,7 @@ def _show(result: Any, as_json: bool, store: Path | None, recording: Path | None
             print(
                 f"{p.program} {p.copy}: busy-waited {100 * busy_share:.1f} % of its time to keep its schedule{behind}"
             )
-    if canary_note := canary_said(result):
+    if canary_note := canary_text(result):
         print(canary_note)
     for absence in absences:
         say(f"absent: {absence.reason}")

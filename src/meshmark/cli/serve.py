@@ -245,11 +245,11 @@ class LoadFolders:
 
             return study_page(path).encode()
         from meshmark.load.journal import read_run
-        from meshmark.load.recorded import checked_beside, found_beside
+        from meshmark.load.recorded import recorded_use, recording_in
         from meshmark.report.gantt import gantt_html
 
         run = read_run(path)
-        return gantt_html(run, checked_beside(run, found_beside(path))[0]).encode()
+        return gantt_html(run, recorded_use(run, recording_in(path))[0]).encode()
 
     def compared(self, a: LoadRow, b: LoadRow) -> bytes:
         """The page of two runs.

@@ -1,1 +1,1 @@
-"""Programs with a prescribed behaviour: base data of kernels, metrics over them, synthesis, program files."""
+"""Synthetic programs that meet a target profile: calibration data, metrics, synthesis, program files and scenarios."""

@@ -1,4 +1,4 @@
-"""Base data: measured by a survey of the instrument `kernels`, read back as variants for synthesis."""
+"""Read calibration data, a survey of the instrument `kernels`, as variants for synthesis."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from meshmark.store.files import open_regular, read_json
 from meshmark.store.lines import MAX_LINE_BYTES
 from meshmark.store.record import Record
 
-CALL_S = 2.5e-4  # aimed at: between 0.05 and 1 ms, so that windows of a tenth of a second keep the mean
-SPECS: Final = ("load", "load-quick")  # taken by themselves, the first before the second; others by name
+CALL_S = 2.5e-4  # target duration of a call; 0.05 to 1 ms lets windows of 0.1 s keep the mean
+SPECS: Final = ("load", "load-quick")  # used without --base, the first in preference to the second; others by name only
 INSTRUMENT: Final = "kernels"
 
 
@@ -31,11 +31,11 @@ def _size(volume: int) -> str:
 def variants_of(records: Iterable[Record]) -> list[Variant]:
     """Variants with the times and counts of one call, from results of the instrument `kernels`.
 
-    A call is a power of two of units, as near a quarter of a millisecond as may be. Results whose kernel's check
-    failed are left out.
+    A call is a power of two of units, as close as possible to `CALL_S`. Results whose kernel failed its check are
+    omitted.
 
     Raises:
-        MeshmarkError: a condition is not what the instrument writes, by its name.
+        MeshmarkError: a condition has a type that the instrument does not write.
     """
     wall: dict[tuple[str, int, int, int], Record] = {}
     cpu: dict[tuple[str, int, int, int], Record] = {}
@@ -86,33 +86,33 @@ def variants_of(records: Iterable[Record]) -> list[Variant]:
 def _number(r: Record, name: str) -> float:
     value = r.conditions.get(name, 0)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise MeshmarkError(f"base data: {r.metric}: condition {name}: found {value!r}, a number is needed")
+        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed is a number")
     return float(value)
 
 
 def _text(r: Record, name: str) -> str:
     value = r.conditions.get(name)
     if not isinstance(value, str):
-        raise MeshmarkError(f"base data: {r.metric}: condition {name}: found {value!r}, text is needed")
+        raise MeshmarkError(f"calibration data: {r.metric}: condition {name}: found {value!r}; allowed is text")
     return value
 
 
 @dataclass(frozen=True, slots=True)
 class BaseRun:
-    """What a run folder of base data says of itself, without its results."""
+    """A run of calibration data, without its results."""
 
     folder: Path
     spec: str
     machine: str
     started: str  # ISO 8601
-    finished: bool  # all steps were run, also where some of them failed
+    finished: bool  # all steps were run, even if some of them failed
 
 
-def look(folder: Path) -> BaseRun | None:
-    """Whether a folder holds base data (a survey of the instrument `kernels` alone), and whose; None where it does not.
+def inspect_run(folder: Path) -> BaseRun | None:
+    """The calibration run (a survey of only the instrument `kernels`) in a folder; None if the run is of another kind.
 
-    Reads the plan and, of base data alone, the state and the first line of a journal: a folder of runs may hold many,
-    and long ones.
+    Reads the plan and, for calibration data only, the state and the first line of a journal, because a folder may hold
+    many long runs.
 
     Raises:
         MeshmarkError: the plan or the state of the run cannot be read.
@@ -126,14 +126,14 @@ def look(folder: Path) -> BaseRun | None:
         machine = next((m for step in plan.steps if (m := _machine(folder / "journal" / f"{step.id}.jsonl"))), "")
     except (UsageError, OSError, ValueError, KeyError, TypeError) as why:
         raise MeshmarkError(f"cannot read {folder / 'run.json'}: {why}") from why
-    if not machine:  # killed before its first word: the plan says which machine was meant
-        words = plan.steps[0].argv
-        machine = words[words.index("--machine") + 1] if "--machine" in words[:-1] else ""
+    if not machine:  # killed before it wrote a header: the plan names the machine
+        argv = plan.steps[0].argv
+        machine = argv[argv.index("--machine") + 1] if "--machine" in argv[:-1] else ""
     return BaseRun(folder, plan.spec, machine, started, finished)
 
 
 def _machine(journal: Path) -> str:
-    """The machine of a journal's header, "" where there is none."""
+    """The machine in a journal's header, "" if there is none."""
     try:
         lines = open_regular(journal)
     except FileNotFoundError:
@@ -144,61 +144,61 @@ def _machine(journal: Path) -> str:
 
 
 def base_runs(runs: Path, machine: str) -> list[BaseRun]:
-    """All base data of a machine below a folder of runs, the newest first. Runs that cannot be read are passed by."""
+    """All calibration runs of a machine in a folder of runs, newest first. Skips unreadable runs."""
     found = []
     for folder in runs.glob("*"):
         try:
-            it = look(folder) if (folder / "plan.json").exists() else None
+            run = inspect_run(folder) if (folder / "plan.json").exists() else None
         except MeshmarkError:
             continue
-        if it is not None and it.machine == machine:
-            found.append(it)
+        if run is not None and run.machine == machine:
+            found.append(run)
     return sorted(found, key=lambda b: (b.started, b.folder.name), reverse=True)
 
 
-def base_spec(quick: bool, own: Path | None) -> str:
-    """The specification to run: a shipped one, or a file whose steps are all of the instrument `kernels`.
+def base_spec(quick: bool, file: Path | None) -> str:
+    """The survey specification to run: a shipped one, or a file whose steps all run the instrument `kernels`.
 
     Raises:
-        UsageError: it is none, by the name of the step.
+        UsageError: a step of the file runs another instrument; the message names the step.
     """
     from meshmark.measure.spec import load_spec
 
-    if own is None:
+    if file is None:
         return SPECS[quick]
     if quick:
         raise UsageError("--spec: found with --quick; allowed is one of them")
-    for i, step in enumerate(load_spec(str(own)).step):
+    for i, step in enumerate(load_spec(str(file)).step):
         if step.instrument != INSTRUMENT:
             raise UsageError(
-                f"--spec: {own}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
+                f"--spec: {file}: step {step.name or i + 1}: instrument: found {step.instrument!r}; "
                 f"allowed is {INSTRUMENT}",
-                "meshmark survey --spec runs any",
+                "meshmark survey --spec runs any instrument",
             )
-    return str(own)
+    return str(file)
 
 
 def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
-    """The folder of base data: of that name, or the newest full one of this machine, else its newest quick one. Without
-    a name only finished ones count.
+    """The calibration run with that name; without a name, the newest finished full run of this machine, else its newest
+    finished quick run.
 
     Raises:
-        MeshmarkError: there is none of that name, or it is of another machine.
+        MeshmarkError: no run has that name, or the run is from another machine.
     """
     from meshmark.measure.survey import find_run
 
     if name:
         folder = find_run(name, runs)
-        it = look(folder)
-        if it is None:
+        run = inspect_run(folder)
+        if run is None:
             spec = Plan.load(folder / "plan.json").spec
             raise MeshmarkError(
-                f"--base: {folder} holds a survey '{spec}', no calibration data", "run meshmark load base"
+                f"--base: {folder} holds the survey '{spec}', not calibration data", "run meshmark load base"
             )
-        if it.machine != machine:
+        if run.machine != machine:
             raise MeshmarkError(
-                f"--base: {folder} is of machine {it.machine or 'unknown'}, this one is {machine}",
-                "meshmark load base takes this machine's",
+                f"--base: {folder} is from machine {run.machine or 'unknown'}, this is {machine}",
+                "meshmark load base measures this machine",
             )
         return folder
     mine = [b for b in base_runs(runs, machine) if b.finished]
@@ -206,15 +206,15 @@ def base_run(runs: Path, machine: str, name: str = "") -> Path | None:
 
 
 def last_base(runs: Path, machine: str) -> Path | None:
-    """The newest base data of a machine, finished or not: what --resume goes on with."""
+    """The newest calibration run of a machine, finished or not, for --resume."""
     return next((b.folder for b in base_runs(runs, machine)), None)
 
 
 def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
-    """The variants of a run of base data, and one line for each thing that is wrong with it.
+    """The variants of a calibration run, and a line for each error in it.
 
     Raises:
-        MeshmarkError: it cannot be read, or holds no variant.
+        MeshmarkError: the run cannot be read, or holds no variant.
     """
     from meshmark.measure.survey import load_run
 
@@ -223,7 +223,7 @@ def read_base(folder: Path) -> tuple[list[Variant], list[str]]:
     variants = variants_of(records)
     if not variants:
         raise MeshmarkError(
-            f"base data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
-            "measure them again with meshmark load base --quick",
+            f"calibration data: {folder} holds no variant" + (f" ({notes[0]})" if notes else ""),
+            "measure it again with meshmark load base --quick",
         )
     return variants, notes

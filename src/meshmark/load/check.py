@@ -1,4 +1,4 @@
-"""What a scenario asks for, checked before anything is measured, made or started."""
+"""Check that this host can run a scenario, before anything is measured, synthesised or started."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from meshmark.values.inputs import found, near
 
 
 def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | None = None) -> None:
-    """Whether this host has what a scenario asks for, as far as that can be told without base data.
+    """Checks that this host can run a scenario, as far as possible without calibration data.
 
     Args:
-        files: of programs that were made before for what the scenario prescribes, by name.
+        files: programs synthesised earlier for target profiles of the scenario, by program name.
 
     Raises:
         UsageError: one line that names the program and the key.
@@ -35,7 +35,7 @@ def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | N
                 threads, memory[p.name] = threads_of(file)
             p = replace(p, threads=threads)  # noqa: PLW2901
         else:
-            memory[p.name] = 0  # memory_mib is a limit, and only its synthesis tells what it takes
+            memory[p.name] = 0  # memory_mib is only a limit; the use is known after synthesis
         members.append(p)
     scenario = replace(scenario, programs=tuple(members))
     check_here(scenario, here, memory)
@@ -45,7 +45,7 @@ def check_scenario(scenario: Scenario, here: Here, files: Mapping[str, Path] | N
 
 
 def _mode(path: Path) -> int:
-    """As stat(2) tells it; 0 of what is not there, or may not be seen."""
+    """The mode from stat(2); 0 if the path does not exist or is not accessible."""
     try:
         return path.stat().st_mode
     except OSError:
@@ -53,41 +53,41 @@ def _mode(path: Path) -> int:
 
 
 def _check_command(p: Member) -> None:
-    """Looks where execvp will look: in the PATH and from the folder that the program is given."""
-    word, folder = p.command[0], Path(p.cwd)
-    if "/" in word:
-        places = [folder / word]
+    """Searches like execvp: in PATH, relative to the program's working directory."""
+    executable, folder = p.command[0], Path(p.cwd)
+    if "/" in executable:
+        places = [folder / executable]
     else:
         path = p.env.get("PATH", os.environ.get("PATH", os.defpath))
-        places = [folder / part / word for part in path.split(":")]
+        places = [folder / part / executable for part in path.split(":")]
     there = [place for place in places if stat.S_ISREG(_mode(place))]
     if not any(os.access(place, os.X_OK) for place in there):
-        why = "is no program that may be executed" if there else "no such program"
-        raise UsageError(f"program {p.name}: command: found {found(word)}; {why}")
+        why = "is not executable" if there else "no such program"
+        raise UsageError(f"program {p.name}: command: found {found(executable)}; {why}")
 
 
 def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
-    """Whether each program that is prescribed has a CPU for every thread, or need not have one.
+    """Checks that each program with a target profile has a CPU for every thread, unless it may oversubscribe.
 
     Raises:
-        UsageError: by the name of the program.
+        UsageError: a program has too few CPUs; the message names it.
     """
     for p in scenario.programs:
         if p.prescription and p.prescription.threads > len(cpus) and not p.oversubscribe:
             raise UsageError(
                 f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}",
-                "oversubscribe = true, if that is what is to be measured",
+                "set oversubscribe = true if this is intended",
             )
 
 
 def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> None:
-    """Whether the load kernels that prescriptions name exist at all.
+    """Checks that the load kernels named in target profiles exist.
 
     Args:
-        known: names of load kernels; None: asks the native program, where one is named.
+        known: names of load kernels; None: queries the native program if a profile names a kernel.
 
     Raises:
-        UsageError: one does not, by its name.
+        UsageError: a kernel does not exist; the message names it.
     """
     for p in scenario.programs:
         for key in ("kernels", "without") if p.prescription else ():
@@ -102,7 +102,7 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
 
 
 def _check_memory(scenario: Scenario) -> None:
-    """Whether the operating-system kernel takes each memory policy."""
+    """Checks that the Linux kernel accepts each memory policy."""
     from meshmark.place import native
 
     first = {p.memory: p.name for p in reversed(scenario.programs) if p.memory}
@@ -110,5 +110,5 @@ def _check_memory(scenario: Scenario) -> None:
         with about_program(name):
             try:
                 native.ask(["run", "--bind", "none", "--no-claim", "--memory", memory, "--", "true"])
-            except AbsentError as why:  # as an old kernel's
+            except AbsentError as why:  # an old kernel lacks the policy
                 raise UsageError(str(why), why.hint) from why

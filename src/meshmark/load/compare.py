@@ -1,8 +1,8 @@
-"""Two runs side by side: the same programs under two conditions, how much longer each took, and what differed.
+"""Compare two runs of the same programs: the slowdown of each program and the conditions that differ.
 
-Programs are matched by name and copy. A folder that holds several runs of one scenario is a set of repetitions; then a
-sample is the mean over a program's copies of one run, since copies of one run are not independent. Of single runs the
-copies are the samples: their interval tells how far the copies agree, not how far another run would.
+Programs are matched by name and copy. A folder with several runs of one scenario is a set of repetitions. A sample is
+then the mean over the copies of a program in one run, because copies in one run are not independent. With one run on
+each side, the copies are the samples, and the interval describes the spread between copies, not between runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from meshmark.machine.tree import format_list
 from meshmark.values.units import seconds_of
 
 TIMES: Final = ("wall_s", "user_s", "system_s", "waiting_s")
-HEADS: Final = ("elapsed", "user", "system", "waiting")
+HEADINGS: Final = ("elapsed", "user", "system", "waiting")
 TOTALS: Final = {
     "bench_s": "Bench time",
     "available_s": "Available CPU",
@@ -33,15 +33,18 @@ TOTALS: Final = {
     "waiting_s": "Sum of waiting",
     "fairness": "Fairness",
 }
-_OBSERVED: Final = {"load_1min"}  # differs from minute to minute: no condition that anybody set
-_NO_CONDITION: Final = {"name", "file"}  # of a program; where its file lies says nothing, what it did does
-WORK: Final = 0.005  # relative difference of what a program did from which on it was other work
-_MOST_RUNS: Final = 1000
+_OBSERVED: Final = {"load_1min"}  # changes all the time; not a condition that was set
+_NO_CONDITION: Final = {
+    "name",
+    "file",
+}  # of a program; the path of its file does not matter, its work is compared instead
+WORK: Final = 0.005  # relative difference above which the work of a program counts as different
+_MAX_RUNS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """One of the two: a run, or the repetitions of one."""
+    """One side of a comparison: a run, or repetitions of a run."""
 
     name: str
     runs: tuple[LoadRun, ...]
@@ -51,7 +54,7 @@ class Side:
         return self.runs[0]
 
     def of(self, key: Key) -> list[ProgramUse]:
-        """A copy in each of the runs that have it."""
+        """The use of a copy in each run that has it."""
         return [p for r in self.runs for p in r.programs if (p.program, p.copy) == key]
 
     def flags(self, key: Key) -> frozenset[str]:
@@ -60,7 +63,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy on both sides: medians of its runs that ended well, s; `reason`: why there is no ratio."""
+    """A copy on both sides: medians over its successful runs, s. `reason`: why some runs are missing."""
 
     copy: int
     a: Mapping[str, float]
@@ -69,13 +72,13 @@ class Copy:
 
     @property
     def ratio(self) -> float:
-        """B over A; NaN where one of them has no time."""
+        """B over A; NaN if a side has no time."""
         return self.b["wall_s"] / self.a["wall_s"] if self.a.get("wall_s") and self.b.get("wall_s") else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Matched:
-    """A program that both sides have. `slowdown`: B over A, over its matched copies; None where nothing ended well."""
+    """A program on both sides. `slowdown`: B over A, over its matched copies; None if no copy succeeded."""
 
     program: str
     copies: tuple[Copy, ...]
@@ -143,37 +146,34 @@ class Comparison:
         }
 
 
-# ---------------------------------------------------------------- reading and matching
-
-
 def read_side(folder: Path, name: str = "") -> Side:
-    """A run, or the runs of one scenario that lie in a folder.
+    """A run, or the runs of one scenario in a folder.
 
     Raises:
-        UsageError: there is no run, or the runs are of different programs.
+        UsageError: the folder holds no run, or runs of different programs.
     """
     name = name or folder.name
     if (folder / JOURNAL).is_file():
         return Side(name, (read_run(folder),))
-    found = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MOST_RUNS] if folder.is_dir() else []
+    found = sorted(p.parent for p in folder.glob(f"*/{JOURNAL}"))[:_MAX_RUNS] if folder.is_dir() else []
     if not found:
-        raise UsageError(f"compare: found no run in {folder}", "meshmark load run SCENARIO --out FOLDER makes one")
+        raise UsageError(f"compare: found no run in {folder}", "meshmark load run SCENARIO --out FOLDER creates one")
     runs = tuple(read_run(p) for p in found)
     kinds = {tuple(sorted(r.bound)) for r in runs}
     if len(kinds) > 1:
         raise UsageError(
             f"compare: found runs of {len(kinds)} different sets of programs in {folder}; "
-            "allowed are repetitions of one",
-            f"name one of them, such as {found[0]}",
+            "allowed are repetitions of one scenario",
+            f"name one run, such as {found[0]}",
         )
     return Side(name, runs)
 
 
 def compare(a: Side, b: Side) -> Comparison:
-    """What both have, B over A.
+    """Compares the programs that both sides have, B over A.
 
     Raises:
-        UsageError: they have no program in common.
+        UsageError: the sides have no program in common.
     """
     keys = [(p.program, p.copy) for p in a.first.programs]
     others = {(p.program, p.copy) for p in b.first.programs}
@@ -210,7 +210,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
             sides.append({t: statistics.median(getattr(p, t) for p in ok) for t in TIMES} if ok else {})
             reasons += [f"{side.name}: {p.reason or p.how}" for p in uses if p.how != "ok"][:1]
         rows.append(Copy(copy, sides[0], sides[1], "; ".join(reasons)))
-    # Of copies that ended well on both sides: else the means would be over different copies.
+    # Only copies that succeeded on both sides: otherwise the means would be over different copies.
     whole = {r.copy for r in rows if r.a and r.b}
     times = [_samples(side, program, whole, over) for side in (a, b)]
     keys = [(program, c) for c in copies]
@@ -224,7 +224,7 @@ def _matched(a: Side, b: Side, program: str, copies: Sequence[int], over: str) -
 
 
 def _samples(side: Side, program: str, copies: set[int], over: str) -> list[float]:
-    """Wall times, s: of a run's copies their mean, or each."""
+    """Wall times, s: the mean over the copies of each run, or one per copy."""
     out: list[float] = []
     for run in side.runs:
         walls = [
@@ -242,24 +242,24 @@ def _total(side: Side, name: str) -> float:
     return statistics.median(known) if known else math.nan
 
 
-def _said(value: Any) -> str:
-    """A condition for people."""
+def _condition_text(value: Any) -> str:
+    """A condition as readable text."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{k} {_said(v)}" for k, v in value.items()) or "none"
+        return ", ".join(f"{k} {_condition_text(v)}" for k, v in value.items()) or "none"
     if isinstance(value, list | tuple):
-        return ", ".join(map(_said, value)) or "none"
+        return ", ".join(map(_condition_text, value)) or "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
     return f"{value:g}" if isinstance(value, float) else "none" if value in (None, "") else str(value)
 
 
 def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str, str]]:
-    """Conditions of the machine, of the scenario and of the programs that are not the same."""
+    """Conditions of the machine, of the scenario and of the programs that differ."""
     out: list[tuple[str, str, str]] = []
 
     def add(what: str, one: Any, other: Any) -> None:
         if one != other:
-            out.append((what, _said(one), _said(other)))
+            out.append((what, _condition_text(one), _condition_text(other)))
 
     for key in ("machine", "build", "compiler"):
         add(key, a.header.get(key), b.header.get(key))
@@ -278,7 +278,7 @@ def _differ(a: LoadRun, b: LoadRun, both: Sequence[Key]) -> list[tuple[str, str,
                 add(f"{program}: {key}", one.get(key), other.get(key))
         copies = [c for n, c in both if n == program]
         bound = [[format_list(r.bound.get((program, c), ())) for c in copies] for r in (a, b)]
-        if one.get("cpus") == other.get("cpus"):  # else it was said
+        if one.get("cpus") == other.get("cpus"):  # otherwise `cpus` is already listed
             add(f"{program}: bound to CPUs", bound[0], bound[1])
         work = [_work(r, program, copies[0]) for r in (a, b)]
         out += [
@@ -294,7 +294,7 @@ def _about(run: LoadRun, program: str) -> dict[str, Any]:
 
 
 def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
-    """What a made program did: times compare only where that is the same."""
+    """The work of a synthetic program: times are comparable only if it is the same."""
     done = next((p.done for p in run.programs if (p.program, p.copy) == (program, copy)), {})
     return {
         k: float(done[k])
@@ -303,52 +303,49 @@ def _work(run: LoadRun, program: str, copy: int) -> dict[str, float]:
     }
 
 
-# ---------------------------------------------------------------- in words
-
-
 def _both(a: float | None, b: float | None) -> str:
     return " → ".join("–" if v is None else f"{v:.3f}" for v in (a, b))
 
 
 def rows_of(c: Comparison) -> list[tuple[str, list[str], Matched, Copy | None]]:
-    """What both tables show: a line a copy, and of several copies one of all."""
+    """Table rows: one per copy, and one over all copies if there are several."""
     rows: list[tuple[str, list[str], Matched, Copy | None]] = []
     for m in c.programs:
         many = len(m.copies) > 1
         for one in m.copies:
             ratio = f"{one.ratio:.3f}" if math.isfinite(one.ratio) else "–"
-            told = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
+            times = [_both(one.a.get(t), one.b.get(t)) for t in TIMES]
             name = m.program + (f" · {one.copy + 1}" if many else "")
-            rows.append((name, [*told, ratio, "" if many else interval_told(m.slowdown)], m, one))
+            rows.append((name, [*times, ratio, "" if many else interval_text(m.slowdown)], m, one))
         if many:
             ratio = f"{m.slowdown.ratio:.3f}" if m.slowdown else "–"
             rows.append(
-                (f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, interval_told(m.slowdown)], m, None)
+                (f"{m.program}: all {len(m.copies)}", ["", "", "", "", ratio, interval_text(m.slowdown)], m, None)
             )
     return rows
 
 
-def interval_told(s: Slowdown | None) -> str:
+def interval_text(s: Slowdown | None) -> str:
     return f"{s.interval[0]:.3f} – {s.interval[1]:.3f}" if s is not None and s.interval else "–"
 
 
-def flags_told(m: Matched) -> str:
-    """Those of one side with its letter."""
+def flags_text(m: Matched) -> str:
+    """Flags of both sides; a flag of only one side has that side's letter."""
     return " ".join(
         f if f in m.flags_a and f in m.flags_b else f"{'A' if f in m.flags_a else 'B'}:{f}"
         for f in sorted(m.flags_a | m.flags_b)
     )
 
 
-def samples_told(c: Comparison) -> str:
-    return f"slowdown: B over A; 95 % over {c.over}, from 4 of each on" + (
-        ": how far copies agree, not how far another run would" if c.over == "copies" else ""
+def samples_text(c: Comparison) -> str:
+    return f"slowdown: B over A; 95 % interval over {c.over}, from 4 on each side" + (
+        ": spread between copies, not between runs" if c.over == "copies" else ""
     )
 
 
-def value_told(name: str, value: float) -> str:
+def value_text(name: str, value: float) -> str:
     return "–" if not math.isfinite(value) else f"{value:.3f}" if name == "fairness" else seconds_of(value)
 
 
-def change_told(a: float, b: float) -> str:
+def change_text(a: float, b: float) -> str:
     return f"{b / a:.3f}" if math.isfinite(a) and math.isfinite(b) and a > 0 else "–"

@@ -1,6 +1,6 @@
-"""What studies conclude from repeated runs: where a curve crosses a level, whether two are alike, what lies between.
+"""Statistics of studies: where a curve crosses a level, equivalence of paired runs, and interpolation.
 
-Nothing here runs anything or knows of programs: numbers in, numbers out.
+The functions are pure: they take and return numbers, and run nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from meshmark.errors import MeshmarkError, UsageError
 Vector = NDArray[np.float64]
 
 DRAWS: Final = 2000
-_LEAST_SAMPLES: Final = 3  # of each point: from fewer, drawing again and again tells nothing
+_MIN_SAMPLES: Final = 3  # per point; a bootstrap of fewer is meaningless
 
 
 def rising(y: Sequence[float]) -> Vector:
-    """The curve that never falls and is nearest to `y` in the sum of squares.
+    """The non-decreasing curve nearest to `y` in least squares.
 
     Source:
         Isotonic regression by pooling adjacent violators: Ayer, Brunk, Ewing, Reid, Silverman (1955).
@@ -34,15 +34,12 @@ def rising(y: Sequence[float]) -> Vector:
     return np.asarray(isotonic_regression(np.asarray(y, dtype=np.float64)).x, dtype=np.float64)
 
 
-# ---------------------------------------------------------------- crossing
-
-
 @dataclass(frozen=True, slots=True)
 class Crossing:
-    """Where a rising curve passes a level, in units of x.
+    """Where a rising curve crosses a level, in units of x.
 
-    `low` and `high` are the ends of the interval of 95 %; an end that lies outside what was measured is None, and both
-    are where too few samples were taken. `value` is None where the curve does not pass; `reason` says why.
+    `low` and `high` are the ends of the 95 % interval; an end outside the measured range is None, and both are None if
+    there are too few samples. `value` is None if the curve does not cross; `reason` says why.
     """
 
     value: float | None
@@ -51,8 +48,8 @@ class Crossing:
     reason: str = ""
 
 
-def _passes(x: Vector, y: Vector, level: float) -> float:
-    """-inf: above from the first on; inf: never."""
+def _crossing_x(x: Vector, y: Vector, level: float) -> float:
+    """The crossing; -inf if y starts at or above the level, inf if it never reaches it."""
     if y[0] >= level:
         return -math.inf
     above = np.flatnonzero(y >= level)
@@ -65,51 +62,48 @@ def _passes(x: Vector, y: Vector, level: float) -> float:
 def crossing(
     x: Sequence[float], samples: Sequence[Sequence[float]], level: float, *, seed: int = 0, draws: int = DRAWS
 ) -> Crossing:
-    """Where the medians of `samples`, made to rise, pass `level`: linear between the measured x.
+    """Where the isotonic fit of the medians of `samples` crosses `level`, linear between the measured x.
 
-    The interval is the percentile bootstrap's (Efron 1979), each x's samples drawn for themselves; what does not pass
-    at all counts as beyond the last x, and what is above at once as before the first.
+    The interval is that of the percentile bootstrap (Efron 1979), which resamples each x separately. A resample that
+    never crosses counts as beyond the last x; one that starts above the level counts as before the first.
 
     Args:
-        x: rising, at least 2.
-        samples: of each x at least 1; from 3 on there is an interval.
+        x: increasing, at least 2 values.
+        samples: at least 1 per x; an interval needs at least 3 per x.
 
     Raises:
-        MeshmarkError: the two do not fit, or x does not rise.
+        MeshmarkError: the lengths differ, a point has no sample, or x does not increase.
     """
     at = np.asarray(x, dtype=np.float64)
     if len(at) != len(samples) or len(at) < 2 or not (np.diff(at) > 0).all() or any(not s for s in samples):
-        raise MeshmarkError("crossing: at least 2 rising x are needed, each with a sample")
-    value = _passes(at, rising([statistics.median(s) for s in samples]), level)
+        raise MeshmarkError("crossing: needs at least 2 increasing x, each with a sample")
+    value = _crossing_x(at, rising([statistics.median(s) for s in samples]), level)
     low: float | None = None
     high: float | None = None
-    if min(len(s) for s in samples) >= _LEAST_SAMPLES:
+    if min(len(s) for s in samples) >= _MIN_SAMPLES:
         rng = np.random.default_rng(seed)
         medians = np.stack(
             [np.median(rng.choice(np.asarray(s, dtype=np.float64), size=(draws, len(s))), axis=1) for s in samples],
             axis=1,
         )
-        found = np.sort([_passes(at, rising(row), level) for row in medians])
+        found = np.sort([_crossing_x(at, rising(row), level) for row in medians])
         ends = found[int(0.025 * draws)], found[min(draws - 1, math.ceil(0.975 * draws) - 1)]
         low, high = (float(e) if math.isfinite(e) else None for e in ends)
     if value == math.inf:
-        return Crossing(None, low, None, f"never passed: up to {at[-1]:g} it stays below {level:g}")
+        return Crossing(None, low, None, f"not crossed: below {level:g} up to {at[-1]:g}")
     if value == -math.inf:
-        return Crossing(None, None, high, f"passed already at the lowest, {at[0]:g}")
+        return Crossing(None, None, high, f"already crossed at the lowest, {at[0]:g}")
     return Crossing(value, low, high)
-
-
-# ---------------------------------------------------------------- equivalence
 
 
 @dataclass(frozen=True, slots=True)
 class Equivalence:
-    """Whether ratios are 1 but for a margin. `interval`: of the ratio, of 1 - 2 alpha, as goes with the test."""
+    """Whether ratios equal 1 within a margin. `interval`: 1 - 2 alpha confidence interval of the ratio."""
 
     ratio: float
     interval: tuple[float, float]
     margin: float
-    p: float  # of the worse of the two one-sided tests
+    p: float  # the larger p of the two one-sided tests
     equivalent: bool
     pairs: int
 
@@ -117,7 +111,7 @@ class Equivalence:
 def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.05) -> Equivalence:
     """Two one-sided t tests of the logarithms of paired ratios, against 1 / (1 + margin) and 1 + margin.
 
-    Not to find a difference is no proof that there is none; this asks for the proof.
+    A difference that is not significant does not show equivalence; this test does.
 
     Source:
         Schuirmann, J. Pharmacokinet. Biopharm. 15 (1987), 657-680.
@@ -130,7 +124,7 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
     if not margin > 0:
         raise UsageError(f"margin: found {margin:g}; allowed is a number above 0")
     if len(ratios) < 2 or min(ratios) <= 0:
-        raise UsageError(f"repetitions: found {len(ratios)}; a test of equivalence needs at least 2")
+        raise UsageError(f"repetitions: found {len(ratios)}; an equivalence test needs at least 2")
     logs = np.log(np.asarray(ratios, dtype=np.float64))
     n, mean, bound = len(logs), float(logs.mean()), math.log1p(margin)
     error = float(logs.std(ddof=1)) / math.sqrt(n)
@@ -142,11 +136,8 @@ def equivalence(ratios: Sequence[float], margin: float = 0.05, alpha: float = 0.
     return Equivalence(math.exp(mean), (math.exp(mean - half), math.exp(mean + half)), margin, p, bool(p < alpha), n)
 
 
-# ---------------------------------------------------------------- prediction
-
-
 class Curve:
-    """A rising curve through measured points: what lies between them is told without overshoot.
+    """A rising curve through measured points, interpolated without overshoot.
 
     Source:
         Monotone piecewise cubics: Fritsch and Carlson, SIAM J. Numer. Anal. 17 (1980), 238-246; after `rising`.
@@ -156,12 +147,12 @@ class Curve:
     def __init__(self, x: Sequence[float], y: Sequence[float], anchor: float | None = 1.0) -> None:
         """
         Args:
-            x: rising, not negative.
-            y: one an x.
-            anchor: what y is at 0; None: nothing is known below the lowest x.
+            x: increasing, not negative.
+            y: one value per x.
+            anchor: y at 0; None: unknown below the lowest x.
 
         Raises:
-            MeshmarkError: there are fewer than 2 points, or x does not rise.
+            MeshmarkError: there are fewer than 2 points, or x does not increase.
         """
         from scipy.interpolate import PchipInterpolator
 
@@ -169,7 +160,7 @@ class Curve:
         if anchor is not None and (not at or at[0] > 0):
             at, over = [0.0, *at], [anchor, *over]
         if len(at) < 2 or len(at) != len(over) or any(b <= a for a, b in itertools.pairwise(at)) or at[0] < 0:
-            raise MeshmarkError("curve: at least 2 points with rising x are needed")
+            raise MeshmarkError("curve: needs at least 2 points with increasing x")
         fitted = rising(over)
         self.low, self.high = at[0], at[-1]
         self._between = PchipInterpolator(np.asarray(at, dtype=np.float64), fitted)
@@ -177,8 +168,8 @@ class Curve:
     def __call__(self, x: float) -> float:
         """
         Raises:
-            UsageError: x lies outside what was measured: nothing is told about that.
+            UsageError: x lies outside the measured range.
         """
         if not self.low <= x <= self.high * (1 + 1e-9):
-            raise UsageError(f"rate: found {x:g}; measured is from {self.low:g} to {self.high:g}")
+            raise UsageError(f"rate: found {x:g}; measured are {self.low:g} to {self.high:g}")
         return float(self._between(min(x, self.high)))

@@ -1,6 +1,6 @@
-"""Reading a run's folder: `run.jsonl` becomes a `LoadRun`.
+"""Read the folder of a scenario run as a `LoadRun`.
 
-A scenario that was killed cannot be resumed, but its folder is read like any other, and the result is marked as cut.
+A killed scenario cannot be resumed, but its folder is readable like any other, and the result is marked as cut.
 """
 
 from __future__ import annotations
@@ -19,28 +19,27 @@ from meshmark.machine.tree import parse_list
 from meshmark.store.files import open_regular
 
 JOURNAL: Final = "run.jsonl"
-# ---------------------------------------------------------------- reading
 
 
 @dataclass
 class _Thread:
     line: Mapping[str, Any]
-    looks: list[list[Any]] = field(default_factory=list)  # [t_s, state, cpu, ran_ns, waited_ns, user, system]
+    samples: list[list[Any]] = field(default_factory=list)  # [t_s, state, cpu, ran_ns, waited_ns, user, system]
     total: Mapping[str, Any] | None = None
 
 
 def read_run(folder: Path, samples: bool = True) -> LoadRun:
-    """A run from its folder, whole or cut; never fails for what a torn journal holds.
+    """A run from its folder, complete or cut. Damaged lines of the journal are skipped.
 
     Args:
-        samples: also what was seen on the way; without, reading a long run takes a moment, for who lists many.
+        samples: whether to read samples and windows; without them, a long run is fast to read, as for a list of runs.
 
     Raises:
-        UsageError: no run lies there.
+        UsageError: the folder holds no run.
     """
     journal = folder / JOURNAL
     if not journal.is_file():
-        raise UsageError(f"{folder}: no run of a scenario lies there")
+        raise UsageError(f"{folder}: contains no run of a scenario")
     header: dict[str, Any] = {}
     end: dict[str, Any] = {}
     events: list[dict[str, Any]] = []
@@ -64,9 +63,9 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
         elif kind == "thread":
             threads[line["thread"]] = _Thread(line)
         elif kind == "sample":
-            for number, *look in line["threads"]:
+            for number, *sample in line["threads"]:
                 if number in threads:
-                    threads[number].looks.append([t_s, *look])
+                    threads[number].samples.append([t_s, *sample])
         elif kind == "thread_total":
             threads.setdefault(line["thread"], _Thread(line)).total = line
         elif kind == "pages":
@@ -96,7 +95,7 @@ def read_run(folder: Path, samples: bool = True) -> LoadRun:
     programs = [
         _program_use(key, totals.get(key), events, uses, done.get(key, {}), pages, begin, last_s) for key in bound
     ]
-    programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_words(folder, p)) for p in programs]
+    programs = [p if p.how == "ok" else replace(p, reason=p.reason + _last_error_line(folder, p)) for p in programs]
     for key, lines in windows.items():
         released = next((p.released_s for p in programs if (p.program, p.copy) == key), 0.0)
         for w in lines:
@@ -132,7 +131,7 @@ def _list(text: str) -> tuple[int, ...]:
 
 def _thread_use(t: _Thread, begin: float, sample_s: float) -> ThreadUse:
     first = float(t.total["from_s"] if t.total else t.line["t_s"])
-    spans, migrations, ran_on = spans_of(t.looks, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
+    spans, migrations, ran_on = spans_of(t.samples, first, float(t.total["to_s"]) if t.total else None, begin, sample_s)
     line = t.total or t.line
     about: dict[str, Any] = {
         "thread": int(line["thread"]),
@@ -172,18 +171,18 @@ _PARTS: Final = ("user_s", "system_s", "waiting_s", "sleeping_s")
 
 
 def spans_of(
-    looks: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
+    samples: Sequence[Sequence[Any]], first: float, last: float | None, begin: float, sample_s: float
 ) -> tuple[tuple[Span, ...], int, tuple[int, ...]]:
-    """Looks as spans without gaps; how often the CPU changed; on which CPUs it ran.
+    """Samples as spans without gaps; the number of migrations; the CPUs on which the thread ran.
 
-    A thread is not told of while it sleeps, so a gap is sleep. The kernel adds up what a thread waited when it gets its
-    CPU: what is more than there was time for was waited in the spans before. What finds no room there either was read a
-    little later than the look's time says, and belongs to the next span.
+    A sleeping thread is not sampled, so a gap is sleep. The Linux kernel adds to a thread's waiting time only when the
+    thread gets a CPU: waiting time beyond the length of a span belongs to earlier spans. What does not fit there either
+    was read slightly later than the timestamp of the sample, and belongs to the next span.
     """
-    spans: list[list[Any]] = []  # from, to, ran, waited, system share, cpu, moved
+    spans: list[list[Any]] = []  # from, to, ran, waited, system share, CPU, moved
     at, cpu, moves, late = first, None, 0, 0.0
     ran_on: set[int] = set()
-    for t_s, _, on, ran_ns, waited_ns, user, system in looks:
+    for t_s, _, on, ran_ns, waited_ns, user, system in samples:
         if t_s <= at and not spans:
             cpu = on
             continue
@@ -191,7 +190,7 @@ def spans_of(
         late = 0.0
         width = max(0.0, t_s - at)
         if width > 1.5 * sample_s:
-            # Asleep until the look before this one, unless it then did more than fits.
+            # Asleep until one sampling period ago, unless it ran and waited longer than that.
             slept = min(width - sample_s, max(0.0, width - ran - waited))
             if slept > 0:
                 spans.append([at, at + slept, 0.0, 0.0, 0.0, on if cpu is None else cpu, False])
@@ -229,15 +228,15 @@ def spans_of(
     )
 
 
-def _last_words(folder: Path, p: ProgramUse) -> str:
+def _last_error_line(folder: Path, p: ProgramUse) -> str:
     """The last line that a program wrote to its standard error."""
     try:
         with open_regular(folder / "output" / f"{stem(p.program, p.copy)}.err") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
-            said = file.read().decode(errors="replace").split("\n")
+            tail = file.read().decode(errors="replace").split("\n")
     except OSError:
         return ""
-    lines = [" ".join(x.split()) for x in said if x.strip()]
+    lines = [" ".join(x.split()) for x in tail if x.strip()]
     return ": " + quoted(lines[-1].removeprefix("meshmark: ").removeprefix("error: "), 200) if lines else ""
 
 
@@ -253,17 +252,17 @@ def _program_use(
 ) -> ProgramUse:
     program, copy = key
     own = {str(e["event"]): e for e in events if (e.get("program"), e.get("copy")) == key}
-    told = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
+    work = {k: v for k, v in done.items() if k not in {"type", "t_s", "program", "copy"}}
     if total is not None and total.get("how") != "failed":
         how = str(total["how"])
         reason = {
             "status": f"ended with status {total.get('status')}",
-            "signal": f"was ended by signal {total.get('signal')}",
-            "timeout": "was ended at the scenario's timeout_s",
-            "stopped": "was ended with the run",
+            "signal": f"was terminated by signal {total.get('signal')}",
+            "timeout": "was terminated at the scenario's timeout_s",
+            "stopped": "was terminated with the run",
         }.get(how, "")
-        if how == "ok" and told.get("wrong"):
-            how, reason = "status", f"the result of a load kernel is wrong: {told['wrong'][0]}"
+        if how == "ok" and work.get("wrong"):
+            how, reason = "status", f"the result of a load kernel is wrong: {work['wrong'][0]}"
         return ProgramUse(
             program=program,
             copy=copy,
@@ -276,7 +275,7 @@ def _program_use(
             migrations=int(total["migrations"]),
             largest_bytes=int(total["largest_bytes"]),
             pages={int(n): int(b) for n, b in total.get("pages", {}).items()},
-            done=told,
+            done=work,
             **{k: float(total[k]) for k in _PARTS},
         )
     if "failed" in own or "released" not in own:
@@ -300,6 +299,6 @@ def _program_use(
         threads=len(mine),
         migrations=sum(t.migrations for t in mine),
         pages=counted,
-        done=told,
+        done=work,
         **{k: sum(getattr(t, k) for t in mine) for k in _PARTS},
     )

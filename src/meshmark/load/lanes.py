@@ -1,4 +1,4 @@
-"""A run as lanes, for every picture of it: a lane for each thread, filled by what it did."""
+"""Arrange the threads of a run in lanes, shared by all Gantt charts."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Final
 from meshmark.load.result import LoadRun, ProgramUse, Span, ThreadUse, Totals
 from meshmark.values.units import seconds_of
 
-MOST_LANES: Final = 64
+MAX_LANES: Final = 64
 STATES: Final = (("user", "user"), ("system", "system"), ("waiting", "waiting for a CPU"), ("sleeping", "sleeping"))
-SHORTEST_S: Final = 0.01  # s: what lived less is a line of a table, no lane of a picture
+MIN_DRAWN_S: Final = 0.01  # shorter threads appear in tables, not in charts
 STATUS: Final = {"timeout": "ended at its timeout", "stopped": "stopped", "cut": "the run was killed"}
 
 
 @dataclass
 class Lane:
-    """Threads that lived one after the other, drawn in one row; or many at once, drawn as their mean."""
+    """Threads drawn in one row: either consecutive ones, or simultaneous ones drawn as their mean."""
 
     label: str
     program: ProgramUse
     threads: list[ThreadUse] = field(default_factory=list)
-    first: bool = False  # of its copy
-    group: bool = False  # of its program
+    first: bool = False  # the first lane of its copy
+    group: bool = False  # the first lane of its program
 
-    def lasted(self) -> float:
-        """s, without the gaps between threads that lived one after the other."""
+    def duration_s(self) -> float:
+        """Without the gaps between consecutive threads."""
         hull = max((t.to_s for t in self.threads), default=0.0) - min((t.from_s for t in self.threads), default=0.0)
         return min(hull, sum(t.wall_s for t in self.threads))
 
-    def sums(self) -> tuple[float, float, float, float]:
-        """user, system, waiting, sleeping in s."""
+    def times_s(self) -> tuple[float, float, float, float]:
+        """Sums of user, system, waiting and sleeping."""
         return (
             sum(t.user_s for t in self.threads),
             sum(t.system_s for t in self.threads),
@@ -41,8 +41,8 @@ class Lane:
         )
 
 
-def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
-    """What is drawn: a lane a thread; where that is too much, a lane a copy."""
+def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
+    """One lane per thread, or one per copy if there are more than `max_lanes` threads."""
     out: list[Lane] = []
     copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
     seen: set[str] = set()
@@ -54,7 +54,7 @@ def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
         out.append(main)
         rows: list[Lane] = []
         for t in mine[1:]:
-            if t.wall_s < SHORTEST_S:
+            if t.wall_s < MIN_DRAWN_S:
                 continue
             row = next((r for r in rows if r.threads[-1].to_s <= t.from_s + 1e-3), None)
             if row is None:
@@ -63,14 +63,17 @@ def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
             row.threads.append(t)
         for i, row in enumerate(rows):
             team = row.threads[0].pid == mine[0].pid and len(row.threads) == 1
-            those = sorted({t.command for t in row.threads})
+            commands = sorted({t.command for t in row.threads})
             row.label = (
-                f"thread {i + 2}" if team else ", ".join(those) if len(those) < 3 else f"{len(row.threads)} children"
+                f"thread {i + 2}"
+                if team
+                else ", ".join(commands)
+                if len(commands) < 3
+                else f"{len(row.threads)} children"
             )
         out += rows
-    if len(out) <= most:
+    if len(out) <= max_lanes:
         return out
-    # Too many rows to read: all threads of a copy together.
     whole = [lane for lane in out if lane.first]
     for lane in whole:
         lane.threads = [t for t in run.threads if (t.program, t.copy) == (lane.program.program, lane.program.copy)]
@@ -80,11 +83,11 @@ def lanes(run: LoadRun, most: int = MOST_LANES) -> list[Lane]:
 
 
 def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
-    """Parts of each bin's time that were user, system, waiting and sleeping; their sum is less than 1 where the spans
-    do not fill the bin, and can be more where they overlap.
+    """Shares of each bin that are user, system, waiting and sleeping time. Their sum is below 1 if spans do not fill
+    the bin, and can exceed 1 if they overlap.
 
     Returns:
-        `bins` of equal width from begin_s to end_s.
+        One tuple for each of `bins` bins of equal width from begin_s to end_s.
     """
     width = (end_s - begin_s) / bins
     sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]
@@ -106,7 +109,7 @@ def shares(spans: Sequence[Span], begin_s: float, end_s: float, bins: int) -> li
 
 def lane_shares(lane: Lane, end_s: float, bins: int) -> list[tuple[float, float, float, float]]:
     found = shares([s for t in lane.threads for s in t.spans], 0.0, end_s, bins)
-    # Of several threads at once their mean; of a bin that is not full what there is, so that ends are not thin.
+    # Normalise: simultaneous threads give their mean, and partly filled bins at the ends keep full height.
     return [
         (u / all_, s / all_, w / all_, z / all_) if (all_ := u + s + w + z) > 1e-3 else (0.0, 0.0, 0.0, 0.0)
         for u, s, w, z in found
@@ -117,14 +120,14 @@ def percent_of(part: float, whole: float) -> str:
     return f"{100 * part / whole:.0f} %" if whole > 0 else "–"
 
 
-def flags_told(run: LoadRun) -> str:
-    """Of all programs, in words; '' where there is none."""
+def flags_text(run: LoadRun) -> str:
+    """The flags of all programs in one line; "" if there are none."""
     found = sorted(frozenset().union(*(run.flags(p) for p in run.programs)))
     return f"flags: {', '.join(found)}" if found else ""
 
 
 def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
-    """The header: what it is called, its value, and in a few words what it means."""
+    """Rows of the header: name, value, explanation."""
     t: Totals = run.totals()
     fair = run.fairness()
     return [
@@ -140,16 +143,16 @@ def totals_of(run: LoadRun) -> list[tuple[str, str, str]]:
     ]
 
 
-def tick_step(span: float, most: int) -> float:
-    raw = span / most
+def tick_step(span: float, max_ticks: int) -> float:
+    raw = span / max_ticks
     power = 10 ** math.floor(math.log10(raw)) if raw > 0 else 1.0
     return float(next(m * power for m in (1, 2, 5, 10) if m * power >= raw))
 
 
-def end_told(p: ProgramUse) -> str:
-    """What is said at the end of a copy's first lane."""
+def end_text(p: ProgramUse) -> str:
+    """The label at the end of the first lane of a copy; "" if it succeeded."""
     return "" if p.how == "ok" else {"signal": "died", "status": "failed", "failed": "not started"}.get(p.how, p.how)
 
 
-def shortened(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+def shortened(text: str, max_chars: int) -> str:
+    return text if len(text) <= max_chars else text[: max_chars - 1] + "…"

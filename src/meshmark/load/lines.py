@@ -1,5 +1,4 @@
-"""The lines of a run's journal: what each kind holds. A damaged one is passed over as a whole, so that whoever reads a
-run can rely on what its lines say."""
+"""Read and validate the lines of a run's journal; a damaged line is skipped as a whole."""
 
 from __future__ import annotations
 
@@ -13,24 +12,24 @@ from meshmark.store.files import read_json
 from meshmark.store.lines import whole_lines
 
 Test = Callable[[Any], bool]
-_MOST: Final = 1 << 63
-_MOST_S: Final = 1e7  # of a run; what draws it keeps numbers for every step of it
+_LIMIT: Final = 1 << 63
+_MAX_S: Final = 1e7  # duration of a run; charts allocate memory in proportion
 
 
 def is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and -_MOST < value < _MOST
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LIMIT < value < _LIMIT
 
 
 def _time(value: object) -> bool:
-    return is_number(value) and -_MOST_S <= value <= _MOST_S  # type: ignore[operator]
+    return is_number(value) and -_MAX_S <= value <= _MAX_S  # type: ignore[operator]
 
 
 def is_count(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LIMIT
 
 
 def _whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -_MOST < value < _MOST
+    return isinstance(value, int) and not isinstance(value, bool) and -_LIMIT < value < _LIMIT
 
 
 def _text(value: object) -> bool:
@@ -45,12 +44,12 @@ def _by_node(value: object) -> bool:
     return isinstance(value, dict) and all(len(k) <= 6 and k.isdecimal() and is_count(v) for k, v in value.items())
 
 
-def _looks(value: object) -> bool:
+def _thread_samples(value: object) -> bool:
     return isinstance(value, list) and all(
         isinstance(x, list)
         and len(x) == 7
         and isinstance(x[1], str)
-        and all(type(n) is int and -1 <= n < _MOST for n in (x[0], *x[2:]))
+        and all(type(n) is int and -1 <= n < _LIMIT for n in (x[0], *x[2:]))
         for x in value
     )
 
@@ -58,11 +57,10 @@ def _looks(value: object) -> bool:
 _COPY: Final[dict[str, Test]] = {"program": _text, "copy": is_count}
 _PARTS: Final = dict.fromkeys(("user_s", "system_s", "waiting_s", "sleeping_s"), _time)
 _TASK: Final[dict[str, Test]] = {**_COPY, "thread": is_count, "pid": is_count, "tid": is_count, "command": _text}
-# What a line has to have, and what it may have; what else it has nobody looks at.
-_NEEDED: Final[Mapping[str, Mapping[str, Test]]] = {
+_REQUIRED: Final[Mapping[str, Mapping[str, Test]]] = {
     "event": {"event": _text, "t_s": _time},
     "thread": {**_TASK, "t_s": _time},
-    "sample": {"t_s": _time, "threads": _looks},
+    "sample": {"t_s": _time, "threads": _thread_samples},
     "thread_total": {**_TASK, **_PARTS, "from_s": _time, "to_s": _time, "migrations": _whole, "cpus": _text},
     "pages": {**_COPY, "pid": is_count, "bytes": _by_node},
     "canary": {"t_s": _time, "when": _text, "load_latency_s": is_number},
@@ -88,20 +86,20 @@ _OPTIONAL: Final[dict[str, Test]] = {
     "reason": _text,
     "pages": _by_node,
 }
-_SUMS: Final = ("done", "window")  # of which all is numbers, but for these
+_SUMS: Final = ("done", "window")  # lines whose values are all numbers, except for these keys
 _NO_SUMS: Final = frozenset({"type", "program", "wrong"})
 _STATUSES: Final = ("ok", "timeout", "stopped")
 
 
-def journal_lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
-    """Its lines that are what they say; others are passed over, as those that start with one of `but`."""
+def journal_lines(journal: Path, skipped: tuple[bytes, ...] = ()) -> Iterator[dict[str, Any]]:
+    """The valid lines of a journal, except those that start with one of the prefixes in `skipped`."""
     for raw in whole_lines(journal):
-        if raw.startswith(but):
+        if raw.startswith(skipped):
             continue
         try:
             line = json.loads(raw)
             if b"\\u" in raw:
-                json.dumps(line, ensure_ascii=False).encode()  # half of a character cannot be shown
+                json.dumps(line, ensure_ascii=False).encode()  # refuses lone surrogates, which cannot be shown
         except (ValueError, RecursionError):
             continue
         if not isinstance(line, dict) or not isinstance(kind := line.get("type"), str):
@@ -115,16 +113,16 @@ def journal_lines(journal: Path, but: tuple[bytes, ...] = ()) -> Iterator[dict[s
 
 
 def _fits(kind: str, line: Mapping[str, Any]) -> bool:
-    needed = _NEEDED.get(kind, {})
+    required = _REQUIRED.get(kind, {})
     if kind == "total" and line.get("how") != "failed":
-        needed = {**needed, **_ENDED}
-    if not all(key in line and test(line[key]) for key, test in needed.items()):
+        required = {**required, **_ENDED}
+    if not all(key in line and test(line[key]) for key, test in required.items()):
         return False
     if kind in _SUMS:
         wrong = line.get("wrong", [])
         if not isinstance(wrong, list) or not all(is_number(v) for k, v in line.items() if k not in _NO_SUMS):
             return False
-    return all(test(line[key]) for key, test in _OPTIONAL.items() if key in line and key not in needed)
+    return all(test(line[key]) for key, test in _OPTIONAL.items() if key in line and key not in required)
 
 
 def _header(line: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,7 +142,7 @@ def _header(line: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _scalars(value: object) -> dict[str, Any]:
-    """What conditions may be."""
+    """The entries whose values are valid for conditions."""
     kept = value.items() if isinstance(value, dict) else ()
     return {k: v for k, v in kept if v is None or isinstance(v, str | bool) or is_number(v)}
 
@@ -179,7 +177,7 @@ _MEMBER: Final[dict[str, Test]] = {
 
 
 def kept_scenario(path: Path) -> dict[str, Any]:
-    """What a run's folder says of its scenario, without what is damaged; empty where it says nothing."""
+    """The scenario in a run's folder without damaged entries; empty if it cannot be read."""
     try:
         found = read_json(path)
         json.dumps(found, ensure_ascii=False).encode()

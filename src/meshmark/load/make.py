@@ -1,8 +1,8 @@
-"""Programs made and calibrated in context: synthesis on paper, trials on the machine, corrected by what they took.
+"""Run synthetic programs and calibrate them in context, with trials on the machine.
 
-Raw base data are a quarter to a half off: in a mix, every call finds the caches as the calls before left them. A trial
-runs the program, cut to a few seconds, alone on its CPUs; the times of its calls there replace the base data's, and
-the numbers of calls are solved for again, with the same kernels.
+A program planned from raw calibration data is off by 25 to 50 %, because in a mix the previous calls change the state
+of the caches. A trial runs the program, shortened to a few seconds, alone on its CPUs. The measured times of its calls
+replace those of the calibration data, and the numbers of calls are solved again with the same kernels.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from meshmark.load.program import Program, dump_program
 from meshmark.load.synthesis import Measured, recalibrate
 from meshmark.native import die_with_parent
 
-DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU: beyond it CPU time tells, not wall time
-FLOOR: Final = 0.005  # an error within it is left: repeated runs of one program differ by more
+DISTURBED: Final = 0.01  # share of its time that a trial waited for a CPU, above which CPU time replaces wall time
+FLOOR: Final = 0.005  # smaller errors are not corrected: repeated runs of one program differ by more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """A program as it ran. Times in s, `metrics` over `dedicated_s`: the wall time less what it waited for a CPU,
-    or all of it where the program kept a schedule."""
+    """A measured run of a program. Times in s. `metrics` are over `dedicated_s`: the wall time without waiting for a
+    CPU, or the whole wall time if the program followed a schedule."""
 
     wall_s: float
     user_s: float
     system_s: float
-    waiting_s: float  # of all threads
+    waiting_s: float  # for a CPU, sum over all threads
     dedicated_s: float
-    spun_s: float  # waiting for its schedule, of wall_s
-    late_s: float  # behind its schedule at the end
+    spun_s: float  # part of wall_s spent spinning until the next scheduled call
+    late_s: float  # delay against the schedule at the end
     totals: Mapping[str, float]  # counts, by name
     metrics: Mapping[str, float]
-    per_call_s: Mapping[str, float]  # wall seconds of a call, by variant, as on CPUs of its own
+    per_call_s: Mapping[str, float]  # wall time of a call on dedicated CPUs, by variant
     windows: tuple[Mapping[str, float], ...]
 
     @property
@@ -49,28 +49,28 @@ class Trial:
 
 
 def kernels() -> list[dict[str, Any]]:
-    """Load kernels: name, kind, summary, source and which variants there are, a row for each."""
+    """The load kernels, one row each: name, kind, summary, source and variants."""
     try:
         done = subprocess.run(
             [find_load(), "kernels", "--json"], capture_output=True, encoding="utf-8", check=True, timeout=60
         )
         return [json.loads(line) for line in done.stdout.splitlines()]
     except (OSError, ValueError, subprocess.SubprocessError) as why:
-        raise MeshmarkError(f"meshmark-load kernels does not answer: {why}") from why
+        raise MeshmarkError(f"cannot run meshmark-load kernels: {why}") from why
 
 
 def shortened(program: Program, seconds: float) -> Program:
-    """The same program with its calls cut in proportion, each variant at least once."""
+    """The same program with proportionally fewer calls, at least one per variant."""
     share = min(1.0, seconds / program.prescription.run_time_s)
     parts = tuple(dataclasses.replace(p, calls=max(1, round(p.calls * share))) for p in program.parts)
     return dataclasses.replace(program, parts=parts)
 
 
 def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, str] | None = None) -> Trial:
-    """Runs a program to its end on these CPUs (none: where it may).
+    """Runs a program to completion on `cpus` (empty: on any allowed CPU).
 
     Raises:
-        MeshmarkError, AbsentError: as the native program refused, with its own line.
+        MeshmarkError, AbsentError: the native program failed; the message is its own.
     """
 
     def prepare() -> None:
@@ -78,7 +78,7 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
         if cpus:
             os.sched_setaffinity(0, cpus)
 
-    # A file without a name: whoever is killed leaves nothing.
+    # An anonymous file, so that a killed process leaves nothing behind.
     with os.fdopen(os.memfd_create("program"), "wb") as file:
         file.write(dump_program(program).encode())
         file.flush()
@@ -94,10 +94,10 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
                 env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
             )
         except OSError as why:
-            raise MeshmarkError(f"{program.prescription.name}: cannot be run: {why.strerror or why}") from why
+            raise MeshmarkError(f"{program.prescription.name}: cannot run: {why.strerror or why}") from why
     if done.returncode:
-        said = done.stderr.strip().splitlines()
-        line = (said[0] if said else f"status {done.returncode}").removeprefix("meshmark: ")
+        errors = done.stderr.strip().splitlines()
+        line = (errors[0] if errors else f"status {done.returncode}").removeprefix("meshmark: ")
         kind = AbsentError if done.returncode == AbsentError.status else MeshmarkError
         raise kind(f"{program.prescription.name}: {line.removeprefix('error: ').removeprefix('absent: ')}")
     return read_trial(program, [json.loads(line) for line in done.stdout.splitlines()])
@@ -107,7 +107,7 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     """A trial from the lines of `meshmark-load program`."""
     end = next((x for x in lines if x.get("type") == "end"), None)
     if end is None:
-        raise MeshmarkError(f"{program.prescription.name}: its output stops without an end line")
+        raise MeshmarkError(f"{program.prescription.name}: its output has no end line")
     threads = program.prescription.threads
     wall, waiting = float(end["wall_s"]), float(end["waiting_s"])
     cpu = float(end["user_s"]) + float(end["system_s"])
@@ -118,8 +118,12 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     for x in lines:
         if x.get("type") != "variant":
             continue
-        waits = kinds.get(x["name"]) in ("system", "idle", "sharing")  # sleeping is what those do
-        taken = x["wall_s"] if waits or not disturbed else x["cpu_s"] / threads
+        sleeps = kinds.get(x["name"]) in (
+            "system",
+            "idle",
+            "sharing",
+        )  # their CPU time is less than their wall time by design
+        taken = x["wall_s"] if sleeps or not disturbed else x["cpu_s"] / threads
         per_call[x["name"]] = max(float(taken) / max(1, int(x["calls"])), 1e-9)
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     totals |= {"wall_s": dedicated, "cpu_s": cpu, "thread_s": dedicated * threads}
@@ -157,25 +161,25 @@ def calibrate(
     cpus: Sequence[int] = (),
     env: Mapping[str, str] | None = None,
     floor: float = FLOOR,
-    talk: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> tuple[Program, list[Trial]]:
-    """The program after so many rounds of trial and correction, and the trials.
+    """The program after up to `rounds` trials, each followed by a correction, and the trials.
 
     Args:
-        trial_s: a trial takes that long, and no longer than the program itself.
-        rounds: corrections at most; it stops where a trial's error is within `floor`.
+        trial_s: duration of a trial, at most that of the program.
+        rounds: maximum number of trials; calibration ends early once the error is within `floor`.
     """
     trials: list[Trial] = []
     name = program.prescription.name
     for number in range(rounds):
         short = shortened(program, trial_s)
-        # Without its schedule, that what the kernels take shows.
+        # Without a schedule, whose spinning would hide the time of the kernels.
         short = dataclasses.replace(short, prescription=dataclasses.replace(short.prescription, pace=0.0))
         trial = run_program(short, cpus, env)
         trials.append(trial)
         planned = short.totals()["wall_s"]
         error = trial.dedicated_s / planned - 1
-        talk(
+        progress(
             f"{name}: trial {number + 1}: {trial.dedicated_s:.2f} s of {planned:.2f} s planned ({100 * error:+.1f} %)"
             + (f"; it waited {trial.waiting_s:.2f} s for a CPU" if trial.disturbed else "")
         )

@@ -1,13 +1,13 @@
-"""Metrics: formulas over the counts and times of calls, shipped and users' own.
+"""Define metrics as formulas over the counts and times of calls, built in or supplied by the user.
 
     [metric.memory_gb_per_s]
     formula = "(memory_read_bytes + memory_write_bytes) / wall_s / 1e9"
     unit = "GB/s"
 
-A formula has + - * / and brackets, numbers, and the names of columns: `variants.COLUMNS`, and those counters of
-`native.described_columns` that the machine of the calibration data could count. Of a whole program it is taken from the
-sums over all calls, never as a mean of ratios. What is a ratio of two linear sums can be prescribed, for then `a / d =
-v` is the linear equation `a - v d = 0`.
+A formula consists of + - * /, parentheses, numbers and the names of columns: `variants.COLUMNS`, and those counters of
+`native.described_columns` that the machine of the calibration data provides. For a whole program it is evaluated on the
+sums over all calls, never as a mean of ratios. A ratio of two linear sums can be part of a target profile, because
+`a / d = v` is the linear equation `a - v d = 0`.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ from meshmark.load.variants import COLUMNS, Table, Variant, Vector
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values.inputs import PRINTABLE, Input, checked, near, shown
 
-_LONGEST: Final = 500  # characters of a formula
-_DEEPEST: Final = 40
-_MOST: Final = 200  # metrics in one text
+_MAX_FORMULA: Final = 500  # characters
+_MAX_DEPTH: Final = 40
+_MAX_METRICS: Final = 200  # in one file
 _MAX_BYTES: Final = 1 << 16  # of a file of metrics
 _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,59}")
 
-MetricTables = Annotated[dict[str, Any], Field(max_length=_MOST, description=f"at most {_MOST} tables [metric.NAME]")]
+MetricTables = Annotated[
+    dict[str, Any], Field(max_length=_MAX_METRICS, description=f"at most {_MAX_METRICS} tables [metric.NAME]")
+]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class MetricTable(Input):
     unit: Annotated[str, Field(max_length=30), PRINTABLE] = ""
 
 
-# Keys of a prescription that are no metrics.
+# Keys of a target profile that are not metrics.
 RESERVED: Final = frozenset(
     {"name", "run_time_s", "threads", "memory_mib", "kernels", "without", "least_kernels", "most_share", "seed", "pace"}
 )
@@ -91,7 +93,7 @@ unit = "1"
 
 @dataclass(frozen=True, slots=True)
 class Linear:
-    """constant + sum of factor x column."""
+    """The linear sum: constant + sum of factor x column."""
 
     factors: Mapping[str, float]
     constant: float = 0.0
@@ -107,16 +109,15 @@ class Linear:
 
     @property
     def bare(self) -> bool:
-        """It is a number."""
         return not self.factors
 
     def of(self, columns: Mapping[str, Vector]) -> Vector:
-        """Of each variant, without the constant. Shape as the columns'."""
+        """The sum for each variant without the constant, in the shape of the columns."""
         first = next(iter(columns.values()))
         return sum((f * columns[k] for k, f in sorted(self.factors.items())), np.zeros_like(first))
 
     def times(self, other: Linear) -> float | None:
-        """By what factor this is the other, None where it is no multiple of it."""
+        """The factor f with self = f x other; None if there is none."""
         if self.factors.keys() != other.factors.keys() or not self.factors or self.constant or other.constant:
             return None
         quotients = [self.factors[k] / other.factors[k] for k in self.factors]
@@ -132,11 +133,11 @@ class Metric:
     formula: str
     unit: str
     tree: ast.expr
-    ratio: tuple[Linear, Linear] | None  # None: can be shown, not prescribed
-    names: frozenset[str]  # columns that it needs
+    ratio: tuple[Linear, Linear] | None  # None: can be reported, but not be part of a target profile
+    names: frozenset[str]  # columns of the formula
 
     def of(self, columns: Mapping[str, Vector]) -> Vector:
-        """Its value, elementwise over columns (of variants, or of totals). NaN or infinite where it divides by 0."""
+        """The value for each element of the columns (variants or totals); NaN or infinite on division by 0."""
         with np.errstate(all="ignore"):
             return np.asarray(_value(self.tree, columns), dtype=np.float64)
 
@@ -168,17 +169,17 @@ def _value(node: ast.expr, columns: Mapping[str, Vector]) -> Vector:
 
 
 def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) -> frozenset[str]:
-    """The names in a tree that is nothing but arithmetic."""
-    if depth > _DEEPEST:
-        raise UsageError(f"{what}: brackets and operators are nested deeper than {_DEEPEST}")
+    """The names in a tree, which must be pure arithmetic."""
+    if depth > _MAX_DEPTH:
+        raise UsageError(f"{what}: parentheses and operators are nested deeper than {_MAX_DEPTH}")
     match node:
         case ast.Constant(value=value):
             if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= 1e300:
-                raise UsageError(f"{what}: found {ast.unparse(node)[:40]!r}; numbers are finite")
+                raise UsageError(f"{what}: found {ast.unparse(node)[:40]!r}; allowed are finite numbers")
             return frozenset()
         case ast.Name(id=name):
             if name not in known:
-                also = near(name, known) or "names are " + ", ".join(known)
+                also = near(name, known) or "allowed are " + ", ".join(known)
                 raise UsageError(f"{what}: unknown name {name[:60]!r}; {also}")
             return frozenset({name})
         case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=operand):
@@ -189,7 +190,7 @@ def _check(node: ast.expr, known: Collection[str], what: str, depth: int = 0) ->
 
 
 def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
-    """The tree as a quotient of two linear sums, None where it is not one as it is written."""
+    """The tree as a ratio of two linear sums; None if it does not have that form as written."""
     match node:
         case ast.Constant(value=value):
             assert isinstance(value, int | float)
@@ -221,17 +222,17 @@ def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
 
 
 def _product(a: tuple[Linear, Linear], b: tuple[Linear, Linear]) -> tuple[Linear, Linear] | None:
-    def two(x: Linear, y: Linear) -> Linear | None:
+    def product(x: Linear, y: Linear) -> Linear | None:
         if x.bare:
             return y.scaled(x.constant)
         return x.scaled(y.constant) if y.bare else None
 
-    over, under = two(a[0], b[0]), two(a[1], b[1])
-    if over is None or under is None:
+    numerator, denominator = product(a[0], b[0]), product(a[1], b[1])
+    if numerator is None or denominator is None:
         return None
-    if under.bare and under.constant != 1:
-        return (over.scaled(1 / under.constant), _ONE) if under.constant else None
-    return over, under
+    if denominator.bare and denominator.constant != 1:
+        return (numerator.scaled(1 / denominator.constant), _ONE) if denominator.constant else None
+    return numerator, denominator
 
 
 def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COLUMNS) -> Metric:
@@ -241,35 +242,35 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
         UsageError: one line that names the metric.
     """
     what = f"metric {name}"
-    if len(formula) > _LONGEST:
-        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed are {_LONGEST}")
+    if len(formula) > _MAX_FORMULA:
+        raise UsageError(f"{what}: the formula has {len(formula)} characters; allowed are {_MAX_FORMULA}")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what is refused in a moment
+            warnings.simplefilter("ignore")  # such as about invalid escapes; errors are reported below
             tree = ast.parse(formula.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError) as why:
         raise UsageError(
-            f"{what}: {formula[:60]!r} is no formula; write it with + - * / ( ), numbers and names"
+            f"{what}: {formula[:60]!r} is not a formula; allowed are + - * / ( ), numbers and names"
         ) from why
     names = _check(tree, known, what)
     if not names:
-        raise UsageError(f"{what}: {formula[:60]!r} has no name of a count or time in it")
+        raise UsageError(f"{what}: {formula[:60]!r} contains no name of a count or time")
     ratio = _ratio(tree)
     if ratio is not None and not all(
         math.isfinite(f) for part in ratio for f in (*part.factors.values(), part.constant)
     ):
-        raise UsageError(f"{what}: its numbers overflow when they are multiplied")
+        raise UsageError(f"{what}: the product of its numbers overflows")
     if ratio is not None and (ratio[0].bare and ratio[1].bare):
         ratio = None  # such as wall_s - wall_s
     return Metric(name, formula, unit, tree, ratio, names)
 
 
 def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
-    """Metrics from TOML text, without the shipped ones.
+    """Metrics from TOML text, without the built-in ones.
 
     Args:
-        origin: what errors call the text.
-        counters: names of counters that formulas may contain; None: all that the native program describes.
+        origin: the name of the text in error messages.
+        counters: counters that formulas may contain; None: all that the native program describes.
 
     Raises:
         UsageError: one line that names the metric, what was found and what is allowed.
@@ -278,16 +279,16 @@ def parse_metrics(toml: str, origin: str, counters: Collection[str] | None = Non
 
 
 def read_metrics(path: Path) -> dict[str, Metric]:
-    """A user's metrics from their file.
+    """A user's metrics from a file.
 
     Raises:
-        UsageError: it cannot be read, or as `parse_metrics`.
+        UsageError: the file cannot be read, or as for `parse_metrics`.
     """
     return parse_metrics(read_text(path, _MAX_BYTES), str(path))
 
 
 def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str] | None = None) -> dict[str, Metric]:
-    """Metrics from the table `metric` of a TOML text; arguments and errors as of `parse_metrics`."""
+    """Metrics from the table `metric` of a TOML text; arguments and errors as for `parse_metrics`."""
     if not tables:
         return {}
     known = (*COLUMNS, *(described_columns().counters if counters is None else sorted(counters)))
@@ -296,7 +297,7 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
         what = f"{origin}: metric {shown(name)}"
         if not _NAME.fullmatch(name) or name in RESERVED or name in known:
             raise UsageError(
-                f"{what}: a name is small letters, digits and _, and none of a column's or a program's key's"
+                f"{what}: allowed are lower-case letters, digits and _, and no name of a column or a program's key"
             )
         written = checked(MetricTable, table, what)
         try:
@@ -307,27 +308,27 @@ def metrics_of(tables: Mapping[str, Any], origin: str, counters: Collection[str]
 
 
 def all_metrics(own: Metrics | None = None) -> dict[str, Metric]:
-    """The shipped metrics and a user's own, which come first where names are the same."""
+    """The built-in metrics and a user's own, which take precedence."""
     return {**parse_metrics(BUILT_IN, "built in", counters=()), **(own or {})}
 
 
 def of_variants(
     variants: Sequence[Variant], metrics: Metrics, needed: Collection[str] = ()
 ) -> dict[str, dict[str, float]]:
-    """Every metric of one call of every variant, by the variant's name; what divides by 0, or needs what base data do
-    not have, is left out.
+    """Every metric of one call of every variant, by the name of the variant. Omits metrics that divide by 0 or
+    need a column that the calibration data do not have.
 
     Args:
-        needed: metrics that must be had.
+        needed: required metrics.
 
     Raises:
-        UsageError: base data lack what one of `needed` needs, by its name.
+        UsageError: the calibration data lack a column of a required metric; the message names both.
     """
     columns = Table(variants).columns
     for name in needed:
-        lacks = sorted(metrics[name].names - columns.keys())
-        if lacks:
-            raise UsageError(f"metric {name}: the calibration data have no {lacks[0]}")
+        missing = sorted(metrics[name].names - columns.keys())
+        if missing:
+            raise UsageError(f"metric {name}: the calibration data have no {missing[0]}")
     values = {name: m.of(columns) for name, m in metrics.items() if m.names <= columns.keys()}
     return {
         v.name: {name: float(of[i]) for name, of in values.items() if math.isfinite(of[i])}

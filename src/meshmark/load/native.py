@@ -1,4 +1,4 @@
-"""The native program that runs loads: where it is, and what it counts of load kernels."""
+"""Find the native program `meshmark-load` and read its description of counts and counters."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from meshmark.native import find_native
 
 
 def find_load() -> Path:
-    """The program of `MESHMARK_LOAD`, of the installed package, or of the build folder of this checkout.
+    """The program from `MESHMARK_LOAD`, the installed package, or the build folder of this checkout.
 
     Raises:
-        MeshmarkError: none is there, or it cannot be executed.
+        MeshmarkError: the program is not there or not executable.
     """
     return find_native("meshmark-load", "MESHMARK_LOAD")
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A number of one unit of a load kernel."""
+    """A quantity of one unit of a load kernel."""
 
     name: str
     unit: str
@@ -34,17 +34,17 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """All of them, by name, in the order of the description."""
+    """All columns by name, in the order of the description."""
 
-    counts: Mapping[str, Column]  # exact, stated by each load kernel
-    counters: Mapping[str, Column]  # events that the instrument asks for; which of them count depends on the machine
+    counts: Mapping[str, Column]  # exact, defined by each load kernel
+    counters: Mapping[str, Column]  # events that the instrument requests; which of them work depends on the machine
 
 
 def described_columns() -> Columns:
-    """As the program describes itself.
+    """The columns that the native program describes.
 
     Raises:
-        MeshmarkError: it does not answer.
+        MeshmarkError: the program cannot be run, or its description cannot be read.
     """
     return _described(find_load())
 
@@ -56,7 +56,7 @@ def _described(load: Path) -> Columns:
         found = json.loads(done.stdout)
         return Columns(_columns(found["counts"]), _columns(found["counters"]))
     except (OSError, subprocess.SubprocessError, ValueError, KeyError, TypeError) as why:
-        raise MeshmarkError(f"{load.name} does not describe itself: {why}", hint="make setup") from why
+        raise MeshmarkError(f"cannot read the description of {load.name}: {why}", hint="make setup") from why
 
 
 def _columns(raw: list[dict[str, Any]]) -> dict[str, Column]:

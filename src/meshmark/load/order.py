@@ -1,15 +1,15 @@
-"""The order of a program's calls: every variant evenly over the whole time, so that every window keeps the mean.
+"""Compute the order of a program's calls: each variant is spread evenly, so that every window has the mean rates.
 
-The order is given by two numbers a variant, `calls` n_k and `phase` phi_k, and recomputed wherever the program runs:
+Two numbers per variant, `calls` n_k and `phase` phi_k, define the order, which is recomputed wherever a program runs:
 
-    Call c (0 <= c < n_k) of variant k has the time (c + phi_k) / n_k, which is computed in IEEE 754 double precision,
-    round to nearest even: c as a double, plus phi_k, the sum divided by n_k as a double. Calls run in the order of
-    these times; among equal times, the variant with the smaller index k in the program's list runs first.
+    Call c (0 <= c < n_k) of variant k has the time (c + phi_k) / n_k, computed in IEEE 754 double precision with
+    rounding to nearest even: c as a double, plus phi_k, divided by n_k as a double. Calls run in the order of these
+    times; for equal times, the variant with the smaller index k in the program's list runs first.
 
 No other operation is involved, so C++ (without -ffast-math) and Python give the same order. Phases are multiples of
-2^-24, so that c + phi_k is exact up to c = 2^29. By default phi_k = frac(k x golden ratio): additive recurrence, the
-low-discrepancy sequence of Weyl, so that variants of equal n_k do not start together. To run a program: a heap of the
-next time of every variant.
+2^-24, so that c + phi_k is exact up to c = 2^29. By default phi_k = frac(k x golden ratio), the low-discrepancy
+sequence of Weyl, so that variants of equal n_k do not start together. A runner needs a heap of the next time of every
+variant.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from meshmark.load.variants import Vector
 GOLDEN: Final = (1 + math.sqrt(5)) / 2
 _STEP: Final = 1 << 24
 _AT_ONCE: Final = 1 << 20  # calls held in memory
-_MOST_DIFFUSED: Final = 100_000  # calls of a program whose phases are searched for
+_MAX_DIFFUSED: Final = 100_000  # calls; longer programs are even enough without a search for phases
 _GRID, _PHASES = 1024, 64
-_SWEEPS, _MOST_SWEEPS = 3, 8
-PLAIN: Final = 0.01  # of its total, that a sum may stray from the straight line without a word
+_MIN_SWEEPS, _MAX_SWEEPS = 3, 8
+PLAIN: Final = 0.01  # deviation of a cumulative sum from a straight line, over its total, that needs no note
 
 
 def golden_phases(n: int) -> Vector:
-    """phi_0 … phi_(n-1), each in [0, 1) and a multiple of 2^-24."""
+    """The default phases phi_0 … phi_(n-1), each in [0, 1) and a multiple of 2^-24."""
     phases: Vector = np.floor(np.mod(np.arange(n) * GOLDEN, 1.0) * _STEP) / _STEP
     return phases
 
@@ -42,7 +42,7 @@ def golden_phases(n: int) -> Vector:
 def sequence(
     calls: Sequence[int], phases: Sequence[float] | Vector, at_once: int = _AT_ONCE
 ) -> Iterator[NDArray[np.intp]]:
-    """The indices of the variants in the order in which they are called, in pieces of about `at_once` calls.
+    """The indices of the variants in call order, in pieces of about `at_once` calls.
 
     Args:
         calls: of each variant, at least 1.
@@ -56,7 +56,7 @@ def sequence(
         if piece == pieces:
             end = np.asarray(calls, dtype=np.int64)
         else:
-            # The first c with (c + phi) / n >= limit, by the very same arithmetic.
+            # The first c with (c + phi) / n >= limit, with the same rounding as below.
             limit = piece / pieces
             end = np.clip(np.ceil(limit * n - phi), begin, n).astype(np.int64)
             for _ in range(2):
@@ -67,16 +67,16 @@ def sequence(
         if len(which):
             c = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count) + np.repeat(begin, count)
             times = (c.astype(np.float64) + phi[which]) / n[which]
-            # Stable, and `which` ascends: ties go to the smaller index.
+            # A stable sort of ascending `which` gives ties to the smaller index.
             yield which[np.argsort(times, kind="stable")]
         begin = end
 
 
 @dataclass(frozen=True, slots=True)
 class Uniformity:
-    """How even a planned sequence is."""
+    """How evenly a planned sequence spreads its work."""
 
-    worst_deviation: Mapping[str, float]  # of the cumulative sum from the straight line, as a part of its total
+    worst_deviation: Mapping[str, float]  # of the cumulative sum from a straight line, over its total
     window_s: float
     window_cov: Mapping[str, float]  # coefficient of variation of the sum over whole windows
 
@@ -92,12 +92,12 @@ def uniformity(
     sums: Mapping[str, Vector],
     window_s: float = 1.0,
 ) -> Uniformity:
-    """Goes through the planned sequence once, call by call.
+    """The uniformity of a planned sequence, computed call by call.
 
     Args:
-        seconds: of one call of each variant, s.
-        sums: by name, what one call of each variant adds; shape as `seconds`.
-        window_s: a tenth of the program is taken where ten such windows do not fit.
+        seconds: duration of one call of each variant.
+        sums: by name, the contribution of one call of each variant; shape as `seconds`.
+        window_s: reduced to a tenth of the program if ten windows do not fit.
     """
     names = [k for k, v in sums.items() if abs(float(np.dot(v, np.asarray(calls, dtype=np.float64)))) > 0]
     n = np.asarray(calls, dtype=np.float64)
@@ -115,7 +115,7 @@ def uniformity(
         so_far[:, 0] = before
         np.cumsum(share[:, which], axis=1, out=so_far[:, 1:])
         so_far[:, 1:] += before[:, None]
-        # Within a call all sums grow evenly, so the extremes are at its ends.
+        # Sums grow linearly within a call, so the extremes are at its ends.
         for i in range(len(names)):
             worst[i] = max(worst[i], float(np.abs(so_far[i + 1] - so_far[0]).max()))
         inside = (edges > so_far[0, 0]) & (edges <= so_far[0, -1])
@@ -138,33 +138,33 @@ def best_phases(
     start: Vector | None = None,
     enough: float = 0.003,
 ) -> tuple[Vector, Uniformity]:
-    """Phases whose worst deviation is at most `enough`, else the best that was found.
+    """Phases whose worst deviation is at most `enough`, else the best that the search finds.
 
-    First `start`, by default the golden sequence dealt to the variants in the order of the list. In a long program that
-    is even enough; in a short one every call counts, and phases are chosen one after the other, the variant of the
-    heaviest calls first, so that what one is ahead the others are behind (error diffusion over the variants).
+    The search begins with `start`, by default the golden sequence in the order of the list, which suffices for a long
+    program. For a short program, phases are then chosen one variant at a time, heaviest calls first, so that deviations
+    of the variants cancel (error diffusion over the variants).
     """
     best = golden_phases(len(calls)) if start is None else start
     found = uniformity(calls, best, seconds, sums)
-    if found.worst <= enough or not sums or sum(calls) > _MOST_DIFFUSED:
+    if found.worst <= enough or not sums or sum(calls) > _MAX_DIFFUSED:
         return best, found
     n = np.asarray(calls, dtype=np.float64)
-    # What one call of each variant puts a sum ahead of the time, in parts of the totals. Shape (sums, variants).
+    # Share of each sum minus share of the time in one call of each variant. Shape (sums, variants).
     ahead = np.stack([v / (v @ n) for v in sums.values() if v @ n]) - seconds / (seconds @ n)
     weight = (ahead**2).sum(axis=0)
-    at = np.mod((np.arange(_GRID) + 0.5) * GOLDEN, 1.0)  # of the whole time
+    at = np.mod((np.arange(_GRID) + 0.5) * GOLDEN, 1.0)  # share of the whole time
     candidates = np.arange(_PHASES) / _PHASES
 
     def steps(k: int, phases: Vector) -> Vector:
-        """Calls of k begun by then, less those due. Shape (phases, times)."""
+        """Calls of k that have begun minus calls that are due. Shape (phases, times)."""
         begun = np.clip(np.ceil(n[k] * at - phases[:, None]), 0, n[k])
         out: Vector = begun - n[k] * at
         return out
 
     phases = best.copy()
     off = np.zeros((len(ahead), _GRID))
-    for sweep in range(_MOST_SWEEPS):
-        if sweep >= _SWEEPS and found.worst <= PLAIN:
+    for sweep in range(_MAX_SWEEPS):
+        if sweep >= _MIN_SWEEPS and found.worst <= PLAIN:
             break
         for k in np.argsort(-weight, kind="stable"):
             if sweep:

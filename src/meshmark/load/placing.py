@@ -1,4 +1,4 @@
-"""Where a scenario's programs run: checks against this machine, copies on CPUs, the plan of the native program."""
+"""Place a scenario on this host: check its resources, assign CPUs to copies, and write the native program's plan."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from meshmark.values.inputs import LIST, Excerpt, checked, found, shown
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What the host has for a scenario."""
+    """Resources of the host."""
 
-    cpus: tuple[int, ...]  # that may be used
-    memory_bytes: int  # that can be had without swapping; 0: unknown
+    cpus: tuple[int, ...]  # that this process may use
+    memory_bytes: int  # available without swapping; 0: unknown
 
     @staticmethod
     def now() -> Here:
@@ -33,48 +33,49 @@ class Here:
 
 
 def check_here(scenario: Scenario, here: Here, memory_bytes: Mapping[str, int] | None = None) -> None:
-    """Whether this host has what a scenario asks for; before anything starts.
+    """Checks that this host has the CPUs and the memory for a scenario.
 
     Args:
-        memory_bytes: what a copy of each program takes, by name, where that is known better than its memory_mib.
+        memory_bytes: memory of one copy of each program, by name, where more precise than its memory_mib.
 
     Raises:
         UsageError: one line that names the program and the key.
     """
-    asked = 0.0
-    most = ("", 0.0)
+    requested = 0.0
+    largest = ("", 0.0)
     for p in scenario.programs:
         for cpus in p.cpus:
             if not set(cpus) <= set(here.cpus):
-                lacking = format_list(sorted(set(cpus) - set(here.cpus)))
+                missing = format_list(sorted(set(cpus) - set(here.cpus)))
                 raise UsageError(
-                    f"program {p.name}: cpus: found {format_list(cpus)}; {lacking} may not be used here, "
+                    f"program {p.name}: cpus: found {format_list(cpus)}; {missing} may not be used here, "
                     f"allowed are {format_list(here.cpus)}"
                 )
-            room = len(cpus) or len(here.cpus)
-            if p.threads > room and not p.oversubscribe:
-                those = f"CPUs {format_list(cpus)}" if cpus else f"the machine's CPUs {format_list(here.cpus)}"
+            slots = len(cpus) or len(here.cpus)
+            if p.threads > slots and not p.oversubscribe:
+                available = f"CPUs {format_list(cpus)}" if cpus else f"the machine's CPUs {format_list(here.cpus)}"
                 raise UsageError(
-                    f"program {p.name}: threads: found {p.threads}, more than {those}; allowed are {room}",
-                    "oversubscribe = true, if that is what is to be measured",
+                    f"program {p.name}: threads: found {p.threads}, more than {available}; allowed are {slots}",
+                    "set oversubscribe = true if this is intended",
                 )
         known = (memory_bytes or {}).get(p.name)
         share = p.copies * (float(known) if known is not None else (p.memory_mib or 0.0) * 2**20)
-        asked += share
-        most = max(most, (p.name, share), key=lambda m: m[1])
-    if here.memory_bytes and asked > here.memory_bytes:
+        requested += share
+        largest = max(largest, (p.name, share), key=lambda m: m[1])
+    if here.memory_bytes and requested > here.memory_bytes:
         raise UsageError(
-            f"program {most[0]}: memory_mib: all programs and copies ask for {asked / 2**20:.0f} MiB, "
-            f"{most[0]} for {most[1] / 2**20:.0f} of them; {here.memory_bytes / 2**20:.0f} MiB are available"
+            f"program {largest[0]}: memory_mib: all programs and copies request {requested / 2**20:.0f} MiB, "
+            f"{largest[0]} requests {largest[1] / 2**20:.0f} MiB of it; "
+            f"{here.memory_bytes / 2**20:.0f} MiB are available"
         )
 
 
 def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[int, ...]]:
-    """CPUs of every copy, by program and copy; () where nothing is bound. Copies that one policy places are placed
-    together, in the scenario's order.
+    """CPUs of every copy, by program and copy; () for copies that are not bound. Copies with the same policy are placed
+    together, in the order of the scenario.
 
     Raises:
-        MeshmarkError: a policy refused; the message names the program.
+        MeshmarkError: a policy cannot place a copy; the message names the program.
     """
     from meshmark.place import native
 
@@ -87,7 +88,7 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
             if not p.cpus[copy] and policy not in {"", "none"}:
                 by_policy.setdefault(policy, []).append((p, copy))
     for policy, placed in by_policy.items():
-        words = [
+        argv = [
             "plan",
             "--topology",
             "host",
@@ -101,9 +102,9 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
             format_list(here.cpus),
         ]
         with about_program(placed[0][0].name):
-            jobs = native.answer(words).get("jobs")
+            jobs = native.answer(argv).get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(placed):
-            raise MeshmarkError(f"policy {policy}: the plan has not a job for each program")
+            raise MeshmarkError(f"policy {policy}: the plan does not have one job for each program")
         for (p, copy), job in zip(placed, jobs, strict=True):
             if "refused" in job:
                 raise UsageError(f"program {p.name}, copy {copy}: policy {policy}: {job['refused']}")
@@ -112,11 +113,11 @@ def place_copies(scenario: Scenario, here: Here) -> dict[tuple[str, int], tuple[
 
 
 def stem(program: str, copy: int) -> str:
-    """What the files of a copy's output are called, without their ending."""
+    """The name of a copy's output files, without extension."""
     return re.sub(r"[^\w.+@-]", "_", program) + f".{copy}"
 
 
-def _said(cpus: tuple[int, ...]) -> str:
+def _cpu_list(cpus: tuple[int, ...]) -> str:
     return format_list(cpus) if cpus else ""
 
 
@@ -129,9 +130,9 @@ def run_plan(
     """The plan that `meshmark-load run` reads.
 
     Args:
-        cpus: of each copy, of `place_copies`.
-        program_argv: how a synthesised program is started, by name.
-        output: folder for what programs print.
+        cpus: CPUs of each copy, from `place_copies`.
+        program_argv: command lines of synthetic programs, by program name.
+        output: folder for the output of programs.
     """
     programs: list[dict[str, Any]] = []
     for p in scenario.programs:
@@ -147,7 +148,7 @@ def run_plan(
                 "argv": list(p.command or program_argv[p.name]),
                 "synthesised": p.synthesised,
                 "start_s": p.start_s[copy],
-                "cpus": _said(cpus[p.name, copy]),
+                "cpus": _cpu_list(cpus[p.name, copy]),
                 "nice": p.nice,
                 "priority": p.priority,
                 "memory": p.memory,
@@ -175,7 +176,7 @@ def run_plan(
 
 
 def scenario_json(scenario: Scenario) -> dict[str, Any]:
-    """What a run folder keeps of its scenario."""
+    """The scenario as `scenario.json` of a run folder stores it."""
 
     def member(p: Member) -> dict[str, Any]:
         return {
@@ -183,7 +184,7 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
             "copies": p.copies,
             "threads": p.threads,
             "start_s": list(p.start_s),
-            "cpus": [_said(c) for c in p.cpus],
+            "cpus": [_cpu_list(c) for c in p.cpus],
             "policy": p.policy or scenario.policy,
             "nice": p.nice,
             "priority": p.priority,
@@ -209,59 +210,58 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
 
 
 def threads_of(path: Path) -> tuple[int, int]:
-    """Threads and B of memory of a program's file, without taking all of it for a program.
+    """Threads of a program's file and bytes of its memory, without validating the whole file.
 
     Raises:
-        UsageError: it cannot be read, or is no program.
+        UsageError: the file cannot be read, or is not a program.
     """
-    glance = _looked_into(path)[1]
-    return glance.prescription.threads, sum(v.volume_bytes for v in glance.variants)
+    excerpt = _read_excerpt(path)[1]
+    return excerpt.prescription.threads, sum(v.volume_bytes for v in excerpt.variants)
 
 
 @dataclass(frozen=True, slots=True)
-class _Wish(Excerpt):
+class _ProfileExcerpt(Excerpt):
     threads: Threads = 1
     run_time_s: RunTime = 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class _Volume(Excerpt):
+class _VariantExcerpt(Excerpt):
     volume_bytes: Volume
 
 
 @dataclass(frozen=True, slots=True)
-class _Glance(Excerpt):
-    prescription: _Wish
-    variants: Annotated[tuple[_Volume, ...], LIST]
+class _ProgramExcerpt(Excerpt):
+    prescription: _ProfileExcerpt
+    variants: Annotated[tuple[_VariantExcerpt, ...], LIST]
 
 
-def _looked_into(path: Path) -> tuple[dict[str, Any], _Glance]:
-    """The prescription of a program's file as it is, and what is needed of the file."""
+def _read_excerpt(path: Path) -> tuple[dict[str, Any], _ProgramExcerpt]:
+    """The raw target profile of a program's file, and the fields that this module needs."""
     raw = read_json(path, MAX_PROGRAM_BYTES)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise UsageError(f"{path}: is no program of meshmark load make")
-    glance = checked(_Glance, raw, str(path))
-    return raw["prescription"], glance
+        raise UsageError(f"{path}: not a program of meshmark load make")
+    return raw["prescription"], checked(_ProgramExcerpt, raw, str(path))
 
 
 def run_time_of(path: Path) -> float:
-    """Run time that a program's file was made for, s; 0 where it does not say.
+    """Planned run time of a program's file, s; 0 if the file has none.
 
     Raises:
-        UsageError: it cannot be read, or is no program.
+        UsageError: the file cannot be read, or is not a program.
     """
-    return _looked_into(path)[1].prescription.run_time_s
+    return _read_excerpt(path)[1].prescription.run_time_s
 
 
-def made_for_another(path: Path, wish: Prescription) -> str:
-    """By what a program's file was made for something else than is asked now, as `run_time_s = 6.0, now 7.0`; "" if by
-    nothing.
+def profile_difference(path: Path, profile: Prescription) -> str:
+    """The first difference between the target profile of a program's file and `profile`, such as
+    `run_time_s = 6.0, now 7.0`; "" if they are equal.
 
     Raises:
-        UsageError: it cannot be read, or is no program.
+        UsageError: the file cannot be read, or is not a program.
     """
-    was, asked = _looked_into(path)[0], wish.to_json()
-    for key in {**asked, **was}:
-        if was.get(key) != asked.get(key):
-            return f"{shown(key)} = {found(was.get(key))}, now {found(asked.get(key))}"
+    stored, requested = _read_excerpt(path)[0], profile.to_json()
+    for key in {**requested, **stored}:
+        if stored.get(key) != requested.get(key):
+            return f"{shown(key)} = {found(stored.get(key))}, now {found(requested.get(key))}"
     return ""

@@ -1,6 +1,6 @@
-"""A program as a file: which variants are called how often and in which order, and what that is planned to give.
+"""Read and write program files: the calls of each variant, their order, and the planned result.
 
-One JSON object, the same bytes for the same input:
+One JSON object, byte-identical for the same input:
 
     {"format": "meshmark load program", "version": 1, "machine": "n042", "kernels": {"triad": "1"}, "calibrations": 0,
      "prescription": {"name": "traffic", "run_time_s": 100.0, "memory_gb_per_s": 2.14, "threads": 1, …},
@@ -9,8 +9,8 @@ One JSON object, the same bytes for the same input:
      "variants": [{"name": "triad/128MiB/s1/t1", "kernel": "triad", …, "calls": 1200, "phase": 0.25}, …],
      "planned": {"calls": 250000, "run_time_s": 100.0003, "memory_gb_per_s": {"asked": 2.14, "planned": 2.14001}, …}}
 
-`variants` holds times and counts of one call as in base data (what is zero or by default is left out), so the file
-needs nothing beside it; times are those of even shares. Its order matters: see `order.py` for the order of the calls.
+`variants` holds the times and counts of one call from the calibration data (without zeros and defaults), so the file is
+self-contained; times are for even shares. The order of variants determines the order of the calls, see `order.py`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A variant and its calls."""
+    """A variant with its number of calls and its phase."""
 
     variant: Variant
     calls: int
@@ -54,7 +54,7 @@ def _phase(value: float) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartTable(Variant):
-    calls: Annotated[int, Field(ge=1, le=1 << 29)]  # up to there times are exact (order.py)
+    calls: Annotated[int, Field(ge=1, le=1 << 29)]  # the limit of exact times, see order.py
     phase: Annotated[float, Field(ge=0, lt=1), AfterValidator(_phase)]
 
     def part(self) -> Part:
@@ -69,7 +69,7 @@ Deviations = Mapping[Label, Annotated[float, Field(ge=0, le=1e9)]]
 
 @dataclass(frozen=True, slots=True)
 class PlannedTable(Excerpt):
-    """What is not computed from the variants again, and the run time, which is compared."""
+    """The values that cannot be recomputed from the variants, and the run time, which is compared with them."""
 
     run_time_s: Annotated[float, Field(ge=0, le=1e12)]
     worst_deviation: Deviations
@@ -93,16 +93,16 @@ class ProgramFile(Input):
 
 
 def shares(threads: int, load_balance: float) -> tuple[float, ...]:
-    """Parts of each call's units for each thread, sum 1: the first has the most, the others equal parts of the rest, so
-    that mean / max is `load_balance`."""
-    most = 1 / (threads * load_balance)
-    return (most,) + ((1 - most) / (threads - 1),) * (threads - 1) if threads > 1 else (1.0,)
+    """Share of each thread in the units of a call. The first thread has the largest, the others divide the rest evenly,
+    so that mean / max is `load_balance`."""
+    largest = 1 / (threads * load_balance)
+    return (largest,) + ((1 - largest) / (threads - 1),) * (threads - 1) if threads > 1 else (1.0,)
 
 
-def spinning(wish: Prescription) -> dict[str, float]:
-    """What waiting for the schedule is planned to add to the sums, s by column: all threads of it spin."""
-    wall = wish.pace * wish.run_time_s
-    return {"wall_s": wall, **dict.fromkeys(("cpu_s", "thread_s", "serial_s"), wall * wish.threads)} if wall else {}
+def spinning(profile: Prescription) -> dict[str, float]:
+    """Planned time that all threads spin to follow the schedule, s by column; empty without a schedule."""
+    wall = profile.pace * profile.run_time_s
+    return {"wall_s": wall, **dict.fromkeys(("cpu_s", "thread_s", "serial_s"), wall * profile.threads)} if wall else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +111,10 @@ class Program:
     parts: tuple[Part, ...]
     uniformity: Uniformity
     machine: str = ""
-    versions: Mapping[str, str] = field(default_factory=dict)  # of its kernels
-    own_metrics: Metrics = field(default_factory=dict)  # users' that the prescription names
+    versions: Mapping[str, str] = field(default_factory=dict)  # of its kernels, by name
+    own_metrics: Metrics = field(default_factory=dict)  # the user's metrics that the profile contains
     calibrations: int = 0
-    notes: tuple[str, ...] = ()  # what fell short, one line each
+    notes: tuple[str, ...] = ()  # deviations from the profile, one line each
 
     @property
     def calls(self) -> int:
@@ -133,17 +133,17 @@ class Program:
         return shares(self.prescription.threads, self.prescription.load_balance)
 
     def table(self) -> Table:
-        """Columns of its variants, wall times as with its shares."""
+        """Columns of the variants, with wall times for the shares of this program."""
         return Table([p.variant for p in self.parts], self.prescription.load_balance)
 
     def totals(self) -> dict[str, float]:
         """Planned sums over all calls, by column."""
         n = np.array([p.calls for p in self.parts], dtype=np.float64)
-        waits = spinning(self.prescription)
-        return {k: float(v @ n) + waits.get(k, 0.0) for k, v in self.table().columns.items()}
+        spun = spinning(self.prescription)
+        return {k: float(v @ n) + spun.get(k, 0.0) for k, v in self.table().columns.items()}
 
     def planned(self) -> dict[str, float]:
-        """`run_time_s` and every metric that its sums give, from those sums."""
+        """`run_time_s` and every metric that can be computed from the totals."""
         totals = self.totals()
         out = {"run_time_s": totals["wall_s"]}
         for name, m in all_metrics(self.own_metrics).items():
@@ -154,15 +154,15 @@ class Program:
         return out
 
     def errors(self) -> dict[str, float]:
-        """Planned over asked, less 1, of run time and prescribed metrics; the planned value where 0 is asked."""
+        """Relative error of the planned run time and metrics; the planned value itself if the target is 0."""
         planned = self.planned()
-        asked = {"run_time_s": self.prescription.run_time_s, **self.prescription.metrics}
-        return {k: planned.get(k, math.nan) / v - 1 if v else planned.get(k, math.nan) for k, v in asked.items()}
+        targets = {"run_time_s": self.prescription.run_time_s, **self.prescription.metrics}
+        return {k: planned.get(k, math.nan) / v - 1 if v else planned.get(k, math.nan) for k, v in targets.items()}
 
 
 def _json(program: Program) -> dict[str, Any]:
     planned = program.planned()
-    asked = program.prescription.metrics
+    targets = program.prescription.metrics
     u = program.uniformity
     return {
         "format": FORMAT,
@@ -180,7 +180,7 @@ def _json(program: Program) -> dict[str, Any]:
             "kernels": len(program.kernels),
             "memory_bytes": program.memory_bytes,
             "metrics": {
-                k: {"planned": v, **({"asked": asked[k]} if k in asked else {})}
+                k: {"planned": v, **({"asked": targets[k]} if k in targets else {})}
                 for k, v in planned.items()
                 if k != "run_time_s"
             },
@@ -193,7 +193,7 @@ def _json(program: Program) -> dict[str, Any]:
 
 
 def dump_program(program: Program) -> str:
-    """The text of the file: one line a variant, so that programs can be compared line by line."""
+    """The text of the file, one line per variant, so that programs can be compared with diff."""
     out = _json(program)
 
     def flat(value: object) -> str:
@@ -212,7 +212,7 @@ def read_program(path: Path) -> Program:
     """A program from its file.
 
     Raises:
-        MeshmarkError: it cannot be read, or as `parse_program`.
+        MeshmarkError: the file cannot be read, or as for `parse_program`.
     """
     return parse_program(read_text(path, MAX_PROGRAM_BYTES), str(path))
 
@@ -221,7 +221,7 @@ def parse_program(data: str, where: str) -> Program:
     """A program from the text of its file.
 
     Args:
-        where: what errors call the file.
+        where: the name of the file in error messages.
 
     Raises:
         MeshmarkError: one line that names the field, what was found and what is allowed.
@@ -231,31 +231,31 @@ def parse_program(data: str, where: str) -> Program:
     names: set[str] = set()
     for i, p in enumerate(parts):
         if p.variant.name in names:
-            raise MeshmarkError(f"{where}: variants[{i}]: {p.variant.name} is there twice")
+            raise MeshmarkError(f"{where}: variants[{i}]: {p.variant.name} occurs twice")
         names.add(p.variant.name)
     counters = {c for p in parts for c in p.variant.counters}
     known = (*COLUMNS, *sorted(counters))
     own = {name: metric(name, m.formula, m.unit, known) for name, m in file.metrics.items()}
-    wish = parse_prescription(file.prescription, f"{where}: prescription", all_metrics(own))
+    profile = parse_prescription(file.prescription, f"{where}: prescription", all_metrics(own))
     for i, p in enumerate(parts):
-        if p.variant.threads != wish.threads:
+        if p.variant.threads != profile.threads:
             raise MeshmarkError(
-                f"{where}: variants[{i}].threads: found {p.variant.threads}; the program has {wish.threads}"
+                f"{where}: variants[{i}].threads: found {p.variant.threads}; the program has {profile.threads}"
             )
-        if p.variant.team and wish.load_balance < 1:
+        if p.variant.team and profile.load_balance < 1:
             raise MeshmarkError(
-                f"{where}: variants[{i}]: the threads of {p.variant.kernel} work as a team; "
-                f"load_balance = {wish.load_balance:g} needs others"
+                f"{where}: variants[{i}]: the threads of {p.variant.kernel} share each unit; "
+                f"load_balance = {profile.load_balance:g} needs kernels whose threads do not"
             )
-    due = shares(wish.threads, wish.load_balance)
-    if len(file.shares) != len(due) or any(abs(s - d) > 1e-9 for s, d in zip(file.shares, due, strict=True)):
+    expected = shares(profile.threads, profile.load_balance)
+    if len(file.shares) != len(expected) or any(abs(s - e) > 1e-9 for s, e in zip(file.shares, expected, strict=True)):
         raise MeshmarkError(
-            f"{where}: shares: found {found(list(file.shares))}; threads and load_balance give {list(due[:3])}"
+            f"{where}: shares: found {found(list(file.shares))}; threads and load_balance give {list(expected[:3])}"
         )
 
     planned = file.planned
     program = Program(
-        prescription=wish,
+        prescription=profile,
         parts=parts,
         uniformity=Uniformity(planned.worst_deviation, planned.window_s, planned.window_cov),
         machine=file.machine,
@@ -264,30 +264,30 @@ def parse_program(data: str, where: str) -> Program:
         calibrations=file.calibrations,
         notes=file.notes,
     )
-    gives = program.totals()["wall_s"]
-    if abs(planned.run_time_s - gives) > 1e-6 * gives:
-        raise MeshmarkError(f"{where}: planned.run_time_s: found {planned.run_time_s:g}; its variants give {gives:g}")
+    total_s = program.totals()["wall_s"]
+    if abs(planned.run_time_s - total_s) > 1e-6 * total_s:
+        raise MeshmarkError(f"{where}: planned.run_time_s: found {planned.run_time_s:g}; its variants give {total_s:g}")
     return program
 
 
 def _json_of(data: str, where: str) -> dict[str, Any]:
-    """The text of a program's file, of this format and version."""
+    """The JSON object of a program's file, of this format and version."""
 
-    def refuse(word: str) -> float:
-        raise ValueError(f"{word} is no number")
+    def refuse(constant: str) -> float:
+        raise ValueError(f"{constant} is not a number")
 
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         out = dict(pairs)
         if len(out) != len(pairs):
-            raise ValueError("a key is there twice")
+            raise ValueError("a key occurs twice")
         return out
 
     try:
-        raw = json.loads(data, parse_constant=refuse, object_pairs_hook=once)
+        raw = json.loads(data, parse_constant=refuse, object_pairs_hook=unique)
     except (ValueError, RecursionError) as why:
         raise MeshmarkError(f"{where}: not JSON: {quoted(why)}") from why
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
-        raise MeshmarkError(f"{where}: not a program of Meshmark's: format is not {FORMAT!r}")
+        raise MeshmarkError(f"{where}: not a program of Meshmark: format is not {FORMAT!r}")
     if raw.get("version") != VERSION:
         raise MeshmarkError(f"{where}: version: found {found(raw.get('version'))}; this Meshmark reads {VERSION}")
     return raw

@@ -1,7 +1,7 @@
-"""What a monitor recorded of the machine while a run was on it: whose CPUs were busy, and what went to memory.
+"""Read CPU utilisation and memory bandwidth during a run from a recording of the machine.
 
-A recording (`meshmark record`) and a run both know when they began by the clock on the wall, to a millisecond; that is
-how they are laid beside each other. What a recording cannot say (no counter, no calibrated canary) is told as absent.
+A recording (`meshmark record`) and a run both contain their start in wall-clock time, to a millisecond, which aligns
+them. Quantities that a recording lacks (no counter, no calibrated canary) are absent with a reason.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A value from one time to another, s after the run's clock start. `interval`: of an estimate, 95 %."""
+    """A value over a span of time, s after the start of the run's clock. `interval`: 95 % interval of an estimate."""
 
     from_s: float
     to_s: float
@@ -34,35 +34,35 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineUse:
-    """The machine during a run, cut to it. What was not known at some time is left out there."""
+    """The machine during a run. Times at which a value is unknown have no step."""
 
-    name: str  # of the recording
-    cpu: tuple[Step, ...] = ()  # share of the run's CPUs that was busy, whoever had them, 0 to 1
-    memory: tuple[Step, ...] = ()  # B/s of all memories
-    estimated: bool = False  # the memory's traffic was inferred and not counted
-    cpu_absent: str = ""  # why there is none
+    name: str  # file name of the recording
+    cpu: tuple[Step, ...] = ()  # utilisation of the run's CPUs by any process, 0 to 1
+    memory: tuple[Step, ...] = ()  # B/s over all memory controllers
+    estimated: bool = False  # memory bandwidth is inferred from the canary, not counted
+    cpu_absent: str = ""  # why `cpu` is empty
     memory_absent: str = ""
 
 
-def found_beside(folder: Path) -> Path | None:
-    """The recording that `load run --watch` left in a run's folder, whole or cut."""
-    whole = folder / RECORDING
-    return next((p for p in (whole, whole.with_name(whole.name + ".part")) if p.is_file()), None)
+def recording_in(folder: Path) -> Path | None:
+    """The recording that `load run --watch` wrote into a run's folder, complete or partial."""
+    complete = folder / RECORDING
+    return next((p for p in (complete, complete.with_name(complete.name + ".part")) if p.is_file()), None)
 
 
 def machine_use(run: LoadRun, path: Path) -> MachineUse:
-    """What a recording says of the run's time.
+    """The use of the machine during a run, from a recording.
 
     Raises:
-        UsageError: it is of another machine, or of another time.
-        RecordingError: it is none.
+        UsageError: the recording is from another machine or another time.
+        RecordingError: the file is not a recording.
     """
     recording = Recording(path)
     header = recording.header
     machine = str(run.header.get("machine", ""))
     if header.source != "host" or header.machine != machine:
         what = header.machine if header.source == "host" else f"a {header.source}, {header.machine}"
-        raise UsageError(f"--recording: found {path} of {what}, the run was on {machine or 'an unnamed machine'}")
+        raise UsageError(f"--recording: {path} is from {what}; the run was on {machine or 'an unnamed machine'}")
     begin = _clock_start(run)
     frames: list[Frame] = []
     first = last = math.nan
@@ -76,11 +76,11 @@ def machine_use(run: LoadRun, path: Path) -> MachineUse:
         if frame.at > begin:
             frames.append(frame)
     if not frames:
-        of = "without a frame"
+        covers = "contains no frame"
         if math.isfinite(last):
-            of = f"from {_utc(first)} " + ("on" if after else f"to {_utc(last)}")
+            covers = f"begins at {_utc(first)}" if after else f"covers {_utc(first)} to {_utc(last)}"
         raise UsageError(
-            f"--recording: found {path} {of}; the run lasted from {_utc(begin)} to {_utc(begin + run.bench_s)}"
+            f"--recording: {path} {covers}; the run lasted from {_utc(begin)} to {_utc(begin + run.bench_s)}"
         )
     cpu, cpu_absent = _cpu(header, frames, begin, run)
     memory, estimated, memory_absent = _memory(header, frames, begin, run)
@@ -90,13 +90,13 @@ def machine_use(run: LoadRun, path: Path) -> MachineUse:
 
 
 def _clock_start(run: LoadRun) -> float:
-    """When the run's clock started, s since 1970."""
-    said = str(run.header.get("start", ""))
+    """Start of the run's clock, s since 1970."""
+    start = str(run.header.get("start", ""))
     try:
-        return datetime.fromisoformat(said).timestamp() + run.begin_s
+        return datetime.fromisoformat(start).timestamp() + run.begin_s
     except ValueError as why:
         raise UsageError(
-            f"--recording: found '{said[:40]}' as the run's start; without a time nothing can be laid beside it"
+            f"--recording: the run's start is '{start[:40]}', not a time; a recording cannot be aligned with it"
         ) from why
 
 
@@ -129,7 +129,7 @@ def _cpu(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) ->
 
 
 def _memory(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun) -> tuple[tuple[Step, ...], bool, str]:
-    """B/s of all memories: as their controllers count it, else as the canary estimates it."""
+    """B/s over all memory controllers: from their counters, or estimated by the canary."""
     names = {m.name for m in header.metrics}
     counted = {"memory.read", "memory.write"} <= names
 
@@ -150,8 +150,8 @@ def _memory(header: Header, frames: Sequence[Frame], begin: float, run: LoadRun)
 
 
 def traffic(run: LoadRun) -> tuple[Step, ...]:
-    """B/s to and from memory of the programs that were made, by their own counts; nothing where no such program ran."""
-    edges: list[tuple[float, float]] = []  # when, and by how much it changes
+    """Memory bandwidth of synthetic programs, B/s, from their own counts; empty if none ran."""
+    edges: list[tuple[float, float]] = []  # time, change of the rate
     for windows in run.windows.values():
         for w in windows:
             begin, end = float(w["from_s"]), float(w["to_s"])
@@ -167,7 +167,7 @@ def traffic(run: LoadRun) -> tuple[Step, ...]:
 
 
 def binned(steps: Sequence[Step], end_s: float, bins: int) -> list[Step | None]:
-    """Means over bins of equal width from 0 to `end_s`; None where less than half of a bin is known."""
+    """Means over bins of equal width from 0 to `end_s`; None if less than half of a bin is known."""
     width = end_s / bins
     sums = [[0.0, 0.0, 0.0, 0.0] for _ in range(bins)]  # s, value, low, high
     for s in steps:
@@ -187,8 +187,8 @@ def binned(steps: Sequence[Step], end_s: float, bins: int) -> list[Step | None]:
     ]
 
 
-def checked_beside(run: LoadRun, path: Path | None) -> tuple[MachineUse | None, str]:
-    """The use by the recording that lies in the run's own folder, or why it cannot be drawn: the run itself stands."""
+def recorded_use(run: LoadRun, path: Path | None) -> tuple[MachineUse | None, str]:
+    """The use from the recording in the run's folder, or why it cannot be drawn; the run is shown in either case."""
     if path is None:
         return None, ""
     try:

@@ -1,4 +1,4 @@
-"""A bench's results as records: the metrics of its runs and studies, which are of instrument `load`."""
+"""Convert the results of runs and studies to records of the instrument `load`."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ INSTRUMENT: Final = "load"
 METRICS: Final[Mapping[str, Metric]] = {
     m.name: m
     for m in (
-        # Of a copy of a program.
+        # A copy of a program.
         Metric("elapsed", "s", "lower", "time from a program's start to its end"),
-        Metric("user", "s", "lower", "CPU time in the program, of all threads"),
-        Metric("system", "s", "lower", "CPU time in the operating-system kernel, of all threads"),
-        Metric("waiting", "s", "lower", "time that threads were ready and waited for a CPU, of all"),
-        Metric("sleeping", "s", "none", "time that threads slept, of all"),
-        Metric("attained", "1", "higher", "CPU time that threads had over the time that they were ready for it"),
-        Metric("spun", "s", "none", "time that paced threads waited actively for their next call"),
-        Metric("late", "s", "lower", "how late paced threads were at their end"),
-        Metric("memory_rate", "B/s", "higher", "bytes from and to memory over time, by the calls' own count"),
-        Metric("cache_rate", "B/s", "higher", "bytes from and to caches over time, by the calls' own count"),
+        Metric("user", "s", "lower", "CPU time in user mode, sum over threads"),
+        Metric("system", "s", "lower", "CPU time in the Linux kernel, sum over threads"),
+        Metric("waiting", "s", "lower", "time that runnable threads waited for a CPU, sum over threads"),
+        Metric("sleeping", "s", "none", "time that threads slept, sum over threads"),
+        Metric("attained", "1", "higher", "CPU time of threads over the time that they were runnable"),
+        Metric("spun", "s", "none", "time that paced threads spun until their next call"),
+        Metric("late", "s", "lower", "delay of paced threads against their schedule at the end"),
+        Metric("memory_rate", "B/s", "higher", "bytes to and from memory over time, as the calls count them"),
+        Metric("cache_rate", "B/s", "higher", "bytes to and from caches over time, as the calls count them"),
         Metric("flop_rate", "flop/s", "higher", "floating-point operations over time"),
         Metric("integer_rate", "op/s", "higher", "integer operations over time"),
         Metric("io_rate", "B/s", "higher", "bytes read and written over time"),
-        Metric("write_fraction", "1", "none", "bytes written to memory over all that moved"),
-        # Of a whole bench.
+        Metric("write_fraction", "1", "none", "bytes written to memory over bytes read and written"),
+        # A whole run.
         Metric("bench", "s", "lower", "time from the first start to the last end"),
-        Metric("available", "s", "none", "CPU time that the bench's CPUs had"),
-        Metric("idle", "s", "lower", "CPU time that nobody used"),
-        Metric("completion", "s", "lower", "mean over the programs, from the bench's start to their ends"),
-        Metric("run_sum", "s", "lower", "run times of all programs"),
-        Metric("waiting_sum", "s", "lower", "waiting times of all threads"),
-        Metric("user_sum", "s", "lower", "user times of all threads"),
-        Metric("system_sum", "s", "lower", "system times of all threads"),
-        Metric("fairness", "1", "higher", "Jain's index: 1 where all get the same, 1/n where one of n gets all"),
-        # Of a study.
-        Metric("slowdown", "1", "lower", "time together over time alone"),
+        Metric("available", "s", "none", "duration times the number of CPUs"),
+        Metric("idle", "s", "lower", "CPU time that the programs did not use"),
+        Metric("completion", "s", "lower", "mean over the programs of the time from the start of the run to their end"),
+        Metric("run_sum", "s", "lower", "sum of the run times of all programs"),
+        Metric("waiting_sum", "s", "lower", "sum of the waiting times of all threads"),
+        Metric("user_sum", "s", "lower", "sum of the user times of all threads"),
+        Metric("system_sum", "s", "lower", "sum of the system times of all threads"),
+        Metric("fairness", "1", "higher", "Jain's index: 1 if all get the same, 1/n if one of n gets everything"),
+        # A study.
+        Metric("slowdown", "1", "lower", "co-run time over time alone"),
         Metric("throughput", "op/s", "higher", "copies over the time of the slowest"),
-        Metric("prediction_gap", "1", "lower", "how far the predicted slowdown is from the measured one"),
-        Metric("crossing_rate", "B/s", "higher", "bandwidth of a copy at which the slowdown passes the threshold"),
-        Metric("equivalence_p", "1", "none", "probability of such times if they differed by the margin or more"),
-        Metric("serialisation", "1", "lower", "share of an OpenMP program's time in which one thread alone runs"),
-        Metric("running_threads", "1", "higher", "threads of an OpenMP program that run at a time, mean"),
+        Metric("prediction_gap", "1", "lower", "difference between predicted and measured slowdown"),
+        Metric("crossing_rate", "B/s", "higher", "bandwidth of a copy at which the slowdown crosses the threshold"),
+        Metric("equivalence_p", "1", "none", "p-value of the null hypothesis that times differ by the margin or more"),
+        Metric("serialisation", "1", "lower", "share of an OpenMP program's time in which only one thread runs"),
+        Metric("running_threads", "1", "higher", "mean number of running threads of an OpenMP program"),
     )
 }
 _RATES: Final = {
@@ -60,11 +60,11 @@ _RATES: Final = {
 
 
 def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Absence]]:
-    """A run's results for the store: of every copy that ended well elapsed, user, system, waiting and sleeping time and
-    its rates, and of the bench its totals; and an error for each copy that did not.
+    """The results of a run for the store: times and rates of every successful copy, totals of the run, and an absence
+    of kind `error` for every copy that failed.
 
     Args:
-        machine: its id; "": as the native program calls it.
+        machine: id of the machine; "": the name in the run's header.
     """
     header = run.header
     name = machine or str(header.get("machine", "")) or "host"
@@ -115,7 +115,7 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             )
             continue
         flags = run.flags(p)
-        seen: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
+        observed: dict[str, Scalar] = {**conditions, "migrations": p.migrations, "largest_bytes": p.largest_bytes}
         for metric, value in (
             ("elapsed", p.wall_s),
             ("user", p.user_s),
@@ -123,27 +123,27 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
             ("waiting", p.waiting_s),
             ("sleeping", p.sleeping_s),
         ):
-            add(metric, value, seen, flags)
-        add("attained", p.attained, seen, flags)
+            add(metric, value, observed, flags)
+        add("attained", p.cpu_share, observed, flags)
         wall = float(p.done.get("wall_s", 0.0))
         if p.paced:
-            add("spun", float(p.done["spun_s"]), seen, flags)
-            add("late", float(p.done["late_s"]), seen, flags)
+            add("spun", float(p.done["spun_s"]), observed, flags)
+            add("late", float(p.done["late_s"]), observed, flags)
         if wall > 0:
             for metric, keys in _RATES.items():
                 amount = sum(float(p.done.get(k, 0.0)) for k in keys)
                 if amount > 0:
-                    add(metric, amount / wall, seen, flags)
+                    add(metric, amount / wall, observed, flags)
             moved = float(p.done.get("memory_read_bytes", 0)) + float(p.done.get("memory_write_bytes", 0))
             if moved > 0:
-                add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, seen, flags)
+                add("write_fraction", float(p.done.get("memory_write_bytes", 0)) / moved, observed, flags)
     if run.cut:
         absences.append(
             Absence(instrument=INSTRUMENT, metric="bench", conditions=common, reason="the run was cut", kind="error")
         )
         return records, absences
     t, whole = run.totals(), frozenset().union(*(run.flags(p) for p in run.programs)) if run.programs else frozenset()
-    seen = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
+    conditions = {**common, "cpus": format_list(run.cpus), "policy": str(run.scenario.get("policy") or "none")}
     for metric, value in (
         ("bench", t.bench_s),
         ("available", t.available_s),
@@ -154,15 +154,15 @@ def records_of(run: LoadRun, machine: str = "") -> tuple[list[Record], list[Abse
         ("user_sum", t.user_s),
         ("system_sum", t.system_s),
     ):
-        add(metric, value, seen, whole)
-    add("fairness", run.fairness(), seen, whole)
+        add(metric, value, conditions, whole)
+    add("fairness", run.fairness(), conditions, whole)
     return records, absences
 
 
 def _conditions_of(
     run: LoadRun, p: ProgramUse, common: Mapping[str, Scalar], of: Mapping[str, Any]
 ) -> dict[str, Scalar]:
-    """What a copy of a program was asked to do, and where it ran; `of` is the program in the scenario."""
+    """The conditions of a copy: what the scenario requests (`of` is its program), and where the copy ran."""
     bound = run.bound.get((p.program, p.copy), ())
     starts = of.get("start_s") or [0.0]
     return {
@@ -185,7 +185,7 @@ def _conditions_of(
 
 
 def _observed(pages: Mapping[int, int]) -> dict[str, Scalar]:
-    """The node that most of a program's memory was on, and what part; nothing where that was not seen."""
+    """The node with most of a program's memory, and its share; empty if pages were not counted."""
     if not any(pages.values()):
         return {}
     node = max(pages, key=lambda n: pages[n])

@@ -1,7 +1,7 @@
-"""What came of a scenario: who ran, waited, slept and moved, program by program and thread by thread.
+"""The result of a scenario: time, migrations and memory of each program and thread, and statistics over them.
 
-A thread's time is user + system + waiting + sleeping. The operating-system kernel counts in ns what a thread ran and
-what it waited for a CPU (schedstat), and in ticks how the time that it ran splits; the remaining wall time is sleep.
+A thread's time is user + system + waiting + sleeping. The Linux kernel counts the time that a thread ran and waited for
+a CPU in ns (schedstat), and the split of the run time into user and system in ticks. The rest of wall time is sleep.
 """
 
 from __future__ import annotations
@@ -15,18 +15,17 @@ from typing import Any, Final
 
 from meshmark.errors import MeshmarkError
 
-FOREIGN: Final = 0.05  # share of the CPUs that others may take before a run counts as noisy
-DRIFT: Final = 0.1  # of the canary from before to after
+FOREIGN: Final = 0.05  # share of CPU time taken by other processes above which a run is noisy
+DRIFT: Final = 0.1  # change of the canary's latency from before to after above which a run is noisy
 STOLEN: Final = 0.01
-MISPLACED: Final = 0.01  # of a program's memory; where it was not bound to its nodes, a MiB too
-_MOST_NAMED: Final = 5  # programs in a line
+MISPLACED: Final = 0.01  # share of a program's memory on other nodes; without a strict binding, also at least 1 MiB
+_MAX_NAMED: Final = 5  # programs named in one message
 Key = tuple[str, int]  # a program and its copy
-# ---------------------------------------------------------------- what is read
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """What a thread did between two looks. Seconds after the clock's start; the four parts add up to `wall_s`."""
+    """A thread between two samples. Times in s after the start of the clock; the four parts add up to `wall_s`."""
 
     from_s: float
     to_s: float
@@ -44,7 +43,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadUse:
-    """A thread from its program's release (or its birth, if later) to its last look; s after the clock's start."""
+    """A thread from the release of its program (or its own start, if later) to its last sample; s after clock start."""
 
     thread: int
     program: str
@@ -67,33 +66,33 @@ class ThreadUse:
         return self.to_s - self.from_s
 
     @property
-    def closes(self) -> float:
-        """user + system + waiting + sleeping, over wall; 1 where the ledger is whole. NaN of no time at all."""
-        told = self.user_s + self.system_s + self.waiting_s + self.sleeping_s
-        return told / self.wall_s if self.wall_s > 0 else math.nan
+    def accounted(self) -> float:
+        """(user + system + waiting + sleeping) / wall; 1 if all time is accounted for, NaN if there is none."""
+        parts = self.user_s + self.system_s + self.waiting_s + self.sleeping_s
+        return parts / self.wall_s if self.wall_s > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramUse:
-    """A copy of a program with all its processes and threads. `how`: ok, status, signal, timeout, stopped, failed (it
-    was never started) or cut (the run was killed). Sleeping is the sum over its threads."""
+    """A copy of a program with all its processes and threads. `how` it ended: ok, status, signal, timeout, stopped,
+    failed (never started) or cut (the run was killed). Times are sums over its threads."""
 
     program: str
     copy: int
     how: str
-    reason: str = ""  # where `how` is not ok
+    reason: str = ""  # if `how` is not ok
     released_s: float = 0.0
     ended_s: float = 0.0
     user_s: float = 0.0
     system_s: float = 0.0
     waiting_s: float = 0.0
     sleeping_s: float = 0.0
-    unseen_s: float = 0.0  # CPU time of what ended between two looks, part of user and system
+    unseen_s: float = 0.0  # CPU time of threads that ended between two samples, part of user and system
     threads: int = 0
     migrations: int = 0
     largest_bytes: int = 0
-    pages: Mapping[int, int] = field(default_factory=dict)  # node → B, when last counted
-    done: Mapping[str, Any] = field(default_factory=dict)  # a synthesised program's own sums
+    pages: Mapping[int, int] = field(default_factory=dict)  # node → B, at the last count
+    done: Mapping[str, Any] = field(default_factory=dict)  # totals that a synthetic program counted itself
 
     @property
     def wall_s(self) -> float:
@@ -101,27 +100,27 @@ class ProgramUse:
 
     @property
     def paced(self) -> bool:
-        """It kept a schedule, or was to."""
+        """Whether it followed a schedule."""
         return float(self.done.get("spun_s", 0.0)) > 0 or float(self.done.get("late_s", 0.0)) > 0
 
     @property
-    def attained(self) -> float:
-        """Part of the CPU time that it was ready to use which it got, 0 to 1; 1 where it never wanted any."""
+    def cpu_share(self) -> float:
+        """CPU time over the time that threads were ready to run, 0 to 1; 1 if they never were."""
         ran = self.user_s + self.system_s
         return ran / (ran + self.waiting_s) if ran + self.waiting_s > 0 else 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """Of the whole bench, s. After PARbench (Nagel and Linn 1991; Janda, Müller, Nagel, Trenkler 2007)."""
+    """Totals of the whole run, s. After PARbench (Nagel and Linn 1991; Janda, Müller, Nagel, Trenkler 2007)."""
 
-    bench_s: float  # from the clock's start to the end of the last program
-    cpus: int  # that any of the programs might use
+    bench_s: float  # from the start of the clock to the end of the last program
+    cpus: int  # that any program may use
     available_s: float  # bench_s x cpus
     user_s: float
     system_s: float
-    idle_s: float  # available - user - system: also what others took
-    completion_s: float  # mean over the programs, from the clock's start to their ends
+    idle_s: float  # available - user - system; includes time taken by other processes
+    completion_s: float  # mean over the programs, from the start of the clock to their ends
     run_s: float  # sum of the programs' wall times
     waiting_s: float  # sum over all threads
 
@@ -132,7 +131,7 @@ class Totals:
 
 @dataclass(kw_only=True)
 class LoadRun:
-    """A run that was read back."""
+    """A scenario run, read from its folder."""
 
     folder: Path
     status: str  # ok, timeout, stopped, cut
@@ -141,14 +140,14 @@ class LoadRun:
     programs: list[ProgramUse]
     threads: list[ThreadUse]
     bench_s: float
-    cpus: tuple[int, ...]  # that any of the programs might use
-    bound: Mapping[Key, tuple[int, ...]]  # CPUs of each copy, () where it was not bound
+    cpus: tuple[int, ...]  # that any program may use
+    bound: Mapping[Key, tuple[int, ...]]  # CPUs of each copy, () if not bound
     events: list[dict[str, Any]]
-    windows: dict[Key, list[dict[str, Any]]]  # of synthesised programs; times are after the clock's start
+    windows: dict[Key, list[dict[str, Any]]]  # of synthetic programs; times after the start of the clock
     canary: list[dict[str, Any]]
     end: Mapping[str, Any]
-    begin_s: float = 0.0  # the clock's start, s after what the header calls `start`
-    nodes: Mapping[Key, tuple[int, ...]] = field(default_factory=dict)  # on which each copy's memory was asked to be
+    begin_s: float = 0.0  # start of the clock, s after `start` of the header
+    nodes: Mapping[Key, tuple[int, ...]] = field(default_factory=dict)  # requested for the memory of each copy
 
     @property
     def cut(self) -> bool:
@@ -171,19 +170,18 @@ class LoadRun:
         )
 
     def fairness(self, alone_s: Mapping[str, float] | None = None) -> float:
-        """Jain's index over the programs, from 1/n (one has all) to 1 (all alike).
+        """Jain's index over the programs, from 1/n (one gets everything) to 1 (all get the same).
 
         Args:
-            alone_s: what each program takes by itself; then over their speeds, else over the part of the CPU time that
-                each wanted and got.
+            alone_s: run time of each program alone. With it, the index is over relative speeds, else over `cpu_share`.
         """
         ran = [p for p in self.programs if p.how == "ok"]
         if alone_s is not None:
             return jain([alone_s[p.program] / p.wall_s for p in ran if p.program in alone_s and p.wall_s > 0])
-        return jain([p.attained for p in ran])
+        return jain([p.cpu_share for p in ran])
 
     def flags(self, program: ProgramUse) -> frozenset[str]:
-        """Of the record's flags those that a program's results carry."""
+        """The record flags that apply to the results of a program."""
         out: set[str] = set()
         about: Mapping[str, Any] = next(
             (p for p in self.scenario.get("programs", ()) if p.get("name") == program.program), {}
@@ -216,11 +214,11 @@ class LoadRun:
     def _misplaced(self, program: ProgramUse, memory: str) -> bool:
         asked = self.nodes.get((program.program, program.copy), ())
         elsewhere = sum(b for node, b in program.pages.items() if node not in asked)
-        least = 0 if memory.startswith("bind") else 1 << 20
-        return bool(asked) and elsewhere > max(least, MISPLACED * sum(program.pages.values()))
+        min_bytes = 0 if memory.startswith("bind") else 1 << 20
+        return bool(asked) and elsewhere > max(min_bytes, MISPLACED * sum(program.pages.values()))
 
     def foreign_s(self, busy: Sequence[float] | None = None) -> float | None:
-        """CPU time that others took on the programs' CPUs, s; None where that was not recorded (the run was cut)."""
+        """CPU time that other processes used on the programs' CPUs, s; None if not recorded (the run was cut)."""
         busy = self.end.get("machine", {}).get("busy_s") if busy is None else busy
         if not busy:
             return None
@@ -228,13 +226,12 @@ class LoadRun:
         return max(0.0, sum(busy[c] for c in self.cpus if c < len(busy)) - ours)
 
     def canary_level(self, when: str) -> float:
-        """Median latency of the canary's loads `before`, `during` or `after`, s; NaN where it did not sing."""
-        seen = [float(c["load_latency_s"]) for c in self.canary if c.get("when") == when]
-        return statistics.median(seen) if seen else math.nan
+        """Median latency of the canary `before`, `during` or `after` the run, s; NaN if no sample was taken."""
+        samples = [float(c["load_latency_s"]) for c in self.canary if c.get("when") == when]
+        return statistics.median(samples) if samples else math.nan
 
     def canary_drift(self) -> float:
-        """How much longer loads from memory took after than before, as a share; 0 where that was looked at less than
-        three times each."""
+        """Relative change of the canary's latency from before to after; 0 if either has fewer than three samples."""
         times = [sum(c.get("when") == when for c in self.canary) for when in ("before", "after")]
         before = self.canary_level("before")
         change = abs(self.canary_level("after") / before - 1) if before else math.nan
@@ -242,14 +239,14 @@ class LoadRun:
 
 
 def jain(values: Sequence[float]) -> float:
-    """(sum x)^2 / (n sum x^2): Jain, Chiu, Hawe, DEC-TR-301 (1984). NaN of no values or of zeros only."""
+    """(sum x)^2 / (n sum x^2): Jain, Chiu, Hawe, DEC-TR-301 (1984). NaN if there are no values or only zeros."""
     squares = sum(v * v for v in values)
     return sum(values) ** 2 / (len(values) * squares) if squares > 0 else math.nan
 
 
 @dataclass(frozen=True, slots=True)
 class Slowdown:
-    """How many times as long as alone. `interval`: of 95 %; None below 4 runs of each."""
+    """Run time together over run time alone. `interval`: 95 %; None with fewer than 4 runs of each."""
 
     ratio: float
     interval: tuple[float, float] | None
@@ -258,17 +255,17 @@ class Slowdown:
 
 
 def slowdown(alone_s: Sequence[float], together_s: Sequence[float]) -> Slowdown:
-    """Ratio of two sets of run times: the median of all ratios of one to another, and its interval.
+    """Ratio of two sets of run times: the median of all pairwise ratios, and its interval.
 
     Source:
-        Hodges and Lehmann 1963, with the interval of Moses, of the logarithms: no distribution is assumed, only that
-        the two differ by a factor.
+        Hodges and Lehmann 1963, with the interval of Moses, on logarithms. It assumes no distribution, only that the
+        two sets differ by a factor.
 
     Raises:
         MeshmarkError: a set is empty, or a time is not positive.
     """
     if not alone_s or not together_s or min(*alone_s, *together_s, 1.0) <= 0:
-        raise MeshmarkError("slowdown: found no run times, or some of 0 s; at least one of each is needed")
+        raise MeshmarkError("slowdown: found no run times, or times of 0 s; needs at least one positive time of each")
     ratios = sorted(t / a for t in together_s for a in alone_s)
     n, m = len(together_s), len(alone_s)
     rank = rank_sum_bound(n, m)
@@ -276,10 +273,10 @@ def slowdown(alone_s: Sequence[float], together_s: Sequence[float]) -> Slowdown:
 
 
 def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
-    """Largest k with 1 - 2 P(U < k) >= confidence, U of Mann and Whitney without any difference; 0: there is none."""
+    """Largest k with 1 - 2 P(U < k) >= confidence, U of Mann and Whitney under no difference; 0 if there is none."""
     if n * m > 10_000:
         return max(0, int(n * m / 2 - 1.96 * math.sqrt(n * m * (n + m + 1) / 12)))
-    # How many arrangements of n and m have U = u: f(n, m, u) = f(n - 1, m, u - m) + f(n, m - 1, u).
+    # Number of arrangements of n and m with U = u: f(n, m, u) = f(n - 1, m, u - m) + f(n, m - 1, u).
     rows: list[list[int]] = [[1] for _ in range(m + 1)]
     for i in range(1, n + 1):
         now: list[list[int]] = [[1]]
@@ -300,27 +297,27 @@ def rank_sum_bound(n: int, m: int, confidence: float = 0.95) -> int:
     return k
 
 
-def not_well(run: LoadRun) -> str:
-    """Which programs did not end well, and why, in a line; "" where all did."""
+def failures_text(run: LoadRun) -> str:
+    """The programs that failed, with reasons, in one line; "" if none failed."""
     bad = [p for p in run.programs if p.how != "ok"]
     many = {p.program for p in run.programs if p.copy > 0}
-    said = [f"{p.program}{f', copy {p.copy}' if p.program in many else ''}: {p.reason}" for p in bad[:_MOST_NAMED]]
-    said += [f"and {len(bad) - _MOST_NAMED} more"] if len(bad) > _MOST_NAMED else []
-    return f"{len(bad)} of {len(run.programs)} programs did not end well: {'; '.join(said)}" if bad else ""
+    reasons = [f"{p.program}{f', copy {p.copy}' if p.program in many else ''}: {p.reason}" for p in bad[:_MAX_NAMED]]
+    reasons += [f"and {len(bad) - _MAX_NAMED} more"] if len(bad) > _MAX_NAMED else []
+    return f"{len(bad)} of {len(run.programs)} programs failed: {'; '.join(reasons)}" if bad else ""
 
 
-def canary_said(run: LoadRun) -> str:
-    """What the canary told of the memory before, during and after, in a line; "" where it did not sing."""
+def canary_text(run: LoadRun) -> str:
+    """Memory latency before, during and after the run, in one line; "" if the canary took no sample."""
     levels = {when: run.canary_level(when) for when in ("before", "during", "after")}
-    told = [f"{1e9 * s:.1f} ns {when}" for when, s in levels.items() if math.isfinite(s)]
-    return "A load from memory took " + ", ".join(told) if told else ""
+    latencies = [f"{1e9 * s:.1f} ns {when}" for when, s in levels.items() if math.isfinite(s)]
+    return "Memory latency: " + ", ".join(latencies) if latencies else ""
 
 
 def utilisation(run: LoadRun, step_s: float = 0.5) -> list[tuple[float, float]]:
-    """Share of the programs' CPUs that they had, by time.
+    """Utilisation of the programs' CPUs over time.
 
     Returns:
-        (seconds after the clock's start, 0 … 1) of each step's begin.
+        (start of each step in s after the start of the clock, utilisation from 0 to 1).
     """
     steps = max(1, math.ceil(run.bench_s / step_s))
     busy = [0.0] * steps

@@ -1,7 +1,7 @@
-"""Running a scenario by `meshmark-load`.
+"""Run a scenario with `meshmark-load`.
 
-A run folder holds `scenario.json`, `plan.json` (the native program's input), `run.jsonl` (its output, line by line as
-it came) and `output/` (what the programs printed).
+A run folder holds `scenario.json`, `plan.json` (the input of the native program), `run.jsonl` (its output) and
+`output/` (the output of the programs).
 """
 
 from __future__ import annotations
@@ -30,11 +30,10 @@ from meshmark.store.files import write_file
 from meshmark.store.store import run_name
 
 _SYNC_S: Final = 1.0
-# ---------------------------------------------------------------- running
 
 
 class RunCutError(MeshmarkError):
-    """The runner did not get to the end of its scenario; what it had written by then is in `run`."""
+    """The native runner ended before its scenario did; `run` holds the results up to then."""
 
     def __init__(self, message: str, run: LoadRun) -> None:
         super().__init__(message)
@@ -44,28 +43,28 @@ class RunCutError(MeshmarkError):
 def run_scenario(
     scenario: Scenario | Path,
     out: Path,
-    base_programs: Mapping[str, Path] | None = None,
+    program_files: Mapping[str, Path] | None = None,
     report: Callable[[Mapping[str, Any]], None] | None = None,
     own: Metrics | None = None,
     here: Here | None = None,
     tick: Callable[[], None] | None = None,
 ) -> LoadRun:
-    """Runs a scenario in a new folder and reads it back. What a program does wrong is an event, not an error.
+    """Runs a scenario in a new folder and reads the result. A program that fails is an event, not an error.
 
     Args:
-        scenario: or the file that describes it.
-        out: the run's folder; made, and refused where a run lies in it already.
-        base_programs: files of the programs that were synthesised for what the scenario prescribes, by name.
-        report: called with every event (`ready`, `released`, `exit`, …) as soon as it is known, in order.
-        own: metrics of the user's that a scenario's file may prescribe beside the shipped ones and its own.
-        here: what the host has; None: asks it.
-        tick: called about once a second while it runs.
+        scenario: the scenario or its file.
+        out: folder of the run, created if necessary; refused if it contains a run.
+        program_files: programs synthesised for the target profiles of the scenario, by program name.
+        report: called with every event (`ready`, `released`, `exit`, …), in order.
+        own: the user's metrics for target profiles, in addition to the built-in ones and those of the file.
+        here: resources of the host; None: reads them.
+        tick: called about once per second during the run.
 
     Raises:
-        UsageError: the scenario asks for what is not here (CPUs, threads, memory), or a program has no file.
-        RunCutError: the native program was killed, or ended before its time.
+        UsageError: the host lacks resources of the scenario (CPUs, threads, memory), or a program has no file.
+        RunCutError: the native program was killed, or ended early.
         MeshmarkError: the folder cannot be written.
-        KeyboardInterrupt: after all programs were ended and what there is was written.
+        KeyboardInterrupt: raised after all programs are terminated and their results written.
     """
     if isinstance(scenario, Path):
         scenario = read_scenario(scenario, own)
@@ -76,10 +75,10 @@ def run_scenario(
     members = []
     for p in scenario.programs:
         if p.synthesised:
-            file = p.file or (base_programs or {}).get(p.name)
+            file = p.file or (program_files or {}).get(p.name)
             if file is None:
                 raise UsageError(
-                    f"program {p.name}: nothing was synthesised for it", "meshmark load make makes a program's file"
+                    f"program {p.name}: no program was synthesised for it", "meshmark load make creates one"
                 )
             threads, memory[p.name] = threads_of(file)
             files[p.name] = file.resolve()
@@ -99,25 +98,25 @@ def run_scenario(
         raise
     except OSError as why:
         raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
-    with journal:  # the folder is ours from here on
+    with journal:  # creating the journal claims the folder
         about = {**scenario_json(scenario), "available_cpus": format_list(here.cpus)}
         write_file(out / "scenario.json", json.dumps(about, indent=1).encode() + b"\n")
         write_file(out / "plan.json", json.dumps(plan, indent=1).encode() + b"\n")
-        complaint, status = _run(load, out, journal, report, tick)
+        error, status = _run(load, out, journal, report, tick)
     run = read_run(out)
     if status < 0:
-        complaint = f"its runner was ended by {signal.Signals(-status).name}"
+        error = f"the runner was terminated by {signal.Signals(-status).name}"
     elif run.status == "stopped":
-        complaint = f"its runner was ended by {_signal_of(run)}"
+        error = f"the runner was terminated by {_signal_of(run)}"
     elif status in {0, 1} and not run.cut:
         return run
-    raise RunCutError(f"the run was cut: {complaint or f'exit status {status}'}; what there is lies in {out}", run)
+    raise RunCutError(f"the run was cut: {error or f'exit status {status}'}; its results so far are in {out}", run)
 
 
 def refuse_run_in(out: Path) -> None:
     """
     Raises:
-        UsageError: a run lies in the folder.
+        UsageError: the folder contains a run.
     """
     if os.path.lexists(out / JOURNAL):
         raise UsageError(f"{out}: contains a run already", "name another folder with --out")
@@ -131,10 +130,10 @@ def _signal_of(run: LoadRun) -> str:
 
 
 def expected_end_s(scenario: Scenario, files: Mapping[str, Path]) -> float:
-    """When the last program whose run time is known ends at the earliest, s after the clock's start; 0: of none it is.
+    """Earliest end of the last program with a known run time, s after the start of the clock; 0 if none is known.
 
     Args:
-        files: of the programs that were synthesised for what the scenario prescribes, by name.
+        files: programs synthesised for the target profiles of the scenario, by program name.
     """
     last_s = 0.0
     for p in scenario.programs:
@@ -151,19 +150,19 @@ def _run(
     report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
 ) -> tuple[str, int]:
-    """Its last words and its exit status. It writes the journal itself, and sends a byte with every event: who looks on
-    should not be a load."""
-    talk = out / "run.err"
+    """Runs the native program; returns the last line of its standard error and its exit status. The program writes the
+    journal itself and sends one byte per event, so that monitoring it costs little CPU time."""
+    stderr_path = out / "run.err"
     try:
-        with talk.open("wb") as errors:
-            listen, notify = os.pipe()
-            with open(listen, "rb", buffering=0) as news:
+        with stderr_path.open("wb") as stderr:
+            receiver, notify = os.pipe()
+            with open(receiver, "rb", buffering=0) as notifications:
                 try:
                     child = subprocess.Popen(
                         [load, "run", out / "plan.json"],
                         stdin=subprocess.DEVNULL,
                         stdout=sink,
-                        stderr=errors,
+                        stderr=stderr,
                         preexec_fn=die_with_parent,
                         start_new_session=True,
                         pass_fds=(notify,),
@@ -172,7 +171,7 @@ def _run(
                 finally:
                     os.close(notify)
                 try:
-                    _look_on(news, sink, out / JOURNAL, report, tick)
+                    _monitor(notifications, sink, out / JOURNAL, report, tick)
                 except BaseException:
                     child.send_signal(signal.SIGINT)
                     raise
@@ -181,26 +180,26 @@ def _run(
                     os.fsync(sink.fileno())
     except OSError as why:
         raise MeshmarkError(f"cannot run the scenario in {out}: {why.strerror or why}") from why
-    said = talk.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-    return (said[-1].removeprefix("meshmark: ")[:300] if said else ""), child.returncode
+    lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return (lines[-1].removeprefix("meshmark: ")[:300] if lines else ""), child.returncode
 
 
-def _look_on(
-    news: IO[bytes],
+def _monitor(
+    notifications: IO[bytes],
     sink: IO[bytes],
     journal: Path,
     report: Callable[[Mapping[str, Any]], None] | None,
     tick: Callable[[], None] | None,
 ) -> None:
-    """Until nobody can send news any more."""
+    """Reports events until all writers of `notifications` have closed it."""
     poll = select.poll()
-    poll.register(news, select.POLLIN)
-    told, last_s, over = 0, time.monotonic(), False
-    while not over:
+    poll.register(notifications, select.POLLIN)
+    offset, last_s, closed = 0, time.monotonic(), False
+    while not closed:
         if poll.poll(1000 * _SYNC_S):
-            over = not news.read(1 << 16)
+            closed = not notifications.read(1 << 16)
         if report is not None:
-            told = _report(journal, told, report)
+            offset = _report(journal, offset, report)
         if time.monotonic() - last_s >= _SYNC_S:
             last_s = time.monotonic()
             os.fsync(sink.fileno())
@@ -208,18 +207,18 @@ def _look_on(
                 tick()
 
 
-def _report(journal: Path, at: int, report: Callable[[Mapping[str, Any]], None]) -> int:
-    """Tells the events from an offset on; returns where the next ones begin."""
+def _report(journal: Path, offset: int, report: Callable[[Mapping[str, Any]], None]) -> int:
+    """Reports the events from an offset on; returns the offset after them."""
     with journal.open("rb") as lines:
-        lines.seek(at)
+        lines.seek(offset)
         data = lines.read()
     end = data.rfind(b"\n") + 1
     for raw in data[:end].splitlines():
         if raw.startswith(b'{"type":"event"'):
             report(json.loads(raw))
-    return at + end
+    return offset + end
 
 
 def new_folder(home: Path) -> Path:
-    """A name for a run's folder that no other run has."""
+    """A unique name for the folder of a run."""
     return home / run_name("load")

@@ -1,4 +1,4 @@
-"""Scenarios: which programs run at once, where, from when, and how they were asked to behave.
+"""Parse scenarios: programs that run together, their start times, CPUs, copies and target profiles.
 
 [scenario]
 name = "shared bus"           # sample_s, timeout_s, policy, slots, canary are optional
@@ -6,9 +6,9 @@ name = "shared bus"           # sample_s, timeout_s, policy, slots, canary are o
 [[program]]
 name = "traffic"
 copies = 4
-start_s = [0, 0, 5, 5]        # one for all, or one a copy
-cpus = "0-3"                  # of every copy, or a list of such, one a copy
-run_time_s = 100.0            # prescribed: see prescription.py …
+start_s = [0, 0, 5, 5]        # one for all copies, or one per copy
+cpus = "0-3"                  # for every copy, or a list with one entry per copy
+run_time_s = 100.0            # a target profile: see profile.py …
 memory_gb_per_s = 2.14
 
 [[program]]
@@ -17,7 +17,7 @@ command = ["lmp", "-in", "melt.in"]    # … or a real command, or file = "traff
 threads = 4
 wait_policy = "passive"
 
-[metric.bytes_per_flop]       # a metric of one's own, which programs may prescribe: see metrics.py
+[metric.bytes_per_flop]       # a user's metric for target profiles: see metrics.py
 formula = "(memory_read_bytes + memory_write_bytes) / flops"
 """
 
@@ -43,12 +43,12 @@ from meshmark.values.inputs import LIST, PRINTABLE, Input, Name, OneOf, checked,
 PRIORITIES: Final = ("other", "batch", "idle", "fifo")
 WAIT_POLICIES: Final = ("active", "passive")
 SLOTS: Final = ("procs", "cores", "threads")
-MOST_PROCESSES: Final = 4096
-_MAX_BYTES: Final = 1 << 20  # of a scenario's file
+MAX_PROCESSES: Final = 4096
+_MAX_BYTES: Final = 1 << 20
 _NODES: Final = re.compile(r"(=[0-9,:-]{1,200})?")
 _VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,199}")
 
-# A policy's name and modifiers; whether they can be had is the native program's to say.
+# A policy's name and modifiers; the native program validates them.
 _Policy = Annotated[str, Field(min_length=1, max_length=200), PRINTABLE]
 _LongText = Annotated[str, Field(min_length=1, max_length=4000), PRINTABLE]
 
@@ -81,13 +81,13 @@ def _memory(text: str) -> str:
     policy = text.partition("=")[0]
     if policy not in vocabulary().memory or not _NODES.fullmatch(text[len(policy) :]):
         known = ", ".join(vocabulary().memory)
-        raise ValueError(f"allowed are {known}, with =NODES where nodes are named")
+        raise ValueError(f"allowed are {known}, with =NODES if the policy takes nodes")
     return "" if text == "default" else text
 
 
 def _variable(name: str) -> str:
     if not _VARIABLE.fullmatch(name):
-        raise ValueError("allowed is a variable's name: letters, digits and _")
+        raise ValueError("allowed is the name of a variable: letters, digits and _")
     return name
 
 
@@ -97,13 +97,13 @@ def _value(value: object) -> str:
     return str(value)
 
 
-def _word(text: str) -> str:
+def _argument(text: str) -> str:
     if "\0" in text:
         raise ValueError("allowed is text without NUL")
     return text
 
 
-def _named(command: tuple[str, ...]) -> tuple[str, ...]:
+def _nonempty(command: tuple[str, ...]) -> tuple[str, ...]:
     if not command[0]:
         raise ValueError("found an empty text; allowed is the name of a program")
     return command
@@ -117,7 +117,7 @@ def _file(value: object) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Canary(Input):
-    """When a fixed piece of work is timed, to tell whether the machine was quiet. 0 s and False: not."""
+    """When memory latency is sampled, to detect a noisy machine. 0 s and False: never."""
 
     before_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
     after_s: Annotated[float, Field(ge=0, le=3600)] = 0.5
@@ -126,7 +126,7 @@ class Canary(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramTable(Input):
-    """A [[program]], whatever it runs, without what it prescribes."""
+    """A [[program]] without its target profile."""
 
     name: Annotated[
         Name,
@@ -136,20 +136,20 @@ class ProgramTable(Input):
         ),
     ]
     command: Annotated[
-        tuple[Annotated[str, AfterValidator(_word)], ...],
+        tuple[Annotated[str, AfterValidator(_argument)], ...],
         LIST,
         Field(min_length=1, description="a list of texts, such as ['lmp', '-in', 'melt.in']"),
-        AfterValidator(_named),
+        AfterValidator(_nonempty),
     ] = ()
-    file: Annotated[Path, BeforeValidator(_file)] | None = None  # of a program that was synthesised before
-    copies: Annotated[int, Field(ge=1, le=MOST_PROCESSES)] = 1
-    start_s: Annotated[  # one a copy
+    file: Annotated[Path, BeforeValidator(_file)] | None = None  # of a synthetic program
+    copies: Annotated[int, Field(ge=1, le=MAX_PROCESSES)] = 1
+    start_s: Annotated[  # one per copy
         tuple[Annotated[float, Field(ge=0, le=1e6)], ...],
         LIST,
         BeforeValidator(_each_copy),
         Field(validate_default=True),
     ] = (0.0,)
-    cpus: Annotated[  # one a copy; empty: wherever the scenario may run
+    cpus: Annotated[  # one per copy; empty: all CPUs of the scenario
         tuple[Annotated[tuple[int, ...], BeforeValidator(_cpus), Field(description="a list such as '0-3,8'")], ...],
         LIST,
         BeforeValidator(_each_copy),
@@ -162,11 +162,11 @@ class ProgramTable(Input):
     ] = ""
     nice: Annotated[int, Field(ge=-20, le=19)] = 0
     priority: Annotated[str, OneOf(PRIORITIES)] = "other"
-    policy: _Policy = ""  # of meshmark run --bind; "": the scenario's
+    policy: _Policy = ""  # as for meshmark run --bind; "": the scenario's
     threads: Threads = 1
     wait_policy: Annotated[str, OneOf(WAIT_POLICIES)] = ""
-    memory: Annotated[str, AfterValidator(_memory)] = ""  # of meshmark run --memory
-    memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None  # of one copy, where that was said
+    memory: Annotated[str, AfterValidator(_memory)] = ""  # as for meshmark run --memory
+    memory_mib: Annotated[float, Field(ge=1e-3, le=1e9)] | None = None  # of one copy, if known
     env: Mapping[Annotated[str, AfterValidator(_variable)], Annotated[str, BeforeValidator(_value)]] = field(
         default_factory=dict
     )
@@ -176,7 +176,7 @@ class ProgramTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(ProgramTable):
-    """A program of a scenario; exactly one of `command`, `file` and `prescription` is there."""
+    """A program of a scenario; it has exactly one of `command`, `file` and `prescription`."""
 
     prescription: Prescription | None = None
 
@@ -184,8 +184,8 @@ class Member(ProgramTable):
     def synthesised(self) -> bool:
         return not self.command
 
-    def one(self, copy: int = 0) -> Member:
-        """One copy of it by itself, from the beginning."""
+    def single(self, copy: int = 0) -> Member:
+        """One copy of the program, started at 0 s."""
         return replace(self, copies=1, start_s=(0.0,), cpus=(self.cpus[copy],))
 
 
@@ -195,8 +195,8 @@ class ScenarioTable(Input):
 
     name: Name = "scenario"
     sample_s: Annotated[float, Field(ge=0.005, le=60)] = 0.1
-    timeout_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.0  # after the clock started; 0: none
-    policy: _Policy = ""  # for programs without cpus and policy of their own; "": not bound
+    timeout_s: Annotated[float, Field(ge=0.01, le=1e6)] = 0.0  # after the start of the clock; 0: none
+    policy: _Policy = ""  # for programs without cpus or policy; "": not bound
     slots: Annotated[str, OneOf(SLOTS)] = "cores"
     canary: Annotated[
         Canary,
@@ -220,7 +220,7 @@ PROGRAM_KEYS: Final = tuple(f.name for f in fields(ProgramTable))
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario(ScenarioTable):
     programs: tuple[Member, ...]
-    metrics: Metrics = field(default_factory=dict)  # a user's own: of its file, and those that were given beside it
+    metrics: Metrics = field(default_factory=dict)  # the user's: from the file and from --metrics
 
     @property
     def processes(self) -> int:
@@ -229,7 +229,7 @@ class Scenario(ScenarioTable):
     def member(self, name: str) -> Member:
         """
         Raises:
-            UsageError: there is none of that name.
+            UsageError: no program has this name.
         """
         for p in self.programs:
             if p.name == name:
@@ -237,15 +237,15 @@ class Scenario(ScenarioTable):
         raise UsageError(f"program: found {found(name)}; the scenario has {', '.join(p.name for p in self.programs)}")
 
     def alone(self, name: str, copy: int = 0) -> Scenario:
-        """One copy of one program by itself: what it is compared with."""
-        return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).one(copy),))
+        """A scenario with only one copy of one program, as the baseline of a comparison."""
+        return replace(self, name=f"{self.name}: {name} alone", programs=(self.member(name).single(copy),))
 
 
 def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
-    """A scenario from its file; files that it names are relative to its folder.
+    """A scenario from its file; paths in it are relative to its folder.
 
     Args:
-        own: metrics of the user's that it may prescribe beside the shipped ones and those of the file.
+        own: the user's metrics for target profiles, in addition to the built-in ones and those of the file.
 
     Raises:
         UsageError: one line that names the file, the key, what was found and what is allowed.
@@ -253,18 +253,18 @@ def read_scenario(path: Path, own: Metrics | None = None) -> Scenario:
     return parse_scenario(read_text(path, _MAX_BYTES), str(path), own, path.parent)
 
 
-def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
+def parse_scenario(toml: str, where: str, own: Metrics | None = None, folder: Path = Path()) -> Scenario:
     """A scenario from TOML text.
 
     Args:
-        where: what errors call the text.
-        own: metrics of the user's that it may prescribe beside the shipped ones and those of the text.
-        folder: what names of files are relative to.
+        where: the name of the text in error messages.
+        own: the user's metrics for target profiles, in addition to the built-in ones and those of the text.
+        folder: base of relative paths.
 
     Raises:
         UsageError: one line that names the key, what was found and what is allowed.
     """
-    file = checked(ScenarioFile, parse_toml(said, where), where)
+    file = checked(ScenarioFile, parse_toml(toml, where), where)
     own = _own_metrics(file.metric, where, own or {})
     metrics = all_metrics(own)
     members: list[Member] = []
@@ -274,59 +274,59 @@ def parse_scenario(said: str, where: str, own: Metrics | None = None, folder: Pa
         if any(m.name == members[-1].name for m in members[:-1]):
             raise UsageError(f"{where}: program {i}: name: found {found(members[-1].name)}, which another program has")
     scenario = Scenario(programs=tuple(members), metrics=own, **fields_of(file.scenario))
-    if scenario.processes > MOST_PROCESSES:
-        raise UsageError(f"{where}: copies: found {scenario.processes} of all programs; allowed are {MOST_PROCESSES}")
+    if scenario.processes > MAX_PROCESSES:
+        raise UsageError(f"{where}: copies: found {scenario.processes} in all programs; allowed are {MAX_PROCESSES}")
     return scenario
 
 
 def _own_metrics(tables: Mapping[str, Any], where: str, given: Metrics) -> Metrics:
-    """Of the text and those given beside it."""
-    written = metrics_of(tables, where)
-    for name in written:
+    """The user's metrics: those of the text and those from --metrics."""
+    in_text = metrics_of(tables, where)
+    for name in in_text:
         if name in given:
             raise UsageError(f"{where}: metric.{name}: found here and with --metrics; allowed is one of them")
-    own = {**given, **written}
+    own = {**given, **in_text}
     for name in own:
         if name in PROGRAM_KEYS:
-            raise UsageError(f"{where}: metric.{name}: found a name that is a key of [[program]]; allowed is another")
+            raise UsageError(f"{where}: metric.{name}: the name is a key of [[program]]; choose another")
     return own
 
 
 def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) -> Member:
     if isinstance(raw["name"], str):
         where = f"{where.rpartition(' ')[0]} {quoted(raw['name'], 60)}"
-    runs = [k for k in ("command", "file") if k in raw]
-    wishes = [k for k in raw if k not in PROGRAM_KEYS and (k in RESERVED or k in metrics)]
-    if len(runs) > 1:
+    runnable = [k for k in ("command", "file") if k in raw]
+    profile_keys = [k for k in raw if k not in PROGRAM_KEYS and (k in RESERVED or k in metrics)]
+    if len(runnable) > 1:
         raise UsageError(f"{where}: command: found with file; allowed is one of them")
-    if runs and wishes:
+    if runnable and profile_keys:
         raise UsageError(
-            f"{where}: {wishes[0]}: found with {runs[0]}, which is as it is; allowed is what it runs, or how it is "
-            "to behave"
+            f"{where}: {profile_keys[0]}: found with {runnable[0]}; allowed is a program to run or a target profile, "
+            "not both"
         )
-    if not runs and "run_time_s" not in raw:
-        if unknown := next((k for k in raw if k not in PROGRAM_KEYS and k not in wishes), ""):
+    if not runnable and "run_time_s" not in raw:
+        if unknown := next((k for k in raw if k not in PROGRAM_KEYS and k not in profile_keys), ""):
             raise UsageError(f"{where}: {unknown_key(unknown, [*PROGRAM_KEYS, *sorted({*RESERVED, *metrics})])}")
         raise UsageError(
-            f'{where}: found nothing to run; allowed are command = […], file = "…" or run_time_s and what is prescribed'
+            f'{where}: found nothing to run; allowed are command = […], file = "…" or a target profile with run_time_s'
         )
     if "policy" in raw and "cpus" in raw:
         raise UsageError(f"{where}: policy: found with cpus; allowed is one of them")
-    own = raw if runs else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
+    own = raw if runnable else {k: v for k, v in raw.items() if k in PROGRAM_KEYS}
     kept = fields_of(checked(ProgramTable, own, where))
     if kept["cwd"]:
         kept["cwd"] = str(folder / kept["cwd"])
     if kept["file"]:
         kept["file"] = folder / kept["file"]
-    if not runs:
-        wish = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
-        kept["prescription"] = parse_prescription(wish, where, metrics, PROGRAM_KEYS)
+    if not runnable:
+        profile = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
+        kept["prescription"] = parse_prescription(profile, where, metrics, PROGRAM_KEYS)
     return Member(**kept)
 
 
 @contextlib.contextmanager
 def about_program(name: str) -> Iterator[None]:
-    """What is refused meanwhile names the program."""
+    """Adds the name of the program to every UsageError."""
     try:
         yield
     except UsageError as why:

@@ -17,8 +17,8 @@ from meshmark.load.lanes import (
     STATES,
     STATUS,
     Lane,
-    end_told,
-    flags_told,
+    end_text,
+    flags_text,
     lane_shares,
     lanes,
     percent_of,
@@ -144,7 +144,7 @@ def gantt_svg(
     about = (
         f"{run.header.get('machine', '')} · {str(run.header.get('start', ''))[:19].replace('T', ' ')} UTC"
         + ("" if run.status == "ok" else f" · {STATUS[run.status]}")
-        + (f" · {flags}" if (flags := flags_told(run)) else "")
+        + (f" · {flags}" if (flags := flags_text(run)) else "")
     )
     head = {"title": title, "about": about, "ok": run.status == "ok", "totals": totals_of(run)}
     right = _WIDTH - _RIGHT
@@ -189,15 +189,15 @@ def _lane(lane: Lane, y: float, end_s: float, dx: float, run: LoadRun) -> _Lane:
             if s.moved and x - last >= 3:
                 moves.append(f"M{x:.1f} {y - 3:.1f}v7")
                 last = x
-    user, system, waiting, sleeping = lane.sums()
+    user, system, waiting, sleeping = lane.times_s()
     p = lane.program
     failed = shortened(f"not started: {p.reason}", 100) if lane.first and p.how == "failed" else ""
     cells: list[str] = []
     end = ""
     if lane.threads and not failed:
         waited = percent_of(waiting, user + system + waiting + sleeping)
-        cells = [seconds_of(lane.lasted()), waited, f"{sum(t.migrations for t in lane.threads)}"]
-        end = end_told(p) if lane.first else ""
+        cells = [seconds_of(lane.duration_s()), waited, f"{sum(t.migrations for t in lane.threads)}"]
+        end = end_text(p) if lane.first else ""
     tip = (
         f"{lane.label}: user {seconds_of(user)}, system {seconds_of(system)}, waiting {seconds_of(waiting)}, "
         f"sleeping {seconds_of(sleeping)}; CPUs {format_list(sorted({c for t in lane.threads for c in t.cpus}))}"
@@ -311,7 +311,7 @@ def gantt_html(run: LoadRun, machine: MachineUse | None = None) -> str:
             if p.how == "failed"
             else [
                 *map(seconds_of, (p.wall_s, p.user_s, p.system_s, p.waiting_s, p.sleeping_s)),
-                f"{100 * p.attained:.0f} %",
+                f"{100 * p.cpu_share:.0f} %",
                 p.threads,
                 p.migrations,
             ],

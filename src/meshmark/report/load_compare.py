@@ -6,16 +6,16 @@ import math
 from collections.abc import Mapping
 
 from meshmark.load.compare import (
-    HEADS,
+    HEADINGS,
     TOTALS,
     Comparison,
-    change_told,
-    flags_told,
+    change_text,
+    flags_text,
     rows_of,
-    samples_told,
-    value_told,
+    samples_text,
+    value_text,
 )
-from meshmark.load.recorded import checked_beside, found_beside
+from meshmark.load.recorded import recorded_use, recording_in
 from meshmark.report.gantt import gantt_svg, most_traffic
 from meshmark.report.render import render
 from meshmark.values.units import seconds_of
@@ -47,7 +47,7 @@ def compare_html(c: Comparison) -> str:
     """Both charts on one axis, times, totals and what differs, in one file that needs nothing else."""
     end_s = max(c.a.first.bench_s, c.b.first.bench_s, 1e-3)
     charts = []
-    machines = [checked_beside(s.first, found_beside(s.first.folder))[0] for s in (c.a, c.b)]
+    machines = [recorded_use(s.first, recording_in(s.first.folder))[0] for s in (c.a, c.b)]
     most = max(most_traffic(s.first, m, end_s) for s, m in zip((c.a, c.b), machines, strict=True))
     for letter, side, machine in (("A", c.a, machines[0]), ("B", c.b, machines[1])):
         run = side.first
@@ -68,7 +68,7 @@ def compare_html(c: Comparison) -> str:
                 "cells": [name, *cells],
                 "all": one is None,
                 "dot": _dot(ratio, interval, low, high),
-                "flags": flags_told(m) if last else "",
+                "flags": flags_text(m) if last else "",
                 "why": one.reason if one is not None else "",
             }
         )
@@ -77,12 +77,12 @@ def compare_html(c: Comparison) -> str:
         title=f"{c.a.name} and {c.b.name}",
         subtitle=f"A → B on one axis of {seconds_of(end_s)}",
         charts=charts,
-        heads=[*(f"{h}, s" for h in HEADS), "slowdown", "95 %"],
+        heads=[*(f"{h}, s" for h in HEADINGS), "slowdown", "95 %"],
         plot=f"{low:.2g} to {high:.2g}, dashed: 1",
         rows=rows,
-        samples=samples_told(c),
+        samples=samples_text(c),
         only=(("A", c.only_a), ("B", c.only_b)),
-        totals=[(TOTALS[n], value_told(n, a), value_told(n, b), change_told(a, b)) for n, a, b in c.totals],
+        totals=[(TOTALS[n], value_text(n, a), value_text(n, b), change_text(a, b)) for n, a, b in c.totals],
         differ=list(c.differ),
     )
     return str(page)

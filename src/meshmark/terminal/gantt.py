@@ -7,8 +7,8 @@ from typing import Final
 from meshmark.load.lanes import (
     STATES,
     STATUS,
-    end_told,
-    flags_told,
+    end_text,
+    flags_text,
     lane_shares,
     lanes,
     percent_of,
@@ -48,10 +48,12 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             continue
         for share in lane_shares(lane, end_s, bins):
             text += _MARKS[max(range(4), key=lambda k: share[k])] if sum(share) > 0 else " "
-        user, system, waiting, sleeping = lane.sums()
+        user, system, waiting, sleeping = lane.times_s()
         moves = sum(t.migrations for t in lane.threads)
-        text += f" {seconds_of(lane.lasted()):>9}{percent_of(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
-        if lane.first and (word := end_told(lane.program)):
+        text += (
+            f" {seconds_of(lane.duration_s()):>9}{percent_of(waiting, user + system + waiting + sleeping):>9}{moves:>7}"
+        )
+        if lane.first and (word := end_text(lane.program)):
             text += f" {word}"
         out.append(text.rstrip())
     step = tick_step(end_s, max(2, bins // 12))
@@ -63,6 +65,6 @@ def gantt_text(run: LoadRun, width: int = 100) -> str:
             axis[at : at + len(mark)] = mark
     out.append(" " * (left + 1) + "".join(axis).rstrip())
     out.append(" " * (left + 1) + "  ".join(f"{m} {what}" for m, (_, what) in zip(_MARKS, STATES, strict=True)))
-    if flags := flags_told(run):
+    if flags := flags_text(run):
         out.append(shortened(flags, max(60, width)))
     return "\n".join(out) + "\n"

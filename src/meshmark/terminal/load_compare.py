@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from meshmark.load.compare import (
-    HEADS,
+    HEADINGS,
     TOTALS,
     Comparison,
-    change_told,
-    flags_told,
+    change_text,
+    flags_text,
     rows_of,
-    samples_told,
-    value_told,
+    samples_text,
+    value_text,
 )
 from meshmark.load.studies.results import table
 
@@ -24,15 +24,15 @@ def compare_text(c: Comparison) -> str:
             f"{letter}: {side.name} ({side.first.scenario.get('name', 'scenario')}, "
             f"{str(side.first.header.get('start', ''))[:19].replace('T', ' ')} UTC, {of})"
         )
-    head = ["program", *(f"{h} s" for h in HEADS), "slowdown", "95 %"]
+    head = ["program", *(f"{h} s" for h in HEADINGS), "slowdown", "95 %"]
     lines = table(head, [[name, *cells] for name, cells, _, _ in rows_of(c)]).splitlines()
     out += ["", f"{lines[0]}  flags"]
     for line, (_, _, m, one) in zip(lines[1:], rows_of(c), strict=True):
-        notes = [flags_told(m)] if one is None or len(m.copies) == 1 else []
+        notes = [flags_text(m)] if one is None or len(m.copies) == 1 else []
         notes += [one.reason] if one is not None and one.reason else []
         out.append(f"{line}{' ' * max(0, len(lines[0]) - len(line))}  {'; '.join(x for x in notes if x)}".rstrip())
-    out += [samples_told(c), ""]
-    rows = [[TOTALS[n], value_told(n, a), value_told(n, b), change_told(a, b)] for n, a, b in c.totals]
+    out += [samples_text(c), ""]
+    rows = [[TOTALS[n], value_text(n, a), value_text(n, b), change_text(a, b)] for n, a, b in c.totals]
     out.append(table(["total", "A", "B", "B over A"], rows))
     if c.differ:
         out += ["", "what differs:"]

@@ -142,9 +142,9 @@ def test_a_folder_with_a_run_is_refused_before_base_data_are_measured(tmp_path: 
     ("keys", "says"),
     [
         ("command = ['sh', '-c', 'exit 3']", "bad: ended with status 3"),
-        ("command = ['sh', '-c', 'kill -9 $$']", "bad: was ended by signal 9"),
+        ("command = ['sh', '-c', 'kill -9 $$']", "bad: was terminated by signal 9"),
         ("command = ['./lacks']", "bad: './lacks' cannot be executed"),
-        ("command = ['sleep', '60']", "bad: was ended at the scenario's timeout_s"),
+        ("command = ['sleep', '60']", "bad: was terminated at the scenario's timeout_s"),
     ],
 )
 def test_a_program_that_does_not_end_well_is_status_1_after_the_chart(tmp_path: Path, keys: str, says: str) -> None:
@@ -153,7 +153,7 @@ def test_a_program_that_does_not_end_well_is_status_1_after_the_chart(tmp_path: 
     text = f"[scenario]\ncanary = false\ntimeout_s = 0.5\n[[program]]\nname = 'bad'\n{keys}\n"
     file = wrote(tmp_path, text + "[[program]]\nname = 'good'\ncommand = ['true']")
     done = meshmark("load", "run", file, "--out", "out", folder=tmp_path)
-    one_line(done, 1, "1 of 2 programs did not end well", says)
+    one_line(done, 1, "1 of 2 programs failed", says)
     assert "good" in done.stdout and (tmp_path / "out" / "gantt.html").is_file()
 
 
@@ -212,7 +212,7 @@ def test_the_library_tells_a_cut_run_with_what_there_is(tmp_path: Path, monkeypa
     false.write_text("#!/bin/sh\nkill -SEGV $$\n")
     false.chmod(0o755)
     monkeypatch.setenv("MESHMARK_LOAD", str(false))
-    with pytest.raises(RunCutError, match="its runner was ended by SIGSEGV") as why:
+    with pytest.raises(RunCutError, match="the runner was terminated by SIGSEGV") as why:
         run_scenario(parse_scenario("[[program]]\ncommand = ['true']", "made"), tmp_path / "run")
     assert why.value.run.cut
     with pytest.raises(UsageError, match="contains a run already"):

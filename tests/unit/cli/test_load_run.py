@@ -145,7 +145,7 @@ def test_who_dies_is_told_and_the_others_finish(tmp_path: Path, program: Path) -
     records = [Record.from_json(json.loads(line)) for line in done.stdout.splitlines()]
     assert {r.conditions["program"] for r in records if r.metric == "elapsed"} == {"busy"}
     (told,) = [line for line in done.stderr.splitlines() if line.startswith("meshmark: error: ")]
-    assert "2 of 3 programs did not end well: dies: was ended by signal 9; nowhere: './lacks' cannot be" in told
+    assert "2 of 3 programs failed: dies: was terminated by signal 9; nowhere: './lacks' cannot be" in told
     assert (tmp_path / "out" / "gantt.html").is_file()
 
 

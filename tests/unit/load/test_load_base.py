@@ -16,7 +16,7 @@ import pytest
 
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load import base
-from meshmark.load.base import base_run, base_runs, last_base, look, read_base
+from meshmark.load.base import base_run, base_runs, inspect_run, last_base, read_base
 from meshmark.load.native import described_columns
 from meshmark.load.variants import COUNTER_PREFIX
 from meshmark.machine.facts import host_id
@@ -24,7 +24,7 @@ from meshmark.measure import survey
 from support.cli import meshmark, start
 from support.waiting import until
 
-# As small as base data can be, and named like the shipped quick ones, so that they are found without their name.
+# As small as calibration data can be, and named like the shipped quick ones, so that they are found without their name.
 SMALL = """
 name = "load-quick"
 [[step]]
@@ -61,7 +61,7 @@ def home_of(folder: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A data folder with small base data, which nobody changes."""
+    """A data folder with small calibration data, which nobody changes."""
     data = tmp_path_factory.mktemp("taken")
     (data / "small.toml").write_text(SMALL)
     done = meshmark("load", "base", "--spec", data / "small.toml", "--force", env=home_of(data))
@@ -183,7 +183,7 @@ def test_base_data_of_another_machine_are_refused_by_name(data: Path) -> None:
     for journal in journals(data):
         rewritten(journal, lambda line: line.update(machine="n042") if "machine" in line else None)
     one_error(make(data), 1, "no calibration data of this machine")
-    one_error(make(data, "--base", run.name), 1, "is of machine n042", host_id())
+    one_error(make(data, "--base", run.name), 1, "is from machine n042", host_id())
 
 
 def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) -> None:
@@ -191,7 +191,7 @@ def test_a_survey_of_other_things_is_no_base_data(data: Path, tmp_path: Path) ->
     raw = json.loads(plan.read_text())
     raw["steps"][0]["instrument"] = "clock"
     plan.write_text(json.dumps(raw))
-    one_error(make(data, "--base", run_of(data).name), 1, "no calibration data")
+    one_error(make(data, "--base", run_of(data).name), 1, "not calibration data")
     spec = tmp_path / "other.toml"
     spec.write_text('name = "x"\n[[step]]\ninstrument = "clock"\noptions = { clocks = "tsc" }\n')
     done = meshmark("load", "base", "--spec", spec, "--force", env=home_of(data))
@@ -248,7 +248,7 @@ def test_a_damaged_state_of_a_run_is_one_line(data: Path, file: str) -> None:
     one_error(make(data), 1, "no calibration data of this machine")
     assert last_base(run.parent, host_id()) is None
     with pytest.raises(MeshmarkError, match=file):
-        look(run)
+        inspect_run(run)
 
 
 def test_a_damaged_store_does_not_touch_base_data(data: Path) -> None:

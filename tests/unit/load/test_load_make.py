@@ -1,4 +1,4 @@
-"""From base data to programs that run: a small set of real kernels, relations only, never speeds."""
+"""From calibration data to programs that run: a small set of real kernels, relations only, never speeds."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_native_order_is_that_of_the_plan(program: Program, tmp_path: Path) -> N
 
 def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
     talk: list[str] = []
-    better, trials = calibrate(program, 0.6, 1, floor=0.0, talk=talk.append)
+    better, trials = calibrate(program, 0.6, 1, floor=0.0, progress=talk.append)
     assert len(trials) == 1 and better.calibrations == 1 and talk
     assert {p.variant.name for p in better.parts} <= {p.variant.name for p in program.parts}
     slow = read_trial(

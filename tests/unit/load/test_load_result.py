@@ -12,7 +12,7 @@ import pytest
 from meshmark.load.journal import JOURNAL, read_run
 from meshmark.load.lanes import lanes
 from meshmark.load.records import records_of
-from meshmark.load.result import LoadRun, canary_said
+from meshmark.load.result import LoadRun, canary_text
 from meshmark.report.gantt import gantt_html, gantt_svg, write_gantt
 from meshmark.store.record import Record
 from meshmark.store.store import Store
@@ -82,12 +82,12 @@ def test_the_canary_sang_before_during_and_after(whole: LoadRun) -> None:
 def test_what_the_canary_sang_is_one_line_of_the_table(whole: LoadRun, tmp_path: Path) -> None:
     if not whole.canary:
         pytest.skip("no line can be flushed on this processor")
-    said = canary_said(whole)
+    said = canary_text(whole)
     assert "\n" not in said
     for when in ("before", "after"):
         assert f"{1e9 * whole.canary_level(when):.1f} ns {when}" in said
     silent = run(tmp_path, QUIET + "[[program]]\ncommand = ['true']")
-    assert canary_said(silent) == ""
+    assert canary_text(silent) == ""
     assert silent.canary_drift() == 0
 
 
@@ -160,5 +160,5 @@ def test_the_text_fits_its_width(whole: LoadRun, width: int) -> None:
 
 
 def test_too_many_threads_are_drawn_as_one_lane_a_copy(whole: LoadRun) -> None:
-    assert len(lanes(whole, most=3)) == len(whole.programs)
-    assert sum(len(x.threads) for x in lanes(whole, most=3)) == len(whole.threads)
+    assert len(lanes(whole, max_lanes=3)) == len(whole.programs)
+    assert sum(len(x.threads) for x in lanes(whole, max_lanes=3)) == len(whole.threads)

@@ -16,7 +16,7 @@ from meshmark.cli.load import app
 from meshmark.cli.load_watch import watched
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.journal import JOURNAL, read_run
-from meshmark.load.recorded import RECORDING, Step, binned, found_beside, machine_use, traffic
+from meshmark.load.recorded import RECORDING, Step, binned, machine_use, recording_in, traffic
 from meshmark.report.gantt import gantt_html, gantt_svg
 from meshmark.terminal.gantt import gantt_text
 from meshmark.watch.frames import Frame, Header, Metric
@@ -120,11 +120,11 @@ def test_the_programs_own_traffic_needs_no_recording(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("about", "said"),
     [
-        ({"machine": "other"}, "of other, the run was on n042"),
-        ({"source": "model", "machine": "gs1280-8"}, "of a model, gs1280-8"),
-        ({"begin": CLOCK + 3}, "from 2026-11-22 08:30:03 UTC on; the run lasted from"),
+        ({"machine": "other"}, "from other; the run was on n042"),
+        ({"source": "model", "machine": "gs1280-8"}, "from a model, gs1280-8"),
+        ({"begin": CLOCK + 3}, "begins at 2026-11-22 08:30:03 UTC; the run lasted from"),
         ({"begin": CLOCK - 4.01}, "the run lasted from 2026-11-22 08:30:00 UTC to 2026-11-22 08:30:02 UTC"),
-        ({"seconds": 0}, "without a frame"),
+        ({"seconds": 0}, "contains no frame"),
     ],
 )
 def test_a_recording_of_another_machine_or_time_is_refused(tmp_path: Path, about: dict[str, Any], said: str) -> None:
@@ -148,7 +148,7 @@ def test_a_spoiled_recording_is_refused_where_it_was_asked_for_and_told_where_it
 
 def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     run = made_load(tmp_path / "run", {"a": [2.0]})
-    assert found_beside(run) is None
+    assert recording_in(run) is None
     CliRunner().invoke(app, ["show", str(run)])
     assert "all (recorded)" not in (run / "gantt.svg").read_text()
     record(run / RECORDING)
@@ -159,7 +159,7 @@ def test_show_finds_the_runs_own_recording_whole_or_cut(tmp_path: Path) -> None:
     for frame in Recording(tmp_path / "whole.parquet").frames():
         recorder.add(frame)
     recorder.flush()  # and killed here
-    assert found_beside(run) == run / (RECORDING + ".part")
+    assert recording_in(run) == run / (RECORDING + ".part")
     assert CliRunner().invoke(app, ["show", str(run)]).exit_code == 0
     assert "all (recorded)" in (run / "gantt.svg").read_text()
 
@@ -191,7 +191,7 @@ def test_what_is_recorded_beside_covers_the_run(tmp_path: Path) -> None:
     frames = list(Recording(folder / RECORDING).frames())
     assert began < frames[0].at - frames[0].window_s < left
     assert frames[-1].at >= left
-    assert found_beside(folder) == folder / RECORDING
+    assert recording_in(folder) == folder / RECORDING
     with watched(tmp_path / "none", enabled=False):
         pass
     assert not (tmp_path / "none").exists()

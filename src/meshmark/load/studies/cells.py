@@ -231,7 +231,7 @@ class Maker:
         program = synthesize(variants, wish, machine=self.machine)
         if rounds := self.rounds if rounds is None else rounds:
             cpus = tuple(self.cpus) if wish.threads > 1 else tuple(self.cpus[:1])
-            program, _ = calibrate(program, self.trial_s, rounds, cpus, talk=self.talk)
+            program, _ = calibrate(program, self.trial_s, rounds, cpus, progress=self.talk)
         write_file(path, dump_program(program).encode())
         return path
 
