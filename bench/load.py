@@ -33,7 +33,7 @@ from pathlib import Path
 from meshmark.errors import MeshmarkError
 from meshmark.load.base import base_run, variants_of
 from meshmark.load.make import Trial, calibrate, run_program
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.synthesis import explain, synthesize
 from meshmark.load.synthesis.problem import ImpossibleError
 from meshmark.load.variants import Variant
@@ -60,7 +60,7 @@ def synthesis(repeats: int) -> None:
         )
         rng = random.Random(7)
         solve, explained, errors, deviations, windows, kernels, short, impossible = [], [], [], [], [], [], 0, []
-        synthesize(variants, Prescription(run_time_s=10.0))  # imports the solvers
+        synthesize(variants, TargetProfile(run_time_s=10.0))  # imports the solvers
         for i in range(repeats):
             wish = made.random_wish(variants, rng, run_time_s=rng.choice((3.0, 10.0, 30.0, 100.0)), seed=i)
             began = time.process_time()
@@ -81,7 +81,7 @@ def synthesis(repeats: int) -> None:
             far = {k: v * 50 for k, v in wish.metrics.items() if k != "write_fraction"}
             began = time.process_time()
             try:
-                synthesize(variants, Prescription(run_time_s=10.0, metrics={**wish.metrics, **far}))
+                synthesize(variants, TargetProfile(run_time_s=10.0, metrics={**wish.metrics, **far}))
             except ImpossibleError:
                 impossible.append(time.process_time() - began)
         _line("solve, order and proof", solve, "s")
@@ -220,7 +220,7 @@ def memrate(repeats: int, seconds: float = 10.0) -> None:
     variants = _base()
     cpu = max(os.sched_getaffinity(0))
     for read, write in ((1000, 500), (2000, 1000), (500, 100)):
-        wish = Prescription(
+        wish = TargetProfile(
             run_time_s=seconds,
             name="memrate",
             metrics={"memory_gb_per_s": (read + write) / 1000, "write_fraction": write / (read + write)},

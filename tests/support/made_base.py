@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from meshmark.load.metrics import all_metrics
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.variants import Table, Variant, served_by
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -99,7 +99,7 @@ def random_wish(
     memory_mib: float = 2048,
     kinds: Sequence[str] = ("idle", "system"),
     mixed: int = 30,
-) -> Prescription:
+) -> TargetProfile:
     """What a random mix of variants gives, so it is possible; `kinds` are left out of the mix."""
     fit: list[Variant] = []
     left = 0.8 * memory_mib * MIB
@@ -115,7 +115,7 @@ def random_wish(
     calls = parts / parts.sum() * run_time_s / table.columns["wall_s"]
     totals = {k: np.array([float(v @ calls)]) for k, v in table.columns.items() if k != "serial_s"}
     metrics = all_metrics()
-    return Prescription(
+    return TargetProfile(
         run_time_s=run_time_s,
         threads=threads,
         load_balance=load_balance,

@@ -206,19 +206,19 @@ def _make(
     from meshmark.load.synthesis import synthesize
     from meshmark.store.files import write_file
 
-    wanted = [p for p in scenario.programs if p.prescription is not None]
+    wanted = [p for p in scenario.programs if p.profile is not None]
     if not wanted:
         return []
     variants, machine = base_variants(base_name)
     made = []
     for p in wanted:
-        assert p.prescription is not None
-        made.append(synthesize(variants, p.prescription, own_metrics=scenario.metrics, machine=machine))
+        assert p.profile is not None
+        made.append(synthesize(variants, p.profile, own_metrics=scenario.metrics, machine=machine))
         for note in made[-1].notes:
             say(f"note: {p.name}: {note}")
     found = []
     for p, program in zip(wanted, made, strict=True):
-        threads = program.prescription.threads
+        threads = program.profile.threads
         on = cpus[-threads:]  # not the first: interrupts and daemons gather there
         env = {
             "OMP_NUM_THREADS": str(threads),
@@ -253,7 +253,7 @@ def make(
 
     requested = read_scenario(scenario, _own_metrics(metrics))
     on, trial_s = cpus_of(cpus), grammar.seconds("--trial", trial, 0.2, 3600)
-    if not any(p.prescription for p in requested.programs):
+    if not any(p.profile for p in requested.programs):
         raise UsageError(
             f"{scenario}: no program has a target profile", "set run_time_s, memory_gb_per_s, … in [[program]]"
         )
@@ -263,7 +263,7 @@ def make(
         found = _make(requested, out, base_name, on, rounds, trial_s)
     rows = []
     for file, program, trials in found:
-        target = program.prescription
+        target = program.profile
         last = trials[-1] if trials else None
         for name, value in {"run_time_s": target.run_time_s, **target.metrics}.items():
             planned = program.planned()[name]
@@ -414,14 +414,14 @@ def _files(scenario: Scenario, folder: Path) -> tuple[dict[str, Path], list[Memb
     files: dict[str, Path] = {}
     missing = []
     for p in scenario.programs:
-        if p.prescription is None:
+        if p.profile is None:
             continue
         file = folder / f"{p.name}.json"
         if not os.path.lexists(file):
             missing.append(p)
             continue
         with about_program(p.name):
-            differs = profile_difference(file, p.prescription)
+            differs = profile_difference(file, p.profile)
         if differs:
             raise UsageError(
                 f"program {p.name}: {file} was generated for {differs}",
@@ -451,7 +451,7 @@ def _made(
         say("meshmark: this machine has no calibration data; measuring quick ones first")
         base(quick=True, force=True, store=store)
     todo = replace(scenario, programs=tuple(missing))
-    return {p.prescription.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
+    return {p.profile.name: f for f, p, _ in _make(todo, folder, base_name, cpus, rounds, trial_s)}
 
 
 @app.command("show")

@@ -73,9 +73,9 @@ def check_threads(scenario: Scenario, cpus: Collection[int]) -> None:
         UsageError: a program has too few CPUs; the message names it.
     """
     for p in scenario.programs:
-        if p.prescription and p.prescription.threads > len(cpus) and not p.oversubscribe:
+        if p.profile and p.profile.threads > len(cpus) and not p.oversubscribe:
             raise UsageError(
-                f"program {p.name}: threads: found {p.prescription.threads}, allowed are {len(cpus)}",
+                f"program {p.name}: threads: found {p.profile.threads}, allowed are {len(cpus)}",
                 "set oversubscribe = true if this is intended",
             )
 
@@ -90,8 +90,8 @@ def check_kernels(scenario: Scenario, known: Collection[str] | None = None) -> N
         UsageError: a kernel does not exist; the message names it.
     """
     for p in scenario.programs:
-        for key in ("kernels", "without") if p.prescription else ():
-            for name in getattr(p.prescription, key):
+        for key in ("kernels", "without") if p.profile else ():
+            for name in getattr(p.profile, key):
                 if known is None:
                     from meshmark.load.make import kernels
 

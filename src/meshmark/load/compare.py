@@ -34,10 +34,8 @@ TOTALS: Final = {
     "fairness": "Fairness",
 }
 _OBSERVED: Final = {"load_1min"}  # changes all the time; not a condition that was set
-_NO_CONDITION: Final = {
-    "name",
-    "file",
-}  # of a program; the path of its file does not matter, its work is compared instead
+# Keys of a program that are not conditions: its work is compared instead of the path of its file.
+_NO_CONDITION: Final = {"name", "file"}
 WORK: Final = 0.005  # relative difference above which the work of a program counts as different
 _MAX_RUNS: Final = 1000
 

@@ -42,7 +42,7 @@ class Lane:
 
 
 def lanes(run: LoadRun, max_lanes: int = MAX_LANES) -> list[Lane]:
-    """One lane per thread, or one per copy if there are more than `max_lanes` threads."""
+    """One lane per thread, or one per copy if that gives more than `max_lanes`."""
     out: list[Lane] = []
     copies = {p.program: sum(q.program == p.program for q in run.programs) for p in run.programs}
     seen: set[str] = set()

@@ -61,7 +61,7 @@ def kernels() -> list[dict[str, Any]]:
 
 def shortened(program: Program, seconds: float) -> Program:
     """The same program with proportionally fewer calls, at least one per variant."""
-    share = min(1.0, seconds / program.prescription.run_time_s)
+    share = min(1.0, seconds / program.profile.run_time_s)
     parts = tuple(dataclasses.replace(p, calls=max(1, round(p.calls * share))) for p in program.parts)
     return dataclasses.replace(program, parts=parts)
 
@@ -94,12 +94,12 @@ def run_program(program: Program, cpus: Sequence[int] = (), env: Mapping[str, st
                 env={**os.environ, "OMP_DYNAMIC": "false", **(env or {})},
             )
         except OSError as why:
-            raise MeshmarkError(f"{program.prescription.name}: cannot run: {why.strerror or why}") from why
+            raise MeshmarkError(f"{program.profile.name}: cannot run: {why.strerror or why}") from why
     if done.returncode:
         errors = done.stderr.strip().splitlines()
         line = (errors[0] if errors else f"status {done.returncode}").removeprefix("meshmark: ")
         kind = AbsentError if done.returncode == AbsentError.status else MeshmarkError
-        raise kind(f"{program.prescription.name}: {line.removeprefix('error: ').removeprefix('absent: ')}")
+        raise kind(f"{program.profile.name}: {line.removeprefix('error: ').removeprefix('absent: ')}")
     return read_trial(program, [json.loads(line) for line in done.stdout.splitlines()])
 
 
@@ -107,22 +107,19 @@ def read_trial(program: Program, lines: Sequence[Mapping[str, Any]]) -> Trial:
     """A trial from the lines of `meshmark-load program`."""
     end = next((x for x in lines if x.get("type") == "end"), None)
     if end is None:
-        raise MeshmarkError(f"{program.prescription.name}: its output has no end line")
-    threads = program.prescription.threads
+        raise MeshmarkError(f"{program.profile.name}: its output has no end line")
+    threads = program.profile.threads
     wall, waiting = float(end["wall_s"]), float(end["waiting_s"])
     cpu = float(end["user_s"]) + float(end["system_s"])
-    dedicated = wall if program.prescription.pace else max(wall - waiting / threads, 1e-9)
+    dedicated = wall if program.profile.pace else max(wall - waiting / threads, 1e-9)
     disturbed = waiting > DISTURBED * wall
     kinds = {p.variant.name: p.variant.kind for p in program.parts}
     per_call = {}
     for x in lines:
         if x.get("type") != "variant":
             continue
-        sleeps = kinds.get(x["name"]) in (
-            "system",
-            "idle",
-            "sharing",
-        )  # their CPU time is less than their wall time by design
+        # These kernels sleep by design, so their CPU time is not their duration.
+        sleeps = kinds.get(x["name"]) in ("system", "idle", "sharing")
         taken = x["wall_s"] if sleeps or not disturbed else x["cpu_s"] / threads
         per_call[x["name"]] = max(float(taken) / max(1, int(x["calls"])), 1e-9)
     totals = {k: float(v) for k, v in end.items() if isinstance(v, int | float) and not isinstance(v, bool)}
@@ -170,11 +167,11 @@ def calibrate(
         rounds: maximum number of trials; calibration ends early once the error is within `floor`.
     """
     trials: list[Trial] = []
-    name = program.prescription.name
+    name = program.profile.name
     for number in range(rounds):
         short = shortened(program, trial_s)
         # Without a schedule, whose spinning would hide the time of the kernels.
-        short = dataclasses.replace(short, prescription=dataclasses.replace(short.prescription, pace=0.0))
+        short = dataclasses.replace(short, profile=dataclasses.replace(short.profile, pace=0.0))
         trial = run_program(short, cpus, env)
         trials.append(trial)
         planned = short.totals()["wall_s"]

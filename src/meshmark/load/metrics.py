@@ -108,7 +108,7 @@ class Linear:
         return Linear({k: f for k, f in both.items() if f}, self.constant + sign * other.constant)
 
     @property
-    def bare(self) -> bool:
+    def is_constant(self) -> bool:
         return not self.factors
 
     def of(self, columns: Mapping[str, Vector]) -> Vector:
@@ -116,7 +116,7 @@ class Linear:
         first = next(iter(columns.values()))
         return sum((f * columns[k] for k, f in sorted(self.factors.items())), np.zeros_like(first))
 
-    def times(self, other: Linear) -> float | None:
+    def multiple_of(self, other: Linear) -> float | None:
         """The factor f with self = f x other; None if there is none."""
         if self.factors.keys() != other.factors.keys() or not self.factors or self.constant or other.constant:
             return None
@@ -209,28 +209,28 @@ def _ratio(node: ast.expr) -> tuple[Linear, Linear] | None:
                     sign = 1.0 if isinstance(op, ast.Add) else -1.0
                     if a[1] == b[1]:
                         return a[0].plus(b[0], sign), a[1]
-                    if a[1].bare and a[0].bare:  # number ± ratio
+                    if a[1].is_constant and a[0].is_constant:  # number ± ratio
                         return b[1].scaled(a[0].constant / a[1].constant).plus(b[0], sign), b[1]
-                    if b[1].bare and b[0].bare:
+                    if b[1].is_constant and b[0].is_constant:
                         return a[0].plus(a[1].scaled(b[0].constant / b[1].constant), sign), a[1]
                     return None
                 case ast.Mult():
                     return _product(a, b)
                 case _:
-                    return None if b[0].bare and b[0].constant == 0 else _product(a, (b[1], b[0]))
+                    return None if b[0].is_constant and b[0].constant == 0 else _product(a, (b[1], b[0]))
     raise AssertionError(node)
 
 
 def _product(a: tuple[Linear, Linear], b: tuple[Linear, Linear]) -> tuple[Linear, Linear] | None:
     def product(x: Linear, y: Linear) -> Linear | None:
-        if x.bare:
+        if x.is_constant:
             return y.scaled(x.constant)
-        return x.scaled(y.constant) if y.bare else None
+        return x.scaled(y.constant) if y.is_constant else None
 
     numerator, denominator = product(a[0], b[0]), product(a[1], b[1])
     if numerator is None or denominator is None:
         return None
-    if denominator.bare and denominator.constant != 1:
+    if denominator.is_constant and denominator.constant != 1:
         return (numerator.scaled(1 / denominator.constant), _ONE) if denominator.constant else None
     return numerator, denominator
 
@@ -260,7 +260,7 @@ def metric(name: str, formula: str, unit: str = "", known: Collection[str] = COL
         math.isfinite(f) for part in ratio for f in (*part.factors.values(), part.constant)
     ):
         raise UsageError(f"{what}: the product of its numbers overflows")
-    if ratio is not None and (ratio[0].bare and ratio[1].bare):
+    if ratio is not None and (ratio[0].is_constant and ratio[1].is_constant):
         ratio = None  # such as wall_s - wall_s
     return Metric(name, formula, unit, tree, ratio, names)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from meshmark.errors import MeshmarkError, UsageError
-from meshmark.load.prescription import Prescription, RunTime, Threads
+from meshmark.load.profile import RunTime, TargetProfile, Threads
 from meshmark.load.program import FORMAT
 from meshmark.load.scenario import Member, Scenario, about_program
 from meshmark.load.variants import MAX_PROGRAM_BYTES, Volume
@@ -196,7 +196,7 @@ def scenario_json(scenario: Scenario) -> dict[str, Any]:
             "oversubscribe": p.oversubscribe,
             "command": list(p.command),
             "file": str(p.file) if p.file else None,
-            "prescription": p.prescription.to_json() if p.prescription else None,
+            "prescription": p.profile.to_json() if p.profile else None,
         }
 
     return {
@@ -241,7 +241,8 @@ def _read_excerpt(path: Path) -> tuple[dict[str, Any], _ProgramExcerpt]:
     raw = read_json(path, MAX_PROGRAM_BYTES)
     if not isinstance(raw, dict) or raw.get("format") != FORMAT:
         raise UsageError(f"{path}: not a program of meshmark load make")
-    return raw["prescription"], checked(_ProgramExcerpt, raw, str(path))
+    excerpt = checked(_ProgramExcerpt, raw, str(path))
+    return raw["prescription"], excerpt
 
 
 def run_time_of(path: Path) -> float:
@@ -253,7 +254,7 @@ def run_time_of(path: Path) -> float:
     return _read_excerpt(path)[1].prescription.run_time_s
 
 
-def profile_difference(path: Path, profile: Prescription) -> str:
+def profile_difference(path: Path, profile: TargetProfile) -> str:
     """The first difference between the target profile of a program's file and `profile`, such as
     `run_time_s = 6.0, now 7.0`; "" if they are equal.
 

@@ -28,7 +28,7 @@ from pydantic import AfterValidator, Field
 from meshmark.errors import MeshmarkError, quoted
 from meshmark.load.metrics import Metrics, MetricTable, all_metrics, metric
 from meshmark.load.order import Uniformity
-from meshmark.load.prescription import Prescription, parse_prescription
+from meshmark.load.profile import TargetProfile, parse_profile
 from meshmark.load.variants import COLUMNS, MAX_PROGRAM_BYTES, Table, Variant
 from meshmark.store.files import read_text
 from meshmark.values.inputs import LIST, PRINTABLE, Excerpt, Input, Label, Name, checked, fields_of, found
@@ -99,7 +99,7 @@ def shares(threads: int, load_balance: float) -> tuple[float, ...]:
     return (largest,) + ((1 - largest) / (threads - 1),) * (threads - 1) if threads > 1 else (1.0,)
 
 
-def spinning(profile: Prescription) -> dict[str, float]:
+def spinning(profile: TargetProfile) -> dict[str, float]:
     """Planned time that all threads spin to follow the schedule, s by column; empty without a schedule."""
     wall = profile.pace * profile.run_time_s
     return {"wall_s": wall, **dict.fromkeys(("cpu_s", "thread_s", "serial_s"), wall * profile.threads)} if wall else {}
@@ -107,7 +107,7 @@ def spinning(profile: Prescription) -> dict[str, float]:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    prescription: Prescription
+    profile: TargetProfile
     parts: tuple[Part, ...]
     uniformity: Uniformity
     machine: str = ""
@@ -130,16 +130,16 @@ class Program:
 
     @property
     def shares(self) -> tuple[float, ...]:
-        return shares(self.prescription.threads, self.prescription.load_balance)
+        return shares(self.profile.threads, self.profile.load_balance)
 
     def table(self) -> Table:
         """Columns of the variants, with wall times for the shares of this program."""
-        return Table([p.variant for p in self.parts], self.prescription.load_balance)
+        return Table([p.variant for p in self.parts], self.profile.load_balance)
 
     def totals(self) -> dict[str, float]:
         """Planned sums over all calls, by column."""
         n = np.array([p.calls for p in self.parts], dtype=np.float64)
-        spun = spinning(self.prescription)
+        spun = spinning(self.profile)
         return {k: float(v @ n) + spun.get(k, 0.0) for k, v in self.table().columns.items()}
 
     def planned(self) -> dict[str, float]:
@@ -156,13 +156,13 @@ class Program:
     def errors(self) -> dict[str, float]:
         """Relative error of the planned run time and metrics; the planned value itself if the target is 0."""
         planned = self.planned()
-        targets = {"run_time_s": self.prescription.run_time_s, **self.prescription.metrics}
+        targets = {"run_time_s": self.profile.run_time_s, **self.profile.metrics}
         return {k: planned.get(k, math.nan) / v - 1 if v else planned.get(k, math.nan) for k, v in targets.items()}
 
 
 def _json(program: Program) -> dict[str, Any]:
     planned = program.planned()
-    targets = program.prescription.metrics
+    targets = program.profile.metrics
     u = program.uniformity
     return {
         "format": FORMAT,
@@ -170,7 +170,7 @@ def _json(program: Program) -> dict[str, Any]:
         "machine": program.machine,
         "kernels": {k: program.versions[k] for k in program.kernels if k in program.versions},
         "calibrations": program.calibrations,
-        "prescription": program.prescription.to_json(),
+        "prescription": program.profile.to_json(),
         "metrics": {k: {"formula": m.formula, "unit": m.unit} for k, m in sorted(program.own_metrics.items())},
         "shares": list(program.shares),
         "variants": [{**p.variant.to_json(), "calls": p.calls, "phase": p.phase} for p in program.parts],
@@ -236,7 +236,7 @@ def parse_program(data: str, where: str) -> Program:
     counters = {c for p in parts for c in p.variant.counters}
     known = (*COLUMNS, *sorted(counters))
     own = {name: metric(name, m.formula, m.unit, known) for name, m in file.metrics.items()}
-    profile = parse_prescription(file.prescription, f"{where}: prescription", all_metrics(own))
+    profile = parse_profile(file.prescription, f"{where}: prescription", all_metrics(own))
     for i, p in enumerate(parts):
         if p.variant.threads != profile.threads:
             raise MeshmarkError(
@@ -255,7 +255,7 @@ def parse_program(data: str, where: str) -> Program:
 
     planned = file.planned
     program = Program(
-        prescription=profile,
+        profile=profile,
         parts=parts,
         uniformity=Uniformity(planned.worst_deviation, planned.window_s, planned.window_cov),
         machine=file.machine,

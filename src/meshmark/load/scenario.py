@@ -34,7 +34,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationInfo
 
 from meshmark.errors import UsageError, quoted
 from meshmark.load.metrics import RESERVED, Metrics, MetricTables, all_metrics, metrics_of
-from meshmark.load.prescription import Prescription, Threads, parse_prescription
+from meshmark.load.profile import TargetProfile, Threads, parse_profile
 from meshmark.place.native import vocabulary
 from meshmark.store.files import parse_toml, read_text
 from meshmark.values import grammar
@@ -176,9 +176,9 @@ class ProgramTable(Input):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Member(ProgramTable):
-    """A program of a scenario; it has exactly one of `command`, `file` and `prescription`."""
+    """A program of a scenario; it has exactly one of `command`, `file` and `profile`."""
 
-    prescription: Prescription | None = None
+    profile: TargetProfile | None = None
 
     @property
     def synthesised(self) -> bool:
@@ -320,7 +320,7 @@ def _member(raw: Mapping[str, Any], where: str, metrics: Metrics, folder: Path) 
         kept["file"] = folder / kept["file"]
     if not runnable:
         profile = {k: v for k, v in raw.items() if k not in PROGRAM_KEYS or k in RESERVED}
-        kept["prescription"] = parse_prescription(profile, where, metrics, PROGRAM_KEYS)
+        kept["profile"] = parse_profile(profile, where, metrics, PROGRAM_KEYS)
     return Member(**kept)
 
 

@@ -24,7 +24,7 @@ from meshmark.cli.study import app as study_app
 from meshmark.load.journal import read_run
 from meshmark.load.native import find_load
 from meshmark.load.placing import Here
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.scenario import Scenario, parse_scenario
 from meshmark.load.studies.alone import TOGETHER, company
 from meshmark.load.studies.bench import How
@@ -104,7 +104,7 @@ def test_a_programs_team_larger_than_its_set_is_refused_unless_that_is_meant(tmp
 def test_a_program_that_was_made_for_another_wish_is_not_taken_for_this_one(tmp_path: Path) -> None:
     made = made_program(find_load(), tmp_path / "p.json", 10)
     raw = json.loads(made.read_text())
-    raw["prescription"] = Prescription(name="p", run_time_s=2.0).to_json()
+    raw["prescription"] = TargetProfile(name="p", run_time_s=2.0).to_json()
     made.write_text(json.dumps(raw))
     text = QUIET + "[[program]]\nname = 'p'\nrun_time_s = 2\n"
     assert meshmark("load", "run", wrote(tmp_path, text), "--programs", ".", folder=tmp_path).returncode == 0

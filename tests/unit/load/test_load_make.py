@@ -18,7 +18,7 @@ from meshmark.load.make import calibrate, kernels, read_trial, run_program, shor
 from meshmark.load.metrics import all_metrics
 from meshmark.load.native import find_load
 from meshmark.load.order import sequence
-from meshmark.load.prescription import parse_prescription
+from meshmark.load.profile import parse_profile
 from meshmark.load.program import Program, dump_program
 from meshmark.load.synthesis import synthesize
 from meshmark.load.variants import Variant
@@ -57,7 +57,7 @@ def program(variants: list[Variant]) -> Program:
         "gflop_per_s": 1.0,
         "least_kernels": 5,
     }
-    return synthesize(variants, parse_prescription(asked, "test", all_metrics()))
+    return synthesize(variants, parse_profile(asked, "test", all_metrics()))
 
 
 def test_base_data_are_calls_of_a_quarter_of_a_millisecond(variants: list[Variant]) -> None:
@@ -88,8 +88,8 @@ def test_counts_done_are_those_planned(program: Program) -> None:
 
 
 def test_a_paced_program_keeps_to_its_schedule(program: Program) -> None:
-    wish = dataclasses.replace(program.prescription, pace=0.5)
-    long = dataclasses.replace(program, prescription=dataclasses.replace(wish, run_time_s=2.5 * wish.run_time_s))
+    wish = dataclasses.replace(program.profile, pace=0.5)
+    long = dataclasses.replace(program, profile=dataclasses.replace(wish, run_time_s=2.5 * wish.run_time_s))
     trial = run_program(long)
     # The kernels alone take 0.6 s where there is a CPU to be had; no call begins before its time.
     assert trial.wall_s >= 2.5 * wish.run_time_s
@@ -148,7 +148,7 @@ def test_calibration_moves_towards_what_calls_took(program: Program) -> None:
 
 
 def test_a_shortened_program_keeps_its_mix(program: Program) -> None:
-    half = shortened(program, program.prescription.run_time_s / 2)
+    half = shortened(program, program.profile.run_time_s / 2)
     for whole, part in zip(program.parts, half.parts, strict=True):
         assert part.calls == max(1, round(whole.calls / 2))
     assert shortened(program, 100.0).parts == program.parts
@@ -206,7 +206,7 @@ def test_threads_share_a_call(variants: list[Variant]) -> None:
 
     two = [replace(v, name=v.name.replace("/t1", "/t2"), threads=2) for v in variants]
     asked = {"name": "p", "run_time_s": 0.3, "gflop_per_s": 1.0, "threads": 2, "load_balance": 0.75, "least_kernels": 4}
-    trial = run_program(synthesize(two, parse_prescription(asked, "test", all_metrics())))
+    trial = run_program(synthesize(two, parse_profile(asked, "test", all_metrics())))
     assert trial.totals["flops"] > 0 and not trial.totals.get("wrong")
 
 
@@ -232,5 +232,5 @@ def test_threads_do_not_meet_in_a_unit() -> None:
     done = subprocess.run(words, capture_output=True, check=True, timeout=60)
     variants = variants_of(read_journal(done.stdout.splitlines(keepends=True), "kernels").records)
     asked = {"run_time_s": 3.0, "threads": 2, "load_balance": 0.7, "least_kernels": 1, "most_share": 1.0}
-    program = synthesize(variants, parse_prescription(asked, "test", all_metrics()))
+    program = synthesize(variants, parse_profile(asked, "test", all_metrics()))
     assert run_program(program, env={"OMP_WAIT_POLICY": "passive"}).totals["flops"] > 0

@@ -13,7 +13,7 @@ import pytest
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load import scenario as scenarios
 from meshmark.load.metrics import RESERVED, all_metrics, parse_metrics
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program
 from meshmark.load.scenario import Canary, Member, Scenario, parse_scenario
 from meshmark.load.synthesis import synthesize
@@ -141,7 +141,7 @@ def test_defaults_are_those_of_the_page() -> None:
     for title, of in (
         ("[scenario]", Scenario),
         ("canary", Canary),
-        (BEHAVES, Prescription),
+        (BEHAVES, TargetProfile),
         ("[[program]]: where and when", Member),
         ("[[program]]: what runs", Member),
     ):
@@ -163,7 +163,7 @@ def test_the_example_of_the_page_is_a_scenario() -> None:
 
 
 def test_every_field_of_a_program_is_on_the_page_and_the_reverse() -> None:
-    asked = Prescription(run_time_s=5.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5})
+    asked = TargetProfile(run_time_s=5.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5})
     raw = json.loads(dump_program(synthesize(made_base(), asked)))
     assert keys(PROGRAM, "The file") == raw.keys()
     assert keys(PROGRAM, "Planned") == raw["planned"].keys()

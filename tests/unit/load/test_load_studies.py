@@ -28,7 +28,7 @@ from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.effects import Curve, crossing, equivalence, rising
 from meshmark.load.journal import read_run
 from meshmark.load.native import find_load
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program, parse_program
 from meshmark.load.scenario import Member, Scenario
 from meshmark.load.studies.bench import How
@@ -78,7 +78,7 @@ def test_a_crossing_lies_where_the_line_between_two_measured_rates_passes() -> N
 def test_a_crossing_outside_what_was_measured_is_absent_with_a_reason() -> None:
     never = crossing([1, 2], [[1.0] * 5, [1.05] * 5], 1.1)
     assert never.value is None
-    assert "never" in never.reason
+    assert "not crossed" in never.reason
     assert "2" in never.reason
     at_once = crossing([1, 2], [[1.2] * 5, [1.5] * 5], 1.1)
     assert at_once.value is None
@@ -395,7 +395,7 @@ def test_copies_have_times_throughput_records_and_a_chart(tmp_path: Path) -> Non
 
 @two_cpus
 def test_a_curve_predicts_what_was_held_out(program: Path, variants: list[Variant], tmp_path: Path) -> None:
-    reach = explain(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    reach = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     low, middle, high = (reach[0] + share * (reach[1] - reach[0]) for share in (0.2, 0.4, 0.6))
     found = interference_curve(
@@ -461,7 +461,7 @@ def test_a_matrix_has_every_class_beside_every_other_and_itself(variants: list[V
 @pytest.mark.slow
 @two_cpus
 def test_a_bus_has_its_rates_and_says_where_it_passes_or_why_not(variants: list[Variant], tmp_path: Path) -> None:
-    reach = explain(variants, Prescription(run_time_s=0.2, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    reach = explain(variants, TargetProfile(run_time_s=0.2, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     rates = [reach[0] + share * (reach[1] - reach[0]) for share in (0.3, 0.7)]
     found = shared_bus(
@@ -567,7 +567,7 @@ def test_a_killed_study_goes_on_where_it_stopped(tmp_path: Path) -> None:
 
 
 def test_a_longer_program_has_the_same_mix() -> None:
-    short = synthesize(base(), Prescription(run_time_s=2.0, metrics={"memory_gb_per_s": 2.0}))
+    short = synthesize(base(), TargetProfile(run_time_s=2.0, metrics={"memory_gb_per_s": 2.0}))
     long = parse_program(dump_program(lengthened(short, 6)), "long")
     assert long.planned()["run_time_s"] == pytest.approx(6 * short.planned()["run_time_s"])
     assert long.planned()["memory_gb_per_s"] == pytest.approx(short.planned()["memory_gb_per_s"])

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.metrics import BUILT_IN, RESERVED, all_metrics, metric, parse_metrics
 from meshmark.load.order import best_phases, golden_phases, sequence, uniformity
-from meshmark.load.prescription import Prescription, parse_prescription
+from meshmark.load.profile import TargetProfile, parse_profile
 from meshmark.load.program import Part, Program, dump_program, parse_program
 from meshmark.load.synthesis import Measured, explain, recalibrate, synthesize
 from meshmark.load.synthesis.mix import spread_evenly
@@ -48,7 +48,7 @@ def one_line(why: pytest.ExceptionInfo[MeshmarkError]) -> str:
 
 # Sums of a program, call by call and without anything of the package's but the variants: what the file promises.
 def sums_of(program: Program) -> dict[str, float]:
-    wish = program.prescription
+    wish = program.profile
     balance = wish.load_balance
     out = dict.fromkeys(("time", "flops", "ints", "reads", "writes", "cpu", "system", "io"), 0.0)
     out["time"] = wish.pace * wish.run_time_s
@@ -82,7 +82,7 @@ def behaviour(program: Program) -> dict[str, float]:
 
 
 def check_met(program: Program) -> None:
-    wish, has = program.prescription, behaviour(program)
+    wish, has = program.profile, behaviour(program)
     assert has["run_time_s"] == pytest.approx(wish.run_time_s, rel=1e-3)
     for name, value in wish.metrics.items():
         if name == "write_fraction":
@@ -124,8 +124,10 @@ def test_a_pace_leaves_its_share_of_the_time_to_no_kernel(seed: int, pace: float
 
 def test_an_impossible_pace_says_what_would_be_possible() -> None:
     wish = random_wish(base(), random.Random(5), run_time_s=10.0)
-    much = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
-    half = explain(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))["memory_gb_per_s"]
+    much = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    half = explain(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0}, pace=0.5))[
+        "memory_gb_per_s"
+    ]
     assert much is not None
     assert half is not None
     assert half[1] == pytest.approx(much[1] / 2, rel=1e-6)
@@ -162,11 +164,11 @@ def test_system_time_and_files_can_be_prescribed(seed: int) -> None:
 
 
 def test_without_a_wish_for_them_there_are_no_files_no_system_and_no_idling() -> None:
-    program = synthesize(base(), Prescription(run_time_s=10.0))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0))
     has = sums_of(program)
     assert has["io"] == 0
     assert not {"idle", "system"} & {p.variant.kind for p in program.parts}
-    named = synthesize(base(), Prescription(run_time_s=10.0, kernels=("idle_0", "stream_0"), least_kernels=2))
+    named = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=("idle_0", "stream_0"), least_kernels=2))
     assert named.kernels == ("idle_0", "stream_0")
 
 
@@ -191,7 +193,7 @@ def test_the_arrays_of_all_variants_fit_the_memory(memory_mib: int) -> None:
 
 
 def test_too_little_memory_says_how_much_is_enough() -> None:
-    wish = Prescription(run_time_s=10.0, memory_mib=9, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.3})
+    wish = TargetProfile(run_time_s=10.0, memory_mib=9, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.3})
     with pytest.raises(UsageError) as why:
         synthesize(base(), wish)
     said = one_line(why)
@@ -199,33 +201,35 @@ def test_too_little_memory_says_how_much_is_enough() -> None:
         enough = float(said.split()[-1])
         check_met(synthesize(base(), dataclasses.replace(wish, memory_mib=enough)))
     with pytest.raises(UsageError, match=r"memory_mib: found 0\.001; the least volume is"):
-        synthesize(base(), Prescription(run_time_s=1.0, memory_mib=0.001))
+        synthesize(base(), TargetProfile(run_time_s=1.0, memory_mib=0.001))
 
 
 def test_a_wish_at_the_edge_takes_more_of_one_variant_and_says_so() -> None:
     best = max((v for v in base() if v.threads == 1), key=lambda v: v.flops / v.wall_s)
-    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"gflop_per_s": best.flops / best.wall_s / 1e9}))
+    program = synthesize(
+        base(), TargetProfile(run_time_s=10.0, metrics={"gflop_per_s": best.flops / best.wall_s / 1e9})
+    )
     assert behaviour(program)["gflop_per_s"] == pytest.approx(best.flops / best.wall_s / 1e9, rel=1e-3)
     assert any("of the time" in n for n in program.notes)
     assert any("kernels share the work" in n for n in program.notes)
 
 
 def test_zero_and_one_are_met_exactly() -> None:
-    dry = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 0.0, "gflop_per_s": 1.0}))
+    dry = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 0.0, "gflop_per_s": 1.0}))
     assert sums_of(dry)["reads"] + sums_of(dry)["writes"] == 0
     check_met(dry)
-    reads = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.0}))
+    reads = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 2.0, "write_fraction": 0.0}))
     assert sums_of(reads)["writes"] == 0
     check_met(reads)
 
 
 def test_a_fraction_alone_is_not_met_by_no_traffic() -> None:
-    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"write_fraction": 0.4}))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"write_fraction": 0.4}))
     assert behaviour(program)["write_fraction"] == pytest.approx(0.4, abs=5e-4)
 
 
 def test_short_programs_say_that_calls_are_whole() -> None:
-    program = synthesize(base(), Prescription(run_time_s=0.02, metrics={"memory_gb_per_s": 2.0, "gflop_per_s": 1.0}))
+    program = synthesize(base(), TargetProfile(run_time_s=0.02, metrics={"memory_gb_per_s": 2.0, "gflop_per_s": 1.0}))
     assert any("calls are whole" in n for n in program.notes)
 
 
@@ -244,15 +248,15 @@ def test_the_order_of_the_base_data_is_no_matter_for_what_is_promised() -> None:
 
 def test_kernels_can_be_chosen_and_left_out() -> None:
     only = ("stream_0", "stream_1", "dense_0", "compute_0", "solver_1")
-    program = synthesize(base(), Prescription(run_time_s=10.0, kernels=only, least_kernels=5))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, kernels=only, least_kernels=5))
     assert set(program.kernels) == set(only)
-    program = synthesize(base(), Prescription(run_time_s=10.0, without=only))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, without=only))
     assert not set(program.kernels) & set(only)
     with pytest.raises(UsageError, match="did you mean stream_0") as why:
-        synthesize(base(), Prescription(run_time_s=10.0, kernels=("strem_0",)))
+        synthesize(base(), TargetProfile(run_time_s=10.0, kernels=("strem_0",)))
     one_line(why)
     with pytest.raises(UsageError, match="threads: found 3; the calibration data have variants with 1, 2"):
-        synthesize(base(), Prescription(run_time_s=10.0, threads=3))
+        synthesize(base(), TargetProfile(run_time_s=10.0, threads=3))
 
 
 @settings(max_examples=30, deadline=None)
@@ -314,21 +318,22 @@ def test_the_impossible_is_explained_and_what_is_offered_is_possible(seed: int, 
 
 def test_ranges_of_one_metric_are_those_of_its_best_and_worst_variant() -> None:
     rates = [v.flops / v.wall_s / 1e9 for v in base() if v.threads == 1 and v.kind not in ("idle", "system")]
-    span = explain(base(), Prescription(run_time_s=1.0, metrics={"gflop_per_s": 1e6}))["gflop_per_s"]
+    span = explain(base(), TargetProfile(run_time_s=1.0, metrics={"gflop_per_s": 1e6}))["gflop_per_s"]
     assert span == pytest.approx((min(rates), max(rates)))
     fractions = [
         v.line_write_bytes / (v.line_read_bytes + v.line_write_bytes)
         for v in base()
         if v.threads == 1 and v.served_by == "memory" and v.kind not in ("idle", "system")
     ]
-    span = explain(base(), Prescription(run_time_s=1.0, metrics={"write_fraction": 0.99}))["write_fraction"]
+    span = explain(base(), TargetProfile(run_time_s=1.0, metrics={"write_fraction": 0.99}))["write_fraction"]
     assert span == pytest.approx((min(fractions), max(fractions)), abs=1e-6)
 
 
 def test_an_impossible_wish_reads_well() -> None:
     with pytest.raises(ImpossibleError) as why:
         synthesize(
-            base(), Prescription(run_time_s=1.0, name="traffic", metrics={"memory_gb_per_s": 500.0, "gflop_per_s": 2.0})
+            base(),
+            TargetProfile(run_time_s=1.0, name="traffic", metrics={"memory_gb_per_s": 500.0, "gflop_per_s": 2.0}),
         )
     said = one_line(why)
     assert said.startswith(
@@ -417,7 +422,7 @@ def test_millions_of_calls_are_gone_through_in_pieces() -> None:
 
 def slowed(program: Program, rng: random.Random, noise: float = 0.0) -> dict[str, float]:
     """Seconds of a call in a context that slows every kernel by a factor of its own, always the same for its name."""
-    balance = program.prescription.load_balance
+    balance = program.profile.load_balance
     true = {v.name: v.wall_s * random.Random(v.name).uniform(1.2, 1.6) / balance for v in base()}
     return {p.variant.name: true[p.variant.name] * rng.gauss(1, noise) for p in program.parts}
 
@@ -447,7 +452,7 @@ def test_calibration_in_context_comes_to_the_prescribed_time_and_rates() -> None
 
 
 def test_calibration_by_totals_scales_all_times() -> None:
-    program = synthesize(base(), Prescription(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5}))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"memory_gb_per_s": 1.0, "gflop_per_s": 0.5}))
     done = recalibrate(program, Measured(wall_s=13.0, cpu_s=12.5), damping=1.0)
     assert done.error == pytest.approx(0.3)
     before = {p.variant.name: p.variant.wall_s for p in program.parts}
@@ -457,7 +462,7 @@ def test_calibration_by_totals_scales_all_times() -> None:
 
 
 def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
-    program = synthesize(base(), Prescription(run_time_s=10.0))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0))
     done = recalibrate(program, Measured(wall_s=10.2), floor=0.033)
     assert done.settled
     assert done.program is program
@@ -479,7 +484,7 @@ def test_calibration_stops_at_the_floor_and_refuses_nonsense() -> None:
 def test_the_file_is_the_program() -> None:
     own = parse_metrics('[metric.reads]\nformula = "memory_read_bytes / wall_s / 1e9"\nunit = "GB/s"', "own.toml")
     metrics = all_metrics(own)
-    wish = parse_prescription({"run_time_s": 20.0, "reads": 1.5, "gflop_per_s": 1.0, "threads": 2}, "x", metrics)
+    wish = parse_profile({"run_time_s": 20.0, "reads": 1.5, "gflop_per_s": 1.0, "threads": 2}, "x", metrics)
     program = synthesize(base(), wish, own_metrics=own, machine="n042", versions={"stream_0": "1", "other": "2"})
     text = dump_program(program)
     again = parse_program(text, "a.json")
@@ -497,7 +502,7 @@ def test_the_file_is_the_program() -> None:
 
 @cache
 def small_file() -> str:
-    wish = Prescription(run_time_s=1.0, kernels=("stream_0", "dense_0"), least_kernels=2, metrics={"gflop_per_s": 1.0})
+    wish = TargetProfile(run_time_s=1.0, kernels=("stream_0", "dense_0"), least_kernels=2, metrics={"gflop_per_s": 1.0})
     return dump_program(synthesize(base(), wish))
 
 
@@ -597,7 +602,7 @@ def test_a_file_whose_plan_is_not_that_of_its_variants_is_refused() -> None:
 def test_a_bad_prescription_names_the_key(raw: dict[str, Any], said: str) -> None:
     metrics = all_metrics({"product": metric("product", "flops * wall_s")})
     with pytest.raises(UsageError, match=re.escape(said)) as why:
-        parse_prescription(raw, "scenario.toml: program traffic", metrics, ("copies", "start_s"))
+        parse_profile(raw, "scenario.toml: program traffic", metrics, ("copies", "start_s"))
     assert one_line(why).startswith("scenario.toml: program traffic")
 
 
@@ -613,10 +618,10 @@ def test_a_good_prescription_survives_its_own_writing() -> None:
         "seed": 7,
         "copies": 3,
     }
-    wish = parse_prescription(raw, "x", METRICS, ("copies",))
+    wish = parse_profile(raw, "x", METRICS, ("copies",))
     assert wish.metrics == {"memory_gb_per_s": 2.14, "write_fraction": 0.33}
     assert wish.kernels == ("a", "b")
-    assert parse_prescription(wish.to_json(), "x", METRICS) == wish
+    assert parse_profile(wish.to_json(), "x", METRICS) == wish
 
 
 # ------------------------------------------------------------------ metrics and variants
@@ -705,7 +710,7 @@ def test_the_shipped_metrics_can_all_be_prescribed_and_mean_what_they_say() -> N
         ("flops.real", "found a Attribute"),
         ("flop / wall_s", "unknown name 'flop'; did you mean flops?"),
         ("flops ** 2", "found a BinOp"),
-        ("1 + 2", "has no name"),
+        ("1 + 2", "contains no name"),
         ("flops / wall_s +", "is not a formula"),
         ("(" * 150 + "flops" + ")" * 150, ""),
         ("-" * 300 + "flops", "nested deeper"),
@@ -771,7 +776,7 @@ def test_bad_metrics_are_one_line(text: str, said: str) -> None:
 
 
 def test_the_last_call_of_reserved_names_is_the_prescription() -> None:
-    assert RESERVED - {"name"} <= {f.name for f in dataclasses.fields(Prescription)}
+    assert RESERVED - {"name"} <= {f.name for f in dataclasses.fields(TargetProfile)}
     assert parse_metrics(BUILT_IN, "built in").keys() == METRICS.keys()
 
 
@@ -780,11 +785,11 @@ def test_counters_of_the_hardware_are_names_where_base_data_have_them() -> None:
     cycles = [3e9 * v.wall_s for v in base()]
     counted = [{"cycles": c, "instructions": (1 + i % 4) * c} for i, c in enumerate(cycles)]
     variants = [dataclasses.replace(v, counters=c) for v, c in zip(base(), counted, strict=True)]
-    program = synthesize(variants, Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+    program = synthesize(variants, TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
     assert program.planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
     assert parse_program(dump_program(program), "x").planned()["ipc"] == pytest.approx(2.5, rel=1e-3)
     with pytest.raises(UsageError, match="calibration data have no cycles"):
-        synthesize(base(), Prescription(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
+        synthesize(base(), TargetProfile(run_time_s=10.0, metrics={"ipc": 2.5}), own_metrics=own)
 
 
 def test_variants_survive_their_own_writing_and_bad_ones_are_named() -> None:
@@ -826,7 +831,7 @@ def test_levels_are_the_first_that_holds_the_volume() -> None:
 
 
 def test_a_part_is_what_is_run() -> None:
-    program = synthesize(base(), Prescription(run_time_s=10.0))
+    program = synthesize(base(), TargetProfile(run_time_s=10.0))
     assert all(isinstance(p, Part) for p in program.parts)
     pieces = sequence([p.calls for p in program.parts], [p.phase for p in program.parts])
     assert program.calls == sum(len(piece) for piece in pieces)

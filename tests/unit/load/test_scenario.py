@@ -105,9 +105,9 @@ def test_a_scenario_says_what_was_written() -> None:
     assert (got.canary.before_s, got.canary.after_s, got.canary.during) == (1, 0.5, False)
     assert traffic.start_s == (0, 1.5)
     assert traffic.cpus == ((0,), (1,))
-    assert traffic.prescription is not None
-    assert traffic.prescription.metrics == {"memory_gb_per_s": 1.5}
-    assert traffic.prescription.memory_mib == traffic.memory_mib == 64
+    assert traffic.profile is not None
+    assert traffic.profile.metrics == {"memory_gb_per_s": 1.5}
+    assert traffic.profile.memory_mib == traffic.memory_mib == 64
     assert real.command == ("echo", "x")
     assert dict(real.env) == {"N": "3", "S": "t"}
     assert real.cwd == "/there/work"
@@ -129,7 +129,7 @@ bytes_per_flop = 4
 
 def test_a_scenarios_own_metrics_can_be_prescribed_in_it() -> None:
     got = parse_scenario(OWN, "made.toml")
-    wish = got.programs[0].prescription
+    wish = got.programs[0].profile
     assert wish is not None
     assert wish.metrics == {"bytes_per_flop": 4}
     assert got.metrics.keys() == {"bytes_per_flop"}

@@ -13,7 +13,7 @@ import pytest
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.placing import Here
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import dump_program, read_program
 from meshmark.load.result import Totals
 from meshmark.load.scenario import Member
@@ -104,7 +104,7 @@ def program_of(cell: Cell, name: str, repetition: int = 0) -> Member:
 
 def test_neighbours_of_a_curve_share_its_rate(four_cpus: Any, variants: list[Variant], tmp_path: Path) -> None:
     runs = four_cpus(lambda name: 1.0 if "alone" in name else 1.5)
-    reach = explain(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    reach = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert reach is not None
     rates = [2 * (reach[0] + share * (reach[1] - reach[0])) for share in (0.2, 0.6)]
     found = interference_curve(
@@ -209,7 +209,7 @@ def test_a_class_is_a_kind_or_a_kernel_at_a_level(variants: list[Variant]) -> No
 @pytest.fixture(scope="module")
 def reach(variants: list[Variant]) -> tuple[float, float]:
     """The rates of memory that a program of these variants may have, GB/s."""
-    found = explain(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
+    found = explain(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": 1.0}))["memory_gb_per_s"]
     assert found is not None
     return found
 
@@ -333,7 +333,7 @@ def test_programs_that_a_user_names_check_a_curve_at_the_rate_of_all_copies(
     rates = [2 * between(reach, share) for share in (0.1, 0.6)]
     files = {}
     for name, share in (("mine", 0.3), ("fast", 0.8)):
-        program = synthesize(variants, Prescription(run_time_s=0.5, metrics={"memory_gb_per_s": between(reach, share)}))
+        program = synthesize(variants, TargetProfile(run_time_s=0.5, metrics={"memory_gb_per_s": between(reach, share)}))
         files[name] = tmp_path / f"{name}.json"
         files[name].write_text(dump_program(program))
     each = {name: read_program(file).planned()["memory_gb_per_s"] for name, file in files.items()}

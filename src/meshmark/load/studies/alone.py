@@ -129,7 +129,7 @@ def _with_files(scenario: Scenario, files: Mapping[str, Path]) -> tuple[Scenario
                 f"program {p.name}: nothing was synthesised for it", "meshmark load make makes a program's file"
             )
         threads, memory[p.name] = threads_of(file)
-        members.append(dataclasses.replace(p, file=file.resolve(), prescription=None, threads=threads))
+        members.append(dataclasses.replace(p, file=file.resolve(), profile=None, threads=threads))
     return dataclasses.replace(scenario, programs=tuple(members)), memory
 
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.load.placing import Here
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.result import LoadRun
 from meshmark.load.studies.cells import (
     MEMORY_MIB,
@@ -113,10 +113,10 @@ class Bench:
     def begin(self) -> None:
         start_study(self.out, self.name, self.parameters, self.how.talk)
 
-    def wish(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> Prescription:
+    def wish(self, run_time_s: float, metrics: Mapping[str, float] | None = None, **more: Any) -> TargetProfile:
         if not 0 < run_time_s <= 1e5:
             raise UsageError(f"run_time_s: found {run_time_s:g}; allowed is a number above 0, up to 100000")
-        return Prescription(
+        return TargetProfile(
             run_time_s=run_time_s,
             metrics=metrics or {},
             **{"memory_mib": self.how.memory_mib, "seed": self.how.seed, **more},
@@ -194,7 +194,7 @@ class Bench:
             "spoiled": self.spoiled,
         }
 
-    def rates(self, given: Sequence[float], wish: Prescription) -> tuple[float, ...]:
+    def rates(self, given: Sequence[float], wish: TargetProfile) -> tuple[float, ...]:
         """GB/s, rising: those given, or shares of what base data allow.
 
         Raises:
@@ -210,7 +210,7 @@ class Bench:
             raise UsageError("rates: base data allow no rate of memory with what else is asked")
         return tuple(float(f"{top[0] + (top[1] - top[0]) * s:.3g}") for s in SHARES)
 
-    def made(self, name: str, wish: Prescription, conditions: Mapping[str, Scalar], **more: Any) -> Path | None:
+    def made(self, name: str, wish: TargetProfile, conditions: Mapping[str, Scalar], **more: Any) -> Path | None:
         """A program's file; None and an absence where it is impossible."""
         try:
             return self.maker.file(name, wish, **more)

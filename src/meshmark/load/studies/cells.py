@@ -26,7 +26,7 @@ from typing import Any, Final
 from meshmark.errors import MeshmarkError, UsageError
 from meshmark.load.make import calibrate
 from meshmark.load.placing import Here
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import Program, dump_program, read_program
 from meshmark.load.result import LoadRun
 from meshmark.load.run import run_scenario
@@ -216,7 +216,7 @@ class Maker:
     talk: Talk = hush
 
     def file(
-        self, name: str, wish: Prescription, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
+        self, name: str, wish: TargetProfile, only: Callable[[Variant], bool] | None = None, rounds: int | None = None
     ) -> Path:
         """The file of a program. `rounds`: 0 where what counts is that its work is fixed, not how long it takes.
 
@@ -250,7 +250,7 @@ def lengthened(program: Program, factor: float) -> Program:
     """The same mix for `factor` times as long."""
     return dataclasses.replace(
         program,
-        prescription=dataclasses.replace(program.prescription, run_time_s=program.prescription.run_time_s * factor),
+        profile=dataclasses.replace(program.profile, run_time_s=program.profile.run_time_s * factor),
         parts=tuple(dataclasses.replace(p, calls=min(1 << 29, round(p.calls * factor))) for p in program.parts),
     )
 

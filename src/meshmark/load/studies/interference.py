@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from meshmark.errors import UsageError
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.studies.bench import USUAL, Bench, How, StudyResult, two
 from meshmark.load.studies.cells import LEAD_S, OUTLASTS, member, scenario
 from meshmark.load.studies.outcome import Cell
@@ -118,7 +118,7 @@ def interference_matrix(
     return Matrix(classes=tuple(names), cells=cells, **bench.end(results, text))
 
 
-def other_mix(bench: Bench, key: str, wish: Prescription) -> Path | None:
+def other_mix(bench: Bench, key: str, wish: TargetProfile) -> Path | None:
     """A program of the same rate of half of the kernels only; None where they do not give it."""
     kernels = sorted({v.kernel for v in bench.variants if v.threads == 1})
     random.Random(f"{bench.how.seed}/{key}").shuffle(kernels)

@@ -32,7 +32,7 @@ from meshmark.load.metrics import Metric as Metric
 from meshmark.load.metrics import Metrics, all_metrics
 from meshmark.load.order import PLAIN as PLAIN
 from meshmark.load.order import best_phases as best_phases
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import Part as Part
 from meshmark.load.program import Program
 from meshmark.load.program import spinning as spinning
@@ -46,7 +46,7 @@ from meshmark.load.variants import Vector as Vector
 # ------------------------------------------------------------------ public
 
 
-def _problem(variants: Sequence[Variant], wish: Prescription, metrics: Metrics) -> tuple[Problem, float, list[str]]:
+def _problem(variants: Sequence[Variant], wish: TargetProfile, metrics: Metrics) -> tuple[Problem, float, list[str]]:
     """The equations on the usable variants, and the largest part of one; ImpossibleError where there is no solution."""
     for name, value in (("run_time_s", wish.run_time_s), *sorted(wish.metrics.items())):
         if not math.isfinite(value) or name not in ("run_time_s", *metrics):
@@ -75,7 +75,7 @@ def _problem(variants: Sequence[Variant], wish: Prescription, metrics: Metrics) 
 
 def synthesize(
     variants: Sequence[Variant],
-    wish: Prescription,
+    wish: TargetProfile,
     *,
     own_metrics: Metrics | None = None,
     machine: str = "",
@@ -124,7 +124,7 @@ def synthesize(
 
 
 def explain(
-    variants: Sequence[Variant], wish: Prescription, *, own_metrics: Metrics | None = None
+    variants: Sequence[Variant], wish: TargetProfile, *, own_metrics: Metrics | None = None
 ) -> dict[str, tuple[float, float] | None]:
     """Of each prescribed metric, what is reachable while the others hold; also of an impossible wish.
 
@@ -168,7 +168,7 @@ def recalibrate(program: Program, measured: Measured, *, damping: float = 0.7, f
         ImpossibleError: with these times the chosen variants cannot do it; synthesize again with them.
         UsageError: a time is no time.
     """
-    wish = program.prescription
+    wish = program.profile
 
     def time(value: float, what: str) -> float:
         if not (math.isfinite(value) and value > 0):

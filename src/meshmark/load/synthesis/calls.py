@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from meshmark.load.metrics import Linear, Metrics
 from meshmark.load.order import PLAIN, best_phases
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import Part, Program
 from meshmark.load.synthesis.problem import Problem, Row, parts_of
 from meshmark.load.variants import Table, Vector
@@ -109,13 +109,13 @@ def _exchange(per_call: NDArray[np.float64], off: Vector, calls: NDArray[np.int6
     return change
 
 
-def _sums(table: Table, wish: Prescription, metrics: Metrics) -> dict[str, Vector]:
+def _sums(table: Table, wish: TargetProfile, metrics: Metrics) -> dict[str, Vector]:
     """What must grow evenly: numerators and denominators of the prescribed metrics, of one call each."""
     out: dict[str, Vector] = {}
     for name in sorted(wish.metrics):
         over, under = parts_of(metrics[name])
         out[name] = over.of(table.columns)
-        if under.factors and under.times(Linear({"wall_s": 1.0})) is None:
+        if under.factors and under.multiple_of(Linear({"wall_s": 1.0})) is None:
             out[f"{name} (denominator)"] = under.of(table.columns)
     return {k: v for k, v in out.items() if v.any()}
 
@@ -149,7 +149,7 @@ def finish_program(
         for v, s, n, p in zip(problem.table.variants, serial, calls, found, strict=True)
     )
     program = Program(
-        prescription=wish,
+        profile=wish,
         parts=parts,
         uniformity=even,
         machine=machine,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from meshmark.errors import UsageError
 from meshmark.load.metrics import Linear, Metric, Metrics
-from meshmark.load.prescription import Prescription
+from meshmark.load.profile import TargetProfile
 from meshmark.load.program import spinning
 from meshmark.load.variants import Table, Vector
 
@@ -36,7 +36,7 @@ class ImpossibleError(UsageError):
     """
 
     def __init__(
-        self, message: str, hint: str, ranges: Mapping[str, tuple[float, float] | None], nearest: Prescription | None
+        self, message: str, hint: str, ranges: Mapping[str, tuple[float, float] | None], nearest: TargetProfile | None
     ) -> None:
         super().__init__(message, hint)
         self.ranges = dict(ranges)
@@ -77,7 +77,7 @@ class Problem:
 
     table: Table
     rows: tuple[Row, ...]
-    wish: Prescription
+    wish: TargetProfile
 
     @property
     def seconds(self) -> Vector:
@@ -95,21 +95,21 @@ class Problem:
         )
 
 
-def _pins(row: Linear, wish: Prescription, metrics: Metrics) -> float | None:
+def _pins(row: Linear, wish: TargetProfile, metrics: Metrics) -> float | None:
     """The value of a denominator per second, where the prescription tells it."""
-    if (factor := row.times(Linear({"wall_s": 1.0}))) is not None:
+    if (factor := row.multiple_of(Linear({"wall_s": 1.0}))) is not None:
         return factor
     for name, value in sorted(wish.metrics.items()):
         ratio = metrics[name].ratio
         assert ratio is not None
-        of_time = ratio[1].times(Linear({"wall_s": 1.0}))
-        same = row.times(ratio[0])
+        of_time = ratio[1].multiple_of(Linear({"wall_s": 1.0}))
+        same = row.multiple_of(ratio[0])
         if same is not None and of_time is not None and value > 0:
             return same * value * of_time
     return None
 
 
-def equation_rows(table: Table, wish: Prescription, metrics: Metrics) -> tuple[Row, ...]:
+def equation_rows(table: Table, wish: TargetProfile, metrics: Metrics) -> tuple[Row, ...]:
     rows = []
     t = table.columns["wall_s"]
     waits = spinning(wish)
@@ -130,8 +130,8 @@ def equation_rows(table: Table, wish: Prescription, metrics: Metrics) -> tuple[R
                 per_s,
                 constant(over),
                 constant(under),
-                pin is not None or under.bare,
-                pin if pin is not None else abs(under.constant) / wish.run_time_s if under.bare else most * 1e-2,
+                pin is not None or under.is_constant,
+                pin if pin is not None else abs(under.constant) / wish.run_time_s if under.is_constant else most * 1e-2,
             )
         )
     return tuple(rows)
@@ -143,7 +143,7 @@ def parts_of(m: Metric) -> tuple[Linear, Linear]:
     return m.ratio
 
 
-def usable_variants(table: Table, wish: Prescription, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def usable_variants(table: Table, wish: TargetProfile, metrics: Metrics) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Indices of the variants that the program may use, and those to fall back on (idle, system).
 
     Raises:

@@ -31,7 +31,7 @@ _Kernels = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PrescriptionTable(Input):
+class ProfileTable(Input):
     """The keys of a target profile, except metrics; `load_balance` is both."""
 
     run_time_s: RunTime  # wall
@@ -50,13 +50,13 @@ class PrescriptionTable(Input):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Prescription(PrescriptionTable):
+class TargetProfile(ProfileTable):
     """A target profile. `metrics`: target values for the whole program, by metric name, in the unit of the metric."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """The profile as keys of a [[program]]; `parse_prescription` is the inverse."""
+        """The profile as keys of a [[program]]; `parse_profile` is the inverse."""
         out: dict[str, Any] = {"name": self.name, "run_time_s": float(self.run_time_s)}
         out |= {k: float(self.metrics[k]) for k in sorted(self.metrics)}
         out |= {k: float(getattr(self, k)) for k in ("load_balance", "memory_mib", "most_share")}
@@ -69,9 +69,7 @@ class Prescription(PrescriptionTable):
         return out
 
 
-def parse_prescription(
-    raw: Mapping[str, Any], where: str, metrics: Metrics, others: Collection[str] = ()
-) -> Prescription:
+def parse_profile(raw: Mapping[str, Any], where: str, metrics: Metrics, others: Collection[str] = ()) -> TargetProfile:
     """A target profile from the keys of a table.
 
     Args:
@@ -84,7 +82,7 @@ def parse_prescription(
         UsageError: one line that names the key, what was found and what is allowed, or the keys that contradict each
             other.
     """
-    known = {f.name for f in fields(PrescriptionTable)}
+    known = {f.name for f in fields(ProfileTable)}
     values: dict[str, float] = {}
     for key, value in raw.items():
         if key in metrics and key not in known:
@@ -92,8 +90,8 @@ def parse_prescription(
         elif key not in known and key not in others:
             ratios = (name for name, m in metrics.items() if m.ratio)
             raise UsageError(f"{where}: {unknown_key(key, sorted({*known, *others, *ratios}))}")
-    table = checked(PrescriptionTable, {k: v for k, v in raw.items() if k in known}, where)
-    profile = Prescription(metrics=values, **fields_of(table))
+    table = checked(ProfileTable, {k: v for k, v in raw.items() if k in known}, where)
+    profile = TargetProfile(metrics=values, **fields_of(table))
     _check_contradictions(profile, where, metrics)
     return profile
 
@@ -110,7 +108,7 @@ def _target_value(metric: Metric, value: object, where: str) -> float:
     return target
 
 
-def _check_contradictions(profile: Prescription, where: str, metrics: Metrics) -> None:
+def _check_contradictions(profile: TargetProfile, where: str, metrics: Metrics) -> None:
     """Raises UsageError for keys that contradict each other for any set of kernels."""
     if profile.load_balance < 1 and profile.threads == 1:
         raise UsageError(
@@ -129,5 +127,5 @@ def _check_contradictions(profile: Prescription, where: str, metrics: Metrics) -
         assert ratio is not None
         for other, zero in sorted(profile.metrics.items()):
             base = metrics[other].ratio
-            if zero == 0 and other != name and base is not None and ratio[1].times(base[0]) is not None:
+            if zero == 0 and other != name and base is not None and ratio[1].multiple_of(base[0]) is not None:
                 raise UsageError(f"{where}: {name} = {value:g} contradicts {other} = 0: it would be 0 / 0")
