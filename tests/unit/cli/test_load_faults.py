@@ -86,7 +86,7 @@ LACKS_HERE: list[tuple[str, tuple[str, ...]]] = [
     (WISH + "policy = 'pakc'", ("program p", "pakc")),
     (WISH + "[[program]]\nname = 'c'\ncommand = ['./not-here']", ("program c", "command", "./not-here")),
     (WISH + "[[program]]\nname = 'c'\ncommand = ['is-no-such-program']", ("program c", "is-no-such-program")),
-    (WISH + "[[program]]\nname = 'c'\ncommand = ['./plain.txt']", ("program c", "plain.txt", "executed")),
+    (WISH + "[[program]]\nname = 'c'\ncommand = ['./plain.txt']", ("program c", "plain.txt", "not executable")),
     (WISH + "[[program]]\nname = 'c'\ncommand = ['sh']\nenv = {PATH = '/proc/no'}", ("program c", "'sh'")),
     (WISH + "[[program]]\nname = 'c'\ncommand = ['true']\ncwd = 'gone'", ("program c", "cwd", "gone")),
     (WISH + "[[program]]\nname = 'c'\nfile = 'gone.json'", ("program c", "gone.json")),

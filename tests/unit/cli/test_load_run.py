@@ -181,7 +181,7 @@ def test_a_journal_that_cannot_grow_is_one_line_and_nobody_stays(tmp_path: Path)
     assert done.returncode == 1, done.stderr
     assert len(refused_lines) == 1, done.stderr
     assert "cannot write the results: File too large" in refused_lines[0]
-    assert str(tmp_path / "out") in refused_lines[0] or "lies in out" in refused_lines[0]
+    assert str(tmp_path / "out") in refused_lines[0] or "are in out" in refused_lines[0]
     assert (tmp_path / "out" / "run.jsonl").stat().st_size <= 16384
     assert read_run(tmp_path / "out").cut
     assert nobody_with(mark)
