@@ -1,4 +1,4 @@
-"""The canary's calibration: how long its loads take at which traffic, measured once on each machine."""
+"""Measures and stores the canary's calibration: its load latency at different rates of memory traffic."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from meshmark.values.paths import data_home
 
 
 def calibration_file(machine: str) -> Path:
-    """Where the calibration of a machine is kept."""
+    """The path of a machine's calibration."""
     return data_home() / "canary" / f"{machine.replace('/', '_')}.json"
 
 
-def tells(calibration: Path) -> bool:
-    """Whether a kept calibration shows traffic on some node; one of a version that did not say it may."""
+def shows_traffic(calibration: Path) -> bool:
+    """Whether a stored calibration shows traffic on some node; older formats without `tells` are assumed to."""
     try:
         return any(read_json(calibration).get("tells", {"all": True}).values())
     except (MeshmarkError, AttributeError):
-        return False  # the sampler says what is wrong with it
+        return False  # the sampler reports the error
 
 
-def last_words(talk: str, status: int) -> str:
-    """Why a sampler ended, by what it wrote on standard error."""
-    said = talk.strip().splitlines()
-    return said[-1].removeprefix("meshmark-watch: error: ") if said else f"the sampler ended with status {status}"
+def exit_reason(stderr: str, status: int) -> str:
+    """Why a sampler ended: the last line of its standard error, or its exit status."""
+    lines = stderr.strip().splitlines()
+    return lines[-1].removeprefix("meshmark-watch: error: ") if lines else f"the sampler ended with status {status}"
 
 
 def calibrate(seconds: float) -> tuple[Path, dict[str, Any]]:
-    """Measures and keeps how the canary's latency grows with traffic; all CPUs are busy meanwhile.
+    """Measures and stores the canary's latency at increasing traffic; uses all CPUs.
 
     Returns:
-        The file, and what is in it: `nodes`, by number a list of [B/s, low, median, high of the latency in s], and
-        `tells`, by number whether traffic shows in that latency.
+        The file and its content: `nodes`, by number a list of [B/s, low, median, high of the latency in s], and
+        `tells`, by number whether the latency depends on traffic.
 
     Raises:
-        AbsentError: this machine has no CPU to make the traffic, or no way to flush a line.
-        MeshmarkError: the sampler failed; the message is its own.
+        AbsentError: there is no CPU to generate traffic, or no instruction to flush a line.
+        MeshmarkError: the sampler failed; the message is the sampler's.
     """
     command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--calibrate", f"{seconds:g}"]
     done = subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", check=False)
-    said = last_words(done.stderr, done.returncode)
+    reason = exit_reason(done.stderr, done.returncode)
     if done.returncode == 77:
-        raise AbsentError(said)
+        raise AbsentError(reason)
     if done.returncode != 0:
-        raise MeshmarkError(said)
+        raise MeshmarkError(reason)
     found: dict[str, Any] = {**json.loads(done.stdout), "when": datetime.now(UTC).isoformat(timespec="seconds")}
     path = calibration_file(socket.gethostname())
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,12 +1,11 @@
-"""What changed between two recordings: the mean use of every component before and after, and how sure that is.
+"""Compares two recordings: the mean use of every component before and after, with an interval of the change.
 
-Frames that follow each other are alike, so they are no independent samples and their plain scatter would promise too
-much. Each recording is cut into ten batches, long against what makes neighbours alike, and the means of the batches are
-the samples; the interval of the difference of the two means is Welch's, with the degrees of freedom after
-Satterthwaite. It is as wide as it says where a batch is long against the time in which a load forgets itself; where a
-batch is eight such times, it covers 94 % (simulated) instead of 95, where it is two, 87. It covers what varies within a
-recording. It does not cover what differs from one run to the next, and of a hundred components that did not change five
-are outside it by chance.
+Consecutive frames are correlated, so they are not independent samples and their variance would underestimate the
+interval. Therefore each recording is split into ten batches, whose means are the samples; the interval of the
+difference of means is Welch's, with degrees of freedom after Satterthwaite. Its coverage depends on the length of a
+batch relative to the correlation time of the load: with a ratio of 8 it is 94 % instead of 95 % (simulated), with a
+ratio of 2 it is 87 %. The interval covers the variation within a recording, but not between runs. Of 100 unchanged
+components, 5 are outside it by chance.
 
 Source: method of batch means, e.g. Law, Simulation Modeling and Analysis (5th ed., 2015), 9.5.3; few long batches after
 Schmeiser, Operations Research 30 (1982).
@@ -25,17 +24,18 @@ from meshmark.errors import MeshmarkError
 from meshmark.watch.frames import USE, Frame, Header
 
 BATCHES: Final = 10
-NOTHING: Final = 1e-6  # of a share: less than this is rounding
-LEAST: Final = 4  # batches, of two frames at least: with fewer there is no interval
+ROUNDING: Final = 1e-6  # smaller changes of a share are rounding errors
+MIN_BATCHES: Final = 4  # of at least two frames each; required for an interval
 TITLES: Final = {"cpu": "CPUs", "memory": "memory", "link": "links", "io": "I/O"}
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One component's mean use in two recordings, as shares; None is unknown, and `why` says why.
+    """One component's mean use in two recordings, as shares; None is unknown.
 
     Attributes:
-        low, high: 95 % interval of the change; None where a recording is too short for one.
+        low, high: 95 % interval of the change; None if a recording is too short.
+        why: reason for an unknown value or interval.
     """
 
     component_class: str
@@ -53,20 +53,20 @@ class Change:
 
     @property
     def certain(self) -> bool:
-        """Whether no change at all is outside the interval."""
-        return self.low is not None and self.high is not None and (self.low > NOTHING or self.high < -NOTHING)
+        """Whether the interval excludes 0."""
+        return self.low is not None and self.high is not None and (self.low > ROUNDING or self.high < -ROUNDING)
 
     def to_json(self) -> dict[str, Any]:
-        def short(value: float | None) -> float | None:
+        def rounded(value: float | None) -> float | None:
             return None if value is None else round(value, 6)
 
         return {
             "name": self.name,
-            "before": short(self.before),
-            "after": short(self.after),
-            "change": short(self.change),
-            "low": short(self.low),
-            "high": short(self.high),
+            "before": rounded(self.before),
+            "after": rounded(self.after),
+            "change": rounded(self.change),
+            "low": rounded(self.low),
+            "high": rounded(self.high),
             "certain": self.certain,
             **({"why": self.why} if self.why else {}),
         }
@@ -77,8 +77,8 @@ class Side:
     """One of the two recordings.
 
     Args:
-        name: what it is called, as a rule the file's name.
-        count: how many frames there are.
+        name: display name, usually the file name.
+        count: number of frames to read.
     """
 
     name: str
@@ -89,7 +89,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """All changes from one recording to another, by class in the order of the header."""
+    """The changes between two recordings, by class, in the order of the header."""
 
     before: dict[str, Any]
     after: dict[str, Any]
@@ -115,7 +115,7 @@ class _Means:
     seconds: float = 0.0
 
     def of(self, kind: str) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Mean of every component, its variance and in how many batches it was known; NaN for what is not known."""
+        """By component: mean, variance of the mean, and number of batches with values; NaN if unknown."""
         sums, weights = self.sums[kind], self.weights[kind]
         with np.errstate(invalid="ignore", divide="ignore"):
             mean = sums.sum(axis=0) / weights.sum(axis=0)
@@ -135,7 +135,7 @@ def _means(side: Side) -> _Means:
     )
     for i, frame in enumerate(side.frames):
         if i >= side.count:
-            break  # a recording that still grows
+            break  # the recording may still grow
         batch = i * batches // side.count
         made.seconds += frame.window_s
         for kind, metric in use.items():
@@ -143,42 +143,42 @@ def _means(side: Side) -> _Means:
             if values.size != made.sums[kind].shape[1]:
                 continue
             known = np.isfinite(values)
-            length = frame.window_s or 1e-12  # a moment counts as little, and not as unknown
+            length = frame.window_s or 1e-12  # a frame without duration still counts
             made.sums[kind][batch] += np.where(known, values, 0.0) * length
             made.weights[kind][batch] += known * length
     return made
 
 
-def _alike(before: Header, after: Header) -> None:
+def _check_components(before: Header, after: Header) -> None:
     for kind, title in TITLES.items():
         a, b = ([str(c.get("name", i)) for i, c in enumerate(h.components.get(kind, ()))] for h in (before, after))
         if len(a) != len(b):
             raise MeshmarkError(
-                f"replay --against: the recordings differ in their {title}: found {len(a)} before and {len(b)} after,"
-                " the same are needed"
+                f"replay --against: the recordings differ in their {title}: found {len(a)} before and {len(b)} after;"
+                " they must be the same"
             )
         for x, y in zip(a, b, strict=True):
             if x != y:
                 raise MeshmarkError(
-                    f"replay --against: the recordings differ in their {title}: found '{x}' before and '{y}' after,"
-                    " the same are needed"
+                    f"replay --against: the recordings differ in their {title}: found '{x}' before and '{y}' after;"
+                    " they must be the same"
                 )
 
 
 def compare(before: Side, after: Side) -> Difference:
-    """How the mean use of every component changed.
+    """Computes the change in mean use of every component.
 
-    Means are over time: a frame counts by the length of its window.
+    Means are weighted by the length of the frames' windows.
 
     Raises:
         MeshmarkError: the machines have different components, or a recording has no frame.
     """
     from scipy import stats
 
-    _alike(before.header, after.header)
+    _check_components(before.header, after.header)
     for side in (before, after):
         if side.count == 0:
-            raise MeshmarkError(f"replay --against: {side.name}: has no frame")
+            raise MeshmarkError(f"replay --against: {side.name}: the recording has no frames")
     a, b = _means(before), _means(after)
     changes: dict[str, list[Change]] = {}
     for kind in USE:
@@ -187,7 +187,7 @@ def compare(before: Side, after: Side) -> Difference:
             continue
         metrics = [side.header.use[kind] for side in (before, after)]
         if metrics[0] != metrics[1]:
-            why = f"it is {metrics[0]} before and {metrics[1]} after"
+            why = f"the metric is {metrics[0]} before and {metrics[1]} after"
             changes[kind] = [Change(kind, i, name, why=why) for i, name in enumerate(names)]
             continue
         if kind not in a.sums or kind not in b.sums:
@@ -199,7 +199,7 @@ def compare(before: Side, after: Side) -> Difference:
             continue
         (m1, v1, n1), (m2, v2, n2) = a.of(kind), b.of(kind)
         with np.errstate(invalid="ignore", divide="ignore"):
-            # After Satterthwaite; where nothing scatters at all, any number will do.
+            # After Satterthwaite; without variance, any number of degrees of freedom works.
             freedom = (v1 + v2) ** 2 / (v1**2 / (n1 - 1) + v2**2 / (n2 - 1))
             reach = stats.t.ppf(0.975, np.where(np.isfinite(freedom), freedom, 1.0)) * np.sqrt(v1 + v2)
         made = []
@@ -218,12 +218,12 @@ def compare(before: Side, after: Side) -> Difference:
                 )
                 continue
             before_i, after_i = float(m1[i]), float(m2[i])
-            if min(n1[i], n2[i]) < LEAST:
-                why = f"too few frames for an interval: {2 * LEAST} are needed in each recording"
+            if min(n1[i], n2[i]) < MIN_BATCHES:
+                why = f"too few frames for an interval: each recording needs {2 * MIN_BATCHES}"
                 made.append(Change(kind, i, name, before_i, after_i, why=why))
                 continue
-            change, far = after_i - before_i, float(reach[i])
-            made.append(Change(kind, i, name, before_i, after_i, change - far, change + far))
+            change, half = after_i - before_i, float(reach[i])
+            made.append(Change(kind, i, name, before_i, after_i, change - half, change + half))
         changes[kind] = made
 
     def side_json(side: Side, means: _Means) -> dict[str, Any]:
@@ -244,7 +244,7 @@ def _points(share: float) -> str:
 
 
 def table(difference: Difference) -> Iterator[str]:
-    """Lines of text: the largest changes first, then what is not distinguishable, and what is not known at the end."""
+    """Lines of text: significant changes by size, then the others, then unknown ones."""
     every = [c for changes in difference.changes.values() for c in changes]
     known = [c for c in every if c.change is not None]
     known.sort(key=lambda c: (not c.certain, -abs(c.change or 0.0)))
@@ -252,13 +252,13 @@ def table(difference: Difference) -> Iterator[str]:
     def name(c: Change) -> str:
         return f"link {c.name}" if c.component_class == "link" else c.name
 
-    wide = max([9, *(len(name(c)) for c in every)])
+    width = max([9, *(len(name(c)) for c in every)])
     before, after = difference.before, difference.after
     yield f"from {before['name']} ({before['frames']} frames) to {after['name']} ({after['frames']} frames)"
-    yield f"{'component':<{wide}}  before (%)  after (%)  change (points)  95 % interval"
+    yield f"{'component':<{width}}  before (%)  after (%)  change (points)  95 % interval"
     for c in known:
         assert c.before is not None and c.after is not None and c.change is not None
-        line = f"{name(c):<{wide}}  {100 * c.before:10.1f}  {100 * c.after:9.1f}  {_points(c.change):>15}"
+        line = f"{name(c):<{width}}  {100 * c.before:10.1f}  {100 * c.after:9.1f}  {_points(c.change):>15}"
         if c.low is None or c.high is None:
             yield f"{line}  {c.why}"
         else:

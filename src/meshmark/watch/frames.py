@@ -1,7 +1,7 @@
-"""Frames: what a live machine, a recording and a simulated machine say of themselves, in one form.
+"""Defines frames, the common format of live machines, recordings and simulated machines.
 
-A stream begins with a header that names components by class (cpu, memory, link, io, node …) and metrics over them; then
-comes a frame a tick with one number a component. `None` is unknown, never zero. See docs/reference/frames.md.
+A stream begins with a header that lists components by class (cpu, memory, link, io, node …) and metrics. Each frame
+then contains one number per metric and component; `None` is unknown, never zero. See docs/reference/frames.md.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from meshmark.errors import MeshmarkError
 
 Values = dict[str, list[float | None]]
 FORMAT: Final = 1
-# The metric that colours a component of each class: a share of time or of capacity.
+# The default metric that colours the components of each class: a share of time or capacity.
 USE: Final = {"cpu": "cpu.busy", "memory": "memory.busy", "link": "link.busy", "io": "io.busy"}
 
 
 class FrameError(MeshmarkError):
-    """A stream that is none; the message says what was found."""
+    """Invalid input; the message says what was found."""
 
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One number for each component of a class, at every tick."""
+    """A quantity with one value per component of a class and tick."""
 
     name: str  # class.what
     unit: str
     what: str
-    of: str = ""  # of a share: what 1 is
-    estimated: bool = False  # inferred and not counted; NAME_low and NAME_high are its 95 % interval
+    of: str = ""  # what a share of 1 means
+    estimated: bool = False  # inferred, not counted; NAME_low and NAME_high are the 95 % interval
 
     @property
     def component_class(self) -> str:
@@ -44,12 +44,12 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """Who speaks, of what, and what cannot be seen.
+    """The source of a stream, its components and metrics, and what is absent.
 
     Attributes:
-        components: by class, what each is; a place in its list is its number in every frame.
-        absent: `metric` (or class, or `metric:component`), `why`, and often a `hint` that would unlock it.
-        more: whatever else the source said: kernel, tick, denominators, the map.
+        components: descriptions by class; the position in a list is the component's index in every frame.
+        absent: `metric` (or class, or `metric:component`), `why`, and optionally a `hint` how to enable it.
+        more: further keys of the source: kernel, tick, full-scale values, the map.
     """
 
     source: str  # host, model, recording
@@ -63,16 +63,16 @@ class Header:
 
     @property
     def use(self) -> dict[str, str]:
-        """The metric that colours each class: `CLASS.busy`, or what the header's `use` names of that class instead."""
-        said = self.more.get("use")
-        pairs = said.items() if isinstance(said, dict) else ()
+        """The metric that colours each class: `CLASS.busy`, unless the header's `use` names another."""
+        named = self.more.get("use")
+        pairs = named.items() if isinstance(named, dict) else ()
         return {**USE, **{k: str(v) for k, v in pairs if k in USE and str(v).startswith(f"{k}.")}}
 
     def count(self, component_class: str) -> int:
         return len(self.components.get(component_class, ()))
 
     def why_unknown(self, metric: str, component: int | None = None) -> str:
-        """Why a metric (of a component) is not known; a general sentence where nobody said."""
+        """Why a metric (of a component) is unknown; a general reason if the header has none."""
         names = [metric, metric.partition(".")[0]]
         if component is not None:
             about = self.components.get(names[1], ())
@@ -110,15 +110,15 @@ class Header:
 
 @dataclass(slots=True)
 class Frame:
-    """Values of one tick.
+    """The values of one tick.
 
     Attributes:
-        t_s: when its window ended, s after the start.
-        window_s: how long the window was; rates and shares are over it.
-        at: the same by the clock on the wall, s since 1970; 0 where there is none (a model).
-        cost_s: CPU time that the sampler itself took, s.
-        processes: the busiest, as last seen: `pid`, `name`, `cpu` (share of one), `threads`, `rss` (B), `on` (CPU), and
-            on machines of several nodes `nodes` (B on each).
+        t_s: end of the window, in s after the start.
+        window_s: length of the window; rates and shares refer to it.
+        at: end of the window as wall-clock time, in s since 1970; 0 if there is none (a model).
+        cost_s: CPU time of the sampler, in s.
+        processes: the busiest processes: `pid`, `name`, `cpu` (share of one CPU), `threads`, `rss` (B), `on` (CPU) and,
+            if there are several nodes, `nodes` (B on each).
     """
 
     seq: int
@@ -159,15 +159,17 @@ _HEADER_KEYS: Final = {"type", "format", "source", "machine", "started", "period
 
 
 def header_of(line: Mapping[str, Any]) -> Header:
-    """The header that a line of JSON holds.
+    """Reads a header from a parsed line.
 
     Raises:
-        FrameError: it is none, or one of a later format.
+        FrameError: the line is not a header, or has another format.
     """
     if line.get("type") != "header":
-        raise FrameError(f"frames: found a {str(line.get('type', 'line without type'))[:40]}, a header is needed first")
+        raise FrameError(
+            f"frames: found a {str(line.get('type', 'line without type'))[:40]}; the first line must be a header"
+        )
     if line.get("format") != FORMAT:
-        raise FrameError(f"frames: found format {str(line.get('format'))[:20]}, this version reads format {FORMAT}")
+        raise FrameError(f"frames: found format {str(line.get('format'))[:20]}; this version reads format {FORMAT}")
     try:
         return Header(
             source=str(line["source"]),
@@ -183,21 +185,21 @@ def header_of(line: Mapping[str, Any]) -> Header:
             more={k: v for k, v in line.items() if k not in _HEADER_KEYS},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as why:
-        raise FrameError(f"frames: the header lacks or spoils {why}") from why
+        raise FrameError(f"frames: the header has a missing or invalid value: {why}") from why
 
 
 def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
-    """The frame that a line of JSON holds; values of the wrong number become unknown.
+    """Reads a frame from a parsed line; lists of values with another length are truncated or padded with None.
 
     Raises:
-        FrameError: it is no frame.
+        FrameError: the line is not a frame.
     """
     try:
         values: Values = {}
         for name, given in line["values"].items():
-            wanted = header.count(name.partition(".")[0])
-            mine = [None if v is None else float(v) for v in given]
-            values[str(name)] = (mine + [None] * wanted)[:wanted] if len(mine) != wanted else mine
+            count = header.count(name.partition(".")[0])
+            read = [None if v is None else float(v) for v in given]
+            values[str(name)] = (read + [None] * count)[:count] if len(read) != count else read
         return Frame(
             int(line["seq"]),
             float(line["t_s"]),
@@ -210,19 +212,19 @@ def frame_of(line: Mapping[str, Any], header: Header) -> Frame:
             [dict(p) for p in line.get("processes", ())],
         )
     except (KeyError, TypeError, ValueError, AttributeError) as why:
-        raise FrameError(f"frames: a frame lacks or spoils {why}") from why
+        raise FrameError(f"frames: a frame has a missing or invalid value: {why}") from why
 
 
 def parse_line(text: str) -> Mapping[str, Any]:
-    """One line of a stream.
+    """Parses one line of a stream.
 
     Raises:
-        FrameError: it is no JSON object.
+        FrameError: the line is not a JSON object.
     """
     try:
         line = json.loads(text)
     except ValueError as why:
-        raise FrameError(f"frames: found '{text.strip()[:60]}', a line of JSON is needed") from why
+        raise FrameError(f"frames: found '{text.strip()[:60]}'; each line must be JSON") from why
     if not isinstance(line, dict):
-        raise FrameError(f"frames: found '{text.strip()[:60]}', a JSON object is needed")
+        raise FrameError(f"frames: found '{text.strip()[:60]}'; each line must be a JSON object")
     return line

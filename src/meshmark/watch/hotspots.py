@@ -1,13 +1,13 @@
-"""Hot spots: components that are used far more than their like, for longer than a moment.
+"""Detects hot spots: components whose use stands out from their class over several ticks.
 
-For every class (CPUs, memory controllers, links, I/O) a component is hot at a tick when it is used a good deal, and
-by far more than the class as a whole: above the median by a quarter of its capacity and by four robust deviations,
-and with more than its share of all that the class does. It is a hot spot when that held in most of the last ticks. A
-class of one or two is judged by how full it is. What follows from another hot spot is evidence, not a verdict of its
-own: the links around a crowded memory, and the memory of a node whose own busy CPU is all that uses it.
+For every class (CPUs, memory controllers, links, I/O), a component is hot at a tick if its use exceeds a minimum, the
+median of the class by both a quarter of the capacity and four robust deviations, and its fair share of the class's
+total. It is a hot spot if it was hot in most of the last ticks. A class of one or two components is judged by use
+alone. Consequences of another hot spot are listed as evidence, not as hot spots: the links of a saturated memory, and
+the memory of a node that only the node's own busy CPU uses.
 
 After the rules of Carrefour (Dashti et al., ASPLOS 2013: imbalance of controllers and links) and the uses of Xmesh in
-the GS1280's publication, section 5: tell CPU, memory, link and I/O bound apart.
+the GS1280's publication, section 5, which distinguish CPU, memory, link and I/O bound.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from meshmark.values.units import plain
 from meshmark.watch.frames import Frame, Header
 
 CLASSES: Final = ("memory", "link", "io", "cpu")
-LEAST: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # use below this is never hot
-FULL: Final = 0.85  # of a class of one or two
-ABOVE: Final = 0.25  # of the capacity, above the median of the class
+MIN_USE: Final = {"memory": 0.35, "link": 0.45, "io": 0.6, "cpu": 0.5}  # of a hot component
+FULL: Final = 0.85  # minimum use in a class of one or two
+ABOVE: Final = 0.25  # minimum distance from the median of the class, as a share of capacity
 DEVIATIONS: Final = 4.0
-NEAR: Final = 0.1  # use of a node's links below which its memory serves its own CPUs
-SHARE: Final = 1.5  # times what each would have of an even use
-KEPT: Final = 5  # ticks that are looked at
-HELD: Final = 4  # of them, in which it must be hot
+NEAR: Final = 0.1  # use of a node's links below which its memory serves only its own CPUs
+SHARE: Final = 1.5  # minimum use relative to the mean of the class
+KEPT: Final = 5  # number of recent ticks considered
+HELD: Final = 4  # minimum number of them in which a hot spot is hot
 
 ADVICE: Final = {
-    "memory": "spread its pages over more nodes (interleave), or move the threads that use them to their node",
-    "link": "bring the programs that talk over it closer, or spread their memory so that other links share the traffic",
+    "memory": "interleave its pages over more nodes, or move the threads that use them to this node",
+    "link": "place communicating programs closer together, or spread their memory so that more links share traffic",
     "io": "spread the requests over more devices, or place the program near the device's node",
-    "cpu": "the program is bound by this CPU: give it more threads, or move what shares the CPU with it",
+    "cpu": "use more threads, or move other programs away from this CPU",
 }
 VERDICT: Final = {"memory": "memory bound", "link": "link bound", "io": "I/O bound", "cpu": "CPU bound"}
 
@@ -45,13 +45,13 @@ class HotSpot:
     """Components of one class that are hot together.
 
     Attributes:
-        since_s: the tick at which it was first hot, by the frames' clock.
-        use: mean use of its components over the ticks that were looked at.
-        usual: the class's median meanwhile.
-        share: of all use of the class, how much is theirs.
-        evidence: other hot components that follow from it, by class.
-        culprits: processes that were busy there as last seen, the busiest first; none where none is known.
-        estimated: the use was inferred and not counted.
+        since_s: the tick at which it was first hot, in the frames' time.
+        use: mean use of the components over the recent ticks.
+        usual: median use of the class over the same ticks.
+        share: share of the components in the class's total use.
+        evidence: other hot components that are consequences, by class.
+        culprits: the busiest processes there, if known, the busiest first.
+        estimated: whether the use is inferred, not counted.
     """
 
     component_class: str
@@ -100,10 +100,10 @@ class HotSpot:
         return f"{verdict}: {names} at {use}, since {since}{who}{seen}. Advice: {self.advice}"
 
 
-def hot_now(values: Sequence[float | None], least: float) -> set[int]:
-    """Numbers of the components that are hot at one tick; those that are not known are not."""
+def hot_now(values: Sequence[float | None], min_use: float) -> set[int]:
+    """Indices of the components that are hot at one tick; unknown ones are not."""
     known = [v for v in values if v is not None]
-    if not known or max(known) < least:
+    if not known or max(known) < min_use:
         return set()
     if len(known) <= 2:
         low = min(known)
@@ -111,17 +111,13 @@ def hot_now(values: Sequence[float | None], least: float) -> set[int]:
         return {i for i, v in enumerate(values) if v is not None and v >= FULL and (alone or v >= 2 * low)}
     middle = statistics.median(known)
     deviation = 1.4826 * statistics.median(abs(v - middle) for v in known)
-    bound = max(least, middle + max(ABOVE, DEVIATIONS * deviation))
+    bound = max(min_use, middle + max(ABOVE, DEVIATIONS * deviation))
     total = sum(known)
     return {i for i, v in enumerate(values) if v is not None and v >= bound and v * len(known) >= SHARE * total}
 
 
 class Detector:
-    """Watches frames as they come.
-
-    Args:
-        header: of the stream.
-    """
+    """Detects hot spots in a stream of frames."""
 
     def __init__(self, header: Header) -> None:
         self.header = header
@@ -132,11 +128,11 @@ class Detector:
         self._since: dict[tuple[str, int], float] = {}
 
     def add(self, frame: Frame) -> list[HotSpot]:
-        """Takes a frame; answers the hot spots that stand now, the first being the cause of most."""
+        """Adds a frame and returns the current hot spots, likely causes first."""
         self._past.append(frame)
         held: dict[str, set[int]] = {}
         for kind in CLASSES:
-            now = hot_now(frame.values.get(self._use[kind], ()), LEAST[kind])
+            now = hot_now(frame.values.get(self._use[kind], ()), MIN_USE[kind])
             ticks = self._hot[kind]
             ticks.append(now)
             for i in now:
@@ -149,27 +145,27 @@ class Detector:
     def _explain(self, held: Mapping[str, set[int]]) -> list[HotSpot]:
         found: list[HotSpot] = []
         explained: set[tuple[str, int]] = set()
-        own: dict[int, tuple[str, ...]] = {}
+        local: dict[int, tuple[str, ...]] = {}  # memory used only by its own node
         for node, mine in self._by_node("memory", held["memory"]).items():
-            # Nobody comes from afar, and a CPU of the node is busy beyond its like: it is what keeps the memory busy.
+            # There is no remote traffic and a CPU of the node is hot, so this CPU causes the memory traffic.
             if node is not None and self._busiest_link(node) < NEAR and self._cpus_of(node) & held["cpu"]:
-                own[node] = tuple(self._name("memory", i) for i in mine)
+                local[node] = tuple(self._name("memory", i) for i in mine)
                 explained |= {("memory", i) for i in mine}
         for kind in ("memory", "io", "link", "cpu"):
             left = {i for i in held[kind] if (kind, i) not in explained}
             if kind == "cpu" and any(s.component_class in {"memory", "link"} for s in found):
-                continue  # busy with waiting: a CPU whose loads do not come back is no cause
+                continue  # the CPU is likely stalled on memory or links
             for node, mine in self._by_node(kind, left).items():
                 evidence = {}
                 if kind in {"memory", "io"} and node is not None:
                     near = tuple(sorted(i for i in held["link"] if self._touches(i, node)))
-                    # What carries the traffic further is as little a cause as the links next to it.
+                    # All hot links carry this traffic, not only those of the node.
                     explained |= {("link", i) for i in held["link"]} if near else set()
                     if near:
                         evidence["link"] = tuple(self._name("link", i) for i in near)
                 where = self.header.components[kind][mine[0]].get("node")
-                if kind == "cpu" and where in own:
-                    evidence["memory"] = own[int(where)]
+                if kind == "cpu" and where in local:
+                    evidence["memory"] = local[int(where)]
                 found.append(self._spot(kind, mine, node, evidence))
         return found
 
@@ -177,15 +173,15 @@ class Detector:
         return {i for i, c in enumerate(self.header.components.get("cpu", ())) if c.get("node") == node}
 
     def _busiest_link(self, node: int) -> float:
-        """Mean use, over the ticks that are kept, of the busiest link of a node; 0 where links are not known."""
-        most = 0.0
+        """Mean use of the busiest link of a node over the recent ticks; 0 if links are unknown."""
+        highest = 0.0
         for i in range(self.header.count("link")):
             if self._touches(i, node):
                 seen = [
                     v for f in self._past if (v := (f.values.get(self._use["link"]) or [None] * (i + 1))[i]) is not None
                 ]
-                most = max(most, sum(seen) / len(seen)) if seen else most
-        return most
+                highest = max(highest, sum(seen) / len(seen)) if seen else highest
+        return highest
 
     def _by_node(self, kind: str, numbers: set[int]) -> dict[int | None, list[int]]:
         grouped: dict[int | None, list[int]] = {}
@@ -228,7 +224,7 @@ class Detector:
         )
 
     def _culprits(self, kind: str, mine: Sequence[int], node: int | None) -> tuple[str, ...]:
-        """Up to three processes: those that run on hot CPUs, or whose memory on the hot node is in most use."""
+        """Up to three processes that run on the hot CPUs, or whose memory is on the hot node, busiest first."""
         weights: list[tuple[float, str]] = []
         for p in self._past[-1].processes:
             cpu = float(p.get("cpu") or 0)

@@ -1,6 +1,6 @@
-"""Where everything lies on the map: boxes for components, lines for links, in pixels of a drawing.
+"""Computes the layout of the map: boxes for components and lines for links, in px.
 
-The same map serves the browser, the terminal and exported pages; they only colour it.
+The browser, the terminal and exported pages share it and add colours.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from meshmark.watch.frames import Header
 Point = tuple[float, float]
 
 PAD: Final = 14.0
-GAP: Final = 46.0  # between boxes of neighbours: room for two lines and a label
-STUB: Final = 26.0  # of a link that goes round
+GAP: Final = 46.0  # between adjacent boxes: room for two lines and a label
+STUB: Final = 26.0  # length of each half of a wrap-around link
 CELL: Final = (34.0, 24.0)
-SMALL_CELL: Final = (20.0, 16.0)  # where a node has many CPUs
+SMALL_CELL: Final = (20.0, 16.0)  # for nodes with many CPUs
 BAR: Final = 13.0
 LABEL: Final = 15.0
-SIDE: Final = 4.5  # half the distance of a link's two directions
+SIDE: Final = 4.5  # half the distance between the two directions of a link
 
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """A component's box; `index` is its number in the frames."""
+    """A component's box; `index` is its index in the frames."""
 
     component_class: str
     index: int
@@ -40,7 +40,7 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A link in one direction, from the first to the last point; a stub ends in the open, where a torus closes."""
+    """One direction of a link, from the first to the last point; a wrap-around link consists of two stubs."""
 
     index: int
     points: tuple[Point, ...]
@@ -54,7 +54,7 @@ class Map:
     lines: list[Line] = field(default_factory=list)
     outlines: list[tuple[float, float, float, float, str]] = field(default_factory=list)  # x, y, w, h, label: nodes
     switches: list[tuple[float, float, str]] = field(default_factory=list)
-    step: tuple[float, float] = (0.0, 0.0)  # from a node to the next of a grid
+    step: tuple[float, float] = (0.0, 0.0)  # distance between adjacent nodes of a grid
 
     def to_json(self) -> dict[str, Any]:
         def n(value: float) -> float:
@@ -84,7 +84,7 @@ class Map:
 
 
 def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
-    """Places of nodes that say none: a torus or mesh where the links are one by the nodes' numbers, else a circle."""
+    """Positions of nodes without coordinates: a grid if the links form a torus of the nodes' numbers, else a circle."""
     if count <= 3 or all(len(s) == count - 1 for s in neighbours):
         wide = max(1, math.ceil(math.sqrt(count))) if count > 4 else min(count, 2) if count == 4 else max(1, count)
         return [(float(i % wide), float(i // wide)) for i in range(count)]
@@ -104,7 +104,7 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
 
         if all(neighbours[i] == grid(i) for i in range(count)):
             return [(float(i % wide), float(i // wide)) for i in range(count)]
-    # Links to others than the next two would run over the next ones' boxes: then the circle is wider.
+    # Chords would cross adjacent boxes, so they need a wider circle.
     chords = any((i - j) % count not in {1, count - 1} for i, mine in enumerate(neighbours) for j in mine)
     radius = max(1.0, count / (2 * math.pi) * (1.7 if chords else 1.15))
     return [
@@ -113,7 +113,7 @@ def node_places(count: int, neighbours: Sequence[set[int]]) -> list[Point]:
 
 
 def _routers(header: Header) -> tuple[list[Point], list[bool], list[int]]:
-    """Place of every router, whether it is a bus, and the router of every node."""
+    """The position of every router, whether it is a bus, and the router of every node."""
     nodes, routers = header.components.get("node", ()), header.components.get("router", ())
     if routers:
         places = [(float(r["place"][0]), float(r["place"][1])) for r in routers]
@@ -140,7 +140,7 @@ def map_of(header: Header) -> Map:
         for i, c in enumerate(header.components.get(kind, ())):
             by_node[kind][int(c.get("node", -1))].append(i)
     node_at = {r: n for n, r in enumerate(router_of)}
-    buses: dict[int, list[int]] = defaultdict(list)  # node: links of its buses
+    buses: dict[int, list[int]] = defaultdict(list)  # links of the buses of each node
     for i, link in enumerate(links):
         a, b = _ends(link)
         if is_bus[a] or is_bus[b]:
@@ -148,10 +148,10 @@ def map_of(header: Header) -> Map:
             if home is not None:
                 buses[home].append(i)
 
-    most = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
-    cell = CELL if most <= 16 else SMALL_CELL
-    columns = max(1, math.ceil(math.sqrt(most * 1.3)))
-    rows = max(1, math.ceil(most / columns))
+    max_cpus = max((len(v) for k, v in by_node["cpu"].items() if k >= 0), default=1)
+    cell = CELL if max_cpus <= 16 else SMALL_CELL
+    columns = max(1, math.ceil(math.sqrt(max_cpus * 1.3)))
+    rows = max(1, math.ceil(max_cpus / columns))
     inner = max(columns * cell[0], 2 * CELL[0])
     bars = [
         kind
@@ -165,8 +165,8 @@ def map_of(header: Header) -> Map:
     hosts = [p for r, p in enumerate(places) if not is_bus[r]] or [(0.0, 0.0)]
     left, top = min(p[0] for p in hosts), min(p[1] for p in hosts)
     grid = _is_grid(header, places)
-    goes_round = [grid and _goes_round(places, *_ends(link)) for link in links]
-    edge = STUB + 8.0 if any(goes_round) else 0.0
+    wraps = [grid and _wraps(places, *_ends(link)) for link in links]
+    edge = STUB + 8.0 if any(wraps) else 0.0
 
     def centre(router: int) -> Point:
         x, y = places[router]
@@ -186,12 +186,12 @@ def map_of(header: Header) -> Map:
         twin = twins[a, b]
         twins[a, b] += 1
         half = {r: (width / 2, height / 2) if r in node_at else (9.0, 9.0) for r in (a, b)}
-        made.lines += _line(i, centre(a), centre(b), half[a], half[b], goes_round[i], twin)
+        made.lines += _line(i, centre(a), centre(b), half[a], half[b], wraps[i], twin)
 
     xs = [x + w for x, _, w, _, _ in made.outlines] + [x + 12 for x, _, _ in made.switches]
     ys = [y + h for _, y, _, h, _ in made.outlines] + [y + 12 for _, y, _ in made.switches]
     made.width, made.height = max(xs, default=0) + PAD + edge, max(ys, default=0) + PAD + edge
-    # What says no node (devices; CPUs that are offline) stands below.
+    # Components without a node (devices, offline CPUs) are at the bottom.
     loose = [(kind, i) for kind in ("cpu", "memory", "io") for i in by_node[kind].get(-1, [])]
     per_row = max(1, int((made.width - 2 * PAD + 6) // 86))
     for k, (kind, i) in enumerate(loose):
@@ -250,48 +250,47 @@ def _draw_nodes(
 
 
 def _is_grid(header: Header, places: Sequence[Point]) -> bool:
-    """A grid is one by name, or by whole places."""
+    """Whether the topology is a grid: by name, or by integer coordinates."""
     if str(header.more.get("topology", "")) in {"fat_tree", "switches", "crossbar", "hypercube", "graph", "single"}:
         return False
     return all(float(v).is_integer() for p in places for v in p)
 
 
-def _goes_round(places: Sequence[Point], a: int, b: int) -> bool:
-    """Whether a link of a grid joins its two edges: straight, and longer than a step."""
+def _wraps(places: Sequence[Point], a: int, b: int) -> bool:
+    """Whether a link of a grid wraps around: it is straight and longer than one step."""
     far = abs(places[a][0] - places[b][0]) > 1.01 or abs(places[a][1] - places[b][1]) > 1.01
     straight = places[a][0] == places[b][0] or places[a][1] == places[b][1]
     return far and straight
 
 
-def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, goes_round: bool, twin: int) -> list[Line]:
+def _line(index: int, a: Point, b: Point, half_a: Point, half_b: Point, wraps: bool, twin: int) -> list[Line]:
     dx, dy = b[0] - a[0], b[1] - a[1]
     length = math.hypot(dx, dy) or 1.0
     ux, uy = dx / length, dy / length
-    if goes_round:
+    if wraps:
         ux, uy = -ux, -uy
     side = SIDE + 2 * SIDE * twin
-    ox, oy = -uy * side, ux * side  # to the right of the way it goes
+    ox, oy = -uy * side, ux * side  # offset to the right of the direction
 
     def leave(half: Point) -> float:
-        """How far the box's edge is from its centre along the line."""
+        """Distance from the centre of a box to its edge along the line."""
         return min(half[k] / abs(u) for k, u in ((0, ux), (1, uy)) if abs(u) > 1e-9)
 
     start = leave(half_a)
-    if not goes_round:
+    if not wraps:
         end = length - leave(half_b)
         return [
             Line(
                 index, ((a[0] + ux * start + ox, a[1] + uy * start + oy), (a[0] + ux * end + ox, a[1] + uy * end + oy))
             )
         ]
-    # Out of the one edge, and in at the other: two stubs of one link.
-    out = (
+    outgoing = (
         (a[0] + ux * start + ox, a[1] + uy * start + oy),
         (a[0] + ux * (start + STUB) + ox, a[1] + uy * (start + STUB) + oy),
     )
     back = leave(half_b)
-    comes = (
+    incoming = (
         (b[0] - ux * (back + STUB) + ox, b[1] - uy * (back + STUB) + oy),
         (b[0] - ux * back + ox, b[1] - uy * back + oy),
     )
-    return [Line(index, out), Line(index, comes)]
+    return [Line(index, outgoing), Line(index, incoming)]

@@ -1,4 +1,4 @@
-"""This machine's frames, from the sampler's process."""
+"""Runs the sampler and reads its frames."""
 
 from __future__ import annotations
 
@@ -15,24 +15,25 @@ from typing import Any
 from meshmark.errors import MeshmarkError
 from meshmark.native import find_native
 from meshmark.values.paths import data_home
-from meshmark.watch.canary import calibration_file, last_words, tells
+from meshmark.watch.canary import calibration_file, exit_reason, shows_traffic
 from meshmark.watch.frames import Frame, Header, frame_of, header_of, parse_line
 
 
 class Live:
-    """The sampler, running: use it in a `with`.
+    """A running sampler; use it as a context manager.
 
     Args:
-        rate_hz: frames a second.
-        duration_s: then it ends; 0: never.
-        root: a recorded tree with proc and sys instead of this machine.
-        sources, without: which to sample, none is all; and which of them not.
-        hold_s: frames come this often, several at once, so that a reader wakes less.
-        attained: what a survey reached here, see `meshmark.watch.attained`: shares of use are of that.
-        canary: the file of its calibration, see `meshmark.watch.canary`: then it estimates how pressed memory is.
+        rate_hz: frames per second.
+        duration_s: time after which it ends; 0: unlimited.
+        root: a recorded tree with proc and sys to read instead of this machine.
+        sources: sources to sample; (): all.
+        hold_s: interval at which buffered frames are written, so that the reader wakes up less often.
+        without: sources to exclude.
+        sustained: sustained bandwidths to which shares refer, see `meshmark.watch.sustained`.
+        canary: calibration file, see `meshmark.watch.canary`; enables the estimate of memory pressure.
 
     Raises:
-        MeshmarkError: the sampler cannot be started, or failed; the message is its own.
+        MeshmarkError: the sampler could not start or failed; the message is the sampler's.
     """
 
     def __init__(
@@ -43,7 +44,7 @@ class Live:
         sources: Sequence[str] = (),
         hold_s: float = 0.0,
         without: Sequence[str] = (),
-        attained: Mapping[str, Any] | None = None,
+        sustained: Mapping[str, Any] | None = None,
         canary: Path | None = None,
     ) -> None:
         command = [str(find_native("meshmark-watch", "MESHMARK_WATCH")), "--rate", f"{rate_hz:g}"]
@@ -52,16 +53,16 @@ class Live:
         command += ["--root", str(root)] if root is not None else []
         command += ["--sources", ",".join(sources)] if sources else []
         command += ["--without", ",".join(without)] if without else []
-        # In memory: a file of that name would stay when this process is killed.
-        given = os.memfd_create("attained")
-        if attained is not None:
-            os.write(given, json.dumps(attained).encode())
+        # Not a temporary file, which would remain if this process is killed.
+        given = os.memfd_create("sustained")
+        if sustained is not None:
+            os.write(given, json.dumps(sustained).encode())
             command += ["--attained", f"/proc/self/fd/{given}"]
         command += ["--canary", str(canary)] if canary is not None else []
-        self._talk = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
+        self._stderr = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 (lives as long as the process)
         try:
             self._process = subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=self._talk, encoding="utf-8", pass_fds=(given,)
+                command, stdout=subprocess.PIPE, stderr=self._stderr, encoding="utf-8", pass_fds=(given,)
             )
         finally:
             os.close(given)
@@ -74,24 +75,24 @@ class Live:
 
     def _why(self) -> str:
         status = self._process.wait()
-        self._talk.seek(0)
-        return last_words(self._talk.read(), status)
+        self._stderr.seek(0)
+        return exit_reason(self._stderr.read(), status)
 
     def frames(self) -> Iterator[Frame]:
-        """Frames as they come; ends with the sampler, or after `stop`."""
+        """Yields frames until the sampler ends, or after `stop`."""
         return (frame_of(parse_line(text), self.header) for text in self.lines())
 
     def lines(self) -> Iterator[str]:
-        """The same as the sampler wrote them, JSON: for those who only keep them."""
+        """Yields frames as unparsed lines of JSON."""
         for text in self._lines:
             if not text.endswith("\n"):
-                break  # its last words, cut off
+                break  # incomplete last line
             yield text.rstrip("\n")
         if self._process.wait() > 0:
             raise MeshmarkError(self._why())
 
     def stop(self) -> None:
-        """Ends the sampler; frames that are on their way still come."""
+        """Ends the sampler; buffered frames can still be read."""
         if self._process.poll() is None:
             self._process.terminate()
 
@@ -108,11 +109,11 @@ class Live:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._talk.close()
+        self._stderr.close()
 
 
 def memory_is_counted() -> bool:
-    """Whether the sampler counts what this machine's memory controllers move."""
+    """Whether the sampler counts the traffic of this machine's memory controllers."""
     with Live(sources=("counters",)) as sampler:
         return any(m.component_class == "memory" for m in sampler.header.metrics)
 
@@ -125,24 +126,24 @@ def this_host(
     full_scale: str = "sustained",
     canary: bool = True,
 ) -> Live:
-    """This machine with all that is known of it: shares of what its survey reached, and the canary's calibration.
+    """Samples this machine, with the sustained bandwidths of its survey and the canary's calibration, if available.
 
     Args:
-        store: where surveys are; None: the user's own.
+        store: store with surveys; None: the user's.
         full_scale: memory bandwidth shown as 100 %: `sustained` (of the survey; the theoretical peak if there is
             no survey) or `theoretical`.
-        canary: whether it may load the memory a little to see how crowded it is.
+        canary: whether the sampler may run the canary to estimate memory pressure.
     """
     machine = socket.gethostname()
     calibrated = calibration_file(machine)
-    counted, estimated = memory_is_counted(), canary and tells(calibrated)
+    counted, estimated = memory_is_counted(), canary and shows_traffic(calibrated)
     known: dict[str, Any] = {}
-    # Store and firmware are slow to ask: only where something is a share of what they say.
+    # Reading the store and the firmware is slow, so only do so if needed.
     if full_scale == "sustained" and (counted or estimated):
-        from meshmark.watch.attained import attained_here
+        from meshmark.watch.sustained import sustained_in_store
 
         nodes = len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))) or 1
-        known = attained_here(store or data_home() / "store", machine, nodes) or {}
+        known = sustained_in_store(store or data_home() / "store", machine, nodes) or {}
     if counted:
         from meshmark.machine.facts import wire_bandwidth
 
@@ -153,6 +154,6 @@ def this_host(
         duration_s,
         hold_s=hold_s,
         without=() if canary else ("canary",),
-        attained=known or None,
+        sustained=known or None,
         canary=calibrated if canary and calibrated.is_file() else None,
     )

@@ -1,10 +1,10 @@
-"""Colours of use, for every view."""
+"""Defines the colour scales of use for all views."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# Ten steps each; the same as in the browser (web/src/palette.ts), which a test compares.
+# Ten steps each; a test compares them with web/src/palette.ts.
 PALETTES: Final = {
     "inferno": (
         "#170c3a",

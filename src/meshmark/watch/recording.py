@@ -1,13 +1,11 @@
-"""Recordings: frames in a file that only grows, and, once whole, in Parquet.
+"""Writes and reads recordings of frames: an Arrow stream while recording, Parquet when complete.
 
-While it is made a recording is `NAME.part`: an Arrow stream of the frames' own lines, two batches a second, flushed to
-disk. Whoever records in order to see a busy machine must not busy it: a line is kept as it came, and taken apart when
-the recording ends. A recorder that is killed loses the second it was in; what it left is read like any other. At its
-end it becomes Parquet, written aside and renamed. The header (components, metrics, what was absent) lies in the schema
-of both.
+While recording, `NAME.part` is an Arrow stream of unparsed lines, flushed to disk twice a second; lines are parsed only
+at the end, so that recording causes little load. If the recorder is killed, at most one second is lost, and the rest is
+readable. At the end, the recording is converted to Parquet and replaced atomically. The schema of both contains the
+header (components, metrics, absences).
 
-In Parquet shares are decimals of three places, which any reader shows as numbers and which compress to about a byte;
-the other metrics are 32-bit floats.
+In Parquet, shares are decimals with three places, which compress to about one byte; other metrics are 32-bit floats.
 """
 
 from __future__ import annotations
@@ -34,17 +32,17 @@ _LINE: Final = "line"
 _TIMES: Final = re.compile(r'"t_s":\s*([0-9.eE+-]+),\s*"window_s":\s*([0-9.eE+-]+)')
 _KEY: Final = b"meshmark.header"
 _FIXED: Final = ("seq", "t_s", "window_s", "at", "late_s", "cost_s", "dropped")
-# A killed recorder loses what the sampler holds and what waits here: together well below the promised second.
+# Frames buffered by the sampler and here are lost if the recorder is killed; together, they must be below 1 s.
 HOLD_S: Final = 0.5
 BATCH_S: Final = 0.25
 
 
 class RecordingError(MeshmarkError):
-    """A file that is no recording, or a spoiled one; the message names it."""
+    """A file that is not a recording, or is corrupt; the message names it."""
 
 
 def _schema(header: Header) -> pa.Schema:
-    """Of a whole recording."""
+    """The schema of a complete recording."""
     import pyarrow as pa
 
     fixed = [
@@ -78,7 +76,7 @@ def _table(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Tab
     for m in header.metrics:
         count = header.count(m.component_class)
         unknown: list[float | None] = [None] * count
-        # A table of doubles in which NaN is unknown: a number that is none was never written.
+        # NaN marks unknown values; recordings never contain NaN.
         rows = np.array([f.values.get(m.name, unknown) for f in frames], dtype=np.float64).reshape(len(frames), count)
         offsets = pa.array(np.arange(0, len(frames) * count + 1, count, dtype=np.int32)) if count else None
         flat: Any = rows.ravel()
@@ -98,24 +96,24 @@ def _table(frames: Sequence[Frame], header: Header, schema: pa.Schema) -> pa.Tab
 
 
 class Recorder:
-    """Writes a recording; use it in a `with`, which makes the Parquet file at its end.
+    """Writes a recording; use it as a context manager, which converts to Parquet at the end.
 
     Args:
-        out: the file to be; `out` with `.part` at its end until then.
+        out: path of the recording; the file is `out` with the suffix `.part` until the end.
 
     Raises:
-        RecordingError: the file is there already, or cannot be written.
+        RecordingError: the file exists, or is not writable.
     """
 
     def __init__(self, out: Path, header: Header) -> None:
         import pyarrow as pa
 
         if out.exists():
-            raise RecordingError(f"{out}: is there already", "name another with --out")
+            raise RecordingError(f"{out}: the file exists", "choose another with --out")
         self.out, self.part = out, out.with_name(out.name + ".part")
         self.header = header
         self.frames = 0
-        self._begun = False  # something is on disk, the header before it
+        self._has_header = False  # the header is on disk
         fields = [pa.field("t_s", pa.float64()), pa.field(_LINE, pa.string())]
         self._schema = pa.schema(fields, metadata=_metadata(header))
         self._waiting: list[tuple[float, str]] = []
@@ -125,8 +123,8 @@ class Recorder:
             self._file = self.part.open("xb")
         except FileExistsError:
             raise RecordingError(
-                f"{self.part}: is there already: another recorder is at work, or one was killed",
-                f"meshmark replay {self.part} shows it; remove it, or name another with --out",
+                f"{self.part}: the file exists: another recorder is running, or was killed",
+                f"meshmark replay {self.part} shows it; remove it, or choose another file with --out",
             ) from None
         except OSError as why:
             raise RecordingError(f"{out}: {why.strerror}") from why
@@ -135,19 +133,19 @@ class Recorder:
         self._sync()
 
     def add(self, frame: Frame) -> None:
-        """Keeps a frame; it is on disk when the next one comes after `BATCH_S`."""
+        """Adds a frame; frames are written to disk every `BATCH_S`."""
         self._keep(json.dumps(frame.to_json(), separators=(",", ":")), frame.t_s, frame.window_s)
 
     def add_line(self, line: str) -> None:
-        """Keeps a frame as its source wrote it.
+        """Adds a frame as an unparsed line.
 
         Raises:
-            FrameError: it is none.
+            FrameError: the line is not a frame.
         """
-        said = _TIMES.search(line)
-        if said is None:
-            raise FrameError(f"frames: found '{line[:60]}', a frame is needed")
-        self._keep(line, float(said[1]), float(said[2]))
+        times = _TIMES.search(line)
+        if times is None:
+            raise FrameError(f"frames: found '{line[:60]}'; a frame is required")
+        self._keep(line, float(times[1]), float(times[2]))
 
     def _keep(self, line: str, t_s: float, window_s: float) -> None:
         if not self._waiting:
@@ -158,7 +156,7 @@ class Recorder:
             self.flush()
 
     def flush(self) -> None:
-        """Writes what waits to disk."""
+        """Writes buffered frames to disk."""
         if not self._waiting:
             return
         try:
@@ -169,13 +167,13 @@ class Recorder:
             self._writer.write_batch(pa.record_batch(arrays, schema=self._schema))
             self._sync()
         except OSError as why:
-            if not self._begun:
-                self.part.unlink(missing_ok=True)  # without a whole header it is no recording
+            if not self._has_header:
+                self.part.unlink(missing_ok=True)  # a file without a complete header is useless
                 raise RecordingError(f"{self.out}: {why.strerror or why}") from why
             raise RecordingError(
-                f"{self.part}: {why.strerror or why}", "what was recorded before is whole: meshmark replay reads it"
+                f"{self.part}: {why.strerror or why}", "earlier frames are intact: read them with meshmark replay"
             ) from why
-        self._begun = True
+        self._has_header = True
         self._waiting.clear()
 
     def _sync(self) -> None:
@@ -183,7 +181,7 @@ class Recorder:
         os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        """Ends the recording: Parquet takes the place of the growing file."""
+        """Ends the recording and converts it to Parquet."""
         self.flush()
         self._writer.close()
         self._sync()
@@ -198,17 +196,17 @@ class Recorder:
         if kind is None or issubclass(kind, KeyboardInterrupt):
             self.close()
         else:
-            with contextlib.suppress(OSError):  # what a full disk did not take; the reason was said
-                self._file.close()  # what is whole stays in the .part file
+            with contextlib.suppress(OSError):  # the error was already raised
+                self._file.close()  # complete frames remain in the .part file
 
 
 def compact(part: Path, out: Path) -> None:
-    """Makes a Parquet file of a recording, aside and then renamed."""
+    """Converts a recording to Parquet, atomically."""
     import pyarrow.parquet as pq
 
     recording = Recording(part)
     schema = _schema(recording.header)
-    # High bytes beside high bytes: noisy numbers shrink by another third.
+    # Byte stream split reduces the size of noisy values by a third.
     split = {f"{f.name}.list.element": "BYTE_STREAM_SPLIT" for f in schema if f.name not in (*_FIXED, _PROCESSES)}
     try:
         with (
@@ -229,33 +227,33 @@ def compact(part: Path, out: Path) -> None:
     except RecordingError:
         raise
     except MeshmarkError as why:
-        raise RecordingError(str(why), f"the recording is whole in {part}") from why
+        raise RecordingError(str(why), f"the recording is intact in {part}") from why
 
 
 def _header_in(schema: pa.Schema, path: Path, whole: bool) -> Header:
-    """The header in a recording's schema, whose columns are all there.
+    """Reads the header from a recording's schema, and checks its columns.
 
     Raises:
-        RecordingError: there is none, or a column is missing.
+        RecordingError: the header or a column is missing.
     """
-    said = (schema.metadata or {}).get(_KEY)
-    if said is None:
-        raise RecordingError(f"{path}: is no recording of meshmark: it has no header")
+    text = (schema.metadata or {}).get(_KEY)
+    if text is None:
+        raise RecordingError(f"{path}: not a Meshmark recording: no header")
     try:
-        header = header_of(json.loads(said))
+        header = header_of(json.loads(text))
         names = schema.names
     except UnicodeDecodeError as why:
-        raise RecordingError(f"{path}: is spoiled: {why}") from why
+        raise RecordingError(f"{path}: corrupt: {why}") from why
     except (ValueError, FrameError) as why:
         raise RecordingError(f"{path}: {why}") from why
     for name in (*_FIXED, _PROCESSES, *(m.name for m in header.metrics)) if whole else ("t_s", _LINE):
         if name not in names:
-            raise RecordingError(f"{path}: is no recording of meshmark: it lacks the column {name}")
+            raise RecordingError(f"{path}: not a Meshmark recording: no column {name}")
     return header
 
 
 def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """The schema of a growing (or cut) recording, and its whole batches, of some columns or of all."""
+    """Returns the schema of an incomplete recording and its intact batches, with all columns or some."""
     import pyarrow as pa
 
     try:
@@ -264,25 +262,25 @@ def _open_part(path: Path, columns: Sequence[str] | None = None) -> tuple[pa.Sch
             wanted = pa.ipc.IpcReadOptions(included_fields=[reader.schema.get_field_index(c) for c in columns])
             reader = pa.ipc.open_stream(open_regular(path), options=wanted)
     except (OSError, ValueError, pa.ArrowException) as why:
-        raise RecordingError(f"{path}: is no recording: {str(why).splitlines()[0][:80]}") from why
+        raise RecordingError(f"{path}: not a recording: {str(why).splitlines()[0][:80]}") from why
 
     def whole() -> Iterator[pa.RecordBatch]:
         while True:
             try:
                 batch = reader.read_next_batch()
-                batch.validate(full=True)  # a spoiled offset must not lead out of the file
+                batch.validate(full=True)  # checks offsets against the size of the file
             except (StopIteration, OSError, ValueError, pa.ArrowException):
-                return  # its end, or where it was cut
+                return  # the end, or a truncated batch
             yield batch
 
     return reader.schema, whole()
 
 
 class Recording:
-    """A recording, whole or growing; a stream of frames that can begin anywhere.
+    """A complete or growing recording, readable from any frame.
 
     Raises:
-        RecordingError: it is none; the message says why.
+        RecordingError: the file is not a recording.
     """
 
     def __init__(self, path: Path) -> None:
@@ -298,21 +296,21 @@ class Recording:
         self._parquet: Any = None
         if begin == b"PAR1":
             try:
-                # Not mapped: a file that shrinks would kill us. Opened by us: its name need not be text.
+                # Not memory mapped, which would raise SIGBUS if the file shrinks; opened here for non-UTF-8 names.
                 self._parquet = pq.ParquetFile(open_regular(path))
             except (OSError, ValueError, pa.ArrowException) as why:
-                raise RecordingError(f"{path}: is cut or spoiled: {str(why).splitlines()[0][:80]}") from why
+                raise RecordingError(f"{path}: truncated or corrupt: {str(why).splitlines()[0][:80]}") from why
             schema = self._parquet.schema_arrow
         else:
             schema, _ = _open_part(path)
         self.header = _header_in(schema, path, whole=self._parquet is not None)
 
     def count(self) -> int:
-        """How many frames there are."""
+        """The number of frames."""
         return self.extent()[0]
 
     def extent(self) -> tuple[int, float]:
-        """How many frames there are, and when the last one ended, s; without reading what they say."""
+        """The number of frames and the end of the last, in s, without reading their values."""
         import pyarrow as pa
 
         rows, last = 0, 0.0
@@ -321,31 +319,31 @@ class Recording:
                 rows += batch.num_rows
                 last = float(batch.column("t_s")[-1].as_py()) if batch.num_rows else last
         except (OSError, pa.ArrowException, TypeError) as why:
-            raise RecordingError(f"{self.path}: is spoiled: {(str(why).splitlines() or [''])[0][:80]}") from why
+            raise RecordingError(f"{self.path}: corrupt: {(str(why).splitlines() or [''])[0][:80]}") from why
         return rows, last
 
     def some(self, begin: int, count: int) -> list[Frame]:
-        """So many frames from number `begin` on."""
+        """Up to `count` frames, from index `begin`."""
         return list(islice(self._from(begin), count))
 
     def _batches(self, columns: list[str] | None = None) -> Iterator[Any]:
-        """Batches of some columns; none: all."""
+        """Yields batches with some columns; None: all."""
         import pyarrow as pa
 
         if self._parquet is not None:
             try:
                 yield from self._parquet.iter_batches(batch_size=600, columns=columns)
             except (OSError, ValueError, pa.ArrowException) as why:
-                raise RecordingError(f"{self.path}: is spoiled: {str(why).splitlines()[0][:80]}") from why
+                raise RecordingError(f"{self.path}: corrupt: {str(why).splitlines()[0][:80]}") from why
         else:
             yield from _open_part(self.path, columns)[1]
 
     def frames(self, begin_s: float = 0.0) -> Iterator[Frame]:
-        """Frames whose window ends after `begin_s`."""
+        """Yields frames whose window ends after `begin_s`."""
         return (f for f in self._from(0) if f.t_s > begin_s or begin_s <= 0)
 
     def _from(self, first: int) -> Iterator[Frame]:
-        """Frames from number `first` on; batches before it are not turned into Python's numbers."""
+        """Yields frames from index `first`; skips earlier batches without converting them."""
         metrics = [m.name for m in self.header.metrics]
         shares = {m.name for m in self.header.metrics if m.is_share}
         for batch in self._batches():
@@ -360,7 +358,7 @@ class Recording:
                 continue
             columns = {n: batch.column(n).to_pylist() for n in (*_FIXED, *metrics, _PROCESSES)}
             if any(None in columns[n] for n in _FIXED):
-                raise RecordingError(f"{self.path}: is spoiled: a frame has no number or time")
+                raise RecordingError(f"{self.path}: corrupt: a frame without number or time")
             for i in range(batch.num_rows):
                 values = {
                     n: [None if v is None else float(v) for v in columns[n][i] or ()]
@@ -368,7 +366,7 @@ class Recording:
                     else columns[n][i] or []
                     for n in metrics
                 }
-                said = columns[_PROCESSES][i]
+                processes = columns[_PROCESSES][i]
                 yield Frame(
                     columns["seq"][i],
                     columns["t_s"][i],
@@ -378,11 +376,11 @@ class Recording:
                     columns["late_s"][i],
                     columns["cost_s"][i],
                     columns["dropped"][i],
-                    json.loads(said) if said else [],
+                    json.loads(processes) if processes else [],
                 )
 
     def _frame(self, line: str) -> Frame:
         try:
             return frame_of(parse_line(line), self.header)
         except FrameError as why:
-            raise RecordingError(f"{self.path}: is spoiled: {why}") from why
+            raise RecordingError(f"{self.path}: corrupt: {why}") from why

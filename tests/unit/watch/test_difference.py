@@ -65,9 +65,9 @@ def test_a_frame_counts_by_its_length() -> None:
 
 def test_too_few_frames_have_a_change_and_no_interval() -> None:
     c = compare(side("a", [[0.1] * 4] * 7), side("b", [[0.9] * 4] * 70)).changes["cpu"][0]
-    assert c.change == pytest.approx(0.8) and c.low is None and not c.certain and "8 are needed" in c.why
+    assert c.change == pytest.approx(0.8) and c.low is None and not c.certain and "each recording needs 8" in c.why
     assert (c.component_class, c.index, c.name) == ("cpu", 0, "CPU 0")
-    with pytest.raises(MeshmarkError, match="b: has no frame"):
+    with pytest.raises(MeshmarkError, match="b: the recording has no frames"):
         compare(side("a", [[0.1] * 4]), side("b", []))
 
 
@@ -135,7 +135,7 @@ def test_machines_that_differ_are_one_line(other: Callable[[Header], Header], wo
 def test_classes_coloured_otherwise_are_not_compared() -> None:
     found = compare(side("a", [[0.1] * 4] * 9), side("b", [[0.1] * 4] * 9, header(use={"cpu": "cpu.user"})))
     assert found.changes["cpu"][0].change is None
-    assert found.changes["cpu"][0].why == "it is cpu.busy before and cpu.user after"
+    assert found.changes["cpu"][0].why == "the metric is cpu.busy before and cpu.user after"
 
 
 def test_replay_against_is_a_table_or_one_json_object(tmp_path: Path) -> None:

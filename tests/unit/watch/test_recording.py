@@ -90,7 +90,7 @@ def test_what_a_killed_recorder_leaves_can_be_read(tmp_path: Path) -> None:
         file.truncate(part.stat().st_size - 7)
     cut = list(Recording(part).frames())
     assert 0 < len(cut) < len(found)
-    with pytest.raises(RecordingError, match="is there already"):
+    with pytest.raises(RecordingError, match="the file exists"):
         Recorder(out, header())
 
 

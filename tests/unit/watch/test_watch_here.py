@@ -13,10 +13,10 @@ from typer.testing import CliRunner
 from meshmark.cli.app import app
 from meshmark.errors import AbsentError, MeshmarkError, UsageError
 from meshmark.store.record import Record
-from meshmark.watch.attained import attained
-from meshmark.watch.canary import calibrate, calibration_file, tells
+from meshmark.watch.canary import calibrate, calibration_file, shows_traffic
 from meshmark.watch.frames import Header, Metric
 from meshmark.watch.live import Live, memory_is_counted, this_host
+from meshmark.watch.sustained import sustained_bandwidth
 
 CURVE = {
     "nodes": {"0": [[0.0, 99e-9, 100e-9, 101e-9], [1e10, 119e-9, 120e-9, 121e-9], [2e10, 150e-9, 160e-9, 170e-9]]},
@@ -41,7 +41,7 @@ def record(kernel: str, store: str, rate: float, node: int | str = "local", foot
 
 
 def test_the_best_of_every_mix_of_every_node_counts() -> None:
-    found = attained(
+    found = sustained_bandwidth(
         [
             record("read", "ordinary", 40e9, 0),
             record("read", "ordinary", 38e9, 0),
@@ -60,9 +60,9 @@ def test_the_best_of_every_mix_of_every_node_counts() -> None:
 
 
 def test_what_was_local_to_every_node_is_shared_out_and_nothing_is_nothing() -> None:
-    found = attained([record("triad", "streaming", 80e9)], 2)
+    found = sustained_bandwidth([record("triad", "streaming", 80e9)], 2)
     assert found is not None and found["memory"] == {"0": [[2 / 3, 40e9]], "1": [[2 / 3, 40e9]]}
-    assert attained([], 2) is None
+    assert sustained_bandwidth([], 2) is None
 
 
 def test_a_calibrated_canary_estimates_with_an_interval_and_says_so(tmp_path: Path) -> None:
@@ -125,13 +125,13 @@ def test_whether_a_calibration_tells_is_what_the_sampler_says(
     done = CliRunner().invoke(app, ["watch", "--calibrate"])
     assert done.exit_code == 0 and ("memory pressure cannot be estimated" in done.stderr) is not told
     (kept,) = (tmp_path / "data" / "meshmark" / "canary").iterdir()
-    assert tells(kept) is told
+    assert shows_traffic(kept) is told
     kept.write_text(json.dumps({"nodes": CURVE["nodes"]}))  # of a version that did not say it
-    assert tells(kept)
+    assert shows_traffic(kept)
     for spoiled in ("", "[1]", '{"tells": 3}'):
         kept.write_text(spoiled)
-        assert not tells(kept)
-    assert not tells(tmp_path / "nothing")
+        assert not shows_traffic(kept)
+    assert not shows_traffic(tmp_path / "nothing")
 
 
 def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
@@ -139,7 +139,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    monkeypatch.setattr("meshmark.watch.attained.attained_here", lambda *_: asked.append("store"))
+    monkeypatch.setattr("meshmark.watch.sustained.sustained_in_store", lambda *_: asked.append("store"))
     monkeypatch.setattr("meshmark.machine.facts.wire_bandwidth", lambda *_: asked.append("firmware"))
 
     def start(counted: bool, **how: Any) -> list[str]:
@@ -154,7 +154,7 @@ def test_store_and_firmware_are_asked_only_where_something_is_a_share_of_them(
     kept = calibration_file(socket.gethostname())
     kept.parent.mkdir(parents=True)
     kept.write_text(json.dumps(CURVE))
-    assert start(counted=False) == ["store"]  # an estimate is a share of what was attained
+    assert start(counted=False) == ["store"]  # an estimate is a share of the sustained bandwidth
     assert start(counted=False, canary=False) == []
     kept.write_text(json.dumps({**CURVE, "tells": {"0": False}}))
     assert start(counted=False) == []
