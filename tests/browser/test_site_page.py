@@ -123,12 +123,12 @@ def test_it_fits_and_can_be_read(page: Any) -> None:
 
 def test_a_screen_reader_finds_its_way(page: Any) -> None:
     assert page.get_by_role("main").count() == page.get_by_role("heading", level=1).count() == 1
-    for name in ("This machine, live", "Recordings", "Runs and their reports", "Simulated machines"):
+    for name in ("This machine, live", "Recordings", "Runs and reports", "Simulated machines"):
         assert page.get_by_role("region", name=name, exact=True).count() == 1
     assert page.get_by_role("combobox", name="workload of gs1280-8").count() == 1
     assert page.get_by_role("button", name="simulate p690").count() == 1
     assert page.get_by_role("columnheader", name="length").count() == 1
-    assert page.get_by_role("row", name="cut.parquet").inner_text().count("spoiled") == 1
+    assert page.get_by_role("row", name="cut.parquet").inner_text().count("corrupt") == 1
     nameless = page.evaluate(
         "() => [...document.querySelectorAll('a, button, select')]"
         ".filter(e => !(e.innerText || e.getAttribute('aria-label') || '').trim()).length"

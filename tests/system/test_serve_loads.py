@@ -86,7 +86,7 @@ def test_what_cannot_be_read_is_listed_with_its_reason(home: Path) -> None:
 def test_the_pages_are_linked_and_shown(home: Path) -> None:
     site = Site(home, loads=folders(home))
     front = site.get("")[1].decode()
-    assert 'href="load/"' in front and "4 runs of scenarios, 2 studies" in front
+    assert 'href="load/"' in front and "4 scenario runs, 2 studies" in front
     status, body, headers = site.get("load/")
     text = body.decode()
     assert status == 200 and "default-src 'self'" in headers["content-security-policy"]
@@ -99,7 +99,7 @@ def test_the_pages_are_linked_and_shown(home: Path) -> None:
         ("run/second%20%3Ci%3E", b"signal 9"),
         ("run/cut", b"killed"),
         ("study/done", b"vegaEmbed"),
-        ("compare?a=first&b=cut", b"on one axis"),
+        ("compare?a=first&b=cut", b"common time axis"),
     ):
         status, body, headers = site.get("load/" + path)
         assert status == 200 and words in body, path

@@ -1,4 +1,4 @@
-"""What the site's pages show: the front page, and the list of loads and studies. `report/templates/site` draws them."""
+"""Prepares the site's front page and its list of loads and studies; `report/templates/site` renders them."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ NUMBERS: Final = frozenset({"length", "frames", "records", "runs"})  # columns
 
 
 def shown(text: str) -> str:
-    """A text as it can be seen: bytes of a name that are no UTF-8, and signs that nobody could see, as escapes."""
+    """A text with invalid UTF-8 and unprintable characters as escapes."""
     return "".join(c if c.isprintable() else _escaped(c) for c in text)
 
 
-def _escaped(sign: str) -> str:
-    byte = ord(sign) - 0xDC00  # so Python keeps a byte of a name that is no text
-    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else sign.encode("unicode_escape").decode()
+def _escaped(character: str) -> str:
+    byte = ord(character) - 0xDC00  # surrogateescape
+    return f"\\x{byte:02x}" if 0x80 <= byte <= 0xFF else character.encode("unicode_escape").decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,9 +35,9 @@ class Row:
     """A row of a list.
 
     Attributes:
-        href: where its name leads; "": nowhere.
-        cells: after the name; flags are a list.
-        broken: why it cannot be shown, in place of the cells.
+        href: link of the name; "": none.
+        cells: cells after the name; flags are a list.
+        broken: error that replaces the cells.
     """
 
     name: str
@@ -57,18 +57,19 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """A table with what is said about it.
+    """A table with its texts.
 
     Attributes:
-        why: why it cannot be made.
-        none, make: what an empty one says, and the command that makes a first entry.
-        above: what stands above it.
-        more: how many entries are not listed.
+        why: error that replaces the table.
+        none: text of an empty table.
+        make: command that creates a first entry.
+        above: text above the table.
+        more: number of entries that are not listed.
     """
 
     table: Table = field(default_factory=lambda: Table("", (), ()))
     why: str = ""
-    none: str = "none yet"
+    none: str = "none"
     make: str = ""
     above: str = ""
     more: int = 0
@@ -94,7 +95,7 @@ def front_page(parts: Parts, state: str, recordings: Recordings) -> str:
 
 
 def _made(make: Callable[[], T]) -> tuple[T | None, str]:
-    """A section, or why it cannot be made, which leaves the others alone."""
+    """The result of `make`, or its error, so that one section does not prevent the others."""
     try:
         with reported("an error"):
             return make(), ""
@@ -108,7 +109,7 @@ def _listed(make: Callable[[], Listing]) -> Listing:
 
 
 def _href(path: str, name: str) -> str:
-    """The address of what has that name; "" where it cannot have one."""
+    """The address of an entry; "" if its name cannot be part of a path."""
     return path + quote(name, safe="") if addressable(name) else ""
 
 
@@ -142,12 +143,12 @@ def _runs(parts: Parts) -> Listing:
         )
         for r in parts.runs()
     ]
-    note = "A report takes some seconds to make when it is first opened."
+    note = "A report is generated when it is first opened, which takes a few seconds."
     return Listing(Table("runs", head, body), make="meshmark survey --quick", above=note)
 
 
 def _loads(parts: Parts) -> Mapping[str, str] | None:
-    """How many loads there are; None where none are shown."""
+    """The numbers of runs and studies; None if the site does not show loads."""
     if parts.loads is None:
         return None
     of = parts.loads
@@ -155,23 +156,23 @@ def _loads(parts: Parts) -> Mapping[str, str] | None:
     def counts() -> str:
         rows, more = of.rows()
         runs = sum(r.kind == "run" for r in rows)
-        text = f"{_many(runs, 'run')} of scenarios, {_many(len(rows) - runs, 'study', 'studies')}"
-        return text + (f", and {more} older ones" if more else "")
+        text = f"{_count(runs, 'scenario run')}, {_count(len(rows) - runs, 'study', 'studies')}"
+        return text + (f", and {more} older" if more else "")
 
     text, why = _made(counts)
     return {"counts": text or "", "why": why}
 
 
-def _many(number: int, one: str, more: str = "") -> str:
-    return f"{number} {one if number == 1 else more or one + 's'}"
+def _count(number: int, singular: str, plural: str = "") -> str:
+    return f"{number} {singular if number == 1 else plural or singular + 's'}"
 
 
 def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
-    """All runs and studies, and the choice of two runs to compare."""
+    """All runs and studies, with a form to compare two runs."""
     runs, studies = ([r for r in rows if r.kind == kind] for kind in ("run", "study"))
-    run_head = ("run", "programs", "started, UTC", "length", "came to", "flags")
+    run_head = ("run", "programs", "started, UTC", "length", "status", "flags")
     run_rows = [_load_row(r, duration(r.length_s) if r.length_s else "–") for r in runs]
-    study_head = ("study", "asks", "started, UTC", "runs", "came to", "flags")
+    study_head = ("study", "question", "started, UTC", "runs", "status", "flags")
     study_rows = [_load_row(r, f"{r.runs:,}") for r in studies]
     page = render(
         "site/loads.html",
@@ -188,7 +189,7 @@ def loads_page(parts: Parts, rows: Sequence[LoadRow], more: int) -> str:
 
 
 def _load_row(r: LoadRow, extent: str) -> Row:
-    """A run or study; `extent` is its length or how many runs it has."""
+    """A run or study; `extent` is its length or number of runs."""
     if r.broken:
         return Row(shown(r.name), broken=shown(r.broken))
     flags = [shown(f) for f in r.flags]
@@ -197,12 +198,12 @@ def _load_row(r: LoadRow, extent: str) -> Row:
 
 
 def _natural(name: str) -> list[str | int]:
-    """Orders names as people do: gs1280-8 before gs1280-16."""
+    """Sort key that orders numbers by value: gs1280-8 before gs1280-16."""
     return [int(part) if i % 2 else part for i, part in enumerate(re.split("([0-9]+)", name))]
 
 
 def _when(started: str, changed: float = 0.0) -> str:
-    """A time as people read it; of a recording that does not say, when its file was last written to."""
+    """A readable time; for a recording without one, the modification time of its file."""
     text = started[:16].replace("T", " ")
     if not text and changed:
         text = datetime.fromtimestamp(changed, UTC).strftime("%Y-%m-%d %H:%M")
